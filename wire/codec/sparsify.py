@@ -1,0 +1,76 @@
+"""Which part of an update is worth sending: top-k by magnitude, and error feedback for the rest.
+
+Source: Aji and Heafield 2017 (top-k), Seide et al. 2014 and Karimireddy et al. 2019 (error feedback).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from wire.errors import LocalProtocolError
+from wire.parameters import Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Sparse:
+    """Some coordinates of a vector.
+
+    Attributes:
+        size: n, the length of the whole vector.
+        indices: (k,) int64, strictly ascending, in [0, n).
+        values: (k,) float32.
+    """
+
+    size: int
+    indices: npt.NDArray[np.int64]
+    values: Vector
+
+    def dense(self) -> Vector:
+        """The vector with zeros elsewhere: (n,) float32."""
+        vector = np.zeros(self.size, np.float32)
+        vector[self.indices] = self.values
+        return vector
+
+
+def count_for(density: float, size: int) -> int:
+    """k, the number of coordinates that a density stands for: at least one of a vector that has any.
+
+    >>> count_for(0.01, 1_412_250), count_for(0.01, 5), count_for(1.0, 5)
+    (14123, 1, 5)
+    """
+    return min(size, max(1, -int(-density * size // 1))) if size else 0
+
+
+def top_k(vector: Vector, k: int) -> Sparse:
+    """The k entries of largest magnitude; of equal ones those with the lowest index.
+
+    >>> top_k(np.array([1, -3, 3, 0], np.float32), 2).indices.tolist()
+    [1, 2]
+
+    Args:
+        vector: (n,) float32, finite.
+        k: 0 <= k <= n.
+
+    Returns:
+        Exactly k coordinates.
+
+    Raises:
+        LocalProtocolError: k is out of range, or a value is not finite.
+    """
+    if not 0 <= k <= vector.size:
+        msg = f"k must be between 0 and {vector.size}, got {k}"
+        raise LocalProtocolError(msg)
+    if not np.isfinite(vector).all():
+        msg = "an update must be finite before it is encoded"
+        raise LocalProtocolError(msg)
+    if k == 0:
+        return Sparse(vector.size, np.zeros(0, np.int64), np.zeros(0, np.float32))
+    magnitude = np.abs(vector)
+    threshold = np.partition(magnitude, vector.size - k)[vector.size - k]
+    above = np.flatnonzero(magnitude > threshold)
+    ties = np.flatnonzero(magnitude == threshold)[: k - above.size]
+    indices = np.sort(np.concatenate([above, ties])).astype(np.int64)
+    return Sparse(vector.size, indices, vector[indices])

@@ -1,0 +1,91 @@
+"""Every error that Nightjar raises on purpose, in one tree.
+
+::
+
+    NightjarError
+     +-- ConfigError            the person who started us must change something: a file, a flag, a port
+     |    +-- CorpusError       a text corpus cannot be used
+     +-- ProtocolError
+     |    +-- LocalProtocolError    our own code asked for something the protocol forbids: a defect
+     |    |    +-- IllegalEvent     a state machine has no row for this event
+     |    +-- RemoteProtocolError   bytes from the network or a file are not what they claim to be
+     |         +-- IntegrityError   bytes do not have the hash that names them
+     +-- UnavailableError       the world is broken for now (broker down, disk full): try again later
+
+Each class has a stable ``code`` for logs, receipts and exit statuses; messages say what was expected, what came and
+what to do. A normal negative answer (rejected, late, ineligible) is a result type, never an exception.
+"""
+
+from __future__ import annotations
+
+
+class NightjarError(Exception):
+    """Root of the tree.
+
+    Attributes:
+        code: stable machine-readable name, used in logs and receipts.
+        exit_status: process exit status when this error ends a command.
+    """
+
+    code = "nightjar"
+    exit_status = 1
+
+
+class ConfigError(NightjarError):
+    """The configuration or the command line cannot be used; the message lists every fault found."""
+
+    code = "config"
+    exit_status = 2
+
+
+class CorpusError(ConfigError):
+    """A corpus file cannot be read as (user, text) rows, or holds too little text."""
+
+    code = "corpus"
+
+
+class ProtocolError(NightjarError):
+    """Somebody did not keep to the protocol."""
+
+    code = "protocol"
+
+
+class LocalProtocolError(ProtocolError):
+    """Our own code asked for something that the protocol forbids; a defect, not an input error."""
+
+    code = "local-protocol"
+
+
+class IllegalEvent(LocalProtocolError):  # noqa: N818 - named as in the state-machine literature
+    """A state machine has no row for (state, event); its state is unchanged."""
+
+    code = "illegal-event"
+
+
+class RemoteProtocolError(ProtocolError):
+    """Bytes from the network or from a file are not what they claim to be.
+
+    Args:
+        message: what was expected and what came.
+        code: stable name of the fault, sent back in an INVALID receipt.
+    """
+
+    code = "malformed"
+
+    def __init__(self, message: str, *, code: str | None = None) -> None:
+        super().__init__(message)
+        if code is not None:
+            self.code = code
+
+
+class IntegrityError(RemoteProtocolError):
+    """Bytes do not have the sha256 that names them."""
+
+    code = "hash-mismatch"
+
+
+class UnavailableError(NightjarError):
+    """Something outside us does not work at the moment: a broker, a disk, the network."""
+
+    code = "unavailable"
+    exit_status = 3

@@ -1,0 +1,247 @@
+"""Frames: how binary messages (reports and their chunks) lie on the wire.
+
+Every integer is little-endian. A frame is::
+
+    offset  size  field
+    0       2     magic, "NJ"
+    2       1     format version, 1
+    3       1     kind: 1 report, 2 chunk
+    4       4     body length b, unsigned
+    8       b     body
+    8+b     4     CRC-32 (zlib) of all bytes before it
+
+A *report* that fits one MQTT publish is sent as it is. A larger one is cut into numbered *chunks*, each a frame of its
+own; they may arrive in any order and more than once. This module neither stores nor sends anything.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from wire.errors import LocalProtocolError, RemoteProtocolError
+
+MAGIC = b"NJ"
+FORMAT_VERSION = 1
+KIND_REPORT = 1
+KIND_CHUNK = 2
+
+MAX_PUBLISH_BYTES = 120 * 1024
+"""Largest MQTT payload we publish: AWS IoT refuses above 128 KB."""
+MAX_REPORT_BYTES = 64 * 1024 * 1024
+"""Largest report that is put together from chunks: 11 times the dense update of the largest model."""
+
+MAX_ROUND = 2**53
+"""Round numbers fit JSON and SQL integers."""
+
+_HEAD = struct.Struct("<2sBBI")
+_CRC = struct.Struct("<I")
+OVERHEAD_BYTES = _HEAD.size + _CRC.size
+
+FINGERPRINT_BYTES = 8
+_REPORT = struct.Struct("<QHBx8sIIIff")
+_CHUNK = struct.Struct("<QHHHxxI")
+CHUNK_PART_BYTES = MAX_PUBLISH_BYTES - OVERHEAD_BYTES - _CHUNK.size
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One device's update and what the coordinator needs to judge it.
+
+    Attributes:
+        round: number of the round.
+        attempt: which attempt of this device in this round, from 1. (round, device, attempt) is the idempotency key.
+        codec: wire id of the codec of the payload.
+        layout: fingerprint of the parameter layout, 16 hex digits.
+        version: model version that the delta was taken against.
+        num_examples: next-word targets trained on (one pass), the weight before capping.
+        steps: optimizer steps done.
+        loss: mean training loss per target over the last epoch, nats.
+        seconds: time spent in training.
+        payload: the encoded update.
+    """
+
+    round: int
+    attempt: int
+    codec: int
+    layout: str
+    version: int
+    num_examples: int
+    steps: int
+    loss: float
+    seconds: float
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A numbered part of a report frame.
+
+    Attributes:
+        round: as in the report.
+        attempt: as in the report.
+        index: from 0.
+        count: chunks of this report.
+        total_bytes: length of the whole report frame.
+        part: this chunk's bytes.
+    """
+
+    round: int
+    attempt: int
+    index: int
+    count: int
+    total_bytes: int
+    part: bytes
+
+
+def encode_report(report: Report) -> bytes:
+    """A report as one frame.
+
+    Raises:
+        LocalProtocolError: a field does not fit.
+    """
+    try:
+        fingerprint = bytes.fromhex(report.layout)
+        header = _REPORT.pack(
+            report.round,
+            report.attempt,
+            report.codec,
+            fingerprint,
+            report.version,
+            report.num_examples,
+            report.steps,
+            report.loss,
+            report.seconds,
+        )
+    except (struct.error, ValueError, OverflowError) as error:
+        msg = f"a field of the report does not fit its place: {error}"
+        raise LocalProtocolError(msg) from error
+    if len(fingerprint) != FINGERPRINT_BYTES:
+        msg = f"a layout fingerprint has {2 * FINGERPRINT_BYTES} hex digits, got {report.layout!r}"
+        raise LocalProtocolError(msg)
+    if len(header) + len(report.payload) > MAX_REPORT_BYTES - OVERHEAD_BYTES:
+        msg = f"a report may have {MAX_REPORT_BYTES} bytes, its payload alone has {len(report.payload)}"
+        raise LocalProtocolError(msg)
+    return _frame(KIND_REPORT, header + report.payload)
+
+
+def decode(data: bytes) -> Report | Chunk:
+    """Read a frame that came from the network.
+
+    Raises:
+        RemoteProtocolError: not exactly one whole, uncorrupted frame of a known kind with sensible fields.
+    """
+    kind, body = _unframe(data)
+    if kind == KIND_REPORT:
+        return _report(body)
+    if kind == KIND_CHUNK:
+        return _chunk(body)
+    msg = f"expected frame kind {KIND_REPORT} (report) or {KIND_CHUNK} (chunk), got {kind}"
+    raise RemoteProtocolError(msg, code="frame-kind")
+
+
+def publishes(frame: bytes, round_number: int, attempt: int) -> list[bytes]:
+    """The MQTT payloads that carry a report frame, in order: itself, or its chunks.
+
+    >>> publishes(b"small", 1, 1)
+    [b'small']
+    >>> [len(p) for p in publishes(bytes(200_000), 1, 1)]
+    [122880, 77184]
+    """
+    if len(frame) <= MAX_PUBLISH_BYTES:
+        return [frame]
+    count = math.ceil(len(frame) / CHUNK_PART_BYTES)
+    return [
+        _frame(
+            KIND_CHUNK,
+            _CHUNK.pack(round_number, attempt, index, count, len(frame))
+            + frame[index * CHUNK_PART_BYTES : (index + 1) * CHUNK_PART_BYTES],
+        )
+        for index in range(count)
+    ]
+
+
+def join(chunks: Mapping[int, Chunk]) -> bytes:
+    """Put a report frame together.
+
+    Args:
+        chunks: index -> chunk, all of one report and complete.
+
+    Raises:
+        RemoteProtocolError: chunks are missing or do not belong together.
+    """
+    if not chunks:
+        msg = "no chunks to join"
+        raise RemoteProtocolError(msg, code="chunks")
+    first = next(iter(chunks.values()))
+    kin = {(c.round, c.attempt, c.count, c.total_bytes) for c in chunks.values()}
+    if len(kin) != 1 or set(chunks) != set(range(first.count)):
+        msg = f"expected chunks 0 to {first.count - 1} of one report, got {sorted(chunks)[:20]} of {len(kin)} report(s)"
+        raise RemoteProtocolError(msg, code="chunks")
+    frame = b"".join(chunks[index].part for index in range(first.count))
+    if len(frame) != first.total_bytes:
+        msg = f"the chunks say {first.total_bytes} bytes and hold {len(frame)}"
+        raise RemoteProtocolError(msg, code="chunks")
+    return frame
+
+
+def _frame(kind: int, body: bytes) -> bytes:
+    head = _HEAD.pack(MAGIC, FORMAT_VERSION, kind, len(body)) + body
+    return head + _CRC.pack(zlib.crc32(head))
+
+
+def _unframe(data: bytes) -> tuple[int, bytes]:
+    if len(data) < OVERHEAD_BYTES:
+        msg = f"a frame has at least {OVERHEAD_BYTES} bytes, got {len(data)}"
+        raise RemoteProtocolError(msg, code="truncated")
+    magic, version, kind, length = _HEAD.unpack_from(data)
+    if magic != MAGIC:
+        msg = f"a frame begins with {MAGIC!r}, got {magic!r}"
+        raise RemoteProtocolError(msg, code="magic")
+    if version != FORMAT_VERSION:
+        msg = f"expected frame format version {FORMAT_VERSION}, got {version}"
+        raise RemoteProtocolError(msg, code="format-version")
+    if len(data) != length + OVERHEAD_BYTES:
+        msg = f"the frame says a body of {length} bytes, {len(data) - OVERHEAD_BYTES} came"
+        raise RemoteProtocolError(msg, code="truncated")
+    if zlib.crc32(data[: -_CRC.size]) != _CRC.unpack_from(data, len(data) - _CRC.size)[0]:
+        msg = "the frame's CRC does not match its bytes"
+        raise RemoteProtocolError(msg, code="crc")
+    return kind, data[_HEAD.size : -_CRC.size]
+
+
+def _report(body: bytes) -> Report:
+    if len(body) < _REPORT.size:
+        msg = f"a report has at least {_REPORT.size} bytes, got {len(body)}"
+        raise RemoteProtocolError(msg, code="truncated")
+    number, attempt, codec, layout, version, num_examples, steps, loss, seconds = _REPORT.unpack_from(body)
+    if number > MAX_ROUND or attempt < 1 or not (math.isfinite(loss) and math.isfinite(seconds)):
+        msg = f"expected a round, attempt >= 1, finite loss and seconds, got {number}, {attempt}, {loss}, {seconds}"
+        raise RemoteProtocolError(msg, code="report-header")
+    return Report(
+        number, attempt, codec, layout.hex(), version, num_examples, steps, loss, seconds, body[_REPORT.size :]
+    )
+
+
+def _chunk(body: bytes) -> Chunk:
+    if len(body) <= _CHUNK.size:
+        msg = f"a chunk has more than {_CHUNK.size} bytes, got {len(body)}"
+        raise RemoteProtocolError(msg, code="truncated")
+    number, attempt, index, count, total = _CHUNK.unpack_from(body)
+    part = body[_CHUNK.size :]
+    # Every chunk but the last is full, so count, total and the part's length follow from one another.
+    expected = CHUNK_PART_BYTES if index < count - 1 else total - CHUNK_PART_BYTES * (count - 1)
+    if (
+        number > MAX_ROUND
+        or attempt < 1
+        or index >= count
+        or total > MAX_REPORT_BYTES
+        or count != math.ceil(total / CHUNK_PART_BYTES)
+        or len(part) != expected
+    ):
+        msg = f"chunk {index} of {count} with {len(part)} bytes cannot be part of a report of {total} bytes"
+        raise RemoteProtocolError(msg, code="chunks")
+    return Chunk(number, attempt, index, count, total, part)

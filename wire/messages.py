@@ -1,0 +1,238 @@
+"""Control messages: what agent and coordinator say to each other beside reports.
+
+JSON through msgspec: typed, validated, and readable with ``mosquitto_sub``. The topic says the kind, so a message has
+no tag of its own. Fields that a receiver does not know are ignored, so that a newer sender can add some. Times are
+seconds relative to the moment of receipt, because a device's clock may be wrong.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated
+
+import msgspec
+
+from wire.errors import LocalProtocolError, RemoteProtocolError
+from wire.identifiers import Sha256
+
+MAX_CONTROL_BYTES = 16 * 1024
+"""A control message above this is refused unread."""
+
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+_Attempt = Annotated[int, msgspec.Meta(ge=1, le=2**16 - 1)]
+_Seconds = Annotated[float, msgspec.Meta(ge=0, le=366 * 86400)]
+_Text = Annotated[str, msgspec.Meta(max_length=500)]
+_Hash = Annotated[Sha256, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class Verdict(enum.Enum):
+    """The coordinator's answer to a report; every one of them settles the report for good."""
+
+    ACCEPTED = "accepted"
+    """Stored durably; it will be counted if the round commits."""
+    DUPLICATE = "duplicate"
+    """The same (round, device, attempt) was accepted before; counted once."""
+    LATE = "late"
+    """The round was over."""
+    INVALID = "invalid"
+    """Not counted; ``code`` says why."""
+
+
+class RejectionReason(enum.Enum):
+    """Why a check-in did not join the pool."""
+
+    NO_TASK = "no-task"
+    ROUND_IN_PROGRESS = "round-in-progress"
+    NOT_SELECTED = "not-selected"
+    TOO_FEW_DEVICES = "too-few-devices"
+    TOO_FEW_EXAMPLES = "too-few-examples"
+    OUTDATED_AGENT = "outdated-agent"
+
+
+class DropoutCause(enum.Enum):
+    """Why a selected device gave up. The last two are found by the coordinator, not said by the device."""
+
+    UNPLUGGED = "unplugged"
+    IN_USE = "in-use"
+    METERED = "metered"
+    TOO_HOT = "too-hot"
+    LOW_BATTERY = "low-battery"
+    FETCH_FAILED = "fetch-failed"
+    TRAINING_FAILED = "training-failed"
+    NO_EXAMPLES = "no-examples"
+    OUT_OF_TIME = "out-of-time"
+    RESTARTED = "restarted"
+    CONNECTION_LOST = "connection-lost"
+    SILENT = "silent"
+
+
+class CheckIn(msgspec.Struct, frozen=True, kw_only=True):
+    """Device to coordinator: I am eligible; this is what I hold. No text."""
+
+    agent_version: _Text
+    runtime: _Text
+    """TFLite runtime and version, such as ``ai-edge-litert 2.3.0``."""
+    program: _Hash | None = None
+    weights: _Hash | None = None
+    examples: _Count
+    """Stored messages that could be trained on."""
+    cores: _Count = 1
+    memory_bytes: _Count = 0
+    emulated: bool = False
+
+
+class CodecChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """How the coordinator wants the update encoded."""
+
+    name: _Text = "topk-8"
+    density: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.01
+    """Share of the coordinates that a top-k codec sends."""
+    error_feedback: bool = False
+
+
+class TrainingPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a device does with its examples."""
+
+    learning_rate: Annotated[float, msgspec.Meta(gt=0, le=1000)]
+    clip_norm: Annotated[float, msgspec.Meta(gt=0, le=1e9)]
+    """Largest global L2 norm of a batch's gradient."""
+    local_epochs: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 1
+    max_steps: Annotated[int, msgspec.Meta(ge=1, le=10**6)] = 10**6
+
+
+class Assignment(msgspec.Struct, frozen=True, kw_only=True):
+    """Coordinator to device: you were selected."""
+
+    task: _Text
+    round: _Count
+    attempt: _Attempt
+    version: _Count
+    """Model version that the delta must be taken against."""
+    manifest: _Hash
+    codec: CodecChoice
+    plan: TrainingPlan
+    report_deadline_s: _Seconds
+
+
+class Rejection(msgspec.Struct, frozen=True, kw_only=True):
+    """Coordinator to device: not now; come back after the retry window (pace steering)."""
+
+    reason: RejectionReason
+    retry_after_s: _Seconds
+    detail: _Text = ""
+
+
+class Dropout(msgspec.Struct, frozen=True, kw_only=True):
+    """Device to coordinator: I was selected and must stop."""
+
+    round: _Count
+    attempt: _Attempt
+    cause: DropoutCause
+    detail: _Text = ""
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True):
+    """Device to coordinator: no receipt came for my chunked report; what do you have of it?"""
+
+    round: _Count
+    attempt: _Attempt
+    chunks: Annotated[int, msgspec.Meta(ge=1, le=2**16 - 1)]
+
+
+class Missing(msgspec.Struct, frozen=True, kw_only=True):
+    """Coordinator to device: these chunks of your report are missing (numbered from 0)."""
+
+    round: _Count
+    attempt: _Attempt
+    chunks: Annotated[tuple[Annotated[int, msgspec.Meta(ge=0, le=2**16 - 1)], ...], msgspec.Meta(max_length=2**16)]
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    """Coordinator to device: what became of your report. A PUBACK is not a receipt."""
+
+    round: _Count
+    attempt: _Attempt
+    verdict: Verdict
+    code: _Text = ""
+    """Stable error code of an INVALID report (docs/wire-format.md)."""
+    detail: _Text = ""
+    retry_after_s: _Seconds = 0.0
+    """When to check in again (pace steering)."""
+
+
+class Announcement(msgspec.Struct, frozen=True, kw_only=True):
+    """Retained: the current model."""
+
+    version: _Count
+    manifest: _Hash
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """Retained per device, and its last will (``online`` false)."""
+
+    online: bool
+    state: _Text = ""
+    """Lifecycle state, such as ``training``."""
+    reason: _Text = ""
+    """Why it is in this state, such as ``not charging``."""
+    emulated: bool = False
+
+
+Message = CheckIn | Assignment | Rejection | Dropout | Query | Missing | Receipt | Announcement | Status
+
+TYPES: dict[str, type[Message]] = {
+    "check-in": CheckIn,
+    "assignment": Assignment,
+    "rejection": Rejection,
+    "dropout": Dropout,
+    "query": Query,
+    "missing": Missing,
+    "receipt": Receipt,
+    "announce": Announcement,
+    "status": Status,
+}
+"""Topic kind -> message type."""
+
+KINDS: dict[type[Message], str] = {message_type: kind for kind, message_type in TYPES.items()}
+
+_DECODERS = {kind: msgspec.json.Decoder(message_type) for kind, message_type in TYPES.items()}
+
+
+def encode(message: Message) -> bytes:
+    """A message as JSON.
+
+    >>> encode(Announcement(version=3, manifest=Sha256("0" * 64)))[:14]
+    b'{"version":3,"'
+
+    Raises:
+        LocalProtocolError: larger than :data:`MAX_CONTROL_BYTES`.
+    """
+    data = msgspec.json.encode(message)
+    if len(data) > MAX_CONTROL_BYTES:
+        msg = f"a control message may have {MAX_CONTROL_BYTES} bytes, this {type(message).__name__} has {len(data)}"
+        raise LocalProtocolError(msg)
+    return data
+
+
+def decode(kind: str, data: bytes) -> Message:
+    """Read a message that came from the network.
+
+    Args:
+        kind: last level of its topic (``announce`` and ``status`` for those topics).
+        data: the payload.
+
+    Raises:
+        RemoteProtocolError: unknown kind, too large, not JSON, a missing field or a value out of range.
+    """
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        msg = f"expected one of the message kinds {sorted(_DECODERS)}, got {kind[:80]!r}"
+        raise RemoteProtocolError(msg, code="kind")
+    if len(data) > MAX_CONTROL_BYTES:
+        msg = f"a control message may have {MAX_CONTROL_BYTES} bytes, got {len(data)}"
+        raise RemoteProtocolError(msg, code="too-large")
+    try:
+        return decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        msg = f"not a {kind} message: {error}"
+        raise RemoteProtocolError(msg) from error
