@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# What must hold before every commit, in a minute: format, lint, types, import contracts, shell, fast tests, doctests.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+bin=.venv/bin
+packages=(wire models edge_agent coordinator simulation benchmarks)
+
+$bin/ruff format --check --quiet .
+$bin/ruff check --quiet .
+$bin/mypy
+$bin/lint-imports
+$bin/python -m pytest --quiet -m "not slow and not broker and not tflite and not tensorflow and not browser"
+$bin/python -m pytest --quiet --doctest-modules "${packages[@]}"

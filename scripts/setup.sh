@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Makes .venv with everything for one machine, or does nothing if it is up to date. Needs only Python 3.11 to 3.13:
+# not even the python3-venv package of Debian, whose absence is the commonest reason for a first step to fail.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+want="$(cat requirements.txt requirements/*.txt pyproject.toml scripts/setup.sh; echo "${TENSORFLOW:=tensorflow}")"
+stamp=".venv/.set-up-$(printf '%s' "$want" | cksum | tr -d ' ')"
+[ -f "$stamp" ] && exit 0
+
+# TensorFlow has wheels for these versions of Python, so no other will do for the coordinator.
+supported='import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))'
+for python in ${PYTHON:-python3 python3.13 python3.12 python3.11 none}; do
+    command -v "$python" >/dev/null && "$python" -c "$supported" && break
+done
+if ! { command -v "$python" >/dev/null && "$python" -c "$supported"; }; then
+    echo "setup: needs Python 3.11, 3.12 or 3.13 (TensorFlow has no wheels for others); found $(python3 --version 2>&1)." >&2
+    echo "setup: install one, for example 'apt install python3', or name it: make setup PYTHON=/path/to/python3.12" >&2
+    exit 2
+fi
+
+echo "setup: making .venv with $("$python" --version) (about 2 GB on disk; minutes the first time)" >&2
+if "$python" -c 'import ensurepip' 2>/dev/null; then
+    "$python" -m venv --clear .venv
+else
+    "$python" -m venv --clear --without-pip .venv
+    .venv/bin/python scripts/bootstrap_pip.py
+fi
+quiet=(--quiet --disable-pip-version-check)
+.venv/bin/python -m pip install "${quiet[@]}" -r requirements/agent.txt -r requirements/coordinator.txt \
+    -r "requirements/$TENSORFLOW.txt" -r requirements/dev.txt
+.venv/bin/python -m pip install "${quiet[@]}" --no-deps --editable .
+touch "$stamp"
+echo "setup: done" >&2
