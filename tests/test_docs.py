@@ -1,0 +1,78 @@
+"""Documents that cannot rot: what the code has, the pages must name."""
+
+import ast
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from wire import messages, topics
+from wire.codec import NAMES
+
+ROOT = Path(__file__).parents[1]
+WIRE_FORMAT = (ROOT / "docs" / "wire-format.md").read_text()
+README = (ROOT / "README.md").read_text()
+
+
+def make_targets():
+    return re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("target", [t for t in make_targets() if t != "help"])
+def test_every_make_target_is_in_the_readme(target):
+    assert re.search(rf"make\s+{target}\b", README)
+
+
+@pytest.mark.parametrize("message_type", messages.TYPES.values(), ids=lambda t: t.__name__)
+def test_every_message_and_field_is_in_the_wire_format(message_type):
+    row = re.search(rf"^\| `{message_type.__name__}` \|.*$", WIRE_FORMAT, re.MULTILINE)
+    assert row, message_type
+    for field in msgspec.structs.fields(message_type):
+        assert re.search(rf"`{field.name}\??`", row.group()), field.name
+
+
+@pytest.mark.parametrize("kind", sorted(topics.UP_KINDS | topics.DOWN_KINDS))
+def test_every_topic_kind_is_in_the_wire_format(kind):
+    assert f"/{kind}`" in WIRE_FORMAT
+
+
+@pytest.mark.parametrize(
+    "value",
+    [m.value for e in (messages.Verdict, messages.RejectionReason, messages.DropoutCause) for m in e],
+)
+def test_every_enumerated_value_is_in_the_wire_format(value):
+    assert f"`{value}`" in WIRE_FORMAT
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_codec_is_in_the_wire_format(name):
+    assert re.search(rf"## Payload of codec \d+, `{name}`", WIRE_FORMAT)
+
+
+def refusal_codes():
+    """Every code of a RemoteProtocolError in the packages that read bytes."""
+    codes = {"malformed", "hash-mismatch"}
+    for folder in ("wire", "models", "coordinator"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Call):
+                    name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+                    if name in {"RemoteProtocolError", "Invalid", "IntegrityError"}:
+                        codes |= {
+                            k.value.value for k in node.keywords if k.arg == "code" and isinstance(k.value, ast.Constant)
+                        }
+                        if name == "Invalid" and node.args and isinstance(node.args[0], ast.Constant):
+                            codes.add(node.args[0].value)
+    return sorted(codes)
+
+
+@pytest.mark.parametrize("code", refusal_codes())
+def test_every_refusal_code_is_in_the_wire_format(code):
+    assert f"`{code}`" in WIRE_FORMAT.split("## Codes of refused bytes")[1]
+
+
+def test_documents_name_no_missing_file():
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
