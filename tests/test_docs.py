@@ -59,11 +59,9 @@ def refusal_codes():
                 if isinstance(node, ast.Call):
                     name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
                     if name in {"RemoteProtocolError", "Invalid", "IntegrityError"}:
-                        codes |= {
-                            k.value.value for k in node.keywords if k.arg == "code" and isinstance(k.value, ast.Constant)
-                        }
-                        if name == "Invalid" and node.args and isinstance(node.args[0], ast.Constant):
-                            codes.add(node.args[0].value)
+                        named = [keyword.value for keyword in node.keywords if keyword.arg == "code"]
+                        named += node.args[:1] if name == "Invalid" else []
+                        codes |= {value.value for value in named if isinstance(value, ast.Constant)}
     return sorted(codes)
 
 

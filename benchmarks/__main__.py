@@ -1,0 +1,27 @@
+"""``python -m benchmarks``: every benchmark, one after the other."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+
+MODULES = ("training_step", "report_bytes", "suggestion", "agent_memory")
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="One line of JSON a benchmark.")
+def main(*, as_json: bool) -> None:
+    """Run every benchmark, each in a process of its own so that none warms the caches of another."""
+    failed = []
+    for name in MODULES:
+        command = [sys.executable, "-m", f"benchmarks.{name}", *(["--json"] if as_json else [])]
+        if subprocess.run(command, check=False).returncode:  # noqa: S603 - ourselves
+            failed.append(name)
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()

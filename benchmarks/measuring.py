@@ -1,0 +1,66 @@
+"""Timing and printing that all benchmarks share."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+
+def time_ms(action: Callable[[], object]) -> float:
+    """Wall milliseconds of one call."""
+    begin = time.perf_counter()
+    action()
+    return (time.perf_counter() - begin) * 1e3
+
+
+def in_turn_ms(actions: Mapping[str, Callable[[], object]], rounds: int, warm_up: int = 3) -> dict[str, list[float]]:
+    """Time several things A B A B ..., so that the machine's drift meets all of them alike.
+
+    Returns:
+        name -> ``rounds`` wall times in milliseconds.
+    """
+    for _ in range(warm_up):
+        for action in actions.values():
+            action()
+    times: dict[str, list[float]] = {name: [] for name in actions}
+    for _ in range(rounds):
+        for name, action in actions.items():
+            times[name].append(time_ms(action))
+    return times
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The value that a share of the values do not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def median(values: Sequence[float]) -> float:
+    """The middle value."""
+    return statistics.median(values)
+
+
+def show(title: str, rows: Sequence[Mapping[str, Any]], *, as_json: bool, key: str) -> None:
+    """Print rows as a table, or ``{key: rows}`` as one line of JSON."""
+    if as_json:
+        sys.stdout.write(msgspec.json.encode({key: rows}).decode() + "\n")
+        return
+    table = Table(title=title, title_justify="left")
+    for name in rows[0]:
+        table.add_column(name.replace("_", " "), justify="left" if isinstance(rows[0][name], str) else "right")
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row.values()))
+    Console(width=max(140, Console().width)).print(table)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.3g}" if abs(value) < 100 else f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

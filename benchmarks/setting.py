@@ -1,0 +1,75 @@
+"""The models and texts that the benchmarks use: real programs, real batches, one seed."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from models import corpora
+from models.batches import Batches, pack
+from models.configurations import ModelConfiguration, configuration
+from models.export import export_program
+from models.initial import initial_weights
+from models.vocabulary import FIRST_WORD, Vocabulary, words
+from wire.parameters import ParameterLayout, Vector
+
+BUILD = Path("build")
+SEED = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One model, ready to run.
+
+    Attributes:
+        configuration: shape.
+        vocabulary: of the full size that the configuration allows.
+        program: path of the ``.tflite`` file.
+        weights: (n,) float32, random.
+        layout: of n parameters.
+        people: one tuple of messages a person, as word ids.
+    """
+
+    configuration: ModelConfiguration
+    vocabulary: Vocabulary
+    program: Path
+    weights: Vector
+    layout: ParameterLayout
+    people: tuple[tuple[list[int], ...], ...]
+
+    def batches(self, person: int) -> Batches:
+        """One person's messages, packed."""
+        shape = self.configuration
+        return pack(self.people[person], shape.batch_rows, shape.sequence_length, np.random.default_rng(SEED))
+
+
+@functools.cache
+def setting(name: str, corpus: str = "personas") -> Setting:
+    """A configuration at its full vocabulary size, on a corpus; words that the corpus lacks are made up.
+
+    The speed of a step depends on the vocabulary's size and hardly on its words.
+    """
+    shape = configuration(name)
+    text = corpora.load(corpus, SEED)
+    known = Vocabulary.build((m for messages in text.users.values() for m in messages), shape.max_vocabulary)
+    invented = (f"word{i}" for i in range(shape.max_vocabulary))
+    vocabulary = Vocabulary(
+        (*known.words, *(w for w, _ in zip(invented, range(shape.max_vocabulary - known.size), strict=False)))
+    )
+    if vocabulary.size != shape.max_vocabulary or len(known.words) < FIRST_WORD:
+        msg = f"a vocabulary of {vocabulary.size} does not fill {shape.max_vocabulary}"
+        raise ValueError(msg)
+    BUILD.mkdir(exist_ok=True)
+    program = BUILD / f"benchmark-{name}.tflite"
+    program.write_bytes(export_program(shape, vocabulary.size, BUILD / "programs"))
+    return Setting(
+        configuration=shape,
+        vocabulary=vocabulary,
+        program=program,
+        weights=initial_weights(shape, vocabulary.size, SEED),
+        layout=shape.layout(vocabulary.size),
+        people=tuple(tuple(vocabulary.encode(words(m)) for m in messages) for messages in text.users.values()),
+    )

@@ -1,0 +1,60 @@
+"""The folder of an exported model: how a first version travels from where it is made to a coordinator.
+
+``program.tflite``, ``weights.bin``, ``vocabulary.txt``, and ``manifest.json`` that binds them by hash.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from models.configurations import ModelConfiguration
+from models.manifest import Artifact, Manifest
+from models.vocabulary import Vocabulary
+from wire.errors import UnavailableError
+from wire.parameters import Vector, weights_to_bytes
+
+PROGRAM = "program.tflite"
+WEIGHTS = "weights.bin"
+VOCABULARY = "vocabulary.txt"
+MANIFEST = "manifest.json"
+
+MINIMUM_AGENT_VERSION = "0.1.0"
+"""The first agent that can run the programs of this release."""
+
+
+def write_model_folder(
+    folder: Path, shape: ModelConfiguration, vocabulary: Vocabulary, program: bytes, weights: Vector
+) -> Manifest:
+    """Write version 0 of a model; the manifest last, so that a folder with one is whole.
+
+    Args:
+        folder: made if missing.
+        shape: configuration of the model.
+        vocabulary: of V ids.
+        program: exported for this configuration and V.
+        weights: (n,) float32.
+
+    Raises:
+        UnavailableError: the folder cannot be written.
+    """
+    parts = {PROGRAM: program, WEIGHTS: weights_to_bytes(weights), VOCABULARY: vocabulary.to_bytes()}
+    manifest = Manifest(
+        version=0,
+        configuration=shape.name,
+        program=Artifact.of(parts[PROGRAM]),
+        weights=Artifact.of(parts[WEIGHTS]),
+        vocabulary=Artifact.of(parts[VOCABULARY]),
+        layout=shape.layout(vocabulary.size),
+        batch_rows=shape.batch_rows,
+        sequence_length=shape.sequence_length,
+        hidden=shape.hidden,
+        minimum_agent_version=MINIMUM_AGENT_VERSION,
+    )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, data in (parts | {MANIFEST: manifest.encode()}).items():
+            (folder / name).write_bytes(data)
+    except OSError as error:
+        msg = f"cannot write the model to {folder}: {error}; give a folder that can be written"
+        raise UnavailableError(msg) from error
+    return manifest

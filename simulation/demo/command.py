@@ -1,0 +1,103 @@
+"""``python -m simulation demo``: the options, and the order of things."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import click
+import msgspec
+from rich.console import Console
+
+from simulation.demo.fleet import Fleet
+from simulation.demo.preparation import DemoSettings, prepare
+from simulation.demo.processes import stopping
+from simulation.demo.summary import result_of, summary_table
+from simulation.demo.watching import watch
+from wire.errors import UnavailableError
+
+
+@click.command()
+@click.option("--phones", default=8, show_default=True, type=click.IntRange(2, 200), help="Emulated phones.")
+@click.option("--rounds", default=5, show_default=True, type=click.IntRange(1, 10_000), help="Rounds to commit.")
+@click.option("--model", default="tiny", show_default=True, help="Model configuration: tiny or gboard.")
+@click.option("--corpus", default="personas", show_default=True, help="personas, pydoc, or a TSV file (user, text).")
+@click.option("--seed", default=7, show_default=True, type=click.IntRange(0, 2**31), help="Root of all randomness.")
+@click.option("--codec", default="topk-8", show_default=True, help="How updates are coded: topk-8 or dense-f32.")
+@click.option(
+    "--density", default=0.05, show_default=True, type=click.FloatRange(0, 1, min_open=True), help="Of top-k."
+)
+@click.option(
+    "--broker",
+    default="auto",
+    show_default=True,
+    type=click.Choice(["auto", "mosquitto", "embedded"]),
+    help="auto takes mosquitto where it is installed.",
+)
+@click.option("--day-seconds", default=None, type=click.FloatRange(5, 86_400), help="Real seconds of a phone's day.")
+@click.option("--limit-minutes", default=None, type=click.FloatRange(0.1, 10_000), help="Give up after this long.")
+@click.option("--folder", default=None, type=click.Path(path_type=Path), help="Where to keep logs and data.")
+@click.option("--port", default=0, help="Port of the coordinator's page; 0 takes 8080 or any free one.")
+@click.option("--exit", "leave", is_flag=True, help="Leave at the end instead of serving the pages.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object as the last line of standard output.")
+def demo(
+    *,
+    phones: int,
+    rounds: int,
+    model: str,
+    corpus: str,
+    seed: int,
+    codec: str,
+    density: float,
+    broker: str,
+    day_seconds: float | None,
+    limit_minutes: float | None,
+    folder: Path | None,
+    port: int,
+    leave: bool,
+    as_json: bool,
+) -> None:
+    """Train a keyboard model on emulated phones on this machine, and watch it."""
+    started = time.monotonic()
+    settings = DemoSettings(
+        phones=phones,
+        rounds=rounds,
+        model=model,
+        corpus=corpus,
+        seed=seed,
+        codec=codec,
+        density=density,
+        day_s=day_seconds,
+        folder=folder,
+        port=port,
+    )
+    console = Console(stderr=as_json)
+    prepared = prepare(settings, console)
+    fleet = Fleet(prepared, broker)
+    with stopping(fleet.services):
+        fleet.start()
+        limit_s = (limit_minutes * 60) if limit_minutes else prepared.limit_s
+        state = watch(prepared.url, limit_s=limit_s, tick=fleet.check, to_stderr=as_json)
+        result = result_of(state, prepared, seconds=time.monotonic() - started)
+        console.print(summary_table(result))
+        if not leave:
+            console.print(f"\nStatus page  {prepared.url}\nKeyboard     {prepared.keyboard_url}  (ctrl-C ends)\n")
+            _serve_until_interrupted(fleet)
+    if as_json:
+        click.echo(msgspec.json.encode(result))
+    if result["rounds_committed"] < rounds:
+        msg = (
+            f"{result['rounds_committed']} of {rounds} rounds were committed within {limit_s / 60:.1f} minutes; "
+            f"the logs are in {prepared.folder}"
+        )
+        raise UnavailableError(msg)
+
+
+def _serve_until_interrupted(fleet: Fleet) -> None:
+    try:
+        while True:
+            fleet.check()
+            time.sleep(1.0)
+    except KeyboardInterrupt:
+        sys.stderr.write("\n")

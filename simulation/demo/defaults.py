@@ -1,0 +1,82 @@
+"""What the demo uses for each model where the command line does not say.
+
+The figures come from trials on ``personas`` and on chat text (docs/adr/0006-demo-learning.md): a short warm start on
+public text leaves room to learn, and a few local epochs at a moderate rate raise recall in a handful of rounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """Settings of one model configuration.
+
+    Attributes:
+        vocabulary: most ids, the specials included.
+        messages: most messages a phone holds, the held-out ones included.
+        public_people: people that ``personas`` invents beside the phones.
+        warm_start_steps: batches of public text before the first round.
+        warm_start_rate: learning rate of these.
+        learning_rate: of the phones.
+        clip_norm: of the phones and of the warm start.
+        local_epochs: of the phones.
+        server_learning_rate: of the server optimizer.
+        momentum: of the server; 0 is plain FedAvg.
+        goal_share: reports that a round wants, as a share of the phones.
+        report_deadline_s: real seconds for training and sending.
+        round_limit_s: real seconds a round may take on average before the demo gives up.
+        day_s: real seconds of a phone's day.
+    """
+
+    vocabulary: int
+    messages: int
+    public_people: int
+    warm_start_steps: int
+    warm_start_rate: float
+    learning_rate: float
+    clip_norm: float
+    local_epochs: int
+    server_learning_rate: float
+    momentum: float
+    goal_share: float
+    report_deadline_s: float
+    round_limit_s: float
+    day_s: float
+
+
+DEFAULTS = {
+    "tiny": Defaults(
+        vocabulary=2_000,
+        messages=400,
+        public_people=12,
+        warm_start_steps=100,
+        warm_start_rate=2.0,
+        learning_rate=2.0,
+        clip_norm=1.0,
+        local_epochs=2,
+        server_learning_rate=1.0,
+        momentum=0.0,
+        goal_share=0.6,
+        report_deadline_s=60.0,
+        round_limit_s=90.0,
+        day_s=60.0,
+    ),
+    "gboard": Defaults(
+        vocabulary=10_000,
+        messages=400,
+        public_people=12,
+        warm_start_steps=100,
+        warm_start_rate=2.0,
+        learning_rate=1.0,
+        clip_norm=1.0,
+        local_epochs=1,
+        server_learning_rate=1.0,
+        momentum=0.0,
+        goal_share=0.6,
+        report_deadline_s=240.0,
+        round_limit_s=400.0,
+        day_s=300.0,
+    ),
+}

@@ -1,0 +1,92 @@
+"""The demo's processes: one broker, one coordinator, and the phones."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from simulation.demo.preparation import LOOPBACK, Prepared, python_module
+from simulation.demo.processes import Service
+from simulation.demo.watching import read_state
+from wire.errors import UnavailableError
+
+START_S = 60.0
+
+
+class Fleet:
+    """Starts everything in order, and notices what dies.
+
+    Args:
+        prepared: configurations and folders.
+        broker: ``auto``, ``mosquitto`` or ``embedded``.
+
+    Attributes:
+        broker: its process.
+        coordinator: its process.
+        phones: one process a phone.
+    """
+
+    def __init__(self, prepared: Prepared, broker: str) -> None:
+        logs = prepared.folder / "logs"
+        self._prepared = prepared
+        data = str(prepared.folder / "broker")
+        listen = ["--host", LOOPBACK, "--port", str(prepared.broker_port)]
+        self.broker = Service(
+            "broker",
+            python_module("coordinator", "broker", *listen, "--data", data, "--kind", broker),
+            logs / "broker.log",
+        )
+        self.coordinator = Service(
+            "coordinator",
+            python_module("coordinator", "serve", "--config", str(prepared.coordinator_config)),
+            logs / "coordinator.log",
+        )
+        self.phones = [
+            Service(
+                config.parent.name,
+                python_module("edge_agent", "run", "--config", str(config)),
+                logs / f"{config.parent.name}.log",
+            )
+            for config in prepared.phone_configs
+        ]
+
+    @property
+    def services(self) -> list[Service]:
+        """Every process, in the order of their starts."""
+        return [self.broker, self.coordinator, *self.phones]
+
+    def start(self) -> None:
+        """Start everything; returns when the coordinator answers.
+
+        Raises:
+            UnavailableError: something died or did not answer; the end of its log is in the message.
+        """
+        self.broker.start()
+        self.coordinator.start()
+        self._wait(lambda: read_state(self._prepared.url) is not None)
+        for phone in self.phones:
+            phone.start()
+
+    def check(self) -> None:
+        """Notice a process that ended by itself.
+
+        Raises:
+            UnavailableError: one did; the end of its log is in the message.
+        """
+        for service in self.services:
+            if not service.running:
+                msg = f"{service.name} ended unexpectedly; the end of {service.log}:\n{service.tail()}"
+                raise UnavailableError(msg)
+
+    def _wait(self, ready: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + START_S
+        while not ready():
+            for service in (self.broker, self.coordinator):
+                if not service.running:
+                    msg = f"{service.name} could not start; the end of {service.log}:\n{service.tail()}"
+                    raise UnavailableError(msg)
+            if time.monotonic() > deadline:
+                tail = self.coordinator.tail()
+                msg = f"the coordinator did not answer within {START_S:.0f} s; the end of its log:\n{tail}"
+                raise UnavailableError(msg)
+            time.sleep(0.1)

@@ -1,0 +1,330 @@
+"""Everything that must lie ready before the first process of the demo starts.
+
+Corpus to phones and held-out text, vocabulary, program, first weights with a warm start on public text, the trigram
+beside them, and one configuration file a process. Heavy steps run in a child process, so that the demo itself never
+imports TensorFlow.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import datetime
+import math
+import multiprocessing
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+from rich.console import Console
+
+from models import corpora
+from models.batches import pack
+from models.configurations import ModelConfiguration, configuration
+from models.corpora import Phone, Split
+from models.export import export_program
+from models.folder import write_model_folder
+from models.initial import initial_weights
+from models.ngram import Recall, train_trigram
+from models.vocabulary import Vocabulary, words
+from simulation.demo.defaults import DEFAULTS, Defaults
+from wire.errors import ConfigError, UnavailableError
+from wire.parameters import Vector
+
+BUILD = Path("build")
+KEPT_RUNS = 5
+"""Older runs in ``build/demo`` are removed: each has copies of the model."""
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class DemoSettings:
+    """What the command line asked for; see ``python -m simulation demo --help``."""
+
+    phones: int
+    rounds: int
+    model: str
+    corpus: str
+    seed: int
+    codec: str
+    density: float
+    day_s: float | None = None
+    folder: Path | None = None
+    port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A run that can be started.
+
+    Attributes:
+        settings: what was asked for.
+        folder: holds configurations, data and logs of this run.
+        corpus_name: for people.
+        coordinator_config: TOML file.
+        phone_configs: one TOML file a phone.
+        url: of the coordinator's page.
+        keyboard_url: of the first phone's keyboard.
+        broker_port: free a moment ago.
+        trigram: Kneser-Ney recall on the held-out text.
+        limit_s: seconds after which a run that does not finish is given up.
+    """
+
+    settings: DemoSettings
+    folder: Path
+    corpus_name: str
+    coordinator_config: Path
+    phone_configs: tuple[Path, ...]
+    url: str
+    keyboard_url: str
+    broker_port: int
+    trigram: Recall
+    limit_s: float
+
+
+def prepare(settings: DemoSettings, console: Console) -> Prepared:
+    """Make everything ready, saying what is being done.
+
+    Raises:
+        ConfigError: an option, a corpus or a port cannot be used.
+        UnavailableError: a child process died.
+    """
+    shape = configuration(settings.model)
+    defaults = DEFAULTS[shape.name]
+    ports = _free_ports(settings.port)
+    folder = _run_folder(settings)
+    with console.status("reading the corpus"):
+        corpus = corpora.load(
+            settings.corpus, settings.seed, people=settings.phones + defaults.public_people, messages=defaults.messages
+        )
+        text = corpora.split(corpus, settings.phones, settings.seed, defaults.messages)
+        vocabulary = Vocabulary.build(text.public, min(shape.max_vocabulary, defaults.vocabulary))
+    skipped = f", {corpus.skipped_rows} rows without user or text skipped" if corpus.skipped_rows else ""
+    console.print(
+        f"corpus {corpus.name}: {len(text.phones)} phones with {sum(len(p.typed) for p in text.phones):,} messages, "
+        f"{len(text.public):,} public messages, vocabulary {vocabulary.size:,}{skipped}",
+        highlight=False,
+    )
+    with console.status(f"exporting model {shape.name} to TFLite (kept in {BUILD / 'programs'} for the next time)"):
+        program = export_program(shape, vocabulary.size, BUILD / "programs")
+    with (
+        console.status(f"warm start on public text, {defaults.warm_start_steps} steps; trigram beside it"),
+        _child(folder / "logs" / "preparation.log") as child,
+    ):
+        warm = child.submit(_warm_start, shape, vocabulary, text.public, settings.seed, defaults)
+        trigram = _trigram(vocabulary, text)
+        weights = _result(warm)
+    console.print(
+        f"trigram on the text that the model sees: top-1 {100 * trigram.top1:.1f} %, top-3 {100 * trigram.top3:.1f} %",
+        highlight=False,
+    )
+    write_model_folder(folder / "model", shape, vocabulary, program, weights)
+    _write_held_out(folder / "held_out.tsv", text.phones)
+    speed = 86_400 / (settings.day_s or defaults.day_s)
+    coordinator = _coordinator_table(settings, defaults, ports, trigram)
+    phones = [_phone_table(settings, number, ports, speed) for number in range(settings.phones)]
+    for number, phone in enumerate(text.phones):
+        home = folder / phones[number]["device"]
+        home.mkdir()
+        lines = [" ".join(message.split()) for message in phone.typed]
+        (home / "messages.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return Prepared(
+        settings=settings,
+        folder=folder,
+        corpus_name=corpus.name,
+        coordinator_config=_write_toml(folder / "coordinator.toml", coordinator),
+        phone_configs=tuple(_write_toml(folder / p["device"] / "agent.toml", p) for p in phones),
+        url=f"http://{LOOPBACK}:{ports.page}",
+        keyboard_url=f"http://{LOOPBACK}:{ports.keyboard}",
+        broker_port=ports.broker,
+        trigram=trigram,
+        limit_s=defaults.round_limit_s * settings.rounds + 120,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Ports:
+    page: int
+    keyboard: int
+    broker: int
+
+
+def _free_ports(page: int) -> _Ports:
+    """Ports that are free now: the usual ones where possible."""
+    if page and not _is_free(page):
+        msg = f"port {page} is taken: end the program that listens there, or give another --port (0 finds a free one)"
+        raise ConfigError(msg)
+    taken: set[int] = set()
+
+    def choose(*wanted: int) -> int:
+        port = next((p for p in wanted if p not in taken and _is_free(p)), 0)
+        while not port or port in taken:
+            with socket.socket() as probe:
+                probe.bind((LOOPBACK, 0))
+                port = int(probe.getsockname()[1])
+        taken.add(port)
+        return port
+
+    return _Ports(page=choose(page or 8080), keyboard=choose(8700), broker=choose(18_830))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+    return True
+
+
+def _run_folder(settings: DemoSettings) -> Path:
+    if settings.folder is not None:
+        folder = settings.folder
+        if folder.exists() and any(folder.iterdir()):
+            msg = f"--folder {folder} is not empty: give a new one, a run begins from nothing"
+            raise ConfigError(msg)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder.resolve()
+    runs = BUILD / "demo"
+    runs.mkdir(parents=True, exist_ok=True)
+    for old in sorted(runs.iterdir())[: -KEPT_RUNS + 1]:
+        shutil.rmtree(old, ignore_errors=True)
+    now = datetime.datetime.now(tz=datetime.UTC)
+    folder = runs / now.strftime("%Y%m%dT%H%M%S.%f")
+    folder.mkdir()
+    return folder.resolve()
+
+
+def _child(log: Path) -> concurrent.futures.ProcessPoolExecutor:
+    log.parent.mkdir()
+    spawn = multiprocessing.get_context("spawn")
+    return concurrent.futures.ProcessPoolExecutor(1, mp_context=spawn, initializer=_log_to, initargs=(log,))
+
+
+def _log_to(log: Path) -> None:
+    """TensorFlow writes to the file descriptor itself, past every logging setting."""
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+
+
+def _result(future: concurrent.futures.Future[Vector]) -> Vector:
+    try:
+        return future.result()
+    except concurrent.futures.process.BrokenProcessPool as error:
+        msg = "the warm start's process died; is there enough memory (about 2 GB)?"
+        raise UnavailableError(msg) from error
+
+
+def _warm_start(
+    shape: ModelConfiguration, vocabulary: Vocabulary, public: Sequence[str], seed: int, defaults: Defaults
+) -> Vector:
+    """First weights: random, then a few steps on the text of people who are not phones. Runs in a child process."""
+    weights = initial_weights(shape, vocabulary.size, seed)
+    if not defaults.warm_start_steps:
+        return weights
+    import numpy as np
+
+    from models.training import train_centrally
+
+    chosen = public[: defaults.warm_start_steps * 40]  # some 30 messages fill a batch
+    messages = [vocabulary.encode(words(message)) for message in chosen]
+    batches = pack(messages, shape.batch_rows, shape.sequence_length, np.random.default_rng(seed))
+    return train_centrally(
+        weights,
+        shape,
+        vocabulary.size,
+        batches,
+        steps=defaults.warm_start_steps,
+        learning_rate=defaults.warm_start_rate,
+        clip_norm=defaults.clip_norm,
+    )
+
+
+def _trigram(vocabulary: Vocabulary, text: Split) -> Recall:
+    """The baseline: trained on the same text as the model, public and typed, and measured on the same held-out text."""
+    typed = (message for phone in text.phones for message in phone.typed)
+    seen = [vocabulary.encode(words(message)) for message in (*text.public, *typed)]
+    held_out = [vocabulary.encode(words(message)) for phone in text.phones for message in phone.held_out]
+    return train_trigram(seen, vocabulary.size).recall(held_out)
+
+
+def _write_held_out(path: Path, phones: Sequence[Phone]) -> None:
+    rows = ["user\ttext"]
+    for number, phone in enumerate(phones, 1):
+        rows += [f"phone-{number:02d}\t{' '.join(message.split())}" for message in phone.held_out]
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
+def _coordinator_table(settings: DemoSettings, defaults: Defaults, ports: _Ports, trigram: Recall) -> dict[str, Any]:
+    goal = max(2, math.ceil(settings.phones * defaults.goal_share))
+    return {
+        "population": "demo",
+        "data_dir": "coordinator",
+        "host": LOOPBACK,
+        "port": ports.page,
+        "seed": settings.seed,
+        "broker": {"kind": "external", "host": LOOPBACK, "port": ports.broker, "username": "coordinator"},
+        "task": {
+            "name": "keyboard",
+            "model": "model",
+            "evaluation_text": "held_out.tsv",
+            "rounds": settings.rounds,
+            "goal": goal,
+            "minimum": max(2, goal // 2),
+            "over_selection": 1.3,
+            "selection_window_s": 0.5,
+            "selection_deadline_s": 15.0,
+            "report_deadline_s": defaults.report_deadline_s,
+            "lost_grace_s": 5.0,
+            "retry_after_s": 1.0,
+            "max_examples": 100_000,
+            "codec": {"name": settings.codec, "density": settings.density, "error_feedback": True},
+            "plan": {
+                "learning_rate": defaults.learning_rate,
+                "clip_norm": defaults.clip_norm,
+                "local_epochs": defaults.local_epochs,
+            },
+            "server": {
+                "optimizer": "fedavgm" if defaults.momentum else "fedavg",
+                "learning_rate": defaults.server_learning_rate,
+                "momentum": defaults.momentum,
+            },
+            "baseline": {"label": "trigram", "top1": trigram.top1, "top3": trigram.top3},
+        },
+    }
+
+
+def _phone_table(settings: DemoSettings, number: int, ports: _Ports, speed: float) -> dict[str, Any]:
+    return {
+        "device": f"phone-{number + 1:02d}",
+        "data_dir": "data",
+        "population": "demo",
+        "coordinator_url": f"http://{LOOPBACK}:{ports.page}",
+        "broker": {"host": LOOPBACK, "port": ports.broker, "username": f"phone-{number + 1:02d}"},
+        # The day is sped up, so its waiting times are too; a check of the conditions costs microseconds.
+        "conditions": {"hysteresis_s": min(120.0, 120.0 * 15 / speed + 0.3), "poll_s": 0.1},
+        "keyboard": {"enabled": number == 0, "host": LOOPBACK, "port": ports.keyboard},
+        "emulator": {
+            "messages": "messages.txt",
+            "speed": speed,
+            "seed": settings.seed * 1_000 + number,
+            "start_hour": 22.0,
+        },
+    }
+
+
+def _write_toml(path: Path, table: dict[str, Any]) -> Path:
+    path.write_text(tomli_w.dumps(table), encoding="utf-8")
+    return path
+
+
+def python_module(*arguments: str) -> list[str]:
+    """The command that runs one of our modules with this interpreter."""
+    return [sys.executable, "-m", *arguments]

@@ -1,0 +1,116 @@
+"""Child processes with a log file each, that never outlive the demo.
+
+Each child is in a session of its own, so that ctrl-C reaches only us and the children are stopped in order; and the
+kernel kills it if we die without a word. This module knows nothing of federated learning.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from wire.errors import UnavailableError
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+@dataclass(slots=True)
+class Service:
+    """One child process that can be started again.
+
+    Attributes:
+        name: for people, and of the log file.
+        command: argument vector.
+        log: where its output goes; appended to by every start.
+    """
+
+    name: str
+    command: Sequence[str]
+    log: Path
+    _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    def start(self) -> None:
+        """Start it, or start it again."""
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603 - our own commands
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
+
+    @property
+    def pid(self) -> int:
+        """Process id of the latest start.
+
+        Raises:
+            UnavailableError: it was never started.
+        """
+        if self._process is None:
+            msg = f"{self.name} was never started"
+            raise UnavailableError(msg)
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether it runs now."""
+        return self._process is not None and self._process.poll() is None
+
+    def kill(self) -> None:
+        """``kill -9``: what a power cut does."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """Ask it to end, and make it end if it does not."""
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def tail(self, lines: int = 12) -> str:
+        """The end of its log, for an error message."""
+        with contextlib.suppress(OSError):
+            return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+        return ""
+
+
+@contextlib.contextmanager
+def stopping(services: Sequence[Service]) -> Iterator[None]:
+    """Stop all services at the end, the last first; a second ctrl-C kills them."""
+    try:
+        yield
+    finally:
+        for service in services:
+            if service.running:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(service.pid, signal.SIGTERM)
+        deadline = time.monotonic() + 10.0
+        try:
+            for service in reversed(services):
+                service.stop(max(0.1, deadline - time.monotonic()))
+        except KeyboardInterrupt:
+            for service in services:
+                service.kill()
+
+
+def _die_with_parent() -> None:
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

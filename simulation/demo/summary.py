@@ -1,0 +1,85 @@
+"""What a demo run comes to: one JSON-ready result, and the same as a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.table import Table
+
+from simulation.demo.preparation import Prepared
+from simulation.demo.watching import State, percent
+
+Result = dict[str, Any]
+
+
+def result_of(state: State, prepared: Prepared, *, seconds: float) -> Result:
+    """The result of a run.
+
+    Args:
+        state: the coordinator's last state.
+        prepared: what the run began with.
+        seconds: wall time since the command was started, set-up of the run included.
+    """
+    counters, task = state["counters"], state["task"]
+    versions = sorted(state["versions"], key=lambda v: int(v["version"]))
+    first, last = versions[0], versions[-1]
+    return {
+        "rounds_committed": counters["rounds_committed"],
+        "rounds_abandoned": counters["rounds_abandoned"],
+        "reports_accepted": counters["reports_accepted"],
+        "reports_rejected": sum(counters["reports_invalid"].values())
+        + counters["reports_late"]
+        + counters["reports_duplicate"],
+        "reports_late": counters["reports_late"],
+        "reports_duplicate": counters["reports_duplicate"],
+        "reports_invalid": counters["reports_invalid"],
+        "dropouts": counters["dropouts"],
+        "report_bytes_median": counters["report_bytes_median"],
+        "dense_bytes": task["dense_bytes"],
+        "bytes_up": counters["bytes_up"],
+        "bytes_down": counters["bytes_down"],
+        "top1_initial": first["top1"],
+        "top1_final": last["top1"],
+        "top3_initial": first["top3"],
+        "top3_final": last["top3"],
+        "trigram_top1": prepared.trigram.top1,
+        "trigram_top3": prepared.trigram.top3,
+        "top1_by_round": [v["top1"] for v in versions],
+        "parameters": task["parameters"],
+        "model": prepared.settings.model,
+        "corpus": prepared.corpus_name,
+        "phones": prepared.settings.phones,
+        "emulated": True,
+        "runtime": next((d["runtime"] for d in state["devices"] if d["runtime"]), "unknown"),
+        "broker": state["broker"],
+        "seconds": round(seconds, 1),
+        "seed": prepared.settings.seed,
+        "folder": str(prepared.folder),
+    }
+
+
+def summary_table(result: Result) -> Table:
+    """The result for people."""
+    table = Table(title="Summary (emulated phones)", title_justify="left", show_header=False)
+    table.add_column(style="bold")
+    table.add_column()
+    dropouts = ", ".join(f"{n} {cause}" for cause, n in sorted(result["dropouts"].items())) or "none"
+    median = result["report_bytes_median"] or 0
+    ratio = f", {result['dense_bytes'] / median:.0f}x smaller" if median else ""
+    for name, value in (
+        ("rounds", f"{result['rounds_committed']} committed, {result['rounds_abandoned']} abandoned"),
+        ("reports", f"{result['reports_accepted']} accepted, {result['reports_rejected']} not counted"),
+        ("dropouts", dropouts),
+        ("bytes a report", f"{median:,} (median) beside {result['dense_bytes']:,} dense{ratio}"),
+        ("bytes in all", f"{result['bytes_up']:,} up, {result['bytes_down']:,} down"),
+        ("top-1 recall", f"{percent(result['top1_initial'])} before, {percent(result['top1_final'])} after"),
+        ("top-3 recall", f"{percent(result['top3_initial'])} before, {percent(result['top3_final'])} after"),
+        ("trigram beside it", f"top-1 {percent(result['trigram_top1'])}, top-3 {percent(result['trigram_top3'])}"),
+        ("model", f"{result['model']}, {result['parameters']:,} parameters, {result['runtime']}"),
+        ("text", f"{result['corpus']}, {result['phones']} phones, seed {result['seed']}"),
+        ("broker", result["broker"]),
+        ("seconds", f"{result['seconds']:.1f}"),
+        ("logs", result["folder"]),
+    ):
+        table.add_row(name, value)
+    return table

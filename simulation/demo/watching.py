@@ -1,0 +1,212 @@
+"""What the demo shows while it runs: a live picture on a terminal, one line an event otherwise.
+
+Reads the coordinator's ``/api/state`` document and nothing else, so it shows what anybody could see.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import urllib3
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from wire.errors import UnavailableError
+
+State = dict[str, Any]
+"""The document at ``/api/state``."""
+
+POLL_S = 0.4
+
+
+def read_state(url: str) -> State | None:
+    """The coordinator's state, or None while it does not answer."""
+    try:
+        answer = urllib3.request("GET", f"{url}/api/state", timeout=5.0, retries=False)
+        document = answer.json() if answer.status == 200 else None
+    except (urllib3.exceptions.HTTPError, ValueError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def watch(url: str, *, limit_s: float, tick: Callable[[], None], to_stderr: bool) -> State:
+    """Show the run until its task is done.
+
+    Args:
+        url: of the coordinator.
+        limit_s: give up after so many seconds.
+        tick: called about twice a second; may raise to end the run.
+        to_stderr: keep standard output for the JSON result.
+
+    Returns:
+        The last state.
+
+    Raises:
+        UnavailableError: the coordinator never answered.
+    """
+    console = Console(file=sys.stderr if to_stderr else sys.stdout)
+    deadline = time.monotonic() + limit_s
+    state: State | None = None
+    story = Story()
+    live = Live(console=console, refresh_per_second=4, transient=False) if console.is_terminal else None
+    if live is not None:
+        live.start()
+    try:
+        while time.monotonic() < deadline:
+            tick()
+            state = read_state(url) or state
+            if state is not None:
+                if live is not None:
+                    live.update(picture(state))
+                else:
+                    for line in story.news(state):
+                        console.print(line, highlight=False, soft_wrap=True)
+                if state["task"]["state"] == "done":
+                    break
+            time.sleep(POLL_S)
+    finally:
+        if live is not None:
+            live.stop()
+    if state is None:
+        msg = f"the coordinator at {url} did not answer within {limit_s:.0f} s; its log says why"
+        raise UnavailableError(msg)
+    return state
+
+
+class Story:
+    """Turns states into lines: each event once."""
+
+    def __init__(self) -> None:
+        self._told: set[tuple[object, ...]] = set()
+
+    def news(self, state: State) -> list[str]:
+        """Lines about what has happened since the state before."""
+        lines = []
+        for key, line in _events(state):
+            if key not in self._told:
+                self._told.add(key)
+                lines.append(line)
+        return lines
+
+
+def _events(state: State) -> list[tuple[tuple[object, ...], str]]:
+    events: list[tuple[tuple[object, ...], str]] = [
+        (("v", 0), f"version 0: top-1 recall {percent(version['top1'])}")
+        for version in state["versions"]
+        if version["version"] == 0 and version["top1"] is not None
+    ]
+    for done in state["rounds"]:
+        if done["phase"] == "committed":
+            events.append((("r", done["number"]), _committed_line(done)))
+        elif done["phase"] == "abandoned":
+            events.append((("r", done["number"]), f"round {done['number']} abandoned: {done['reason']}"))
+    current = state["round"]
+    if current:
+        number = current["number"]
+        if current["selected"]:
+            events.append((("s", number), f"round {number}: selected {', '.join(sorted(current['selected']))}"))
+        events.extend(
+            (("d", number, device, cause), f"round {number}: {device} dropped out ({cause})")
+            for device, cause in sorted(current["dropped"].items())
+        )
+    return events
+
+
+def _committed_line(done: State) -> str:
+    dropped = ", ".join(f"{n} {cause}" for cause, n in sorted(done["dropped"].items())) or "none"
+    return (
+        f"round {done['number']} committed: {done['accepted']} of {done['selected']} reports, dropouts {dropped}, "
+        f"top-1 recall {percent(done['top1'])}, {done['seconds']:.1f} s"
+    )
+
+
+def picture(state: State) -> RenderableType:
+    """The live picture of one state."""
+    return Group(_headline(state), _phones(state), _rounds(state), _traffic(state))
+
+
+def _headline(state: State) -> RenderableType:
+    task, current = state["task"], state["round"]
+    text = Text(f"Nightjar demo · {task['name']} · broker {state['broker']}\n", style="bold")
+    if task["state"] == "done":
+        text.append("done", style="bold green")
+    elif current is None:
+        text.append("starting")
+    else:
+        text.append(f"round {current['number']} · {current['phase']}", style="bold cyan")
+        if current.get("deadline_in_s") is not None:
+            text.append(f" · deadline in {max(0, current['deadline_in_s']):.0f} s")
+        if current.get("reason"):
+            text.append(f" · {current['reason']}", style="dim")
+    committed = state["counters"]["rounds_committed"]
+    text.append(f"\n{committed} of {task['rounds_wanted']} rounds committed", style="dim")
+    return Panel(text, border_style="cyan")
+
+
+_STYLES = {"training": "bold green", "reporting": "green", "checked-in": "cyan", "preparing": "cyan"}
+
+
+def _phones(state: State) -> RenderableType:
+    current = state["round"] or {"selected": [], "reported": [], "dropped": {}}
+    table = Table(title="emulated phones", expand=True, title_justify="left", box=None, padding=(0, 1))
+    for heading in ("phone", "state", "in this round", "why"):
+        table.add_column(heading)
+    for device in state["devices"]:
+        name = device["device"]
+        part = Text("")
+        if name in current["dropped"]:
+            part = Text(f"dropped out: {current['dropped'][name]}", style="yellow")
+        elif name in current["reported"]:
+            part = Text("reported", style="green")
+        elif name in current["selected"]:
+            part = Text("selected", style="cyan")
+        doing = device["state"] if device["online"] else "offline"
+        table.add_row(name, Text(doing, style=_STYLES.get(doing, "dim")), part, Text(device["reason"], style="dim"))
+    return table
+
+
+def _rounds(state: State) -> RenderableType:
+    table = Table(title="top-1 recall by round", expand=True, title_justify="left", box=None, padding=(0, 1))
+    for heading in ("round", "recall", "", "reports", "dropouts"):
+        table.add_column(heading, ratio=1 if heading == "" else None)
+    initial = next((v for v in state["versions"] if v["version"] == 0), None)
+    shown = [("start", initial["top1"] if initial else None, "", "")]
+    for done in [r for r in state["rounds"] if r["phase"] in {"committed", "abandoned"}][-8:]:
+        dropped = ", ".join(f"{n} {cause}" for cause, n in sorted(done["dropped"].items()))
+        label = str(done["number"]) if done["phase"] == "committed" else f"{done['number']} abandoned"
+        shown.append((label, done["top1"], f"{done['accepted']}/{done['selected']}", dropped or done["reason"]))
+    baseline = state["task"].get("baseline")
+    scale = max([top1 or 0.0 for _, top1, _, _ in shown] + [(baseline or {}).get("top1") or 0.0, 0.01])
+    for label, top1, reports, dropped in shown:
+        bar = "█" * round(30 * (top1 or 0.0) / scale)
+        table.add_row(label, percent(top1), Text(bar, style="green"), reports, Text(dropped, style="dim"))
+    if baseline:
+        bar = "█" * round(30 * baseline["top1"] / scale)
+        table.add_row(baseline["label"], percent(baseline["top1"]), Text(bar, style="blue"), "", "")
+    return table
+
+
+def _traffic(state: State) -> RenderableType:
+    counters = state["counters"]
+    median = counters.get("report_bytes_median")
+    report = f"{median:,} B a report (dense {state['task']['dense_bytes']:,} B)" if median else "no report yet"
+    return Text(
+        f"up {counters['bytes_up']:,} B · down {counters['bytes_down']:,} B · {report} · "
+        f"{counters['reports_accepted']} accepted, {counters['reports_late']} late",
+        style="dim",
+    )
+
+
+def percent(share: float | None) -> str:
+    """A share as a person reads it.
+
+    >>> percent(0.1234), percent(None)
+    ('12.3 %', 'n/a')
+    """
+    return "n/a" if share is None else f"{100 * share:.1f} %"
