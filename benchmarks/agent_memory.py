@@ -25,7 +25,7 @@ def measure() -> list[dict[str, Any]]:
     rows = []
     for name in ("tiny", "gboard"):
         at = setting(name)
-        arguments = [str(at.program), name, str(at.vocabulary.size)]
+        arguments = [str(at.model.program), name, str(at.vocabulary.size)]
         child = subprocess.run(  # noqa: S603 - ourselves
             [sys.executable, "-m", "benchmarks.agent_memory", "--child", *arguments],
             capture_output=True,

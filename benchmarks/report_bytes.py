@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.measuring import median, show, time_ms
 from benchmarks.setting import SEED, Setting, setting
-from edge_agent.shell.tflite import TfliteProgram
+from edge_agent.shell.tflite import load_program
 from wire.codec import codec_for
 from wire.codec.positions import encode_positions
 from wire.frame import Report, encode_report
@@ -31,8 +31,7 @@ CHOICES = (
 
 def updates(at: Setting, clients: int, warm_up_steps: int) -> list[Vector]:
     """Updates of one local epoch on the device runtime, from a model that was partly trained on other people."""
-    shape = at.configuration
-    device = TfliteProgram(at.program, at.weights, shape.batch_rows, shape.sequence_length, threads=2)
+    device = load_program(at.model, threads=2)
     done = 0
     for person in range(clients, len(at.people)):
         for x, y in at.batches(person):

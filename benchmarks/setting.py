@@ -8,12 +8,15 @@ from pathlib import Path
 
 import numpy as np
 
+from edge_agent.ports import Model
 from models import corpora
 from models.batches import Batches, pack
 from models.configurations import ModelConfiguration, configuration
 from models.export import export_program
+from models.folder import PROGRAM, VOCABULARY, WEIGHTS, write_model_folder
 from models.initial import initial_weights
 from models.vocabulary import FIRST_WORD, Vocabulary, words
+from wire.identifiers import Sha256
 from wire.parameters import ParameterLayout, Vector
 
 BUILD = Path("build")
@@ -27,7 +30,7 @@ class Setting:
     Attributes:
         configuration: shape.
         vocabulary: of the full size that the configuration allows.
-        program: path of the ``.tflite`` file.
+        model: the model's files, as they lie on a device.
         weights: (n,) float32, random.
         layout: of n parameters.
         people: one tuple of messages a person, as word ids.
@@ -35,7 +38,7 @@ class Setting:
 
     configuration: ModelConfiguration
     vocabulary: Vocabulary
-    program: Path
+    model: Model
     weights: Vector
     layout: ParameterLayout
     people: tuple[tuple[list[int], ...], ...]
@@ -62,14 +65,16 @@ def setting(name: str, corpus: str = "personas") -> Setting:
     if vocabulary.size != shape.max_vocabulary or len(known.words) < FIRST_WORD:
         msg = f"a vocabulary of {vocabulary.size} does not fill {shape.max_vocabulary}"
         raise ValueError(msg)
-    BUILD.mkdir(exist_ok=True)
-    program = BUILD / f"benchmark-{name}.tflite"
-    program.write_bytes(export_program(shape, vocabulary.size, BUILD / "programs"))
+    weights = initial_weights(shape, vocabulary.size, SEED)
+    folder = BUILD / f"benchmark-{name}"
+    program = export_program(shape, vocabulary.size, BUILD / "programs")
+    manifest = write_model_folder(folder, shape, vocabulary, program, weights)
+    model = Model(Sha256(manifest.sha256), manifest, folder / PROGRAM, folder / WEIGHTS, folder / VOCABULARY)
     return Setting(
         configuration=shape,
         vocabulary=vocabulary,
-        program=program,
-        weights=initial_weights(shape, vocabulary.size, SEED),
+        model=model,
+        weights=weights,
         layout=shape.layout(vocabulary.size),
         people=tuple(tuple(vocabulary.encode(words(m)) for m in messages) for messages in text.users.values()),
     )

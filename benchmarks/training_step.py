@@ -14,7 +14,7 @@ import click
 
 from benchmarks.measuring import in_turn_ms, median, quantile, show
 from benchmarks.setting import setting
-from edge_agent.shell.tflite import TfliteProgram, runtime_name
+from edge_agent.shell.tflite import load_program, runtime_name
 
 TITLE = "training step, one thread each, batch 16 x 20"
 
@@ -31,12 +31,11 @@ def measure(steps: int = 40) -> list[dict[str, Any]]:
     rows = []
     for name in ("tiny", "gboard"):
         at = setting(name)
-        shape = at.configuration
         x, y = next(iter(at.batches(0)))
-        device = TfliteProgram(at.program, at.weights, shape.batch_rows, shape.sequence_length, threads=1)
-        reference = ReferenceModel(shape, at.vocabulary.size, at.weights)
+        device = load_program(at.model, threads=1)
+        reference = ReferenceModel(at.configuration, at.vocabulary.size, at.weights)
         inputs = tf.constant(x), tf.constant(y), tf.constant(0.1), tf.constant(1.0)
-        actions = {
+        actions: dict[str, Callable[[], object]] = {
             "tflite": partial(device.train, x, y, 0.1, 1.0),
             "tape": partial(_finish, reference.train, inputs),
         }

@@ -1,9 +1,11 @@
 """Writes docs/configuration.md from the two config modules: name, type, default and reason of every setting.
 
-The reason is the string below the field. ``--check`` only compares, for the tests. Reads source text; imports nothing.
+What a setting is comes from the class's ``Attributes:``, and the reason of its default from the comment beside it.
+``--check`` only compares, for the tests. Reads source text; imports nothing.
 """
 
 import ast
+import re
 import sys
 from pathlib import Path
 
@@ -26,30 +28,30 @@ def page() -> str:
     """The whole page."""
     parts = [HEAD]
     for name, path in SIDES.items():
-        tree = ast.parse(path.read_text())
-        parts.append(f"## {name}\n\n{(ast.get_docstring(tree) or '').strip()}\n")
-        parts.extend(_section(node) for node in tree.body if isinstance(node, ast.ClassDef) and _fields(node))
+        source = path.read_text()
+        tree = ast.parse(source)
+        parts.append(f"## {name}\n")
+        classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+        parts.extend(_section(node, source.splitlines()) for node in classes if _fields(node))
     return "\n".join(parts)
 
 
-def _section(node: ast.ClassDef) -> str:
-    rows = [f"### {node.name}\n\n{(ast.get_docstring(node) or '').splitlines()[0]}\n"]
-    rows.append("| setting | type | default | why |\n|---|---|---|---|")
-    for field, reason in _fields(node):
+def _section(node: ast.ClassDef, lines: list[str]) -> str:
+    doc = ast.get_docstring(node) or ""
+    rows = [f"### {doc.splitlines()[0]}\n", "| setting | type | default | what and why |\n|---|---|---|---|"]
+    for field in _fields(node):
+        name = ast.unparse(field.target)
         kind = ast.unparse(field.annotation).replace("|", "\\|")
         default = "required" if field.value is None else f"`{ast.unparse(field.value)}`"
-        target = field.target.id if isinstance(field.target, ast.Name) else ""
-        rows.append(f"| `{target}` | `{kind}` | {default} | {' '.join(reason.split())} |")
+        what = re.search(rf"^ *{name}: (.*?)$", doc, re.MULTILINE)
+        _, _, why = "".join(lines[field.lineno - 1 : field.end_lineno]).partition("  # ")
+        notes = "; ".join(part.rstrip(".") for part in (what.group(1) if what else "", why) if part)
+        rows.append(f"| `{name}` | `{kind}` | {default} | {notes} |")
     return "\n".join(rows) + "\n"
 
 
-def _fields(node: ast.ClassDef) -> list[tuple[ast.AnnAssign, str]]:
-    found = []
-    for statement, after in zip(node.body, [*node.body[1:], None], strict=True):
-        if isinstance(statement, ast.AnnAssign):
-            text = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else ""
-            found.append((statement, str(text)))
-    return found
+def _fields(node: ast.ClassDef) -> list[ast.AnnAssign]:
+    return [statement for statement in node.body if isinstance(statement, ast.AnnAssign)]
 
 
 if __name__ == "__main__":

@@ -1,0 +1,82 @@
+"""Puts the keyboard on a port: waitress in a thread of its own, and a handle that ends it.
+
+It knows nothing of what it serves. TLS and accounts are deliberately absent: the default address is loopback.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from typing import Any
+
+from flask import Flask
+from waitress.server import create_server  # type: ignore[import-untyped]  # it ships no types
+
+from wire.errors import ConfigError
+
+# One person types; the rest is for a second browser tab and for a slow reader that must not block the first.
+THREADS = 4
+
+
+class Serving:
+    """A running server.
+
+    Attributes:
+        host: the host it was told to serve on.
+        port: the port in use, also where any free one was asked for.
+    """
+
+    def __init__(self, app: Flask, listener: socket.socket, host: str) -> None:
+        self.host = host
+        self.port: int = listener.getsockname()[1]
+        self._connections: dict[int, Any] = {}
+        self._server = create_server(app, map=self._connections, sockets=[listener], threads=THREADS, ident=None)
+        self._thread = threading.Thread(target=self._server.run, name="keyboard", daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """Address of the page, for the person."""
+        # A wildcard is no address that a browser can open.
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 - compared, not bound
+        return f"http://[{host}]:{self.port}/" if ":" in host else f"http://{host}:{self.port}/"
+
+    def close(self) -> None:
+        """Finish what is being answered, close every connection, and free the port. A second call does nothing."""
+        if not self._thread.is_alive():
+            return
+        self._server.task_dispatcher.shutdown()
+        # The loop's own thread must close the sockets: it may be waiting on them just now.
+        self._server.trigger.pull_trigger(self._close_connections)
+        self._thread.join()
+
+    def _close_connections(self) -> None:
+        for connection in list(self._connections.values()):
+            connection.close()
+
+
+def serve(app: Flask, host: str, port: int) -> Serving:
+    """Serve an application until :meth:`Serving.close`.
+
+    Args:
+        app: what to serve.
+        host: a name or address of this machine.
+        port: 0 takes any free one.
+
+    Raises:
+        ConfigError: the port is taken, forbidden or no port at all, or the host is not this machine.
+    """
+    if not 0 <= port <= 65_535:
+        msg = f"expected a keyboard port from 0 to 65535, got {port}"
+        raise ConfigError(msg)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family)
+    except OSError as error:
+        msg = (
+            f"expected to serve the keyboard on {host} port {port}, got: {error}; "
+            "stop the program that holds the port, or set another host or port in the [keyboard] table of the "
+            "agent's configuration"
+        )
+        raise ConfigError(msg) from error
+    return Serving(app, listener, host)

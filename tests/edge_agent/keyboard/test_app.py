@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from edge_agent.keyboard.app import MAX_BODY_BYTES, MAX_TEXT_CHARACTERS, About, create_app, serves_host
+from edge_agent.keyboard.suggestions import Suggester
+
+SECRET = "xylophone"  # typed in these tests and nowhere to be found afterwards
+
+
+@pytest.fixture
+def client(bench):
+    return create_app(bench.suggester, bench.store, lambda: bench.about).test_client()
+
+
+def test_page_needs_nothing_from_another_host(client):
+    answer = client.get("/")
+    page = answer.get_data(as_text=True)
+    assert answer.status_code == 200
+    assert "http:" not in page
+    assert "https:" not in page
+    for asset in ("keyboard.css", "keyboard.js", "icon.svg"):
+        assert f"/static/{asset}" in page
+        assert client.get(f"/static/{asset}", buffered=True).status_code == 200
+
+
+def test_every_answer_is_confined_to_this_origin_and_sets_no_cookie(client):
+    for path in ("/", "/static/keyboard.js", "/api/about", "/none"):
+        answer = client.get(path, buffered=True)
+        policy = answer.headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert "Set-Cookie" not in answer.headers
+
+
+def test_suggest_answers_words_and_version(client):
+    answer = client.post("/api/suggest", json={"text": "hello th"})
+    assert answer.json == {"suggestions": ["there", "they", "th"], "completing": True, "version": 7, "reason": ""}
+    assert answer.headers["Cache-Control"] == "no-store"
+
+
+def test_suggest_without_a_model_says_why(bench):
+    client = create_app(Suggester(), bench.store, lambda: bench.about).test_client()
+    answer = client.post("/api/suggest", json={"text": ""})
+    assert answer.status_code == 200
+    assert (answer.json["suggestions"], answer.json["version"]) == ([], None)
+    assert "No model yet" in answer.json["reason"]
+
+
+def test_only_sent_messages_are_stored(client, bench):
+    client.post("/api/suggest", json={"text": "never sent"})
+    assert client.post("/api/messages", json={"text": "Hello there!"}).json == {"stored": 1}
+    assert client.post("/api/messages", json={"text": "Ça va? 😀"}).json == {"stored": 2}
+    assert bench.store.texts == ["Hello there!", "Ça va? 😀"]
+
+
+def test_about_tells_what_the_panel_shows(client, bench):
+    bench.store.add("x")
+    bench.train()
+    assert client.get("/api/about").json == {
+        "device": "phone-03",
+        "emulated": True,
+        "state": "training",
+        "reason": "selected for round 4",
+        "last_trained_at_s": 1_750_000_000.0,
+        "last_report_bytes": 12_345,
+        "reports_sent": 0,
+        "bytes_sent": 0,
+        "version": 7,
+        "stored": 1,
+    }
+
+
+def test_longest_text_is_taken_however_json_spells_it(client, bench):
+    text = "😀" * MAX_TEXT_CHARACTERS
+    for body in (json.dumps({"text": text}), json.dumps({"text": text}, ensure_ascii=False)):
+        answer = client.post("/api/messages", data=body.encode(), content_type="application/json")
+        assert answer.status_code == 200
+    assert bench.store.texts == [text, text]
+
+
+@pytest.mark.parametrize("route", ["/api/suggest", "/api/messages"])
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"", 400),
+        (b"{", 400),
+        (b"\xff\xfe", 400),
+        (b'{"text": "\xff"}', 400),
+        (b'{"text": "\\ud800"}', 400),
+        (b"[" * 20_000, 400),
+        (b"null", 400),
+        (b'"text"', 400),
+        (b"{}", 400),
+        (b'{"text": null}', 400),
+        (b'{"text": 5}', 400),
+        (b'{"text": ["a"]}', 400),
+        (b'{"text": "a", "more": 1}', 400),
+        (json.dumps({"text": "a" * (MAX_TEXT_CHARACTERS + 1)}).encode(), 400),
+        (json.dumps({"text": "a" * MAX_BODY_BYTES}).encode(), 413),
+    ],
+)
+def test_bad_body_is_refused_and_nothing_is_stored(client, bench, route, body, status):
+    answer = client.post(route, data=body, content_type="application/json")
+    assert answer.status_code == status
+    assert set(answer.json) == {"error", "code"}
+    assert bench.store.texts == []
+
+
+@pytest.mark.parametrize("text", ["", "  \n\t"])
+def test_empty_message_is_refused(client, bench, text):
+    answer = client.post("/api/messages", json={"text": text})
+    assert answer.status_code == 400
+    assert "empty" in answer.json["error"]
+    assert bench.store.texts == []
+
+
+@pytest.mark.parametrize(
+    "content_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", None]
+)
+def test_form_of_another_site_is_refused(client, bench, content_type):
+    answer = client.post("/api/messages", data=b'{"text": "a"}', content_type=content_type)
+    assert answer.status_code == 415
+    assert bench.store.texts == []
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "https://localhost.evil.example", "null", "", "http://localhost:1"]
+)
+def test_request_of_another_site_is_refused(client, bench, origin):
+    answer = client.post("/api/messages", json={"text": "a"}, headers={"Origin": origin})
+    assert answer.status_code == 403
+    assert bench.store.texts == []
+
+
+def test_request_of_the_page_itself_is_taken(client):
+    headers = {"Host": "127.0.0.1:8700", "Origin": "http://127.0.0.1:8700"}
+    assert client.post("/api/messages", json={"text": "a"}, headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/static/keyboard.js", "/api/about"])
+def test_rebound_name_is_refused(client, path):
+    answer = client.get(path, headers={"Host": "evil.example"})
+    assert answer.status_code == 421
+    assert "address that the agent printed" in answer.json["error"]
+
+
+@pytest.mark.parametrize(
+    ("header", "configured", "expected"),
+    [
+        ("127.0.0.1", "127.0.0.1", True),
+        ("127.0.0.1:8700", "127.0.0.1", True),
+        ("LOCALHOST:8700", "127.0.0.1", True),
+        ("[::1]:8700", "127.0.0.1", True),
+        ("phone.home:8700", "Phone.Home", True),
+        ("192.168.1.7:8700", "192.168.1.7", True),
+        ("192.168.1.7:8700", "127.0.0.1", False),
+        ("192.168.1.7:8700", "0.0.0.0", True),
+        ("[fe80::1]", "::", True),
+        ("evil.example", "0.0.0.0", False),
+        ("localhost.evil.example", "127.0.0.1", False),
+        ("127.0.0.1.evil.example", "127.0.0.1", False),
+        ("user@evil.example", "127.0.0.1", False),
+        ("evil.example#@localhost", "127.0.0.1", False),
+        ("[::1", "127.0.0.1", False),
+        ("", "127.0.0.1", False),
+    ],
+)
+def test_host_names(header, configured, expected):
+    assert serves_host(header, configured) is expected
+
+
+def test_store_that_cannot_keep_a_message_says_so(client, bench):
+    bench.store.full = True
+    answer = client.post("/api/messages", json={"text": "hello"})
+    assert answer.status_code == 503
+    assert answer.json == {"error": "the disk is full; free some space", "code": "unavailable"}
+
+
+def test_failing_panel_is_json_and_gives_nothing_away(bench):
+    def broken() -> About:
+        raise RuntimeError("inner detail")
+
+    answer = create_app(bench.suggester, bench.store, broken).test_client().get("/api/about")
+    assert answer.status_code == 500
+    assert "inner detail" not in answer.json["error"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"), [("GET", "/api/messages", 405), ("POST", "/", 405), ("GET", "/x", 404)]
+)
+def test_other_routes_do_not_exist(client, method, path, status):
+    assert client.open(path, method=method).status_code == status
+
+
+def test_typed_text_is_never_logged_nor_echoed_in_a_refusal(client, bench, caplog, capfd):
+    caplog.set_level(logging.DEBUG)
+    bodies = [
+        {"text": SECRET},
+        {"text": SECRET, "more": 1},
+        {"text": [SECRET]},
+        {SECRET: SECRET},
+        SECRET,
+        {"text": SECRET * 999},
+    ]
+    answers = []
+    for full in (False, True):
+        bench.store.full = full
+        for body in bodies:
+            answers.append(client.post("/api/messages", json=body))
+            client.post("/api/suggest", json=body)
+    printed = capfd.readouterr()
+    assert {answer.status_code for answer in answers} == {200, 400, 503}
+    assert SECRET not in caplog.text + printed.out + printed.err
+    # A field's name may be named in a refusal; a value may not.
+    assert all(f'"{SECRET}"' not in answer.get_data(as_text=True) for answer in answers)
