@@ -1,0 +1,124 @@
+"""Messages packed into the fixed shape that the training program takes.
+
+A message of words w1..wn becomes inputs ``[BOS, w1, ..., wn]`` and targets ``[w1, ..., wn, EOS]``. Whole messages are
+packed into rows of T positions, first fit; the LSTM resets its state at every BOS, so neighbours in a row do not see
+each other. A message with more than T positions is cut into pieces of T, and the first input of each later piece is
+replaced by BOS: every word stays a target exactly once. This module knows nothing of TensorFlow or of text.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from models.vocabulary import BOS, EOS, FIRST_WORD, PAD
+from wire.errors import LocalProtocolError
+
+Ids = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batches:
+    """Packed messages.
+
+    Attributes:
+        x: (steps, B, T) int32, inputs.
+        y: (steps, B, T) int32, targets; ``PAD`` where there is none.
+        targets: number of targets (end-of-message and out-of-vocabulary ones included); the weight of an update.
+        counted_targets: number of targets that recall counts: real words of the vocabulary.
+    """
+
+    x: Ids
+    y: Ids
+    targets: int
+    counted_targets: int
+
+    def __iter__(self) -> Iterator[tuple[Ids, Ids]]:
+        """Each step's (x, y), of shape (B, T)."""
+        return zip(self.x, self.y, strict=True)
+
+    def __len__(self) -> int:
+        """Number of steps."""
+        return len(self.x)
+
+
+def pack(
+    messages: Sequence[Sequence[int]],
+    batch_rows: int,
+    sequence_length: int,
+    generator: np.random.Generator | None = None,
+) -> Batches:
+    """Pack messages into batches, first fit.
+
+    >>> b = pack([[7, 8], [9], []], batch_rows=1, sequence_length=6)
+    >>> b.x.tolist(), b.y.tolist(), b.targets, b.counted_targets
+    ([[[1, 7, 8, 1, 9, 0]]], [[[7, 8, 2, 9, 2, 0]]], 5, 3)
+
+    Args:
+        messages: word ids of each message, without BOS and EOS; empty messages are left out.
+        batch_rows: B.
+        sequence_length: T.
+        generator: shuffles the messages; None packs them in the given order.
+
+    Returns:
+        As many steps as the messages need; none if there are no words at all.
+
+    Raises:
+        LocalProtocolError: B or T below 1.
+    """
+    if batch_rows < 1 or sequence_length < 1:
+        msg = f"batch rows and sequence length must be at least 1, got {batch_rows} and {sequence_length}"
+        raise LocalProtocolError(msg)
+    order = range(len(messages)) if generator is None else generator.permutation(len(messages)).tolist()
+    pieces = [piece for i in order for piece in _pieces(messages[i], sequence_length)]
+    places, rows = _first_fit([len(x) for x, _ in pieces], sequence_length)
+
+    steps = -(-rows // batch_rows)
+    x = np.full((steps * batch_rows, sequence_length), PAD, np.int32)
+    y = np.full_like(x, PAD)
+    for (row, start), (inputs, outputs) in zip(places, pieces, strict=True):
+        x[row, start : start + len(inputs)] = inputs
+        y[row, start : start + len(inputs)] = outputs
+    return Batches(
+        x.reshape(steps, batch_rows, sequence_length),
+        y.reshape(steps, batch_rows, sequence_length),
+        targets=int(np.count_nonzero(y != PAD)),
+        counted_targets=int(np.count_nonzero(y >= FIRST_WORD)),
+    )
+
+
+def _pieces(message: Sequence[int], length: int) -> Iterator[tuple[list[int], list[int]]]:
+    if not message:
+        return
+    outputs = [*message, EOS]
+    for start in range(0, len(outputs), length):
+        stop = min(start + length, len(outputs))
+        yield [BOS, *message[start : stop - 1]], outputs[start:stop]
+
+
+def _first_fit(lengths: Sequence[int], capacity: int) -> tuple[list[tuple[int, int]], int]:
+    """(row, start) of each piece, and the number of rows.
+
+    The first row with enough room is the least one over the heaps of rows with that much room or more: exactly first
+    fit, without a scan over all rows.
+    """
+    rows_with_room: list[list[int]] = [[] for _ in range(capacity + 1)]
+    places: list[tuple[int, int]] = []
+    rows = 0
+    for length in lengths:
+        room = min(
+            (r for r in range(length, capacity + 1) if rows_with_room[r]),
+            key=lambda r: rows_with_room[r][0],
+            default=None,
+        )
+        if room is None:
+            row, room, rows = rows, capacity, rows + 1
+        else:
+            row = heapq.heappop(rows_with_room[room])
+        places.append((row, capacity - room))
+        heapq.heappush(rows_with_room[room - length], row)
+    return places, rows

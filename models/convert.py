@@ -1,0 +1,39 @@
+"""Turns the program into a ``.tflite`` file; run by ``models.export`` in a process of its own.
+
+``python -m models.convert CONFIGURATION_JSON VOCABULARY_SIZE OUTPUT_FILE``. The converter crashes the process on some
+graphs, without a message, so nobody calls this in a process that must live.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+import tensorflow as tf
+
+from models.configurations import ModelConfiguration
+from models.program import SIGNATURES, Program
+from models.zero_fill import zeros_by_fill
+
+
+def convert(configuration: ModelConfiguration, vocabulary_size: int) -> bytes:
+    """The program as a flatbuffer of built-in TFLite operations only.
+
+    Raises:
+        Exception: whatever the converter raises, in particular when an operation is not a built-in one.
+    """
+    program = Program(configuration, vocabulary_size)
+    with tempfile.TemporaryDirectory() as folder:
+        tf.saved_model.save(program, folder, signatures={name: program.traced(name) for name in SIGNATURES})
+        converter = tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=list(SIGNATURES))
+        # No SELECT_TF_OPS and no custom operations: no device runtime has them.
+        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
+        converter.experimental_enable_resource_variables = True
+        return zeros_by_fill(bytes(converter.convert()))
+
+
+if __name__ == "__main__":
+    _configuration = msgspec.json.decode(sys.argv[1], type=ModelConfiguration)
+    Path(sys.argv[3]).write_bytes(convert(_configuration, int(sys.argv[2])))

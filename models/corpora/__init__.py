@@ -1,0 +1,34 @@
+"""Text to train and measure on, as messages by user: invented people, the Python reference, or a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from models.corpora.corpus import Corpus
+from models.corpora.personas import MESSAGES, PEOPLE, personas
+from models.corpora.pydoc import pydoc
+from models.corpora.split import Phone, Split, split
+from models.corpora.tsv import tsv
+
+__all__ = ["Corpus", "Phone", "Split", "load", "split"]
+
+
+def load(name_or_path: str, seed: int, *, people: int = PEOPLE, messages: int = MESSAGES) -> Corpus:
+    """A corpus by name or by file.
+
+    Args:
+        name_or_path: ``personas``, ``pydoc``, or the path of a tab-separated file.
+        seed: root seed; only ``personas`` uses it.
+        people: how many people ``personas`` invents.
+        messages: how many messages each of them types on average.
+
+    Raises:
+        CorpusError: it cannot be read, or holds no text.
+    """
+    match name_or_path:
+        case "personas":
+            return personas(seed, people, messages)
+        case "pydoc":
+            return pydoc()
+        case path:
+            return tsv(Path(path))

@@ -1,0 +1,94 @@
+"""Who is a phone, and what of their text is held out.
+
+The text of everybody else is public: the vocabulary and a warm start may be made from it. What the phones typed is
+never public, and the last part of each phone's messages is kept for evaluation and typed nowhere.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.corpora.corpus import Corpus
+from wire.errors import CorpusError
+
+HELD_OUT_SHARE = 0.2
+ENOUGH_MESSAGES = 50
+"""A phone with fewer has hardly a batch to train on."""
+FEWEST_MESSAGES = 5
+"""With fewer, no whole message can be held out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phone:
+    """One person who takes part.
+
+    Attributes:
+        user: name in the corpus.
+        typed: messages on the phone, oldest first.
+        held_out: the last messages, for evaluation.
+    """
+
+    user: str
+    typed: tuple[str, ...]
+    held_out: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A corpus, divided.
+
+    Attributes:
+        phones: in the order of their numbers.
+        public: messages of all other users.
+    """
+
+    phones: tuple[Phone, ...]
+    public: tuple[str, ...]
+
+
+def split(corpus: Corpus, phones: int, seed: int, most_messages: int | None = None) -> Split:
+    """Choose the phones: by chance among users with enough messages, or else those who have most.
+
+    Args:
+        corpus: people and their messages.
+        phones: how many phones.
+        seed: root seed of the choice.
+        most_messages: only the last so many messages of a phone are used; None uses all.
+
+    Raises:
+        CorpusError: not enough users with enough messages, or nobody left for public text.
+    """
+    if phones < 1 or (most_messages is not None and most_messages < FEWEST_MESSAGES):
+        msg = f"expected at least 1 phone and {FEWEST_MESSAGES} messages a phone, got {phones} and {most_messages}"
+        raise CorpusError(msg)
+    enough = [user for user, messages in corpus.users.items() if len(messages) >= ENOUGH_MESSAGES]
+    if len(enough) >= phones:
+        generator = np.random.default_rng(np.random.SeedSequence([seed, zlib.crc32(b"phones")]))
+        chosen = [enough[i] for i in generator.permutation(len(enough))[:phones]]
+    else:
+        usable = [user for user, messages in corpus.users.items() if len(messages) >= FEWEST_MESSAGES]
+        chosen = sorted(usable, key=lambda user: -len(corpus.users[user]))[:phones]
+    if len(chosen) < phones:
+        msg = (
+            f"{phones} phones need {phones} users with at least {FEWEST_MESSAGES} messages, corpus {corpus.name!r} has "
+            f"{len(chosen)}; use fewer phones or more text"
+        )
+        raise CorpusError(msg)
+    private = set(chosen)
+    public = tuple(m for user, messages in corpus.users.items() if user not in private for m in messages)
+    if not public:
+        msg = (
+            f"all {len(corpus.users)} users of corpus {corpus.name!r} would be phones, but the vocabulary is made from "
+            f"the text of others; use at most {len(corpus.users) - 1} phones"
+        )
+        raise CorpusError(msg)
+    return Split(tuple(_phone(user, corpus.users[user], most_messages) for user in chosen), public)
+
+
+def _phone(user: str, messages: tuple[str, ...], most: int | None) -> Phone:
+    used = messages if most is None else messages[-most:]
+    held_out = max(1, round(HELD_OUT_SHARE * len(used)))
+    return Phone(user, used[:-held_out], used[-held_out:])

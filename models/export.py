@@ -1,0 +1,101 @@
+"""The program artifact from a configuration, made once and kept.
+
+Conversion runs in a child process (``models.convert``), because the converter can crash the process that it runs in.
+This module itself does not import TensorFlow, so a coordinator that finds its program in the cache starts without it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from models.configurations import ModelConfiguration
+from wire.errors import ConfigError, UnavailableError
+
+SOURCES = ("configurations.py", "lstm.py", "program.py", "convert.py", "zero_fill.py", "vocabulary.py")
+"""What the bytes of a program depend on, beside TensorFlow."""
+
+CONVERSION_TIMEOUT_S = 600.0
+"""A conversion takes 6 to 10 s on a desktop; a slow board must not be cut off, a hung one must."""
+
+
+def export_program(configuration: ModelConfiguration, vocabulary_size: int, cache: Path) -> bytes:
+    """The ``.tflite`` file with the signatures of :class:`models.program.Program`, without weights.
+
+    Args:
+        configuration: shape of the model.
+        vocabulary_size: V.
+        cache: folder in which programs are kept; made if missing.
+
+    Raises:
+        ConfigError: TensorFlow is not installed.
+        UnavailableError: the conversion failed, or the cache cannot be written.
+    """
+    configuration.layout(vocabulary_size)  # refuses an impossible size before a process is started
+    kept = cache / f"{configuration.name}-{vocabulary_size}-{_fingerprint(configuration, vocabulary_size)}.tflite"
+    try:
+        if kept.exists():
+            return kept.read_bytes()
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache) as folder:
+            made = Path(folder) / "program.tflite"
+            _convert(configuration, vocabulary_size, made)
+            made.replace(kept)  # atomic: a reader sees a whole file or none
+        return kept.read_bytes()
+    except OSError as error:
+        msg = f"cannot keep programs in {cache}: {error}; give a folder that can be written"
+        raise UnavailableError(msg) from error
+
+
+def _convert(configuration: ModelConfiguration, vocabulary_size: int, made: Path) -> None:
+    root = str(Path(__file__).resolve().parent.parent)
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])),
+        "CUDA_VISIBLE_DEVICES": "-1",  # nothing is computed: do not take a GPU's memory
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+    }
+    shape = msgspec.json.encode(configuration).decode()
+    command = [sys.executable, "-m", "models.convert", shape, str(vocabulary_size), str(made)]
+    try:
+        child = subprocess.run(  # noqa: S603 - our own interpreter and module
+            command,
+            env=environment,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=CONVERSION_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        msg = f"converting model {configuration.name!r} took more than {CONVERSION_TIMEOUT_S:.0f} s; try again"
+        raise UnavailableError(msg) from error
+    if child.returncode != 0 or not made.exists():
+        how = f"was killed by signal {-child.returncode}" if child.returncode < 0 else f"exited with {child.returncode}"
+        last = "\n".join(child.stderr.strip().splitlines()[-5:])
+        msg = f"converting model {configuration.name!r} to TFLite failed: the converter {how}; its last words:\n{last}"
+        raise UnavailableError(msg)
+
+
+def _fingerprint(configuration: ModelConfiguration, vocabulary_size: int) -> str:
+    """Names everything that the bytes depend on, so that no program is kept too long."""
+    digest = hashlib.sha256(msgspec.json.encode((configuration, vocabulary_size, _tensorflow_version())))
+    for name in SOURCES:
+        digest.update((Path(__file__).parent / name).read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _tensorflow_version() -> str:
+    for distribution in ("tensorflow", "tensorflow-cpu"):
+        try:
+            return importlib.metadata.version(distribution)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    msg = "exporting a program needs TensorFlow: pip install -r requirements/tensorflow.txt"
+    raise ConfigError(msg)

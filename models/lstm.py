@@ -1,0 +1,270 @@
+"""The CIFG-LSTM keyboard model as a TensorFlow graph: forward pass, loss, and gradient written out by hand.
+
+The gradient is written out because TFLite has no automatic differentiation, and because this form of it converts to
+built-in operations only and runs faster on a device than a converted ``tf.GradientTape``. The forms that look odd are
+there for the converter; the tests in ``tests/models/test_program.py`` fail if one is undone:
+
+- Every product is ``a @ b`` or ``a^T @ b``, with kernels stored [in, out]: it becomes BATCH_MATMUL with adj_y = False.
+  ``a @ b^T`` would become FULLY_CONNECTED with changing weights, which is several times slower.
+- The transposes that the backward pass needs are made once per step and multiplied by ``one``, a value that is 1 but
+  that the converter cannot know; otherwise it folds them back into twenty ``a @ b^T``.
+- No one-hot matrix: the "minus one at the target" of the softmax gradient and the gradient of the input embedding are
+  one scatter.
+
+The cell (coupled input and forget gate, Greff et al. 2017; recurrent projection, Sak et al. 2014), with the state
+multiplied by ``keep``, which is 0 where a message begins::
+
+    h', c' = keep * h, keep * c
+    f, o   = sigmoid(x Wx + h' Wh + b)      g = tanh(x Wx + h' Wh + b)
+    c      = f * c' + (1 - f) * g           m = o * tanh(c)            h = m P
+
+Here N = B * T positions in time-major order: position t * B + row. There are no variables, no I/O and no optimizer.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from models.vocabulary import BOS, FIRST_WORD, PAD
+
+Tensor = Any
+"""A ``tf.Tensor``: TensorFlow's types cannot be checked."""
+
+NEVER = -1e9
+"""The logit of what must not be suggested: finite, so that a softmax over it stays finite."""
+
+
+class Weights(NamedTuple):
+    """The parameters, in the order of the flat vector (``models.configurations.lstm_layout``)."""
+
+    embedding: Tensor  # (V, D)
+    input_kernel: Tensor  # (D, 3H)
+    recurrent_kernel: Tensor  # (D, 3H)
+    gate_bias: Tensor  # (3H,)
+    projection: Tensor  # (H, D)
+
+
+class Gates(NamedTuple):
+    """What one time step leaves for the backward pass; each (B, H), or (N, H) when joined over time."""
+
+    forget: Tensor
+    output: Tensor
+    candidate: Tensor
+    cell_minus_candidate: Tensor  # c' - g
+    tanh_cell: Tensor
+    gated: Tensor  # m = o * tanh(c)
+
+
+class Pass(NamedTuple):
+    """What the forward pass leaves."""
+
+    states: Tensor  # (N, D) h of every position
+    previous_states: Tensor  # (N, D) h' of every position
+    gates: Gates  # joined over time
+    keeps: list[Tensor]  # T of (B, 1) float32
+
+
+class Gradient(NamedTuple):
+    """The gradient of the mean loss, and what was seen on the way."""
+
+    weights: Weights
+    loss: Tensor  # () mean cross-entropy per target, nats
+    targets: Tensor  # () float32
+    hits: Tensor  # () float32, counted targets that had the largest probability
+
+
+class Scores(NamedTuple):
+    """Sums over the targets of a batch; all () float32. Counted: real words of the vocabulary."""
+
+    loss_sum: Tensor  # nats, over all targets
+    targets: Tensor
+    counted: Tensor
+    top1: Tensor
+    top3: Tensor
+
+
+def gradient(weights: Weights, x: Tensor, y: Tensor) -> Gradient:
+    """Forward and backward pass of one batch.
+
+    Args:
+        weights: the parameters.
+        x: (B, T) int32 inputs; ``BOS`` resets the state of its row.
+        y: (B, T) int32 targets; ``PAD`` is no target. With no target at all the gradient is zero.
+    """
+    steps = x.shape[1]
+    inputs, targets = _time_major(x), _time_major(y)
+    mask = tf.cast(tf.not_equal(targets, PAD), tf.float32)
+    count = tf.reduce_sum(mask)
+    one = tf.minimum(count + 1.0, 1.0)
+    scale = tf.expand_dims(mask / tf.maximum(count, 1.0), 1)  # (N, 1) weight of each position in the mean
+
+    embedded = tf.gather(weights.embedding, inputs)  # (N, D)
+    run = _forward(weights, embedded, inputs, steps)
+
+    probabilities = tf.nn.softmax(tf.matmul(run.states, tf.transpose(weights.embedding) * one))  # (N, V)
+    of_target = tf.gather_nd(probabilities, _coordinates(targets))
+    loss = -tf.reduce_sum(tf.math.log(tf.maximum(of_target, 1e-30)) * mask)
+    best = tf.cast(of_target >= tf.reduce_max(probabilities, 1), tf.float32)
+    hits = tf.reduce_sum(best * tf.cast(targets >= FIRST_WORD, tf.float32))
+
+    # d loss / d logits = scale * (probabilities - one_hot(targets)), in two parts.
+    scaled_states = scale * run.states
+    d_states = scale * (tf.matmul(probabilities, weights.embedding) - tf.gather(weights.embedding, targets))
+    d_softmax = tf.transpose(tf.matmul(scaled_states, probabilities, transpose_a=True))  # (V, D)
+    kernels, d_embedded = _backward(weights, embedded, run, d_states, one)
+    d_rows = tf.scatter_nd(
+        tf.expand_dims(tf.concat([targets, inputs], 0), 1),
+        tf.concat([-scaled_states, d_embedded], 0),
+        weights.embedding.shape,
+    )
+    return Gradient(kernels._replace(embedding=d_softmax + d_rows), loss / tf.maximum(count, 1.0), count, hits)
+
+
+def score(weights: Weights, x: Tensor, y: Tensor) -> Scores:
+    """Loss and recall of one batch.
+
+    The rank of a target is the number of words whose logit is not less than its own, itself excepted: ties, and values
+    that are not numbers, count against the model.
+
+    Args:
+        weights: the parameters.
+        x: (B, T) int32 inputs.
+        y: (B, T) int32 targets.
+    """
+    inputs, targets = _time_major(x), _time_major(y)
+    mask = tf.cast(tf.not_equal(targets, PAD), tf.float32)
+    counted = tf.cast(targets >= FIRST_WORD, tf.float32)
+    one = tf.minimum(tf.reduce_sum(mask) + 1.0, 1.0)
+    run = _forward(weights, tf.gather(weights.embedding, inputs), inputs, x.shape[1])
+
+    logits = tf.matmul(run.states, tf.transpose(weights.embedding) * one)  # (N, V)
+    probabilities = tf.nn.softmax(logits)
+    at_target = _coordinates(targets)
+    loss = -tf.reduce_sum(tf.math.log(tf.maximum(tf.gather_nd(probabilities, at_target), 1e-30)) * mask)
+
+    less = tf.cast(tf.less(logits, tf.expand_dims(tf.gather_nd(logits, at_target), 1)), tf.float32)
+    not_less = tf.reduce_sum(1.0 - less, 1)
+    rank = not_less - tf.reduce_sum(1.0 - less[:, :FIRST_WORD], 1) - 1.0  # (N,) the specials are not words
+    return Scores(
+        loss_sum=loss,
+        targets=tf.reduce_sum(mask),
+        counted=tf.reduce_sum(counted),
+        top1=tf.reduce_sum(counted * tf.cast(rank < 1.0, tf.float32)),
+        top3=tf.reduce_sum(counted * tf.cast(rank < 3.0, tf.float32)),
+    )
+
+
+def advance(weights: Weights, token: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Read one word and score the next one.
+
+    Args:
+        weights: the parameters.
+        token: (1,) int32; ``BOS`` resets the state.
+        h: (1, D) float32 state.
+        c: (1, H) float32 state.
+
+    Returns:
+        Logits (1, V) with those of the specials at ``NEVER``; the next h; the next c.
+    """
+    keep = tf.expand_dims(tf.cast(tf.not_equal(token, BOS), tf.float32), 1)
+    projected = tf.matmul(tf.gather(weights.embedding, token), weights.input_kernel) + weights.gate_bias
+    h, c, _ = _cell(weights, projected + tf.matmul(keep * h, weights.recurrent_kernel), keep * c)
+    logits = tf.matmul(h, weights.embedding, transpose_b=True)
+    return tf.concat([tf.fill([1, FIRST_WORD], NEVER), logits[:, FIRST_WORD:]], 1), h, c
+
+
+def _forward(weights: Weights, embedded: Tensor, inputs: Tensor, steps: int) -> Pass:
+    """Run the cell over ``embedded`` (N, D) in T = ``steps`` steps, from the zero state."""
+    projected = tf.split(tf.matmul(embedded, weights.input_kernel) + weights.gate_bias, steps, axis=0)
+    keeps = tf.split(tf.expand_dims(tf.cast(tf.not_equal(inputs, BOS), tf.float32), 1), steps, axis=0)
+    rows = embedded.shape[0] // steps
+    h = tf.zeros([rows, weights.projection.shape[1]])
+    c = tf.zeros([rows, weights.projection.shape[0]])
+    states, previous, gates = [], [], []
+    for t in range(steps):
+        z = projected[t]
+        if t:  # the state before the first step is zero
+            h, c = keeps[t] * h, keeps[t] * c
+            z += tf.matmul(h, weights.recurrent_kernel)
+        previous.append(h)
+        h, c, gate = _cell(weights, z, c)
+        states.append(h)
+        gates.append(gate)
+    joined = Gates(*(tf.concat(values, 0) for values in zip(*gates, strict=True)))
+    return Pass(tf.concat(states, 0), tf.concat(previous, 0), joined, keeps)
+
+
+def _cell(weights: Weights, z: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Gates]:
+    """One step from pre-activations z (B, 3H) and cell c' (B, H): the next h, the next c, and the gates."""
+    hidden = weights.projection.shape[0]
+    forget, output = tf.split(tf.sigmoid(z[:, : 2 * hidden]), 2, axis=1)
+    candidate = tf.tanh(z[:, 2 * hidden :])
+    difference = c - candidate
+    c = candidate + forget * difference
+    tanh_cell = tf.tanh(c)
+    gated = output * tanh_cell
+    return tf.matmul(gated, weights.projection), c, Gates(forget, output, candidate, difference, tanh_cell, gated)
+
+
+def _backward(weights: Weights, embedded: Tensor, run: Pass, d_states: Tensor, one: Tensor) -> tuple[Weights, Tensor]:
+    """Backpropagation through time.
+
+    Args:
+        weights: the parameters.
+        embedded: (N, D) inputs of the cell.
+        run: the forward pass.
+        d_states: (N, D) gradient that reaches h from the softmax.
+        one: () 1.0, unknown to the converter.
+
+    Returns:
+        The gradient, its embedding not filled in; and the gradient (N, D) that reaches ``embedded``.
+    """
+    steps = len(run.keeps)
+    projection_t, recurrent_t, input_t = (
+        tf.transpose(kernel) * one for kernel in (weights.projection, weights.recurrent_kernel, weights.input_kernel)
+    )
+    # Derivatives that do not depend on what comes back from later steps: all steps at once.
+    g = run.gates
+    not_forget = 1.0 - g.forget
+    cell_by_gated, forget_by_cell, output_by_gated, candidate_by_cell, forget = (
+        tf.split(value, steps, axis=0)
+        for value in (
+            g.output - g.gated * g.tanh_cell,  # dc/dm            = o (1 - tanh(c)^2)
+            g.cell_minus_candidate * g.forget * not_forget,  # df = (c' - g) f (1 - f)
+            g.gated - g.gated * g.output,  # do                   = tanh(c) o (1 - o)
+            not_forget - not_forget * (g.candidate * g.candidate),  # dg = (1 - f) (1 - g^2)
+            g.forget,
+        )
+    )
+    from_softmax = tf.split(d_states, steps, axis=0)
+    d_hs: list[Tensor] = [None] * steps
+    d_zs: list[Tensor] = [None] * steps
+    d_h_later = d_c_later = None
+    for t in reversed(range(steps)):
+        d_h = from_softmax[t] if d_h_later is None else from_softmax[t] + d_h_later
+        d_gated = tf.matmul(d_h, projection_t)
+        d_c = d_gated * cell_by_gated[t]
+        if d_c_later is not None:
+            d_c += d_c_later
+        d_z = tf.concat([d_c * forget_by_cell[t], d_gated * output_by_gated[t], d_c * candidate_by_cell[t]], 1)
+        d_hs[t], d_zs[t] = d_h, d_z
+        if t:
+            d_h_later = run.keeps[t] * tf.matmul(d_z, recurrent_t)
+            d_c_later = run.keeps[t] * (d_c * forget[t])
+    d_z = tf.concat(d_zs, 0)  # (N, 3H)
+    kernels = tf.matmul(tf.concat([embedded, run.previous_states], 1), d_z, transpose_a=True)  # both at once
+    d_input, d_recurrent = tf.split(kernels, 2, axis=0)
+    d_projection = tf.matmul(g.gated, tf.concat(d_hs, 0), transpose_a=True)
+    return Weights(None, d_input, d_recurrent, tf.reduce_sum(d_z, 0), d_projection), tf.matmul(d_z, input_t)
+
+
+def _time_major(batch: Tensor) -> Tensor:
+    """(B, T) to (N,), all rows of a time step together."""
+    return tf.reshape(tf.transpose(batch), [batch.shape[0] * batch.shape[1]])
+
+
+def _coordinates(columns: Tensor) -> Tensor:
+    """(N, 2) int32: row number and column of each entry."""
+    return tf.stack([tf.range(columns.shape[0]), columns], 1)

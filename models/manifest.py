@@ -1,0 +1,132 @@
+"""The manifest: which program, weights and vocabulary make one version of the model.
+
+Its bytes are canonical JSON, so the sha256 of them names the version. Bytes that came from the network become a
+manifest whose parts agree with each other, or a RemoteProtocolError. Hyperparameters are not here: they travel in the
+assignment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from models.configurations import lstm_layout
+from models.vocabulary import FIRST_WORD
+from wire.errors import RemoteProtocolError
+from wire.parameters import ParameterLayout
+
+MAX_MANIFEST_BYTES = 1 << 16
+MAX_ARTIFACT_BYTES = 1 << 30
+
+Sha256Hex = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z", max_length=64)]
+SizeBytes = Annotated[int, Meta(ge=1, le=MAX_ARTIFACT_BYTES)]
+
+
+class Artifact(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An immutable file, named by its hash.
+
+    >>> Artifact.of(b"x").size_bytes
+    1
+    """
+
+    sha256: Sha256Hex
+    size_bytes: SizeBytes
+
+    @classmethod
+    def of(cls, data: bytes) -> Artifact:
+        """The artifact that these bytes are."""
+        return cls(hashlib.sha256(data).hexdigest(), len(data))
+
+
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One version of the model.
+
+    Attributes:
+        version: counts committed rounds; 0 is the initial model.
+        configuration: name of the model configuration, for people; the shapes below are what counts.
+        program: the ``.tflite`` file.
+        weights: flat little-endian float32 of all parameters.
+        vocabulary: one word a line.
+        layout: names and shapes of the parameters, in order.
+        batch_rows: B of the program's ``train`` and ``evaluate``.
+        sequence_length: T of the same.
+        hidden: H, size of the state c.
+        minimum_agent_version: an older agent must not run this program, ``major.minor.patch``.
+    """
+
+    version: Annotated[int, Meta(ge=0, lt=1 << 53)]
+    configuration: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9_-]*\Z", max_length=64)]
+    program: Artifact
+    weights: Artifact
+    vocabulary: Artifact
+    layout: ParameterLayout
+    batch_rows: Annotated[int, Meta(ge=1, le=4096)]
+    sequence_length: Annotated[int, Meta(ge=1, le=4096)]
+    hidden: Annotated[int, Meta(ge=1, le=1 << 16)]
+    minimum_agent_version: Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+\Z", max_length=32)]
+
+    @property
+    def embedding(self) -> int:
+        """D, size of the state h."""
+        return self.layout.tensors[0].shape[1]
+
+    @property
+    def vocabulary_size(self) -> int:
+        """V, the specials included."""
+        return self.layout.tensors[0].shape[0]
+
+    @property
+    def sha256(self) -> str:
+        """The name of this manifest: sha256 of its bytes, in hex."""
+        return hashlib.sha256(self.encode()).hexdigest()
+
+    def encode(self) -> bytes:
+        """Canonical JSON; equal manifests have equal bytes."""
+        return msgspec.json.encode(self)
+
+    @staticmethod
+    def decode(data: bytes) -> Manifest:
+        """Read a manifest that came from elsewhere.
+
+        Raises:
+            RemoteProtocolError: not a manifest in canonical form, a value out of range, or parts that do not agree.
+        """
+        if len(data) > MAX_MANIFEST_BYTES:
+            msg = f"a manifest has at most {MAX_MANIFEST_BYTES} bytes, got {len(data)}"
+            raise RemoteProtocolError(msg, code="manifest")
+        try:
+            manifest = _DECODER.decode(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            msg = f"not a manifest: {error}"
+            raise RemoteProtocolError(msg, code="manifest") from error
+        _check_agreement(manifest, data)
+        return manifest
+
+
+_DECODER = msgspec.json.Decoder(Manifest)
+
+
+def _check_agreement(manifest: Manifest, data: bytes) -> None:
+    tensors = manifest.layout.tensors
+    if not tensors or len(tensors[0].shape) != 2:
+        msg = "manifest: expected a layout that begins with an embedding of two dimensions"
+        raise RemoteProtocolError(msg, code="manifest")
+    expected = lstm_layout(manifest.vocabulary_size, manifest.embedding, manifest.hidden)
+    if manifest.layout != expected:
+        msg = f"manifest: expected the layout {expected.tensors}, got {tensors}"
+        raise RemoteProtocolError(msg, code="manifest")
+    if manifest.vocabulary_size <= FIRST_WORD:
+        msg = f"manifest: expected at least {FIRST_WORD + 1} word ids, got {manifest.vocabulary_size}"
+        raise RemoteProtocolError(msg, code="manifest")
+    if manifest.weights.size_bytes != 4 * manifest.layout.size:
+        msg = (
+            f"manifest: weights of this layout have {4 * manifest.layout.size} bytes, got {manifest.weights.size_bytes}"
+        )
+        raise RemoteProtocolError(msg, code="manifest")
+    if manifest.encode() != data:
+        # Two spellings of one manifest would have two names.
+        msg = "manifest: expected canonical JSON, got another spelling of the same values"
+        raise RemoteProtocolError(msg, code="manifest")

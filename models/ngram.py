@@ -1,0 +1,205 @@
+"""The baseline beside every LSTM number: an interpolated Kneser-Ney trigram.
+
+Source: Chen and Goodman 1999, "An empirical study of smoothing techniques for language modeling", section 4: absolute
+discounting with one discount for each order, lower orders from continuation counts. A word that begins a message has no
+left context to count, so after BOS the lower order keeps its plain counts.
+
+Recall needs no probabilities, only each context's best three words, so training ends with these and keeps nothing else.
+Specials are context and mass like any word, but are never suggested and never counted as targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from models.vocabulary import BOS, EOS, FIRST_WORD, PAD
+
+Ids = npt.NDArray[np.int64]
+Reals = npt.NDArray[np.float64]
+
+SUGGESTIONS = 3
+
+
+class Recall(NamedTuple):
+    """Shares of the counted targets that were foreseen, 0 to 1, and how many were counted."""
+
+    top1: float
+    top3: float
+    counted: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trigram:
+    """The best three words after each context, best first; ``PAD`` where there are fewer.
+
+    Attributes:
+        vocabulary_size: V.
+        contexts: (n,) int64, sorted: ``u * V + v`` for each pair of words u v that was followed by something.
+        after_pair: (n, 3) int64, for each of ``contexts``.
+        after_word: (V, 3) int64, for any other pair, by its second word.
+    """
+
+    vocabulary_size: int
+    contexts: Ids
+    after_pair: Ids
+    after_word: Ids
+
+    def suggestions(self, before: Ids, last: Ids) -> Ids:
+        """The best words after pairs of ids.
+
+        Args:
+            before: (m,) ids of the words before the last ones; ``BOS`` where there is none.
+            last: (m,) ids of the last words; ``BOS`` at the beginning of a message.
+
+        Returns:
+            (m, 3) int64.
+        """
+        best = self.after_word[last]
+        if len(self.contexts):
+            pairs = before * self.vocabulary_size + last
+            at = np.minimum(np.searchsorted(self.contexts, pairs), len(self.contexts) - 1)
+            seen = self.contexts[at] == pairs
+            best[seen] = self.after_pair[at[seen]]
+        return best
+
+    def recall(self, messages: Sequence[Sequence[int]]) -> Recall:
+        """How often the next word of some messages is among the suggestions.
+
+        Args:
+            messages: word ids of each message, without BOS and EOS.
+        """
+        before, last, word = _stream(messages)
+        counted = word >= FIRST_WORD
+        hits = self.suggestions(before[counted], last[counted]) == word[counted, None]
+        number = int(np.count_nonzero(counted))
+        return Recall(
+            top1=int(np.count_nonzero(hits[:, 0])) / max(number, 1),
+            top3=int(np.count_nonzero(hits)) / max(number, 1),
+            counted=number,
+        )
+
+
+def train_trigram(messages: Sequence[Sequence[int]], vocabulary_size: int) -> Trigram:
+    """Count, smooth, and keep each context's best three words.
+
+    Args:
+        messages: word ids of each message, without BOS and EOS.
+        vocabulary_size: V, the specials included.
+    """
+    size = vocabulary_size
+    before, last, word = _stream(messages)
+    if not len(word):
+        nothing = np.full((size, SUGGESTIONS), PAD, np.int64)
+        return Trigram(size, np.zeros(0, np.int64), nothing[:0], nothing)
+
+    inside = last != BOS  # a first word has no pair before it
+    trigrams, trigram_counts = np.unique(
+        (before[inside] * size + last[inside]) * size + word[inside], return_counts=True
+    )
+    begins, begin_counts = np.unique(last[~inside] * size + word[~inside], return_counts=True)
+    continued, continuations = np.unique(trigrams % (size * size), return_counts=True)
+    bigrams = np.concatenate([begins, continued])
+    order = np.argsort(bigrams)
+    bigrams, bigram_counts = bigrams[order], np.concatenate([begin_counts, continuations])[order]
+
+    words, endings = np.unique(bigrams % size, return_counts=True)
+    unigram = np.zeros(size)
+    unigram[words] = endings / endings.sum()
+
+    bigram_scores, word_mass = _interpolate(bigrams // size, bigram_counts, unigram[bigrams % size], size)
+    commonest = np.argsort(-unigram[FIRST_WORD:], kind="stable")[:SUGGESTIONS] + FIRST_WORD
+    commonest = commonest[unigram[commonest] > 0]
+    all_words = np.arange(size)
+    after_word = _best(
+        all_words,
+        contexts=np.concatenate([bigrams // size, np.repeat(all_words, len(commonest))]),
+        words=np.concatenate([bigrams % size, np.tile(commonest, size)]),
+        scores=np.concatenate([bigram_scores, np.outer(word_mass, unigram[commonest]).ravel()]),
+    )
+
+    pairs, lower = trigrams // size, trigrams % (size * size)
+    contexts, pair_of = np.unique(pairs, return_inverse=True)
+    lower_scores = bigram_scores[np.searchsorted(bigrams, lower)]
+    trigram_scores, pair_mass = _interpolate(pair_of, trigram_counts, lower_scores, len(contexts))
+    # An unseen word can only be among the best three if it is so after the last word alone.
+    spare = after_word[contexts % size]
+    spare_scores = pair_mass[:, None] * _score_after_word(
+        contexts % size, spare, size, bigrams, bigram_scores, word_mass, unigram
+    )
+    after_pair = _best(
+        np.arange(len(contexts)),
+        contexts=np.concatenate([pair_of, np.repeat(np.arange(len(contexts)), SUGGESTIONS)]),
+        words=np.concatenate([trigrams % size, spare.ravel()]),
+        scores=np.concatenate([trigram_scores, spare_scores.ravel()]),
+    )
+    return Trigram(size, contexts, after_pair, after_word)
+
+
+def _stream(messages: Sequence[Sequence[int]]) -> tuple[Ids, Ids, Ids]:
+    """Every target of some messages with the two ids before it."""
+    kept = [message for message in messages if len(message)]
+    lengths = np.array([len(message) + 1 for message in kept], np.int64)
+    total = int(lengths.sum())
+    word = np.fromiter(chain.from_iterable((*message, EOS) for message in kept), np.int64, total)
+    starts = np.cumsum(lengths) - lengths
+    last, before = np.roll(word, 1), np.roll(word, 2)
+    last[starts] = before[starts] = BOS
+    before[starts + 1] = BOS
+    return before, last, word
+
+
+def _interpolate(context: Ids, counts: Ids, lower: Reals, contexts: int) -> tuple[Reals, Reals]:
+    """Discounted shares plus what the lower order says.
+
+    Args:
+        context: (n,) which context each n-gram has, 0 to ``contexts`` - 1.
+        counts: (n,) of each n-gram.
+        lower: (n,) lower-order probability of each n-gram's word.
+        contexts: number of contexts.
+
+    Returns:
+        (n,) probability of each n-gram; (contexts,) mass that the lower order has there, 1 where nothing was seen.
+    """
+    once, twice = np.count_nonzero(counts == 1), np.count_nonzero(counts == 2)
+    discount = once / (once + 2 * twice) if once and twice else 0.5  # Ney et al. 1994; a half for tiny texts
+    total = np.bincount(context, weights=counts, minlength=contexts)
+    kinds = np.bincount(context, minlength=contexts)
+    mass = np.divide(discount * kinds, total, out=np.ones(contexts), where=total > 0)
+    return (counts - discount) / total[context] + mass[context] * lower, mass
+
+
+def _score_after_word(
+    last: Ids, words: Ids, size: int, bigrams: Ids, scores: Reals, mass: Reals, unigram: Reals
+) -> Reals:
+    """Probability (n, 3) of words (n, 3) after single words (n,)."""
+    pairs = last[:, None] * size + words
+    at = np.minimum(np.searchsorted(bigrams, pairs), len(bigrams) - 1)
+    return np.where(bigrams[at] == pairs, scores[at], mass[last][:, None] * unigram[words])
+
+
+def _best(all_contexts: Ids, contexts: Ids, words: Ids, scores: Reals) -> Ids:
+    """The best three different words (contexts, 3) of each context; equally good ones in order of their ids.
+
+    A word may stand twice for a context, once as seen and once from the lower order: the better score is the right one.
+    """
+    real = words >= FIRST_WORD
+    contexts, words, scores = contexts[real], words[real], scores[real]
+    order = np.lexsort((-scores, words, contexts))
+    contexts, words, scores = contexts[order], words[order], scores[order]
+    first = np.ones(len(words), np.bool_)
+    first[1:] = (contexts[1:] != contexts[:-1]) | (words[1:] != words[:-1])
+    contexts, words, scores = contexts[first], words[first], scores[first]
+
+    order = np.lexsort((words, -scores, contexts))
+    contexts, words = contexts[order], words[order]
+    place = np.arange(len(contexts)) - np.searchsorted(contexts, contexts)
+    best = np.full((len(all_contexts), SUGGESTIONS), PAD, np.int64)
+    top = place < SUGGESTIONS
+    best[contexts[top], place[top]] = words[top]
+    return best

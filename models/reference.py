@@ -1,0 +1,72 @@
+"""The same model as a TensorFlow user would write it: variables, a loop over time, ``tf.GradientTape``.
+
+What ``models.lstm`` writes out by hand is checked against this, and its speed is measured beside it; nothing else uses
+it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from models.configurations import ModelConfiguration
+from models.vocabulary import BOS, PAD
+from wire.parameters import Vector
+
+Tensor = Any
+
+
+class ReferenceModel:
+    """A tied CIFG-LSTM with automatic differentiation.
+
+    Args:
+        configuration: shape of the model.
+        vocabulary_size: V.
+        weights: (n,) float32 to begin with.
+    """
+
+    def __init__(self, configuration: ModelConfiguration, vocabulary_size: int, weights: Vector) -> None:
+        self.layout = configuration.layout(vocabulary_size)
+        self.variables = {name: tf.Variable(value) for name, value in self.layout.unflatten(weights).items()}
+        self.train = tf.function(self.train_eagerly)
+
+    def loss(self, x: Tensor, y: Tensor) -> Tensor:
+        """Mean cross-entropy per target of a batch (B, T), nats."""
+        v = self.variables
+        embedded = tf.nn.embedding_lookup(v["embedding"], x)  # (B, T, D)
+        h = tf.zeros_like(embedded[:, 0])
+        c = tf.zeros((x.shape[0], v["projection"].shape[0]))
+        outputs = []
+        for word, token in zip(tf.unstack(embedded, axis=1), tf.unstack(x, axis=1), strict=True):
+            begins = tf.expand_dims(tf.equal(token, BOS), 1)
+            h, c = tf.where(begins, tf.zeros_like(h), h), tf.where(begins, tf.zeros_like(c), c)
+            z = word @ v["input_kernel"] + h @ v["recurrent_kernel"] + v["gate_bias"]
+            forget, output, candidate = tf.split(z, 3, axis=1)
+            forget = tf.sigmoid(forget)
+            c = forget * c + (1.0 - forget) * tf.tanh(candidate)
+            h = (tf.sigmoid(output) * tf.tanh(c)) @ v["projection"]
+            outputs.append(h)
+        logits = tf.einsum("btd,vd->btv", tf.stack(outputs, axis=1), v["embedding"])
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits)
+        mask = tf.cast(y != PAD, tf.float32)
+        return tf.reduce_sum(losses * mask) / tf.maximum(tf.reduce_sum(mask), 1.0)
+
+    def gradient(self, x: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss and its gradient by name, dense."""
+        with tf.GradientTape() as tape:
+            loss = self.loss(x, y)
+        slopes = tape.gradient(loss, self.variables)
+        return loss, {name: tf.convert_to_tensor(slope) for name, slope in slopes.items()}
+
+    def train_eagerly(self, x: Tensor, y: Tensor, learning_rate: Tensor, clip_norm: Tensor) -> Tensor:
+        """One step of SGD with clipping by global norm; ``train`` is the same as a graph. Returns the loss."""
+        loss, slopes = self.gradient(x, y)
+        clipped, _ = tf.clip_by_global_norm(list(slopes.values()), clip_norm)
+        for variable, slope in zip(self.variables.values(), clipped, strict=True):
+            variable.assign_sub(learning_rate * slope)
+        return loss
+
+    def weights(self) -> Vector:
+        """(n,) float32."""
+        return self.layout.flatten({name: variable.numpy() for name, variable in self.variables.items()})

@@ -1,0 +1,155 @@
+"""Words and their ids.
+
+A word is a run of ``[a-z0-9']`` in the lower-cased text; everything else separates words and is not modelled. The first
+four ids are specials that no person types, so they stand in no file: the vocabulary artifact is UTF-8, one word a line,
+the commonest first, and line k (from 0) is the word with id ``FIRST_WORD + k``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from wire.errors import CorpusError, LocalProtocolError, RemoteProtocolError
+
+PAD = 0
+"""Fills the rest of a row; never a target."""
+BOS = 1
+"""Begins a message, and resets the state of the LSTM."""
+EOS = 2
+"""Ends a message; a target in training, never suggested and never counted."""
+OOV = 3
+"""Any word that is not in the vocabulary; never suggested and never counted."""
+FIRST_WORD = 4
+"""The smallest id of a real word: ids below it are the specials."""
+
+SPECIALS = ("<pad>", "<bos>", "<eos>", "<oov>")
+
+MAX_WORDS = 1 << 20
+"""A vocabulary file with more lines is refused: no keyboard has it, and a hostile one could exhaust memory."""
+MAX_WORD_CHARACTERS = 64
+"""Longer runs (keys, hashes, dots typed as letters) are never learned."""
+
+_WORD = re.compile(r"[a-z0-9']+")
+
+
+def words(text: str) -> list[str]:
+    """Cut typed text into words.
+
+    >>> words("Don't PANIC: 42!")
+    ["don't", 'panic', '42']
+    """
+    return _WORD.findall(text.lower())
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """An ordered set of words, each with an id from ``FIRST_WORD`` upwards.
+
+    >>> v = Vocabulary(("the", "cat"))
+    >>> v.size, v.encode(["the", "dog"]), v.word(5)
+    (6, [4, 3], 'cat')
+
+    Raises:
+        RemoteProtocolError: no words, too many, a repeated one, or one that :func:`words` would not produce.
+    """
+
+    words: tuple[str, ...]
+    _ids: dict[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Check the words and index them."""
+        if not 1 <= len(self.words) <= MAX_WORDS:
+            msg = f"a vocabulary has 1 to {MAX_WORDS} words, got {len(self.words)}"
+            raise RemoteProtocolError(msg, code="vocabulary")
+        for line, word in enumerate(self.words, 1):
+            if len(word) > MAX_WORD_CHARACTERS or not _WORD.fullmatch(word):
+                msg = (
+                    f"vocabulary line {line}: expected a word of 1 to {MAX_WORD_CHARACTERS} characters a-z, 0-9 or ', "
+                    f"got {word[:80]!r}"
+                )
+                raise RemoteProtocolError(msg, code="vocabulary")
+        ids = {word: number for number, word in enumerate(self.words, FIRST_WORD)}
+        if len(ids) != len(self.words):
+            msg = f"a vocabulary has each word once, got {len(self.words) - len(ids)} repeated"
+            raise RemoteProtocolError(msg, code="vocabulary")
+        object.__setattr__(self, "_ids", ids)
+
+    @classmethod
+    def build(cls, texts: Iterable[str], size: int) -> Vocabulary:
+        """The commonest words of some texts; equally common ones in alphabetical order, so any machine gives the same.
+
+        >>> Vocabulary.build(["b a", "a c", "c"], size=6).words
+        ('a', 'c')
+
+        Args:
+            texts: raw messages.
+            size: the most ids that the vocabulary may have, the specials included.
+
+        Raises:
+            CorpusError: there is no word in the texts.
+            LocalProtocolError: no room for a single word.
+        """
+        if size <= FIRST_WORD:
+            msg = f"a vocabulary needs at least {FIRST_WORD + 1} ids, got {size}"
+            raise LocalProtocolError(msg)
+        counts = Counter(word for text in texts for word in words(text) if len(word) <= MAX_WORD_CHARACTERS)
+        if not counts:
+            msg = "expected text with words (letters a-z or digits) for a vocabulary, got none: use another corpus"
+            raise CorpusError(msg)
+        commonest = sorted(counts, key=lambda word: (-counts[word], word))
+        return cls(tuple(commonest[: size - FIRST_WORD]))
+
+    @property
+    def size(self) -> int:
+        """V: number of ids, the specials included."""
+        return FIRST_WORD + len(self.words)
+
+    def id_of(self, word: str) -> int:
+        """The id of a word, or ``OOV``."""
+        return self._ids.get(word, OOV)
+
+    def encode(self, message: Sequence[str]) -> list[int]:
+        """The ids of a message's words, without specials other than ``OOV``."""
+        return [self._ids.get(word, OOV) for word in message]
+
+    def word(self, number: int) -> str:
+        """The word of an id; a special reads ``<pad>``, ``<bos>``, ``<eos>`` or ``<oov>``.
+
+        Raises:
+            LocalProtocolError: no such id.
+        """
+        if not 0 <= number < self.size:
+            msg = f"word ids go from 0 to {self.size - 1}, got {number}"
+            raise LocalProtocolError(msg)
+        return SPECIALS[number] if number < FIRST_WORD else self.words[number - FIRST_WORD]
+
+    def to_bytes(self) -> bytes:
+        r"""The vocabulary artifact.
+
+        >>> Vocabulary(("the", "cat")).to_bytes()
+        b'the\ncat\n'
+        """
+        return "".join(word + "\n" for word in self.words).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Vocabulary:
+        """Inverse of :meth:`to_bytes`.
+
+        Raises:
+            RemoteProtocolError: not such a file: other bytes, a cut last line, or a fault in the words.
+        """
+        if len(data) > MAX_WORDS * (MAX_WORD_CHARACTERS + 1):
+            msg = f"a vocabulary file has at most {MAX_WORDS * (MAX_WORD_CHARACTERS + 1)} bytes, got {len(data)}"
+            raise RemoteProtocolError(msg, code="vocabulary")
+        try:
+            lines = data.decode("ascii").split("\n")
+        except UnicodeDecodeError as error:
+            msg = f"vocabulary: expected words of a-z, 0-9 and ', got another byte at offset {error.start}"
+            raise RemoteProtocolError(msg, code="vocabulary") from error
+        if lines.pop() != "":
+            msg = "vocabulary: expected a newline at the end, got a cut last line"
+            raise RemoteProtocolError(msg, code="vocabulary")
+        return cls(tuple(lines))
