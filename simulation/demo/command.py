@@ -75,10 +75,10 @@ def demo(
     console = Console(stderr=as_json)
     prepared = prepare(settings, console)
     fleet = Fleet(prepared, broker)
-    with stopping(fleet.services):
+    with stopping(fleet.groups):
         fleet.start()
         limit_s = (limit_minutes * 60) if limit_minutes else prepared.limit_s
-        state = watch(prepared.url, limit_s=limit_s, tick=fleet.check, to_stderr=as_json)
+        state = watch(prepared.url, fleet.broker_name, limit_s=limit_s, tick=fleet.check, to_stderr=as_json)
         result = result_of(state, prepared, seconds=time.monotonic() - started)
         console.print(summary_table(result))
         if not leave:

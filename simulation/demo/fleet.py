@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 
+from coordinator.config import BrokerKind
+from coordinator.shell.broker import choose
 from simulation.demo.preparation import LOOPBACK, Prepared, python_module
 from simulation.demo.processes import Service
 from simulation.demo.watching import read_state
@@ -20,7 +23,11 @@ class Fleet:
         prepared: configurations and folders.
         broker: ``auto``, ``mosquitto`` or ``embedded``.
 
+    Raises:
+        ConfigError: mosquitto is asked for and not installed.
+
     Attributes:
+        broker_name: ``mosquitto`` or ``amqtt``.
         broker: its process.
         coordinator: its process.
         phones: one process a phone.
@@ -28,6 +35,7 @@ class Fleet:
 
     def __init__(self, prepared: Prepared, broker: str) -> None:
         logs = prepared.folder / "logs"
+        self.broker_name = choose(BrokerKind(broker))
         self._prepared = prepared
         data = str(prepared.folder / "broker")
         listen = ["--host", LOOPBACK, "--port", str(prepared.broker_port)]
@@ -51,9 +59,9 @@ class Fleet:
         ]
 
     @property
-    def services(self) -> list[Service]:
-        """Every process, in the order of their starts."""
-        return [self.broker, self.coordinator, *self.phones]
+    def groups(self) -> list[list[Service]]:
+        """Every process, by groups in the order of their starts."""
+        return [[self.broker], [self.coordinator], self.phones]
 
     def start(self) -> None:
         """Start everything; returns when the coordinator answers.
@@ -73,7 +81,7 @@ class Fleet:
         Raises:
             UnavailableError: one did; the end of its log is in the message.
         """
-        for service in self.services:
+        for service in itertools.chain.from_iterable(self.groups):
             if not service.running:
                 msg = f"{service.name} ended unexpectedly; the end of {service.log}:\n{service.tail()}"
                 raise UnavailableError(msg)

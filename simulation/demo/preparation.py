@@ -40,6 +40,9 @@ BUILD = Path("build")
 KEPT_RUNS = 5
 """Older runs in ``build/demo`` are removed: each has copies of the model."""
 
+PERSONA_MESSAGES = 400
+"""What an invented person typed, on average."""
+
 LOOPBACK = "127.0.0.1"
 
 
@@ -101,7 +104,10 @@ def prepare(settings: DemoSettings, console: Console) -> Prepared:
     folder = _run_folder(settings)
     with console.status("reading the corpus"):
         corpus = corpora.load(
-            settings.corpus, settings.seed, people=settings.phones + defaults.public_people, messages=defaults.messages
+            settings.corpus,
+            settings.seed,
+            people=settings.phones + defaults.public_people,
+            messages=min(PERSONA_MESSAGES, defaults.messages),
         )
         text = corpora.split(corpus, settings.phones, settings.seed, defaults.messages)
         vocabulary = Vocabulary.build(text.public, min(shape.max_vocabulary, defaults.vocabulary))
@@ -110,6 +116,7 @@ def prepare(settings: DemoSettings, console: Console) -> Prepared:
         f"corpus {corpus.name}: {len(text.phones)} phones with {sum(len(p.typed) for p in text.phones):,} messages, "
         f"{len(text.public):,} public messages, vocabulary {vocabulary.size:,}{skipped}",
         highlight=False,
+        soft_wrap=True,
     )
     with console.status(f"exporting model {shape.name} to TFLite (kept in {BUILD / 'programs'} for the next time)"):
         program = export_program(shape, vocabulary.size, BUILD / "programs")
@@ -123,6 +130,7 @@ def prepare(settings: DemoSettings, console: Console) -> Prepared:
     console.print(
         f"trigram on the text that the model sees: top-1 {100 * trigram.top1:.1f} %, top-3 {100 * trigram.top3:.1f} %",
         highlight=False,
+        soft_wrap=True,
     )
     write_model_folder(folder / "model", shape, vocabulary, program, weights)
     _write_held_out(folder / "held_out.tsv", text.phones)

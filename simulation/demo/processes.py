@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,11 +75,16 @@ class Service:
             self._process.kill()
             self._process.wait()
 
+    def ask_to_end(self) -> None:
+        """Send SIGTERM."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+
     def stop(self, timeout_s: float = 10.0) -> None:
         """Ask it to end, and make it end if it does not."""
-        if self._process is None or self._process.poll() is not None:
+        if self._process is None:
             return
-        self._process.terminate()
+        self.ask_to_end()
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -93,21 +98,19 @@ class Service:
 
 
 @contextlib.contextmanager
-def stopping(services: Sequence[Service]) -> Iterator[None]:
-    """Stop all services at the end, the last first; a second ctrl-C kills them."""
+def stopping(groups: Sequence[Sequence[Service]]) -> Iterator[None]:
+    """Stop groups of services at the end, the last group first, each group at once; a second ctrl-C kills them all."""
     try:
         yield
     finally:
-        for service in services:
-            if service.running:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(service.pid, signal.SIGTERM)
-        deadline = time.monotonic() + 10.0
         try:
-            for service in reversed(services):
-                service.stop(max(0.1, deadline - time.monotonic()))
+            for group in reversed(groups):
+                for service in group:
+                    service.ask_to_end()
+                for service in group:
+                    service.stop()
         except KeyboardInterrupt:
-            for service in services:
+            for service in itertools.chain.from_iterable(groups):
                 service.kill()
 
 

@@ -35,11 +35,12 @@ def read_state(url: str) -> State | None:
     return document if isinstance(document, dict) else None
 
 
-def watch(url: str, *, limit_s: float, tick: Callable[[], None], to_stderr: bool) -> State:
+def watch(url: str, broker: str, *, limit_s: float, tick: Callable[[], None], to_stderr: bool) -> State:
     """Show the run until its task is done.
 
     Args:
         url: of the coordinator.
+        broker: its name; the coordinator only knows that it is somebody else's.
         limit_s: give up after so many seconds.
         tick: called about twice a second; may raise to end the run.
         to_stderr: keep standard output for the JSON result.
@@ -62,6 +63,7 @@ def watch(url: str, *, limit_s: float, tick: Callable[[], None], to_stderr: bool
             tick()
             state = read_state(url) or state
             if state is not None:
+                state["broker"] = broker
                 if live is not None:
                     live.update(picture(state))
                 else:

@@ -1,0 +1,147 @@
+"""``kill -9`` on phones and on the coordinator in the middle of a round: nothing is counted twice, nothing is lost."""
+
+import contextlib
+import hashlib
+import re
+import sqlite3
+import time
+from itertools import pairwise
+
+import numpy as np
+import paho.mqtt.client as mqtt
+import pytest
+from rich.console import Console
+
+from coordinator.core.aggregate import Contribution, fed_avg, weight_of, weighted_mean
+from coordinator.shell.blobs import FileBlobs
+from models.manifest import Manifest
+from simulation.demo.fleet import Fleet
+from simulation.demo.preparation import DemoSettings, prepare
+from simulation.demo.processes import stopping
+from simulation.demo.watching import read_state
+from wire.codec import codec_for
+from wire.frame import Report, decode
+from wire.messages import CodecChoice
+from wire.parameters import weights_from_bytes
+
+pytestmark = [pytest.mark.slow, pytest.mark.broker, pytest.mark.tflite, pytest.mark.tensorflow]
+
+ROUNDS = 4
+
+
+def wait_for(url, condition, limit_s=120):
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        state = read_state(url)
+        if state is not None and condition(state):
+            return state
+        time.sleep(0.1)
+    pytest.fail(f"not within {limit_s} s; last state: {state}")
+
+
+def test_the_run_goes_on_and_every_accepted_report_is_counted_exactly_once(run_folder):
+    settings = DemoSettings(
+        phones=6,
+        rounds=ROUNDS,
+        model="tiny",
+        corpus="personas",
+        seed=4,
+        codec="topk-8",
+        density=0.05,
+        folder=run_folder,
+    )
+    prepared = prepare(settings, Console(quiet=True))
+    fleet = Fleet(prepared, "mosquitto")
+    with stopping(fleet.groups), overheard(prepared.broker_port) as frames:
+        fleet.start()
+        state = wait_for(prepared.url, in_the_middle_of_a_round)
+        middle = state["round"]
+        busy = [d for d in middle["selected"] if d not in middle["reported"] and d not in middle["dropped"]]
+        victims = [phone for phone in fleet.phones if phone.name in busy[:2]]
+        assert len(victims) == 2
+        for service in (*victims, fleet.coordinator):
+            service.kill()
+        time.sleep(1.0)
+        fleet.coordinator.start()
+        wait_for(prepared.url, lambda _: True)
+        for victim in victims:
+            victim.start()
+        done = wait_for(prepared.url, lambda s: s["task"]["state"] == "done", limit_s=240)
+        fleet.check()
+
+    assert done["counters"]["rounds_committed"] == ROUNDS
+    accepted = accepted_by_receipt(run_folder)
+    with sqlite3.connect(run_folder / "coordinator" / "coordinator.sqlite") as database:
+        stored = {(r, d) for r, d in database.execute("SELECT round, device FROM reports")}
+        assert accepted <= stored, "a device was told 'accepted' and the report is gone"
+        check_versions_are_the_means_of_their_reports(
+            database, frames, FileBlobs(run_folder / "coordinator" / "artifacts")
+        )
+    for log in (run_folder / "logs").glob("*.log"):
+        assert "Traceback" not in log.read_text(), log
+
+
+def in_the_middle_of_a_round(state):
+    """Second round or later, one report is in and at least two devices are still at work."""
+    current = state["round"]
+    if not current or current["phase"] != "reporting" or state["counters"]["rounds_committed"] < 1:
+        return False
+    settled = {*current["reported"], *current["dropped"]}
+    return len(current["reported"]) >= 1 and len(set(current["selected"]) - settled) >= 2
+
+
+def accepted_by_receipt(folder):
+    """(round, device) of every receipt that a phone logged as accepted."""
+    found = set()
+    for log in (folder / "logs").glob("phone-*.log"):
+        for line in log.read_text().splitlines():
+            receipt = re.search(r"event='?receipt'? .*round=(\d+).*verdict='?accepted'?", line)
+            if receipt:
+                found.add((int(receipt.group(1)), log.stem))
+    assert found
+    return found
+
+
+@contextlib.contextmanager
+def overheard(port):
+    """Every report that goes over the broker, by its sha256: the coordinator forgets reports once a round is over."""
+    frames = {}
+
+    def keep(_client, _userdata, message):
+        frames[hashlib.sha256(message.payload).hexdigest()] = message.payload
+
+    client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id="ear")
+    client.username_pw_set("ear")
+    client.on_connect = lambda c, *_: c.subscribe("nightjar/1/demo/up/+/+/report", qos=1)
+    client.on_message = keep
+    client.connect_async("127.0.0.1", port)
+    client.reconnect_delay_set(1, 1)
+    client.loop_start()
+    yield frames
+    client.disconnect()
+    client.loop_stop()
+
+
+def check_versions_are_the_means_of_their_reports(database, frames, artifacts):
+    """Each version is its base plus the mean of the stored reports, each once: bit for bit."""
+    versions = database.execute("SELECT version, manifest, round FROM versions ORDER BY version").fetchall()
+    assert [v for v, _, _ in versions] == list(range(ROUNDS + 1))
+    codec, optimizer = codec_for(CodecChoice(name="topk-8")), fed_avg(1.0)
+    for (_, base, _), (_, manifest, number) in pairwise(versions):
+        before, after = (Manifest.decode(artifacts.get(name)) for name in (base, manifest))
+        layout = before.layout
+        rows = database.execute(
+            "SELECT device, sha256 FROM reports WHERE round = ? ORDER BY device", (number,)
+        ).fetchall()
+        assert len({device for device, _ in rows}) == len(rows), "a device is in one round twice"
+        contributions = []
+        for device, sha256 in rows:
+            report = decode(frames[sha256])
+            assert isinstance(report, Report)
+            contributions.append(
+                Contribution(device, weight_of(report.num_examples, 100_000), codec.decode(report.payload, layout))
+            )
+        weights = weights_from_bytes(artifacts.get(before.weights.sha256), layout)
+        expected, _ = optimizer.apply(weights, weighted_mean(contributions, layout.size), optimizer.init(layout.size))
+        got = weights_from_bytes(artifacts.get(after.weights.sha256), layout)
+        assert np.array_equal(got, expected), f"round {number}"
