@@ -1,0 +1,183 @@
+"""What a person may configure: one frozen type, with the reason beside each default.
+
+Reading and checking the file is :mod:`coordinator.config_file`'s task. ``coordinator/example.toml`` shows every field.
+"""
+
+from __future__ import annotations
+
+import enum
+import ipaddress
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from wire.codec import NAMES
+from wire.messages import CodecChoice, TrainingPlan
+
+Port = Annotated[int, Meta(ge=1, le=65535)]
+Count = Annotated[int, Meta(ge=1, le=2**31)]
+Seconds = Annotated[float, Meta(ge=0, le=30 * 86400)]
+Name = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+
+
+class BrokerKind(enum.Enum):
+    """Who runs the MQTT broker."""
+
+    AUTO = "auto"
+    """mosquitto if it is installed, else the embedded broker."""
+    MOSQUITTO = "mosquitto"
+    EMBEDDED = "embedded"
+    EXTERNAL = "external"
+    """Somebody else; we only connect."""
+
+
+class OptimizerName(enum.Enum):
+    """Server optimizers (:mod:`coordinator.core.aggregate`)."""
+
+    FEDAVG = "fedavg"
+    FEDAVGM = "fedavgm"
+
+
+class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """``[broker]``: where messages go through."""
+
+    kind: BrokerKind = BrokerKind.AUTO  # works on a fresh machine, and takes the better broker where there is one
+    host: str = "127.0.0.1"  # nothing is open to a network unless somebody says so
+    port: Port = 1883  # registered for MQTT
+    username: str = "nightjar"  # the embedded broker keeps sessions only of clients that have a name
+    password: str = ""  # empty: any name may connect, which is why a broker of ours then listens on loopback only
+    allow_network: bool = False  # a broker of ours on another address than loopback must be meant
+
+
+class CodecConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """``[task.codec]``: how updates are compressed."""
+
+    name: str = "topk-8"  # hundreds of times smaller than dense at the density below
+    density: Annotated[float, Meta(gt=0, le=1)] = 0.01  # measured: most of the dense progress for 1/100 of the values
+    error_feedback: bool = False  # of no use to devices that appear rarely, which most do
+
+    def choice(self) -> CodecChoice:
+        """As it travels in an assignment."""
+        return CodecChoice(name=self.name, density=self.density, error_feedback=self.error_feedback)
+
+
+class PlanConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """``[task.plan]``: what a device does with its examples."""
+
+    learning_rate: Annotated[float, Meta(gt=0, le=1000)] = 1.0  # the largest that did no harm from a warm start
+    clip_norm: Annotated[float, Meta(gt=0, le=1e9)] = 1.0  # bites rarely, and keeps large rates from NaN
+    local_epochs: Annotated[int, Meta(ge=1, le=1000)] = 1  # more epochs drift away from the other devices
+    max_steps: Annotated[int, Meta(ge=1, le=10**6)] = 1000  # an end even for a device with very much text
+
+    def plan(self) -> TrainingPlan:
+        """As it travels in an assignment."""
+        return TrainingPlan(
+            learning_rate=self.learning_rate,
+            clip_norm=self.clip_norm,
+            local_epochs=self.local_epochs,
+            max_steps=self.max_steps,
+        )
+
+
+class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """``[task.server]``: how the mean update changes the model."""
+
+    optimizer: OptimizerName = OptimizerName.FEDAVG  # from a warm start momentum did harm in few rounds
+    learning_rate: Annotated[float, Meta(gt=0, le=1000)] = 1.0  # McMahan's FedAvg
+    momentum: Annotated[float, Meta(ge=0, lt=1)] = 0.9  # only read by fedavgm; the usual value
+
+
+class BaselineConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """``[task.baseline]``: a recall to compare with, such as a trigram's; the status page draws it as a line."""
+
+    label: Annotated[str, Meta(min_length=1, max_length=60)]
+    top1: Annotated[float, Meta(ge=0, le=1)]
+    top3: Annotated[float, Meta(ge=0, le=1)]
+
+
+class TaskConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """``[task]``: what is learned, and how rounds go."""
+
+    model: Path  # folder with program.tflite, weights.bin, vocabulary.txt and manifest.json
+    name: Name = "keyboard"  # the demo
+    evaluation_text: Path | None = None  # without held-out text nothing is measured, and TensorFlow is not needed
+    rounds: Annotated[int, Meta(ge=0, le=2**31)] = 0  # endless: keyboards never stop changing
+    goal: Count = 5  # a household or a lab; a fleet has hundreds
+    minimum: Count = 2  # a mean of one device is that device
+    over_selection: Annotated[float, Meta(ge=1, le=10)] = 1.3  # Bonawitz et al.: 6 to 10 % drop out, and some are slow
+    selection_window_s: Seconds = 1.0  # so that the sample is drawn from all who come, not of the first
+    selection_deadline_s: Seconds = 60.0  # a person who waits sees why within a minute
+    report_deadline_s: Annotated[float, Meta(ge=1, le=30 * 86400)] = 600.0  # Android ends a session after 585 s
+    lost_grace_s: Seconds = 10.0  # a phone that changes networks is back by then
+    minimum_examples: Annotated[int, Meta(ge=0, le=2**31)] = 1  # nothing to learn from none
+    max_examples: Count = 10_000  # cap of a report's weight: one talkative device must not be the model
+    max_update_norm: Annotated[float, Meta(gt=0, le=1e9)] = 100.0  # 20 times the largest sound update measured
+    retry_after_s: Annotated[float, Meta(ge=0.1, le=86400)] = 30.0  # rounds take minutes; sooner would be noise
+    codec: CodecConfig = CodecConfig()
+    plan: PlanConfig = PlanConfig()
+    server: ServerConfig = ServerConfig()
+    baseline: BaselineConfig | None = None
+
+
+class LogLevel(enum.Enum):
+    """How much is logged."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+
+
+class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole configuration."""
+
+    task: TaskConfig
+    data_dir: Path = Path("nightjar-coordinator")  # beside the file, where its owner finds it
+    population: Name = "demo"  # one keyboard, one population
+    host: str = "127.0.0.1"  # the status page is not for strangers
+    port: Port = 8080  # the usual one beside 80 for a service without privileges
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 7  # any fixed number makes runs comparable
+    shards: Annotated[int, Meta(ge=1, le=1024)] = 1  # one process drains thousands of reports a second
+    log: LogLevel = LogLevel.INFO  # about ten lines a round
+    broker: BrokerConfig = BrokerConfig()
+
+
+def disagreements(config: CoordinatorConfig) -> list[str]:
+    """Fields that are each possible but not together, and files that are not there."""
+    task, broker = config.task, config.broker
+    faults = []
+    if task.minimum > task.goal:
+        faults.append(f"task.minimum: expected at most task.goal ({task.goal}), got {task.minimum}")
+    if task.selection_window_s > task.selection_deadline_s:
+        faults.append(
+            f"task.selection_window_s: expected at most task.selection_deadline_s ({task.selection_deadline_s:g}), "
+            f"got {task.selection_window_s:g}"
+        )
+    if task.codec.name not in NAMES:
+        faults.append(f"task.codec.name: expected one of {', '.join(NAMES)}, got {task.codec.name!r}")
+    if not task.model.is_dir():
+        faults.append(f"task.model: expected the folder of an exported model, there is none at {task.model}")
+    if task.evaluation_text is not None and not task.evaluation_text.is_file():
+        faults.append(f"task.evaluation_text: expected a corpus file, there is none at {task.evaluation_text}")
+    ours = broker.kind is not BrokerKind.EXTERNAL
+    if ours and not is_loopback(broker.host) and not (broker.allow_network and broker.password):
+        faults.append(
+            f"broker.host: {broker.host} is open to a network; set broker.allow_network = true and a broker.password "
+            "if that is meant, else use 127.0.0.1"
+        )
+    if ours and config.port == broker.port and config.host == broker.host:
+        faults.append(f"broker.port: {broker.port} is also the port of the status page; give them different ones")
+    return faults
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address stays on this machine.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("0.0.0.0")
+    (True, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

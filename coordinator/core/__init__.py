@@ -1,0 +1,1 @@
+"""The pure core of the coordinator: every decision, and no I/O."""

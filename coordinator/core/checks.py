@@ -1,0 +1,111 @@
+"""Is a report what was asked for? Asked before it is stored, so that nothing bad ever reaches the average.
+
+Pure. Whether the device was selected at all is the round's question (codes ``not-selected`` and ``attempt``); here the
+content is judged. Codes are stable and go back to the device in an INVALID receipt:
+
+============== =====================================================================
+``codec``      another codec than the assignment asked for
+``layout``     fingerprint of another parameter layout
+``version``    the delta was taken against another model version
+``examples``   no training example behind the update
+``payload``    the bytes are not an encoding of an update (and other codes of wire.codec)
+``not-finite`` a value is infinite or not a number
+``norm``       the update is larger than the task allows
+============== =====================================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wire.codec import Codec, Sparse
+from wire.errors import RemoteProtocolError
+from wire.frame import Report
+from wire.parameters import ParameterLayout
+
+REPORT_SLACK_BYTES = 4096
+"""Headers, counts and scales that a report may have beside its values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the assignment asked of the report.
+
+    Attributes:
+        codec: of the payload.
+        layout: of the model.
+        version: of the base model.
+        max_update_norm: largest L2 norm of an update.
+    """
+
+    codec: Codec
+    layout: ParameterLayout
+    version: int
+    max_update_norm: float
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The report is sound.
+
+    Attributes:
+        norm: L2 norm of the decoded update.
+        nonzeros: coordinates that it carries.
+    """
+
+    norm: float
+    nonzeros: int
+
+
+@dataclass(frozen=True, slots=True)
+class Invalid:
+    """The report must not be counted.
+
+    Attributes:
+        code: stable name of the fault.
+        detail: what was expected and what came.
+    """
+
+    code: str
+    detail: str
+
+
+def max_report_bytes(layout: ParameterLayout) -> int:
+    """Largest report that any codec makes of this model: the dense one."""
+    return 4 * layout.size + REPORT_SLACK_BYTES
+
+
+def check_report(report: Report, asked: Asked) -> Accepted | Invalid:
+    """Judge the content of a report."""
+    fault = _header_fault(report, asked)
+    if fault is not None:
+        return fault
+    try:
+        update = asked.codec.decode(report.payload, asked.layout)
+    except RemoteProtocolError as error:
+        return Invalid(error.code, str(error))
+    if not np.isfinite(update.values).all():
+        return Invalid("not-finite", "the update holds a value that is not finite")
+    norm = l2_norm(update)
+    if norm > asked.max_update_norm:
+        return Invalid("norm", f"expected an L2 norm of at most {asked.max_update_norm:g}, got {norm:g}")
+    return Accepted(norm, update.indices.size)
+
+
+def l2_norm(update: Sparse) -> float:
+    """Euclidean length, summed in float64."""
+    return float(np.linalg.norm(update.values.astype(np.float64)))
+
+
+def _header_fault(report: Report, asked: Asked) -> Invalid | None:
+    if report.codec != asked.codec.wire_id:
+        return Invalid("codec", f"expected codec {asked.codec.wire_id} ({asked.codec.name}), got {report.codec}")
+    if report.layout != asked.layout.fingerprint:
+        return Invalid("layout", f"expected layout {asked.layout.fingerprint}, got {report.layout}")
+    if report.version != asked.version:
+        return Invalid("version", f"expected a delta against version {asked.version}, got {report.version}")
+    if report.num_examples < 1:
+        return Invalid("examples", "expected at least 1 training example behind the update, got 0")
+    return None

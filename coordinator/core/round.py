@@ -1,0 +1,493 @@
+"""One round, as a state machine without I/O.
+
+Theory of operation
+===================
+
+A round begins in SELECTION. Devices that check in join a *pool*. When the pool holds a cohort (goal x over-selection,
+and the selection window has passed) or the selection deadline comes with at least the minimum, a seeded uniform sample
+of the pool is given *seats* and the round goes to REPORTING; the rest is told to come back later. With some devices but
+fewer than the minimum at the deadline the round is ABANDONED. With none at all nobody was kept waiting, so the
+window simply opens anew.
+
+In REPORTING each seat ends as reported, refused (an invalid report) or dropped. A dropped seat leaves room for a
+device that checks in during the first half of the reporting time; the same device may come back as its next attempt.
+A device whose connection is lost keeps its seat for a short grace, and even after that its report counts if it
+comes before the round ends. The round goes to COMMITTING when the goal is reached, when nobody is left working with at
+least the minimum reported, or at the deadline with at least the minimum; otherwise it is ABANDONED and
+the model stays as it is.
+
+In COMMITTING the reports are being averaged. That ends in COMMITTED or, if it fails, in ABANDONED. Both are terminal:
+they only answer reports that come again or too late.
+
+::
+
+    step(round, event) -> (round, effects)
+
+Time comes in with each event, randomness as the seed that the round was opened with. A pair (phase, event) that is not
+in TABLE raises IllegalEvent and changes nothing. Every effect may be carried out twice without harm.
+
+Source: Bonawitz et al. 2019, "Towards Federated Learning at Scale", section 2.2 and 4.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from coordinator.core.events import (
+    AggregationFailed,
+    AggregationFinished,
+    AssignDevice,
+    ClockTicked,
+    DeviceCheckedIn,
+    DeviceDroppedOut,
+    DeviceLost,
+    DeviceReturned,
+    Effect,
+    Event,
+    KeepReport,
+    RejectCheckIn,
+    ReportReceived,
+    SendReceipt,
+    StartAggregation,
+)
+from coordinator.core.selection import sample
+from wire.errors import IllegalEvent
+from wire.identifiers import DeviceId
+from wire.messages import DropoutCause, RejectionReason, Verdict
+
+MAX_ATTEMPTS = 3
+"""Seats that one device may take in one round: a device that fails over and over must not keep others out."""
+
+REPLACEMENT_SHARE = 0.5
+"""Share of the reporting time during which a dropped device is replaced; later a newcomer could hardly finish."""
+
+
+class Phase(enum.Enum):
+    """Where a round is."""
+
+    SELECTION = "selection"
+    REPORTING = "reporting"
+    COMMITTING = "committing"
+    COMMITTED = "committed"
+    ABANDONED = "abandoned"
+
+
+TERMINAL = frozenset({Phase.COMMITTED, Phase.ABANDONED})
+
+
+class RoundRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What a round needs to begin, to end, and how long it waits.
+
+    Attributes:
+        goal: reports that end the round at once.
+        minimum: fewest devices that a round begins with, and fewest reports that it commits with.
+        over_selection: devices selected for each report of the goal.
+        selection_window_s: shortest time of SELECTION, so that the sample is not just the first to come.
+        selection_deadline_s: longest time of SELECTION.
+        report_deadline_s: longest time of REPORTING.
+        lost_grace_s: how long a selected device may be disconnected before its seat counts as dropped.
+    """
+
+    goal: int
+    minimum: int
+    over_selection: float
+    selection_window_s: float
+    selection_deadline_s: float
+    report_deadline_s: float
+    lost_grace_s: float
+
+    @property
+    def cohort(self) -> int:
+        """Devices to select: goal x over-selection, rounded up.
+
+        >>> rules = RoundRules(goal=10, minimum=2, over_selection=1.3, selection_window_s=0, selection_deadline_s=9,
+        ...                    report_deadline_s=9, lost_grace_s=1)
+        >>> rules.cohort
+        13
+        """
+        return math.ceil(round(self.goal * self.over_selection, 9))  # 100 x 1.1 is a hair above 110 in floats
+
+
+class SeatState(enum.Enum):
+    """What became of a selected device."""
+
+    WORKING = "working"
+    REPORTED = "reported"
+    REFUSED = "refused"
+    DROPPED = "dropped"
+
+
+class Seat(msgspec.Struct, frozen=True, kw_only=True):
+    """A selected device.
+
+    Attributes:
+        attempt: from 1; with round and device the idempotency key of the report.
+        state: what became of it.
+        lost_since_s: when its connection was lost, while it is lost.
+        cause: why it dropped.
+        code: why its report was refused.
+        earlier: causes of its earlier attempts in this round.
+    """
+
+    attempt: int = 1
+    state: SeatState = SeatState.WORKING
+    lost_since_s: float | None = None
+    cause: DropoutCause | None = None
+    code: str = ""
+    earlier: tuple[DropoutCause, ...] = ()
+
+
+class Round(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole state of a round. Times are seconds of the coordinator's wall clock.
+
+    Attributes:
+        number: from 1.
+        base_version: the model version that the devices train.
+        rules: as above.
+        seed: of the sampling.
+        opened_at_s: when SELECTION began.
+        deadline_s: end of SELECTION or REPORTING.
+        phase: where it is.
+        pool: devices that wait to be selected, in the order in which they came.
+        seats: selected devices.
+        started_at_s: when REPORTING began.
+        closed_at_s: when it became terminal.
+        reason: why it was abandoned.
+        version: the version that it committed.
+    """
+
+    number: int
+    base_version: int
+    rules: RoundRules
+    seed: int
+    opened_at_s: float
+    deadline_s: float
+    phase: Phase = Phase.SELECTION
+    pool: tuple[DeviceId, ...] = ()
+    seats: Mapping[DeviceId, Seat] = msgspec.field(default_factory=dict)
+    started_at_s: float | None = None
+    closed_at_s: float | None = None
+    reason: str = ""
+    version: int | None = None
+
+    def devices(self, state: SeatState) -> list[DeviceId]:
+        """The selected devices in that state, in ascending order."""
+        return sorted(device for device, seat in self.seats.items() if seat.state is state)
+
+    @property
+    def explanation(self) -> str:
+        """What the round waits for, or why it was abandoned, in words for a person."""
+        match self.phase:
+            case Phase.SELECTION:
+                return f"waiting: {len(self.pool)} of {self.rules.minimum} phones eligible"
+            case Phase.REPORTING:
+                reported = len(self.devices(SeatState.REPORTED))
+                return f"waiting: {reported} of {self.rules.goal} reports, {self._working} phones at work"
+            case Phase.COMMITTING:
+                return f"averaging {len(self.devices(SeatState.REPORTED))} reports"
+            case Phase.COMMITTED | Phase.ABANDONED:
+                return self.reason
+
+    @property
+    def _working(self) -> int:
+        return len(self.devices(SeatState.WORKING))
+
+
+def open_round(number: int, base_version: int, rules: RoundRules, seed: int, now_s: float) -> Round:
+    """A round at the beginning of SELECTION."""
+    return Round(
+        number=number,
+        base_version=base_version,
+        rules=rules,
+        seed=seed,
+        opened_at_s=now_s,
+        deadline_s=now_s + rules.selection_deadline_s,
+    )
+
+
+def dropouts(state: Round) -> Counter[DropoutCause]:
+    """Dropouts by cause, those of earlier attempts included."""
+    causes = Counter(cause for seat in state.seats.values() for cause in seat.earlier)
+    causes.update(seat.cause for seat in state.seats.values() if seat.cause is not None)
+    return causes
+
+
+def awaits_report(state: Round, device: DeviceId, attempt: int) -> bool:
+    """Whether a valid report of this device and attempt would be accepted now.
+
+    A report is only worth decoding if so; step() finds the verdict on every other one without looking inside.
+    """
+    seat = state.seats.get(device)
+    return (
+        state.phase is Phase.REPORTING
+        and seat is not None
+        and seat.attempt == attempt
+        and seat.state in {SeatState.WORKING, SeatState.DROPPED}
+    )
+
+
+Step = tuple[Round, tuple[Effect, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What happens on an event in a phase, and the phases that it may lead to."""
+
+    handle: Callable[[Round, Any], Step]
+    leads_to: frozenset[Phase]
+
+
+def step(state: Round, event: Event) -> Step:
+    """The round after an event, and what is to be done about it.
+
+    Args:
+        state: the round; it is not modified.
+        event: what happened.
+
+    Returns:
+        The new round and the effects, in the order in which they must be carried out.
+
+    Raises:
+        IllegalEvent: the table has no row for this event in this phase.
+    """
+    row = TABLE.get((state.phase, type(event)))
+    if row is None:
+        msg = f"round {state.number}: {type(event).__name__} cannot happen in {state.phase.value}"
+        raise IllegalEvent(msg)
+    return row.handle(state, event)
+
+
+# SELECTION
+
+
+def _join_pool(state: Round, event: DeviceCheckedIn) -> Step:
+    pool = state.pool if event.device in state.pool else (*state.pool, event.device)
+    return _begin_if_due(replace(state, pool=pool), event.now_s)
+
+
+def _leave_pool(state: Round, event: DeviceLost | DeviceDroppedOut) -> Step:
+    return replace(state, pool=tuple(device for device in state.pool if device != event.device)), ()
+
+
+def _watch_selection(state: Round, event: ClockTicked) -> Step:
+    return _begin_if_due(state, event.now_s)
+
+
+def _begin_if_due(state: Round, now_s: float) -> Step:
+    rules = state.rules
+    if len(state.pool) >= rules.cohort and now_s >= state.opened_at_s + rules.selection_window_s:
+        return _begin(state, now_s)
+    if now_s < state.deadline_s:
+        return state, ()
+    if len(state.pool) >= rules.minimum:
+        return _begin(state, now_s)
+    if not state.pool:
+        return replace(state, deadline_s=now_s + rules.selection_deadline_s), ()
+    reason = state.explanation
+    turned_away = tuple(RejectCheckIn(d, RejectionReason.TOO_FEW_DEVICES, reason) for d in state.pool)
+    return replace(_abandoned(state, reason, now_s), pool=()), turned_away
+
+
+def _begin(state: Round, now_s: float) -> Step:
+    chosen = sample(state.pool, state.rules.cohort, state.seed, state.number)
+    begun = replace(
+        state,
+        phase=Phase.REPORTING,
+        pool=(),
+        seats={device: Seat() for device in chosen},
+        started_at_s=now_s,
+        deadline_s=now_s + state.rules.report_deadline_s,
+    )
+    assigned = tuple(AssignDevice(device, state.number, 1) for device in chosen)
+    others = sorted(set(state.pool) - set(chosen))
+    return begun, assigned + tuple(RejectCheckIn(device, RejectionReason.NOT_SELECTED) for device in others)
+
+
+# REPORTING
+
+
+def _seat_newcomer(state: Round, event: DeviceCheckedIn) -> Step:
+    seat = state.seats.get(event.device)
+    if seat is not None and seat.state is SeatState.WORKING:
+        # It does not know of its seat: the assignment was lost.
+        known = _with_seat(state, event.device, replace(seat, lost_since_s=None))
+        return known, (AssignDevice(event.device, state.number, seat.attempt),)
+    taken = len(state.devices(SeatState.WORKING)) + len(state.devices(SeatState.REPORTED))
+    room = taken < state.rules.cohort and event.now_s < _replacement_ends_s(state)
+    if not room or (seat is not None and (seat.state is not SeatState.DROPPED or seat.attempt >= MAX_ATTEMPTS)):
+        return _turn_away(state, event)
+    newcomer = Seat()
+    if seat is not None:
+        earlier = (*seat.earlier, seat.cause) if seat.cause is not None else seat.earlier
+        newcomer = Seat(attempt=seat.attempt + 1, earlier=earlier)
+    return (
+        _with_seat(state, event.device, newcomer),
+        (AssignDevice(event.device, state.number, newcomer.attempt),),
+    )
+
+
+def _turn_away(state: Round, event: DeviceCheckedIn) -> Step:
+    return state, (RejectCheckIn(event.device, RejectionReason.ROUND_IN_PROGRESS),)
+
+
+def _start_grace(state: Round, event: DeviceLost) -> Step:
+    seat = state.seats.get(event.device)
+    if seat is None or seat.state is not SeatState.WORKING or seat.lost_since_s is not None:
+        return state, ()
+    return _with_seat(state, event.device, replace(seat, lost_since_s=event.now_s)), ()
+
+
+def _end_grace(state: Round, event: DeviceReturned) -> Step:
+    seat = state.seats.get(event.device)
+    if seat is None or seat.lost_since_s is None:
+        return state, ()
+    return _with_seat(state, event.device, replace(seat, lost_since_s=None)), ()
+
+
+def _drop(state: Round, event: DeviceDroppedOut) -> Step:
+    seat = state.seats.get(event.device)
+    if seat is None or seat.attempt != event.attempt or seat.state not in {SeatState.WORKING, SeatState.DROPPED}:
+        return state, ()
+    # A device knows its own cause better than we do, so it may correct a CONNECTION_LOST of ours.
+    dropped = replace(seat, state=SeatState.DROPPED, cause=event.cause, lost_since_s=None)
+    return _end_if_due(_with_seat(state, event.device, dropped), event.now_s)
+
+
+def _take_report(state: Round, event: ReportReceived) -> Step:
+    if not awaits_report(state, event.device, event.attempt):
+        return _answer_again(state, event)
+    seat = state.seats[event.device]
+    if event.code:
+        refused = replace(seat, state=SeatState.REFUSED, code=event.code, cause=None, lost_since_s=None)
+        ended, effects = _end_if_due(_with_seat(state, event.device, refused), event.now_s)
+        return ended, (_receipt(state, event, Verdict.INVALID, event.code, event.detail), *effects)
+    reported = replace(seat, state=SeatState.REPORTED, cause=None, lost_since_s=None)
+    ended, effects = _end_if_due(_with_seat(state, event.device, reported), event.now_s)
+    kept = KeepReport(event.device, state.number, event.attempt)
+    return ended, (kept, _receipt(state, event, Verdict.ACCEPTED), *effects)
+
+
+def _watch_reporting(state: Round, event: ClockTicked) -> Step:
+    seats = dict(state.seats)
+    for device, seat in state.seats.items():
+        if seat.lost_since_s is not None and event.now_s >= seat.lost_since_s + state.rules.lost_grace_s:
+            seats[device] = _dropped(seat, DropoutCause.CONNECTION_LOST)
+    watched = state if seats == state.seats else replace(state, seats=seats)
+    return _end_if_due(watched, event.now_s)
+
+
+def _end_if_due(state: Round, now_s: float) -> Step:
+    reported = len(state.devices(SeatState.REPORTED))
+    if reported >= state.rules.goal:
+        return _commit(state)
+    if now_s >= state.deadline_s:
+        state = replace(state, seats={device: _out_of_time(seat) for device, seat in state.seats.items()})
+    if state.devices(SeatState.WORKING):
+        return state, ()
+    if reported >= state.rules.minimum:
+        return _commit(state)
+    if now_s < min(_replacement_ends_s(state), state.deadline_s):
+        return state, ()
+    causes = ", ".join(sorted(f"{cause.value} {count}" for cause, count in dropouts(state).items()))
+    reason = f"{reported} of {state.rules.minimum} needed reports came" + (f"; dropouts: {causes}" if causes else "")
+    return _abandoned(state, reason, now_s), ()
+
+
+def _commit(state: Round) -> Step:
+    return replace(state, phase=Phase.COMMITTING), (StartAggregation(state.number),)
+
+
+# COMMITTING and after
+
+
+def _finish(state: Round, event: AggregationFinished) -> Step:
+    return replace(state, phase=Phase.COMMITTED, version=event.version, closed_at_s=event.now_s), ()
+
+
+def _fail(state: Round, event: AggregationFailed) -> Step:
+    return _abandoned(state, f"averaging failed: {event.reason}", event.now_s), ()
+
+
+def _answer_again(state: Round, event: ReportReceived) -> Step:
+    seat = state.seats.get(event.device)
+    if seat is None:
+        detail = f"this device was not selected for round {state.number}"
+        return state, (_receipt(state, event, Verdict.INVALID, "not-selected", detail),)
+    if event.attempt != seat.attempt:
+        detail = f"expected a report of attempt {seat.attempt}, got attempt {event.attempt}"
+        return state, (_receipt(state, event, Verdict.INVALID, "attempt", detail),)
+    match seat.state:
+        case SeatState.REPORTED:
+            return state, (_receipt(state, event, Verdict.DUPLICATE),)
+        case SeatState.REFUSED:
+            return state, (_receipt(state, event, Verdict.INVALID, seat.code),)
+        case SeatState.WORKING | SeatState.DROPPED:
+            return state, (_receipt(state, event, Verdict.LATE),)
+
+
+def _ignore(state: Round, _event: Event) -> Step:
+    return state, ()
+
+
+def _receipt(state: Round, event: ReportReceived, verdict: Verdict, code: str = "", detail: str = "") -> SendReceipt:
+    return SendReceipt(event.device, state.number, event.attempt, verdict, code, detail)
+
+
+def _with_seat(state: Round, device: DeviceId, seat: Seat) -> Round:
+    return replace(state, seats={**state.seats, device: seat})
+
+
+def _dropped(seat: Seat, cause: DropoutCause) -> Seat:
+    return replace(seat, state=SeatState.DROPPED, cause=cause, lost_since_s=None)
+
+
+def _out_of_time(seat: Seat) -> Seat:
+    if seat.state is not SeatState.WORKING:
+        return seat
+    return _dropped(seat, DropoutCause.SILENT if seat.lost_since_s is None else DropoutCause.CONNECTION_LOST)
+
+
+def _abandoned(state: Round, reason: str, now_s: float) -> Round:
+    return replace(state, phase=Phase.ABANDONED, reason=reason, closed_at_s=now_s)
+
+
+def _replacement_ends_s(state: Round) -> float:
+    return state.deadline_s - (1 - REPLACEMENT_SHARE) * state.rules.report_deadline_s
+
+
+_SELECTION, _REPORTING, _COMMITTING = Phase.SELECTION, Phase.REPORTING, Phase.COMMITTING
+_COMMITTED, _ABANDONED = Phase.COMMITTED, Phase.ABANDONED
+
+TABLE: dict[tuple[Phase, type[Event]], Row] = {
+    (_SELECTION, DeviceCheckedIn): Row(_join_pool, frozenset({_SELECTION, _REPORTING, _ABANDONED})),
+    (_SELECTION, DeviceLost): Row(_leave_pool, frozenset({_SELECTION})),
+    (_SELECTION, DeviceReturned): Row(_ignore, frozenset({_SELECTION})),
+    (_SELECTION, DeviceDroppedOut): Row(_leave_pool, frozenset({_SELECTION})),
+    (_SELECTION, ReportReceived): Row(_answer_again, frozenset({_SELECTION})),
+    (_SELECTION, ClockTicked): Row(_watch_selection, frozenset({_SELECTION, _REPORTING, _ABANDONED})),
+    (_REPORTING, DeviceCheckedIn): Row(_seat_newcomer, frozenset({_REPORTING})),
+    (_REPORTING, DeviceLost): Row(_start_grace, frozenset({_REPORTING})),
+    (_REPORTING, DeviceReturned): Row(_end_grace, frozenset({_REPORTING})),
+    (_REPORTING, DeviceDroppedOut): Row(_drop, frozenset({_REPORTING, _COMMITTING, _ABANDONED})),
+    (_REPORTING, ReportReceived): Row(_take_report, frozenset({_REPORTING, _COMMITTING, _ABANDONED})),
+    (_REPORTING, ClockTicked): Row(_watch_reporting, frozenset({_REPORTING, _COMMITTING, _ABANDONED})),
+    (_COMMITTING, DeviceCheckedIn): Row(_turn_away, frozenset({_COMMITTING})),
+    (_COMMITTING, DeviceLost): Row(_ignore, frozenset({_COMMITTING})),
+    (_COMMITTING, DeviceReturned): Row(_ignore, frozenset({_COMMITTING})),
+    (_COMMITTING, DeviceDroppedOut): Row(_ignore, frozenset({_COMMITTING})),
+    (_COMMITTING, ReportReceived): Row(_answer_again, frozenset({_COMMITTING})),
+    (_COMMITTING, ClockTicked): Row(_ignore, frozenset({_COMMITTING})),
+    (_COMMITTING, AggregationFinished): Row(_finish, frozenset({_COMMITTED})),
+    (_COMMITTING, AggregationFailed): Row(_fail, frozenset({_ABANDONED})),
+    (_COMMITTED, ReportReceived): Row(_answer_again, frozenset({_COMMITTED})),
+    (_ABANDONED, ReportReceived): Row(_answer_again, frozenset({_ABANDONED})),
+}
+"""Every legal pair; a pair that is not here raises IllegalEvent."""

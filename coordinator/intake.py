@@ -1,0 +1,277 @@
+"""What the messages of devices mean: topics, check-ins, statuses, reports in one piece or in chunks.
+
+Everything in a message is hostile until checked. A message that cannot be read is counted and changes nothing else;
+only a broken report of a device that was selected settles its seat, because sending it again would not mend it.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from coordinator.config import TaskConfig
+from coordinator.core.checks import Accepted, Asked, Invalid, check_report, max_report_bytes
+from coordinator.core.events import (
+    DeviceCheckedIn,
+    DeviceDroppedOut,
+    DeviceLost,
+    DeviceReturned,
+    RejectCheckIn,
+    ReportReceived,
+    SendReceipt,
+)
+from coordinator.core.lease import Lease, checked_in, heard, status_changed
+from coordinator.core.round import TERMINAL, Phase, Round, awaits_report, step
+from coordinator.core.selection import Admission, refusal
+from coordinator.effects import SendMissing
+from coordinator.inbox import MessageArrived
+from coordinator.ports import BlobStore, StoredChunk, StoredReport
+from coordinator.turn import Turn
+from models.manifest import Manifest
+from wire import frame, messages, topics
+from wire.codec import codec_for
+from wire.errors import RemoteProtocolError
+from wire.identifiers import DeviceId, Population
+from wire.messages import CheckIn, Dropout, Query, RejectionReason, Status, Verdict
+
+NOT_WAITING = frozenset({"ineligible", "settling"})
+"""Lifecycle states of a device that checked in and then lost its conditions."""
+
+_log = structlog.get_logger("coordinator")
+
+
+class Intake:
+    """Turns messages into steps of the round.
+
+    Args:
+        population: whose messages we take.
+        task: what was asked of the devices.
+        manifest: of any version of this task: layout and least agent version are the same in all.
+        private: where reports are stored.
+    """
+
+    def __init__(self, population: str, task: TaskConfig, manifest: Manifest, private: BlobStore) -> None:
+        self._population = Population(population)
+        self._codec = codec_for(task.codec.choice())
+        self._layout = manifest.layout
+        self._max_update_norm = task.max_update_norm
+        self._max_report_bytes = max_report_bytes(manifest.layout)
+        self._admission = Admission(task.minimum_examples, manifest.minimum_agent_version)
+        self._private = private
+
+    def take(self, arrived: MessageArrived, turn: Turn) -> None:
+        """Act on a message, whatever it may be.
+
+        Raises:
+            UnavailableError: a report could not be stored.
+        """
+        try:
+            self._take(arrived, turn)
+        except RemoteProtocolError as error:
+            _count_malformed(turn, arrived.topic, error)
+
+    def _take(self, arrived: MessageArrived, turn: Turn) -> None:
+        match topics.parse(arrived.topic):
+            case topics.UpTopic(population=where, device=device, kind=kind) if where == self._population:
+                turn.tx.count("bytes_up", len(arrived.payload))
+                if kind == "report":
+                    self._take_frame(device, arrived.payload, turn)
+                else:
+                    self._take_control(device, messages.decode(kind, arrived.payload), turn)
+            case topics.StatusTopic(population=where, device=device) if where == self._population:
+                if arrived.payload:  # an empty one only clears what the broker retained
+                    message = messages.decode("status", arrived.payload)
+                    if isinstance(message, Status):
+                        _take_status(device, message, turn, retained=arrived.retained)
+            case _:
+                msg = f"the coordinator of {self._population} does not listen to {arrived.topic[:200]}"
+                raise RemoteProtocolError(msg, code="topic")
+
+    def _take_control(self, device: DeviceId, message: messages.Message, turn: Turn) -> None:
+        match message:
+            case CheckIn():
+                self._take_check_in(device, message, turn)
+            case Dropout():
+                _hear(device, turn)
+                if turn.round is not None and turn.round.number == message.round and turn.round.phase not in TERMINAL:
+                    turn.step(DeviceDroppedOut(device, message.attempt, message.cause, turn.now_s))
+            case Query():
+                _hear(device, turn)
+                _take_query(device, message, turn)
+            case _:
+                msg = f"a device does not send a {type(message).__name__}"
+                raise RemoteProtocolError(msg, code="kind")
+
+    def _take_check_in(self, device: DeviceId, message: CheckIn, turn: Turn) -> None:
+        known = turn.tx.lease(device) or Lease(device=device)
+        turn.tx.save_lease(checked_in(known, message, turn.now_s))
+        refused = refusal(message, self._admission)
+        if turn.round is None:
+            turn.effects.append(RejectCheckIn(device, RejectionReason.NO_TASK, "the task is done"))
+        elif refused is not None:
+            turn.effects.append(RejectCheckIn(device, *refused))
+        else:
+            turn.step(DeviceCheckedIn(device, turn.now_s))
+
+    # Reports
+
+    def _take_frame(self, device: DeviceId, payload: bytes, turn: Turn) -> None:
+        _hear(device, turn)
+        try:
+            content = frame.decode(payload)
+        except RemoteProtocolError as error:
+            if not _refuse_broken(device, error, turn):
+                raise
+            return
+        match content:
+            case frame.Report():
+                self._take_report(device, content, payload, turn)
+            case frame.Chunk():
+                self._take_chunk(device, content, payload, turn)
+
+    def _take_report(self, device: DeviceId, report: frame.Report, payload: bytes, turn: Turn) -> None:
+        meant = turn.find_round(report.round)
+        if meant is None:
+            turn.answer(_stranger(device, report.round, report.attempt))
+            return
+        received = ReportReceived(device, report.attempt, turn.now_s)
+        if not awaits_report(meant, device, report.attempt):
+            turn.settle(meant, received)
+            return
+        match self._check(report, payload, meant):
+            case Invalid(code, detail):
+                _log.info("report refused", round=meant.number, device=device, code=code, detail=detail[:200])
+                turn.settle(meant, ReportReceived(device, report.attempt, turn.now_s, code, detail))
+            case Accepted(norm, _):
+                stored = StoredReport(
+                    round=meant.number,
+                    device=device,
+                    attempt=report.attempt,
+                    sha256=self._private.put(payload),
+                    size_bytes=len(payload),
+                    num_examples=report.num_examples,
+                    steps=report.steps,
+                    loss=report.loss,
+                    seconds=report.seconds,
+                    norm=norm,
+                    received_s=turn.now_s,
+                )
+                turn.settle(meant, received, stored)
+
+    def _check(self, report: frame.Report, payload: bytes, meant: Round) -> Accepted | Invalid:
+        if len(payload) > self._max_report_bytes:
+            return self._too_large(len(payload))
+        return check_report(report, Asked(self._codec, self._layout, meant.base_version, self._max_update_norm))
+
+    def _too_large(self, size_bytes: int) -> Invalid:
+        detail = f"a report of this model has at most {self._max_report_bytes} bytes, got {size_bytes}"
+        return Invalid("too-large", detail)
+
+    def _take_chunk(self, device: DeviceId, chunk: frame.Chunk, payload: bytes, turn: Turn) -> None:
+        meant = turn.find_round(chunk.round)
+        if meant is None or not awaits_report(meant, device, chunk.attempt):
+            if chunk.index == 0:  # one answer is enough for all chunks of a report that is not wanted
+                self._refuse_chunks(device, chunk, meant, turn)
+            return
+        if chunk.total_bytes > self._max_report_bytes:
+            fault = self._too_large(chunk.total_bytes)
+            turn.settle(meant, ReportReceived(device, chunk.attempt, turn.now_s, fault.code, fault.detail))
+            return
+        stored = turn.tx.chunks(meant.number, device, chunk.attempt)
+        if any((other.count, other.total_bytes) != (chunk.count, chunk.total_bytes) for other in stored):
+            msg = f"chunks of report {meant.number}/{chunk.attempt} of {device} disagree about its length"
+            raise RemoteProtocolError(msg, code="chunks")
+        if all(other.number != chunk.index for other in stored):
+            fresh = StoredChunk(
+                round=meant.number,
+                device=device,
+                attempt=chunk.attempt,
+                number=chunk.index,
+                count=chunk.count,
+                total_bytes=chunk.total_bytes,
+                sha256=self._private.put(payload),
+            )
+            turn.tx.add_chunk(fresh)
+            stored = [*stored, fresh]
+        if len(stored) == chunk.count:
+            self._join(device, chunk, stored, turn)
+
+    def _refuse_chunks(self, device: DeviceId, chunk: frame.Chunk, meant: Round | None, turn: Turn) -> None:
+        if meant is None:
+            turn.answer(_stranger(device, chunk.round, chunk.attempt))
+        else:
+            turn.settle(meant, ReportReceived(device, chunk.attempt, turn.now_s))
+
+    def _join(self, device: DeviceId, last: frame.Chunk, stored: list[StoredChunk], turn: Turn) -> None:
+        parts = [frame.decode(self._private.get(chunk.sha256)) for chunk in stored]
+        try:
+            whole = frame.join({part.index: part for part in parts if isinstance(part, frame.Chunk)})
+            report = _report_inside(whole, last)
+        except RemoteProtocolError as error:
+            if not _refuse_broken(device, error, turn):
+                raise
+            return
+        self._take_report(device, report, whole, turn)
+
+
+def _take_status(device: DeviceId, message: Status, turn: Turn, *, retained: bool) -> None:
+    known = turn.tx.lease(device) or Lease(device=device)
+    changed = status_changed(known, message, turn.now_s, retained=retained)
+    if changed != known:
+        turn.tx.save_lease(changed)
+    if turn.round is None:
+        return
+    stopped_waiting = turn.round.phase is Phase.SELECTION and message.state in NOT_WAITING
+    if not message.online or stopped_waiting:
+        turn.step(DeviceLost(device, turn.now_s))
+    else:
+        turn.step(DeviceReturned(device, turn.now_s))
+
+
+def _take_query(device: DeviceId, query: Query, turn: Turn) -> None:
+    meant = turn.find_round(query.round)
+    if meant is None:
+        turn.answer(_stranger(device, query.round, query.attempt))
+    elif awaits_report(meant, device, query.attempt):
+        held = {chunk.number for chunk in turn.tx.chunks(meant.number, device, query.attempt)}
+        lacking = [number for number in range(query.chunks) if number not in held]
+        turn.effects.append(SendMissing(device, query.round, query.attempt, tuple(lacking[:_MISSING_AT_ONCE])))
+    else:
+        # The round's answer to the report itself; asking is not sending, so it is not counted.
+        _, receipts = step(meant, ReportReceived(device, query.attempt, turn.now_s))
+        turn.effects.extend(receipt for receipt in receipts if isinstance(receipt, SendReceipt))
+
+
+_MISSING_AT_ONCE = 2000
+"""Chunk numbers in one answer: it must stay a small control message. The rest is asked for again."""
+
+
+def _hear(device: DeviceId, turn: Turn) -> None:
+    turn.tx.save_lease(heard(turn.tx.lease(device) or Lease(device=device), turn.now_s))
+
+
+def _refuse_broken(device: DeviceId, error: RemoteProtocolError, turn: Turn) -> bool:
+    """Settle the seat of a selected device; False if it has none that waits for a report."""
+    current = turn.round
+    seat = current.seats.get(device) if current is not None else None
+    if current is None or seat is None or not awaits_report(current, device, seat.attempt):
+        return False
+    turn.settle(current, ReportReceived(device, seat.attempt, turn.now_s, error.code, str(error)))
+    return True
+
+
+def _report_inside(whole: bytes, last: frame.Chunk) -> frame.Report:
+    report = frame.decode(whole)
+    if not isinstance(report, frame.Report) or (report.round, report.attempt) != (last.round, last.attempt):
+        msg = f"the chunks of report {last.round}/{last.attempt} hold something else"
+        raise RemoteProtocolError(msg, code="chunks")
+    return report
+
+
+def _stranger(device: DeviceId, round_number: int, attempt: int) -> SendReceipt:
+    detail = f"there is no round {round_number}"
+    return SendReceipt(device, round_number, attempt, Verdict.INVALID, "not-selected", detail)
+
+
+def _count_malformed(turn: Turn, topic: str, error: RemoteProtocolError) -> None:
+    turn.tx.count("malformed_messages")
+    _log.debug("malformed message", topic=topic[:200], code=error.code, detail=str(error)[:200])

@@ -1,0 +1,122 @@
+"""Work that is too heavy for the driver's thread, as values that cross a process border as lines of JSON."""
+
+from __future__ import annotations
+
+import msgspec
+
+from wire.identifiers import DeviceId
+from wire.messages import CodecChoice
+
+
+class Metrics(msgspec.Struct, frozen=True):
+    """How good a version is on the held-out text.
+
+    Attributes:
+        top1: recall of the best suggestion, 0 to 1.
+        top3: recall of the best three, 0 to 1.
+        loss: mean cross-entropy per target, nats.
+    """
+
+    top1: float
+    top3: float
+    loss: float
+
+
+class Evaluation(msgspec.Struct, frozen=True):
+    """What to measure a version on: the path of a corpus file (user, text)."""
+
+    text: str
+
+
+class ReportFile(msgspec.Struct, frozen=True):
+    """A stored report that goes into the mean."""
+
+    device: DeviceId
+    sha256: str
+    num_examples: int
+
+
+class AggregationJob(msgspec.Struct, frozen=True, tag=True):
+    """Average the reports of a round, and measure the result.
+
+    Attributes:
+        round: number of the round.
+        manifest: hash of the manifest of the base version.
+        reports: what to average.
+        codec: how the payloads are encoded.
+        max_examples: cap of a report's weight.
+        optimizer: ``fedavg`` or ``fedavgm``.
+        learning_rate: of the server.
+        momentum: of FedAvgM.
+        optimizer_state: hash of the optimizer's state in the private store; None at first.
+        evaluation: None to leave the measuring out.
+    """
+
+    round: int
+    manifest: str
+    reports: tuple[ReportFile, ...]
+    codec: CodecChoice
+    max_examples: int
+    optimizer: str
+    learning_rate: float
+    momentum: float
+    optimizer_state: str | None
+    evaluation: Evaluation | None
+
+
+class EvaluationJob(msgspec.Struct, frozen=True, tag=True):
+    """Measure a version."""
+
+    version: int
+    manifest: str
+    evaluation: Evaluation
+
+
+Job = AggregationJob | EvaluationJob
+
+
+class AggregationDone(msgspec.Struct, frozen=True, tag=True):
+    """The mean was applied.
+
+    Attributes:
+        round: number of the round.
+        weights: hash of the next weights, stored with the artifacts.
+        size_bytes: their length.
+        optimizer_state: hash of the next state in the private store; None if the optimizer has none.
+        update_norm: L2 norm of the change of the weights.
+        metrics: None if nothing was measured.
+    """
+
+    round: int
+    weights: str
+    size_bytes: int
+    optimizer_state: str | None
+    update_norm: float
+    metrics: Metrics | None
+
+
+class EvaluationDone(msgspec.Struct, frozen=True, tag=True):
+    """A version was measured."""
+
+    version: int
+    metrics: Metrics
+
+
+class JobFailed(msgspec.Struct, frozen=True, tag=True):
+    """The job cannot be done; ``round`` or ``version`` is the job's, the other is None."""
+
+    reason: str
+    round: int | None = None
+    version: int | None = None
+
+
+Result = AggregationDone | EvaluationDone | JobFailed
+
+
+def failed(job: Job, reason: str) -> JobFailed:
+    """The failure of a job."""
+    match job:
+        case AggregationJob():
+            return JobFailed(reason, round=job.round)
+        case EvaluationJob():
+            return JobFailed(reason, version=job.version)

@@ -1,0 +1,214 @@
+"""The whole service in one process: puts the adapters together, runs them, and takes them down in order."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType
+
+import numpy as np
+import structlog
+from waitress.server import create_server  # type: ignore[import-untyped] # waitress has no types
+
+from coordinator.config import BrokerKind, CoordinatorConfig
+from coordinator.driver import Driver
+from coordinator.effects import EvaluateVersion
+from coordinator.inbox import Inbox, Stopped
+from coordinator.ports import VersionRecord
+from coordinator.shell.blobs import FileBlobs
+from coordinator.shell.broker import EXTERNAL, check_port_free
+from coordinator.shell.broker_child import BrokerChild
+from coordinator.shell.clock import WallClock
+from coordinator.shell.database import Database
+from coordinator.shell.model_folder import import_model
+from coordinator.shell.mqtt import MqttTransport
+from coordinator.shell.web.app import WebPorts, create_app
+from coordinator.shell.worker import WorkerProcess
+from models.corpora.tsv import tsv
+from wire.errors import ConfigError
+from wire.identifiers import Population
+
+WEB_THREADS = 8
+"""waitress sends in its main loop, so slow devices do not hold threads."""
+STOP_TIMEOUT_S = 10.0
+
+_log = structlog.get_logger("coordinator")
+
+
+def serve(config: CoordinatorConfig) -> None:
+    """Run until SIGTERM or SIGINT.
+
+    Raises:
+        ConfigError: something that its owner must change: a port, the model, the text.
+        UnavailableError: the disk, the database or the broker does not work.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(_only_one(config.data_dir))
+        if config.task.evaluation_text is not None:
+            tsv(config.task.evaluation_text)  # the worker reads it much later; its faults are wanted now
+        artifacts = FileBlobs(config.data_dir / "artifacts")
+        private = FileBlobs(config.data_dir / "private")
+        database = Database(f"sqlite:///{config.data_dir / 'coordinator.sqlite'}")
+        stack.callback(database.close)
+        clock = WallClock()
+        _import_once(config, database, artifacts, clock.now_s())
+        _sweep(database, private)
+        check_port_free(config.host, config.port, "port", "stop what listens there, or give another port")
+
+        broker_name = EXTERNAL
+        if config.broker.kind is not BrokerKind.EXTERNAL:
+            broker = BrokerChild(config.broker, config.data_dir / "broker")
+            stack.callback(broker.close)
+            broker_name = broker.name
+
+        later = _Later()
+        worker = WorkerProcess(config.data_dir / "artifacts", config.data_dir / "private", later.post)
+        stack.callback(worker.close)
+        transport = MqttTransport(config.broker, Population(config.population), config.shards, later.post)
+        stack.callback(transport.close)
+        generator = np.random.default_rng()  # jitter of retry windows: nothing that must be repeatable
+        driver = Driver(config, database, artifacts, private, transport, worker, clock, generator)
+        later.target = driver.post
+
+        loop = _Loop(driver)
+        ports = WebPorts(
+            config=config,
+            repository=database,
+            artifacts=artifacts,
+            clock=clock,
+            broker=broker_name,
+            troubles=lambda: _troubles(loop, transport),
+            post=driver.post,
+        )
+        stack.enter_context(_web(ports))
+        transport.start()
+        _log.info(
+            "coordinator ready",
+            page=f"http://{config.host}:{config.port}/",
+            broker=broker_name,
+            mqtt=f"{config.broker.host}:{config.broker.port}",
+            population=config.population,
+        )
+        loop.run_until_signal()
+        _log.info("coordinator stopping")
+
+
+class _Later:
+    """Where adapters post to that are made before the driver; nothing comes before they are started."""
+
+    def __init__(self) -> None:
+        self.target: Callable[[Inbox], None] | None = None
+
+    def post(self, event: Inbox) -> None:
+        if self.target is not None:
+            self.target(event)
+
+
+class _Loop:
+    """The driver's thread, and the main thread that waits for it or for a signal."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._ended = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="driver", daemon=True)
+
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
+    def run_until_signal(self) -> None:
+        def stop(_number: int, _frame: FrameType | None) -> None:
+            self._driver.post(Stopped())
+
+        former = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            self._thread.start()
+            self._ended.wait()
+        finally:
+            for number, handler in former.items():
+                signal.signal(number, handler)
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        try:
+            self._driver.run()
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._ended.set()
+
+
+def _troubles(loop: _Loop, transport: MqttTransport) -> list[str]:
+    troubles = []
+    if not loop.running:
+        troubles.append("the driver is not running")
+    if not transport.connected:
+        troubles.append("the broker is not connected")
+    return troubles
+
+
+@contextmanager
+def _only_one(data_dir: Path) -> Iterator[None]:
+    """Hold the data folder, so that a second coordinator does not write into it."""
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        lock = os.open(data_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        msg = f"data_dir: cannot use the folder {data_dir}: {error.strerror or error}"
+        raise ConfigError(msg) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        msg = f"data_dir: another coordinator runs on {data_dir}; stop it, or give this one another folder"
+        raise ConfigError(msg) from error
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def _import_once(config: CoordinatorConfig, database: Database, artifacts: FileBlobs, now_s: float) -> None:
+    with database.transaction() as tx:
+        if tx.current_version() is not None:
+            return
+        manifest = import_model(config.task.model, artifacts)
+        tx.add_version(VersionRecord(version=0, manifest=manifest.sha256, created_s=now_s))
+        if config.task.evaluation_text is not None:
+            tx.add_effect(EvaluateVersion(0))
+    _log.info("model imported", configuration=manifest.configuration, parameters=manifest.layout.size)
+
+
+def _sweep(database: Database, private: FileBlobs) -> None:
+    """Delete private blobs without a row: what was left by a kill between a blob and its row."""
+    with database.transaction() as tx:
+        needed = tx.private_blobs()
+    removed = private.sweep(needed)
+    if removed:
+        _log.info("unneeded blobs deleted", files=removed)
+
+
+@contextmanager
+def _web(ports: WebPorts) -> Iterator[None]:
+    config = ports.config
+    try:
+        server = create_server(
+            create_app(ports), host=config.host, port=config.port, threads=WEB_THREADS, ident="nightjar"
+        )
+    except OSError as error:
+        msg = f"cannot listen on {config.host} port {config.port}: {error.strerror or error}; give another port"
+        raise ConfigError(msg) from error
+    thread = threading.Thread(target=server.run, name="web", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.close()
+        thread.join(timeout=STOP_TIMEOUT_S)

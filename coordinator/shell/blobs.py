@@ -1,0 +1,120 @@
+"""Content-addressed files: a blob's name is its sha256.
+
+Written to a temporary file, flushed to the disk, renamed; so a blob is there whole or not at all, also after a power
+cut.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from collections.abc import Collection
+from pathlib import Path
+
+from wire.errors import IntegrityError, UnavailableError
+from wire.identifiers import sha256 as checked_sha256
+
+_WRITING = ".writing-"
+
+
+class FileBlobs:
+    """Blobs in a folder, spread over 256 subfolders.
+
+    Args:
+        folder: made if it is not there.
+
+    Raises:
+        UnavailableError: the folder cannot be made.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _unavailable(folder, error) from error
+
+    def path(self, sha256: str) -> Path:
+        """Where a blob lies, if it is there.
+
+        Raises:
+            RemoteProtocolError: not a sha256; it could be a path to somewhere else.
+        """
+        name = checked_sha256(sha256)
+        return self._folder / name[:2] / name
+
+    def put(self, data: bytes) -> str:
+        """Store durably; the hash.
+
+        Raises:
+            UnavailableError: no room, or a broken disk.
+        """
+        name = hashlib.sha256(data).hexdigest()
+        target = self.path(name)
+        if target.exists():
+            return name
+        try:
+            target.parent.mkdir(exist_ok=True)
+            _write_durably(target, data)
+        except OSError as error:
+            raise _unavailable(target, error) from error
+        return name
+
+    def get(self, sha256: str) -> bytes:
+        """Read and verify.
+
+        Raises:
+            IntegrityError: there is no such blob, or its bytes are damaged.
+            UnavailableError: it cannot be read.
+        """
+        path = self.path(sha256)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError as error:
+            msg = f"there is no blob {sha256} in {self._folder}"
+            raise IntegrityError(msg) from error
+        except OSError as error:
+            raise _unavailable(path, error) from error
+        found = hashlib.sha256(data).hexdigest()
+        if found != sha256:
+            msg = f"{path} is damaged: its bytes have the sha256 {found}"
+            raise IntegrityError(msg)
+        return data
+
+    def delete(self, sha256: str) -> None:
+        """Delete it if it is there."""
+        self.path(sha256).unlink(missing_ok=True)
+
+    def sweep(self, needed: Collection[str]) -> int:
+        """Delete everything else: what a process left that was killed between a blob and its row; how many files."""
+        removed = 0
+        for path in self._folder.glob("*/*"):
+            if path.name not in needed:
+                path.unlink(missing_ok=True)
+                removed += 1
+        return removed
+
+
+def _write_durably(target: Path, data: bytes) -> None:
+    handle, name = tempfile.mkstemp(prefix=_WRITING, dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise
+    folder = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the rename itself
+    finally:
+        os.close(folder)
+
+
+def _unavailable(path: Path, error: OSError) -> UnavailableError:
+    return UnavailableError(f"{path}: {error.strerror or error}; free some space or give another data_dir")

@@ -1,0 +1,93 @@
+"""Keeps a broker process for the service: starts it, waits until it answers, starts it again if it dies."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import structlog
+
+from coordinator.config import BrokerConfig
+from coordinator.shell.broker import check_port_free, choose
+from wire.errors import UnavailableError
+
+START_TIMEOUT_S = 20.0
+RESTART_AFTER_S = 1.0
+PASSWORD_VARIABLE = "NIGHTJAR_BROKER_PASSWORD"  # noqa: S105 - the name of a variable; arguments are seen by everybody
+
+_log = structlog.get_logger("coordinator")
+
+
+class BrokerChild:
+    """A broker of our own.
+
+    Args:
+        broker: what to run and where; not ``external``.
+        folder: for its state and its log.
+
+    Raises:
+        ConfigError: the port is taken, or mosquitto is asked for and not there.
+        UnavailableError: it does not answer.
+    """
+
+    def __init__(self, broker: BrokerConfig, folder: Path) -> None:
+        self.name = choose(broker.kind)
+        """``mosquitto`` or ``amqtt``."""
+        self._broker = broker
+        self._folder = folder
+        check_port_free(
+            broker.host,
+            broker.port,
+            "broker.port",
+            "stop what listens there, give another port, or set broker.kind = 'external' to use it",
+        )
+        folder.mkdir(parents=True, exist_ok=True)
+        self._closing = threading.Event()
+        self._child: subprocess.Popen[bytes] | None = None
+        # The kernel ties the child's life to the thread that starts it, so it is this one and it stays.
+        self._thread = threading.Thread(target=self._run, name="broker", daemon=True)
+        self._thread.start()
+        self._wait_until_it_answers()
+
+    def close(self) -> None:
+        """End it."""
+        self._closing.set()
+        if self._child is not None:
+            self._child.terminate()
+        self._thread.join(timeout=5)
+
+    def _run(self) -> None:
+        command = [sys.executable, "-m", "coordinator", "broker", "--kind", self._broker.kind.value]
+        command += ["--host", self._broker.host, "--port", str(self._broker.port), "--data", str(self._folder)]
+        command += ["--username", self._broker.username, "--die-with", str(os.getpid())]
+        while not self._closing.is_set():
+            with (self._folder / "broker.log").open("ab") as log:
+                self._child = subprocess.Popen(  # noqa: S603 - our own module
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,  # ctrl-C is for the service, which still has messages to send
+                    env={**os.environ, PASSWORD_VARIABLE: self._broker.password},
+                )
+            status = self._child.wait()
+            if not self._closing.is_set():
+                _log.error("broker ended, starting it again", status=status, log=str(self._folder / "broker.log"))
+                self._closing.wait(RESTART_AFTER_S)
+
+    def _wait_until_it_answers(self) -> None:
+        waiting = threading.Event()
+        for _ in range(int(START_TIMEOUT_S / 0.05)):
+            try:
+                socket.create_connection((self._broker.host, self._broker.port), timeout=1).close()
+            except OSError:
+                waiting.wait(0.05)
+            else:
+                return
+        self.close()
+        msg = f"the broker {self.name} does not answer; see {self._folder / 'broker.log'}"
+        raise UnavailableError(msg)

@@ -1,0 +1,67 @@
+"""Takes the initial model from a folder: program.tflite, weights.bin, vocabulary.txt, manifest.json."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from coordinator.ports import BlobStore
+from models.manifest import Artifact, Manifest
+from models.vocabulary import Vocabulary
+from wire.errors import ConfigError, RemoteProtocolError
+from wire.parameters import weights_from_bytes
+
+
+def import_model(folder: Path, artifacts: BlobStore) -> Manifest:
+    """Store the model of a folder as version 0.
+
+    Args:
+        folder: as ``python -m models export`` writes it.
+        artifacts: where its four files go.
+
+    Returns:
+        Its manifest, with version 0.
+
+    Raises:
+        ConfigError: a file is missing, or does not have the hash that the manifest gives.
+    """
+    try:
+        manifest = Manifest.decode(_read(folder / "manifest.json"))
+        program = _verified(folder / "program.tflite", manifest.program)
+        weights = _verified(folder / "weights.bin", manifest.weights)
+        vocabulary = _verified(folder / "vocabulary.txt", manifest.vocabulary)
+        weights_from_bytes(weights, manifest.layout)
+        size = Vocabulary.from_bytes(vocabulary).size
+    except RemoteProtocolError as error:
+        msg = f"task.model: {folder} does not hold a model that can be used: {error}; export it again"
+        raise ConfigError(msg) from error
+    if size != manifest.vocabulary_size:
+        msg = f"task.model: {folder} has a manifest for {manifest.vocabulary_size} word ids and a vocabulary of {size}"
+        raise ConfigError(msg)
+    if manifest.version != 0:
+        msg = f"task.model: expected the initial version 0 in {folder}, got version {manifest.version}; export it again"
+        raise ConfigError(msg)
+    for data in (program, weights, vocabulary, manifest.encode()):
+        artifacts.put(data)
+    return manifest
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        msg = (
+            f"task.model: cannot read {path}: {error.strerror or error}; 'python -m models export' makes such a folder"
+        )
+        raise ConfigError(msg) from error
+
+
+def _verified(path: Path, artifact: Artifact) -> bytes:
+    data = _read(path)
+    found = Artifact.of(data)
+    if found != artifact:
+        msg = (
+            f"task.model: {path} has the sha256 {found.sha256} and {found.size_bytes} bytes, its manifest says "
+            f"{artifact.sha256} and {artifact.size_bytes}; export the model again"
+        )
+        raise ConfigError(msg)
+    return data

@@ -1,0 +1,280 @@
+"""The one document that the status page, ``/api/state`` and the demo's live view show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from coordinator.config import CoordinatorConfig
+from coordinator.core.lease import Lease
+from coordinator.core.round import TERMINAL, Phase, Round, SeatState, dropouts
+from coordinator.ports import RoundSummary, VersionRecord, View
+from models.manifest import Manifest
+
+ROUNDS_SHOWN = 200
+VERSIONS_SHOWN = 1000
+DEVICES_SHOWN = 500
+
+
+class BaselineView(msgspec.Struct, frozen=True):
+    """A recall to compare with."""
+
+    label: str
+    top1: float
+    top3: float
+
+
+class TaskView(msgspec.Struct, frozen=True):
+    """What is learned; ``state`` is running or done, ``rounds_wanted`` 0 means endless."""
+
+    name: str
+    state: str
+    rounds_wanted: int
+    version: int
+    parameters: int
+    dense_bytes: int
+    codec: str
+    density: float | None
+    baseline: BaselineView | None
+
+
+class RoundView(msgspec.Struct, frozen=True):
+    """The open round; ``dropped`` is device -> cause, ``reason`` says what it waits for."""
+
+    number: int
+    phase: str
+    reason: str
+    goal: int
+    minimum: int
+    selected: list[str]
+    reported: list[str]
+    dropped: dict[str, str]
+    pool: list[str]
+    deadline_in_s: float
+
+
+class DeviceView(msgspec.Struct, frozen=True):
+    """A device as last heard of."""
+
+    device: str
+    online: bool
+    state: str
+    reason: str
+    last_seen_s_ago: float | None
+    emulated: bool
+    examples: int
+    runtime: str
+
+
+class RoundRow(msgspec.Struct, frozen=True):
+    """A round that is over or open; ``version`` and the figures after it are None where there are none."""
+
+    number: int
+    phase: str
+    reason: str
+    selected: int
+    accepted: int
+    dropped: dict[str, int]
+    seconds: float
+    version: int | None
+    top1: float | None
+    top3: float | None
+    loss: float | None
+    mean_training_loss: float | None
+    report_bytes_median: int | None
+
+
+class VersionRow(msgspec.Struct, frozen=True):
+    """A version; ``created`` is seconds since 1970."""
+
+    version: int
+    manifest: str
+    top1: float | None
+    top3: float | None
+    loss: float | None
+    created: float
+
+
+class Counters(msgspec.Struct, frozen=True):
+    """Sums since the database was made."""
+
+    rounds_committed: int
+    rounds_abandoned: int
+    reports_accepted: int
+    reports_duplicate: int
+    reports_late: int
+    reports_invalid: dict[str, int]
+    dropouts: dict[str, int]
+    bytes_up: int
+    bytes_down: int
+    report_bytes_median: int | None
+    malformed_messages: int
+    broker_dropped: int
+
+
+class State(msgspec.Struct, frozen=True):
+    """Everything. ``round`` is None when the task is done."""
+
+    population: str
+    task: TaskView
+    round: RoundView | None
+    devices: list[DeviceView]
+    rounds: list[RoundRow]
+    versions: list[VersionRow]
+    counters: Counters
+    broker: str
+    uptime_s: float
+
+
+def build_state(
+    view: View, config: CoordinatorConfig, manifest: Manifest, broker: str, now_s: float, uptime_s: float
+) -> State:
+    """Put the document together.
+
+    Args:
+        view: an open transaction.
+        config: the whole configuration.
+        manifest: of any version.
+        broker: its name.
+        now_s: wall-clock time.
+        uptime_s: of this process.
+    """
+    current = view.open_round()
+    versions = view.versions(VERSIONS_SHOWN)
+    return State(
+        population=config.population,
+        task=_task(config, manifest, versions, running=current is not None),
+        round=None if current is None else _round(current, now_s),
+        devices=[_device(lease, now_s) for lease in view.leases(DEVICES_SHOWN)],
+        rounds=_rows(view.recent_rounds(ROUNDS_SHOWN), versions, now_s),
+        versions=[_version(record) for record in versions],
+        counters=_counters(view),
+        broker=broker,
+        uptime_s=uptime_s,
+    )
+
+
+def round_detail(summary: RoundSummary, now_s: float) -> dict[str, object]:
+    """One round with each of its seats."""
+    row = msgspec.to_builtins(_row(summary, None, now_s))
+    seats = [
+        {
+            "device": device,
+            "attempt": seat.attempt,
+            "state": seat.state.value,
+            "cause": None if seat.cause is None else seat.cause.value,
+            "code": seat.code,
+            "earlier": [cause.value for cause in seat.earlier],
+        }
+        for device, seat in sorted(summary.state.seats.items())
+    ]
+    return {**row, "base_version": summary.state.base_version, "seats": seats}
+
+
+def _task(config: CoordinatorConfig, manifest: Manifest, versions: list[VersionRecord], *, running: bool) -> TaskView:
+    task, baseline = config.task, config.task.baseline
+    return TaskView(
+        name=task.name,
+        state="running" if running else "done",
+        rounds_wanted=task.rounds,
+        version=versions[-1].version if versions else 0,
+        parameters=manifest.layout.size,
+        dense_bytes=4 * manifest.layout.size,
+        codec=task.codec.name,
+        density=None if task.codec.name.startswith("dense") else task.codec.density,
+        baseline=None if baseline is None else BaselineView(baseline.label, baseline.top1, baseline.top3),
+    )
+
+
+def _round(state: Round, now_s: float) -> RoundView:
+    return RoundView(
+        number=state.number,
+        phase=state.phase.value,
+        reason=state.explanation,
+        goal=state.rules.goal,
+        minimum=state.rules.minimum,
+        selected=sorted(state.seats),
+        reported=[str(device) for device in state.devices(SeatState.REPORTED)],
+        dropped={device: seat.cause.value for device, seat in sorted(state.seats.items()) if seat.cause is not None},
+        pool=sorted(state.pool),
+        deadline_in_s=max(0.0, state.deadline_s - now_s) if state.phase is not Phase.COMMITTING else 0.0,
+    )
+
+
+def _device(lease: Lease, now_s: float) -> DeviceView:
+    return DeviceView(
+        device=lease.device,
+        online=lease.online,
+        state=lease.state,
+        reason=lease.reason,
+        last_seen_s_ago=max(0.0, now_s - lease.last_seen_s) if lease.last_seen_s else None,
+        emulated=lease.emulated,
+        examples=lease.examples,
+        runtime=lease.runtime,
+    )
+
+
+def _rows(summaries: list[RoundSummary], versions: list[VersionRecord], now_s: float) -> list[RoundRow]:
+    made = {record.version: record for record in versions}
+    return [
+        _row(summary, made.get(summary.state.version) if summary.state.version is not None else None, now_s)
+        for summary in summaries
+    ]
+
+
+def _row(summary: RoundSummary, made: VersionRecord | None, now_s: float) -> RoundRow:
+    state = summary.state
+    metrics = None if made is None else made.metrics
+    ended_s = now_s if state.closed_at_s is None else state.closed_at_s
+    return RoundRow(
+        number=state.number,
+        phase=state.phase.value,
+        reason=state.reason if state.phase in TERMINAL else state.explanation,
+        selected=len(state.seats),
+        accepted=len(state.devices(SeatState.REPORTED)),
+        dropped={
+            cause.value: count for cause, count in sorted(dropouts(state).items(), key=lambda item: item[0].value)
+        },
+        seconds=ended_s - state.opened_at_s,
+        version=state.version,
+        top1=None if metrics is None else metrics.top1,
+        top3=None if metrics is None else metrics.top3,
+        loss=None if metrics is None else metrics.loss,
+        mean_training_loss=summary.mean_training_loss,
+        report_bytes_median=summary.report_bytes_median,
+    )
+
+
+def _version(record: VersionRecord) -> VersionRow:
+    metrics = record.metrics
+    return VersionRow(
+        version=record.version,
+        manifest=record.manifest,
+        top1=None if metrics is None else metrics.top1,
+        top3=None if metrics is None else metrics.top3,
+        loss=None if metrics is None else metrics.loss,
+        created=record.created_s,
+    )
+
+
+def _counters(view: View) -> Counters:
+    counted = view.counters()
+    return Counters(
+        rounds_committed=view.rounds_in(Phase.COMMITTED),
+        rounds_abandoned=view.rounds_in(Phase.ABANDONED),
+        reports_accepted=view.accepted_reports(),
+        reports_duplicate=counted.get("reports_duplicate", 0),
+        reports_late=counted.get("reports_late", 0),
+        reports_invalid=_by(counted, "reports_invalid:"),
+        dropouts=_by(counted, "dropouts:"),
+        bytes_up=counted.get("bytes_up", 0),
+        bytes_down=counted.get("bytes_down", 0),
+        report_bytes_median=view.report_bytes_median(),
+        malformed_messages=counted.get("malformed_messages", 0),
+        broker_dropped=counted.get("broker_dropped", 0),
+    )
+
+
+def _by(counted: Mapping[str, int], prefix: str) -> dict[str, int]:
+    return {name[len(prefix) :]: value for name, value in sorted(counted.items()) if name.startswith(prefix) and value}

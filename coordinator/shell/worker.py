@@ -1,0 +1,123 @@
+"""Keeps a worker process: starts it, hands it jobs, replaces it when it dies.
+
+The process is a child with pipes instead of a thread, so that TensorFlow's memory and its crashes are not the
+service's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from coordinator.inbox import Inbox, JobEnded
+from coordinator.jobs import Job, Result, failed
+
+JOB_TIMEOUT_S = 900.0
+"""Measuring a large model on a slow machine takes minutes; longer than this it hangs."""
+TRIES = 2
+"""A worker may be killed for memory that somebody else used; twice in a row is its own fault."""
+
+_RESULTS: msgspec.json.Decoder[Result] = msgspec.json.Decoder(Result)
+_log = structlog.get_logger("coordinator")
+
+
+class WorkerProcess:
+    """A child process that does jobs, one after the other.
+
+    Args:
+        artifacts: folder of the artifacts.
+        private: folder of reports and optimizer states.
+        post: takes JobEnded.
+        command: of the child, without its arguments; a test brings its own.
+    """
+
+    def __init__(
+        self,
+        artifacts: Path,
+        private: Path,
+        post: Callable[[Inbox], None],
+        command: tuple[str, ...] = (sys.executable, "-m", "coordinator.shell.worker_child"),
+    ) -> None:
+        self._command = [*command, str(os.getpid()), str(artifacts), str(private)]
+        self._post = post
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._closing = False
+        # The kernel ties the child's life to the thread that starts it, so it is this one and it stays.
+        self._thread = threading.Thread(target=self._run, name="worker", daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Job) -> None:
+        """Queue a job; its end comes as JobEnded."""
+        self._jobs.put(job)
+
+    def close(self) -> None:
+        """End the child, also in the middle of a job."""
+        self._closing = True
+        self._jobs.put(None)
+        child = self._child
+        if child is not None:
+            child.kill()
+        self._thread.join(timeout=5)
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None and not self._closing:
+            result = self._do(job)
+            if not self._closing:
+                self._post(JobEnded(result))
+        self._end_child()
+
+    def _do(self, job: Job) -> Result:
+        for left in reversed(range(TRIES)):
+            line = self._ask(msgspec.json.encode(job) + b"\n")
+            if line.endswith(b"\n"):
+                return _RESULTS.decode(line)
+            status = self._end_child()
+            if self._closing:
+                break
+            _log.warning("worker died", job=type(job).__name__, status=status, tries_left=left)
+        return failed(job, f"the worker process died {TRIES} times; see its messages above")
+
+    def _ask(self, line: bytes) -> bytes:
+        """The child's answer; empty or cut if it died or had to be killed."""
+        if self._child is None:
+            self._child = subprocess.Popen(  # noqa: S603 - our own module
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                start_new_session=True,  # ctrl-C is for the service, which then ends us
+                env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+            )
+        child = self._child
+        if child.stdin is None or child.stdout is None:
+            return b""
+        watchdog = threading.Timer(JOB_TIMEOUT_S, child.kill)
+        watchdog.start()
+        try:
+            child.stdin.write(line)
+            child.stdin.flush()
+            return child.stdout.readline()
+        except OSError:
+            return b""
+        finally:
+            watchdog.cancel()
+
+    def _end_child(self) -> int | None:
+        child, self._child = self._child, None
+        if child is None:
+            return None
+        child.kill()
+        for pipe in (child.stdin, child.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):  # a broken pipe is why we are here
+                    pipe.close()
+        return child.wait()

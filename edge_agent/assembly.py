@@ -1,0 +1,230 @@
+"""Puts an agent together from its configuration, runs it, and takes it apart again.
+
+The only module that knows every adapter. Everything that a person could have got wrong (folder, database, messages,
+port, runtime) is found out before the first connection is made, and is a :class:`ConfigError`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import queue
+import random
+import signal
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import structlog
+
+from edge_agent.config import AgentConfig, EmulatorSettings
+from edge_agent.core import lifecycle
+from edge_agent.driver import Driver, Pace, Ports
+from edge_agent.emulator.conditions import EmulatedConditions
+from edge_agent.emulator.person import move_in
+from edge_agent.ports import Conditions, Item, Model, StopAsked
+from edge_agent.session import Desk
+from edge_agent.shell.clock import SystemClock
+from edge_agent.shell.conditions import Limits, SystemConditions, TypingActivity
+from edge_agent.shell.database import Caps, Database
+from edge_agent.shell.http import Downloader
+from edge_agent.shell.keyboard_model import load_keyboard_model
+from edge_agent.shell.memory import return_free_memory
+from edge_agent.shell.model_files import ModelFiles
+from edge_agent.shell.mqtt import Broker, MqttTransport
+from edge_agent.shell.tflite import load_program, runtime_name
+from edge_agent.shell.worker import ThreadWorker
+from edge_agent.uplink import Identity
+from wire import messages, topics
+from wire.errors import ConfigError
+from wire.messages import Status
+
+LAST_BATCH_S = 5.0
+"""How long an ending process waits for the batch that is being trained."""
+
+log = structlog.get_logger()
+
+
+def run_agent(config: AgentConfig) -> None:
+    """Run an agent until SIGTERM or SIGINT.
+
+    Raises:
+        ConfigError: something in the configuration cannot be used on this machine.
+    """
+    runtime = runtime_name()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_own_folder(config.data_dir))
+        clock, typing = SystemClock(), TypingActivity()
+        caps = Caps(config.store.maximum_messages, config.store.maximum_bytes, config.store.maximum_age_days * 86400)
+        database = Database(config.data_dir / "agent.db", caps, clock)
+        stack.callback(database.close)
+        conditions = _conditions(config, database, clock, typing)
+        identity = Identity(
+            population=config.population,
+            device=config.device,
+            shards=config.shards,
+            runtime=runtime,
+            cores=os.cpu_count() or 1,
+            memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+            emulated=config.emulator is not None,
+        )
+        if config.emulator is not None:
+            log.info("emulated_phone", device=config.device, speed=config.emulator.speed)
+
+        inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
+        status = topics.status(config.population, config.device)
+        gone = messages.encode(Status(online=False, reason="connection lost", emulated=identity.emulated))
+        broker = config.broker
+        transport = MqttTransport(
+            Broker(broker.host, broker.port, broker.username, broker.password, broker.tls),
+            client_id=f"nightjar-agent-{config.population}-{config.device}",
+            filters=topics.device_filters(config.population, config.device),
+            will=(status, gone),
+            post=inbox.put,
+        )
+        worker = ThreadWorker(inbox.put, tidy=return_free_memory)
+        stack.callback(worker.close, LAST_BATCH_S)
+        load = partial(load_program, threads=config.training.threads)
+        show_model, open_keyboard = _keyboard(config, database, typing)
+        driver = Driver(
+            identity,
+            Pace(config.conditions.poll_s, config.conditions.hysteresis_s, config.training.session_limit_s),
+            Ports(
+                clock=clock,
+                jitter=random.random,
+                random_for=_random_for(config.emulator),
+                conditions=conditions,
+                transport=transport,
+                artifacts=ModelFiles(config.data_dir / "artifacts", Downloader(config.coordinator_url)),
+                examples=database,
+                journal=database,
+                worker=worker,
+                desk=Desk(database, load, database.residual, clock.monotonic_s),
+                show_model=show_model,
+            ),
+            inbox,
+        )
+        stack.enter_context(open_keyboard(driver))
+        # A SimpleQueue may be written to by a signal handler, even while its reader waits on it.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda _number, _frame: inbox.put(StopAsked()))
+        transport.start()
+        driver.run()
+        farewell = Status(online=False, state="stopped", reason="the agent was stopped", emulated=identity.emulated)
+        transport.close(status, messages.encode(farewell))
+
+
+@contextlib.contextmanager
+def _own_folder(folder: Path) -> Iterator[None]:
+    """Make the folder, and keep a second agent out of it: two of one name would throw each other off the broker."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = (folder / "lock").open("a")
+    except OSError as error:
+        msg = f"data_dir: expected a folder that can be written, got: {error}"
+        raise ConfigError(msg) from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            msg = f"data_dir: another agent is running in {folder}; stop it, or give this one a folder of its own"
+            raise ConfigError(msg) from error
+        yield
+
+
+def _conditions(config: AgentConfig, database: Database, clock: SystemClock, typing: TypingActivity) -> Conditions:
+    limits, emulator = config.conditions, config.emulator
+    if emulator is None:
+        return SystemConditions(
+            Limits(
+                minimum_battery=limits.minimum_battery,
+                maximum_battery_c=limits.maximum_temperature_c,
+                maximum_processor_c=limits.maximum_processor_c,
+                idle_after_s=limits.idle_after_s,
+                maximum_load=limits.maximum_load,
+                metered=limits.metered,
+                always_powered=limits.always_powered,
+            ),
+            typing,
+        )
+    if emulator.messages is not None:
+        added = move_in(database, emulator.messages)
+        log.info("person_moved_in", device=config.device, messages=added, stored=database.count())
+    started = database.fact("emulation_started_s")
+    if started is None:
+        started = repr(clock.wall_s())
+        database.remember("emulation_started_s", started)
+    return EmulatedConditions(
+        day=emulator.day,
+        seed=emulator.seed,
+        speed=emulator.speed,
+        start_hour=emulator.start_hour,
+        started_s=float(started),
+        minimum_battery=limits.minimum_battery,
+        now_s=clock.wall_s,
+        typed_s=typing.idle_s,
+        idle_after_s=limits.idle_after_s,
+    )
+
+
+def _random_for(emulator: EmulatorSettings | None) -> Callable[[int, int], np.random.Generator]:
+    """Generators for sessions: an emulated phone repeats itself with its seed, a real device must not."""
+    if emulator is None:
+        return lambda _round, _attempt: np.random.default_rng()
+    return lambda number, attempt: np.random.default_rng([emulator.seed, number, attempt])
+
+
+def _keyboard(
+    config: AgentConfig, database: Database, typing: TypingActivity
+) -> tuple[Callable[[Model], None] | None, Callable[[Driver], contextlib.AbstractContextManager[None]]]:
+    """The demo keyboard: what takes its models, and what serves it while the agent runs."""
+    if not config.keyboard.enabled:
+        return None, lambda _driver: contextlib.nullcontext()
+
+    # A device without a keyboard page does not pay for a web server's memory.
+    from edge_agent.keyboard.app import About, create_app
+    from edge_agent.keyboard.server import serve
+    from edge_agent.keyboard.suggestions import Suggester, Suggestions
+    from edge_agent.shell.keyboard_model import State
+
+    class NoticingSuggester(Suggester[State]):
+        """Notes that somebody is typing, so that the device counts as in use."""
+
+        def suggest(self, text: str, count: int = 3) -> Suggestions:
+            """As :meth:`Suggester.suggest`."""
+            if text:
+                typing.note()
+            return super().suggest(text, count)
+
+    suggester = NoticingSuggester()
+
+    def show_model(model: Model) -> None:
+        suggester.replace_model(load_keyboard_model(model, load_program))
+        return_free_memory()
+
+    @contextlib.contextmanager
+    def open_keyboard(driver: Driver) -> Iterator[None]:
+        def about() -> About:
+            state, tally = driver.state, database.tally()
+            return About(
+                device=config.device,
+                emulated=config.emulator is not None,
+                state=lifecycle.name(state),
+                reason=lifecycle.reason(state),
+                last_trained_at_s=tally.last_trained_at_s,
+                last_report_bytes=tally.last_report_bytes,
+                reports_sent=tally.reports_sent,
+                bytes_sent=tally.bytes_sent,
+            )
+
+        host = config.keyboard.host
+        serving = serve(create_app(suggester, database, about, host), host, config.keyboard.port)
+        log.info("keyboard", device=config.device, url=serving.url)
+        try:
+            yield
+        finally:
+            serving.close()
+
+    return show_model, open_keyboard

@@ -1,0 +1,312 @@
+"""What the person who starts an agent can set: one TOML file, and environment variables over it.
+
+``NIGHTJAR_AGENT_DEVICE`` sets ``device``, ``NIGHTJAR_AGENT_BROKER_HOST`` sets ``host`` in ``[broker]``, and so on for
+every setting that is not in ``[emulator]``. All faults are reported at once. Relative paths are relative to the folder
+of the file. Read once, by ``__main__``; nothing else looks at files or variables of configuration.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Meta
+
+from edge_agent.emulator.day import DEFAULT_DAY, Day, day_from_toml
+from wire.errors import ConfigError, RemoteProtocolError
+from wire.identifiers import DeviceId, Population, device_id, population
+
+ENVIRONMENT_PREFIX = "NIGHTJAR_AGENT_"
+
+_DEMO = Population("demo")
+
+Port = Annotated[int, Meta(ge=1, le=65535)]
+AnyPort = Annotated[int, Meta(ge=0, le=65535)]
+Seconds = Annotated[float, Meta(ge=0)]
+Name = Annotated[str, Meta(min_length=1)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """``[broker]``: where the MQTT broker is.
+
+    Attributes:
+        host: name or address.
+        port: TCP port.
+        username: empty for none.
+        password: empty for none.
+        tls: encrypt, and verify with the system's certificate authorities.
+    """
+
+    host: Name = "127.0.0.1"  # nothing leaves the machine unless somebody says so
+    port: Port = 1883  # MQTT's registered port
+    username: str = ""
+    password: str = field(default="", repr=False)
+    tls: bool = False  # the default broker is on the same machine
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionSettings:
+    """``[conditions]``: when the device may train.
+
+    Attributes:
+        hysteresis_s: eligible without a break for so long.
+        poll_s: how often the conditions are looked at.
+        minimum_battery: share of a full battery, also while charging.
+        maximum_temperature_c: of the battery.
+        maximum_processor_c: of the processor and other thermal zones.
+        idle_after_s: not in use if nothing was typed for so long.
+        maximum_load: processes per core, our own not counted, above which the device is in use.
+        metered: the network costs money: do not use it for this.
+        always_powered: a device without a battery that does not say so.
+    """
+
+    hysteresis_s: Seconds = 120.0  # lifts the survival of a 3-minute job from 0.50 to 0.80 on real traces
+    poll_s: Annotated[float, Meta(ge=0.02, le=60)] = 1.0  # somebody who picks up the phone waits no longer than that
+    minimum_battery: Share = 0.3  # a person who unplugs must be able to leave
+    maximum_temperature_c: float = 45.0  # batteries age fast above it; Android throttles there
+    maximum_processor_c: float = 80.0  # a Raspberry Pi throttles there
+    idle_after_s: Seconds = 60.0  # shorter than a pause in a conversation would train into it
+    maximum_load: Annotated[float, Meta(gt=0)] = 0.7  # something else is at work
+    metered: bool = False  # a board on a cable, the commonest device, is not
+    always_powered: bool = False  # /sys tells, where there is one
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSettings:
+    """``[training]``: what a session may use.
+
+    Attributes:
+        threads: of the interpreter.
+        session_limit_s: longest session; a shorter report deadline counts.
+    """
+
+    threads: Annotated[int, Meta(ge=1, le=64)] = 1  # two help on an idle machine only, and spin beside a busy one
+    session_limit_s: Annotated[float, Meta(gt=0)] = 585.0  # phone job schedulers end a job after ten minutes
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """``[store]``: how much typed text is kept; the oldest goes first.
+
+    Attributes:
+        maximum_messages: number.
+        maximum_bytes: UTF-8 bytes of all messages together.
+        maximum_age_days: a message is forgotten after so long.
+    """
+
+    maximum_messages: Annotated[int, Meta(ge=1)] = 10_000  # an hour of training on a slow core
+    maximum_bytes: Annotated[int, Meta(ge=1_000)] = 4_000_000  # 400 bytes a message are far above the mean
+    maximum_age_days: Annotated[float, Meta(gt=0)] = 90.0  # habits change, and old text is a liability
+
+
+@dataclass(frozen=True, slots=True)
+class KeyboardSettings:
+    """``[keyboard]``: the demo keyboard.
+
+    Attributes:
+        enabled: serve it.
+        host: address to serve it on.
+        port: TCP port; 0 takes a free one.
+    """
+
+    enabled: bool = False  # a page that reads what is typed is opened on purpose
+    host: Name = "127.0.0.1"  # whoever reaches the page can type as this device's user
+    port: AnyPort = 8700
+
+
+@dataclass(frozen=True, slots=True)
+class EmulatorSettings:
+    """``[emulator]``: this agent is an emulated phone, and says so everywhere.
+
+    Attributes:
+        messages: text file with one message a line, typed by the phone's person.
+        day: its scripted day: inline, or the path of a TOML file.
+        speed: virtual seconds in a real one.
+        seed: of the day's jitter and interruptions, and of training.
+        start_hour: hour of the day at its first start.
+    """
+
+    messages: Path | None = None  # somebody may type on its keyboard instead
+    day: Day = DEFAULT_DAY
+    speed: Annotated[float, Meta(gt=0, le=100_000)] = 1.0  # real time unless asked for
+    seed: Annotated[int, Meta(ge=0)] = 0
+    start_hour: Annotated[float, Meta(ge=0, lt=24)] = 0.0  # asleep, on the charger
+
+
+@dataclass(frozen=True, slots=True)
+class AgentConfig:
+    """Everything that can be set.
+
+    Attributes:
+        population: the fleet that this device belongs to.
+        device: its name, unique in the population.
+        coordinator_url: where artifacts are fetched.
+        data_dir: folder for the database and the models.
+        shards: ingest shards of the coordinator; must be its number.
+        broker: ``[broker]``.
+        conditions: ``[conditions]``.
+        training: ``[training]``.
+        store: ``[store]``.
+        keyboard: ``[keyboard]``.
+        emulator: ``[emulator]``; None for a real device.
+    """
+
+    device: DeviceId
+    data_dir: Path
+    population: Population = _DEMO  # the coordinator's default
+    coordinator_url: str = "http://127.0.0.1:8080"  # the coordinator's default
+    shards: Annotated[int, Meta(ge=1, le=99_999)] = 1  # one coordinator process reads everything
+    broker: BrokerSettings = field(default_factory=BrokerSettings)
+    conditions: ConditionSettings = field(default_factory=ConditionSettings)
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+    store: StoreSettings = field(default_factory=StoreSettings)
+    keyboard: KeyboardSettings = field(default_factory=KeyboardSettings)
+    emulator: EmulatorSettings | None = None
+
+
+def load(path: Path, environment: Mapping[str, str]) -> AgentConfig:
+    """Read a configuration.
+
+    Args:
+        path: TOML file.
+        environment: variables; those that begin with ``NIGHTJAR_AGENT_`` must be settings.
+
+    Raises:
+        ConfigError: the file cannot be read, or some settings are wrong: all of them are listed.
+    """
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        msg = f"{path}: expected a readable TOML file, got: {error}"
+        raise ConfigError(msg) from error
+    reader = _Reader(path.parent, {k: v for k, v in environment.items() if k.startswith(ENVIRONMENT_PREFIX)})
+    config = reader.agent(table)
+    if config is None or reader.faults:
+        msg = f"{path}: {len(reader.faults)} fault(s)\n" + "\n".join(f"  - {fault}" for fault in reader.faults)
+        raise ConfigError(msg)
+    return config
+
+
+_Settings = TypeVar("_Settings")
+_SECTIONS = {
+    "broker": BrokerSettings,
+    "conditions": ConditionSettings,
+    "training": TrainingSettings,
+    "store": StoreSettings,
+    "keyboard": KeyboardSettings,
+}
+
+
+class _Reader:
+    """Collects settings and faults."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        self.faults: list[str] = []
+        self._folder = folder
+        self._environment = environment
+
+    def agent(self, table: dict[str, Any]) -> AgentConfig | None:
+        found: dict[str, Any] = {}
+        for section, kind in _SECTIONS.items():
+            found[section] = self._section(kind, section, self._table(table.pop(section, {}), section))
+        if "emulator" in table:
+            found["emulator"] = self._emulator(self._table(table.pop("emulator"), "emulator"))
+        for name in ("device", "data_dir"):
+            if name not in table and self._variable("", name) not in self._environment:
+                self.faults.append(f'{name} is missing; add a line such as {name} = "{_EXAMPLES[name]}"')
+        found |= self._fields(AgentConfig, "", table, skip={*_SECTIONS, "emulator"})
+        self.faults += [f"environment: {name} is no setting" for name in sorted(self._environment)]
+        if self.faults:
+            return None
+        found["data_dir"] = self._folder / found["data_dir"]
+        return AgentConfig(**found)
+
+    def _section(self, kind: type[_Settings], section: str, table: dict[str, Any]) -> _Settings | None:
+        before = len(self.faults)
+        found = self._fields(kind, section, table, skip=set())
+        return kind(**found) if len(self.faults) == before else None
+
+    def _emulator(self, table: dict[str, Any]) -> EmulatorSettings | None:
+        day = table.pop("day", None)
+        if isinstance(day, str):
+            path = self._folder / day
+            try:
+                table["day"] = day_from_toml(path.read_text(encoding="utf-8"), "emulator.day")
+            except (OSError, UnicodeDecodeError) as error:
+                self.faults.append(f"emulator.day: expected a TOML file, got: {path}: {error}")
+            except ConfigError as error:
+                self.faults.append(str(error))
+        elif day is not None:
+            table["day"] = day
+        settings = self._section(EmulatorSettings, "emulator", table)
+        if settings is None or settings.messages is None:
+            return settings
+        return dataclasses.replace(settings, messages=self._folder / settings.messages)
+
+    def _fields(self, kind: type, section: str, table: dict[str, Any], skip: set[str]) -> dict[str, Any]:
+        hints = typing.get_type_hints(kind, include_extras=True)
+        found = {}
+        for one in dataclasses.fields(kind):
+            if one.name in skip:
+                continue
+            variable = self._variable(section, one.name)
+            source, value = f"{section}.{one.name}" if section else one.name, table.pop(one.name, None)
+            from_environment = variable in self._environment
+            if from_environment:
+                source, value = variable, self._environment.pop(variable)
+            if value is None:
+                continue
+            try:
+                # Variables are texts, so "3" must do for a number there, and only there.
+                value = msgspec.convert(value, hints[one.name], strict=not from_environment, dec_hook=_path)
+                found[one.name] = _CHECKS.get(one.name, _as_is)(value)
+            except (msgspec.ValidationError, RemoteProtocolError, ValueError) as error:
+                self.faults.append(f"{source}: {error}")
+        known = ", ".join(one.name for one in dataclasses.fields(kind))
+        where = f"[{section}]" if section else "the top of the file"
+        self.faults += [f"{name!r} is no setting of {where}; it has {known}" for name in table]
+        return found
+
+    def _table(self, value: object, section: str) -> dict[str, Any]:
+        if isinstance(value, dict):
+            return dict(value)
+        self.faults.append(f"{section}: expected a table [{section}], got {type(value).__name__}")
+        return {}
+
+    @staticmethod
+    def _variable(section: str, name: str) -> str:
+        return ENVIRONMENT_PREFIX + (f"{section}_{name}" if section else name).upper()
+
+
+_EXAMPLES = {"device": "phone-01", "data_dir": "data"}
+
+
+def _as_is(value: Any) -> Any:
+    return value
+
+
+def _path(kind: type, value: object) -> object:
+    if kind is Path and isinstance(value, str) and value:
+        return Path(value)
+    msg = f"expected a path, got {value!r}"
+    raise ValueError(msg)
+
+
+def _url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
+        msg = f"expected a URL such as http://127.0.0.1:8080, got {text[:80]!r}"
+        raise ValueError(msg)
+    return text.rstrip("/")
+
+
+_CHECKS = {"device": device_id, "population": population, "coordinator_url": _url}

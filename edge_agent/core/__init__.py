@@ -1,0 +1,1 @@
+"""What the agent decides: pure functions and state machines. No clock, thread, file, socket or random source."""

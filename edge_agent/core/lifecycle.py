@@ -1,0 +1,369 @@
+"""The agent's life as a state machine: when to check in, train, report and rest.
+
+Theory of operation
+===================
+
+``step(state, event) -> (state, effects)`` looks the pair of types up in :data:`TABLE`; the row is a small function that
+says the next state and what to do. A missing row is an illegal event: :class:`IllegalEvent`, and the caller's state
+stands. Nothing here reads a clock or draws a number: every event carries its :class:`Moment`.
+
+The usual circle is::
+
+    INELIGIBLE -> SETTLING -> CHECKED_IN -> PREPARING -> TRAINING -> REPORTING -> RESTING -> (by conditions)
+
+- :class:`ConditionsJudged` comes at every poll. It is also the clock: every wait ends at one of them.
+- Conditions lost while checked in, preparing or training: the work is stopped, the coordinator is told why if it had
+  selected us, and the device is INELIGIBLE. While REPORTING they do not matter any more: the work is done and the
+  update is small.
+- An assignment counts in CHECKED_IN only. A repetition of the one we are busy with, or have just settled, is ignored;
+  any other is answered with a dropout, so that the coordinator need not wait for its deadline.
+- Messages may come at any time, so :class:`Assigned` and :class:`Rejected` have a row in every state. Results of our
+  own work (:class:`Prepared`, :class:`Trained`, :class:`WorkFailed`, :class:`ReportSettled`) are illegal where no such
+  work is under way: the driver drops results of work that was stopped before they get here.
+- The report itself, its re-sending and its receipt belong to :mod:`edge_agent.core.outbox`.
+
+After a process restart the driver loads the last state and sends :class:`Restarted`: a round that was being worked on
+is given up with cause RESTARTED, a report in the outbox is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from edge_agent.core.backoff import BackOff
+from edge_agent.core.eligibility import Standing
+from edge_agent.core.events import (
+    Announced,
+    Assigned,
+    ConditionsJudged,
+    Connected,
+    Effect,
+    Event,
+    Moment,
+    Prepare,
+    Prepared,
+    Rejected,
+    ReportSettled,
+    Restarted,
+    SendCheckIn,
+    SendDropout,
+    Stopping,
+    StopWork,
+    Train,
+    Trained,
+    WorkFailed,
+)
+from wire.errors import IllegalEvent
+from wire.messages import Assignment, DropoutCause
+
+CHECK_IN_AGAIN = BackOff(first_s=20.0, most_s=300.0)
+"""No answer before a cohort is full is normal; but a coordinator may also have lost its pool."""
+NUDGE_SPREAD_S = 2.0
+"""When everybody learns at the same moment that the coordinator is back, their check-ins are spread over this time."""
+SHORTEST_REST_S = 1.0
+"""A retry window of nothing would make a circle of check-ins and rejections as fast as the network allows."""
+
+
+# --- states ---------------------------------------------------------------------------------------------------------
+
+
+class Ineligible(msgspec.Struct, frozen=True, tag="ineligible"):
+    """Some condition does not hold."""
+
+    reason: str
+    cause: DropoutCause
+
+
+class Settling(msgspec.Struct, frozen=True, tag="settling"):
+    """Eligible, but not for long enough; ``cause`` is what it was ineligible for before."""
+
+    reason: str
+    cause: DropoutCause
+
+
+class CheckedIn(msgspec.Struct, frozen=True, tag="checked-in"):
+    """The coordinator was told (``tries`` times) that we are there; told again at ``again_at_s``."""
+
+    tries: int
+    again_at_s: float
+
+
+class Preparing(msgspec.Struct, frozen=True, tag="preparing"):
+    """Selected; fetching what we lack of the model."""
+
+    assignment: Assignment
+    deadline_s: float
+
+
+class Training(msgspec.Struct, frozen=True, tag="training"):
+    """Selected; training, then encoding."""
+
+    assignment: Assignment
+    deadline_s: float
+
+
+class Reporting(msgspec.Struct, frozen=True, tag="reporting"):
+    """The report is in the outbox and has no receipt yet."""
+
+    round: int
+    attempt: int
+
+
+class Resting(msgspec.Struct, frozen=True, tag="resting"):
+    """Waiting for a retry window; ``round`` and ``attempt`` are those of the report just settled (0: none)."""
+
+    until_s: float
+    reason: str
+    round: int = 0
+    attempt: int = 0
+
+
+State = Ineligible | Settling | CheckedIn | Preparing | Training | Reporting | Resting
+
+STARTING = Ineligible("just started", DropoutCause.RESTARTED)
+"""The state of a device that has not looked at its conditions yet."""
+
+
+def name(state: State) -> str:
+    """The state's name on the wire and in logs.
+
+    >>> name(Reporting(3, 1))
+    'reporting'
+    """
+    return str(state.__struct_config__.tag)
+
+
+def reason(state: State) -> str:
+    """Why the device is in this state, for a person.
+
+    >>> reason(Reporting(3, 1))
+    'waiting for the receipt of round 3'
+    """
+    match state:
+        case Ineligible(why, _) | Settling(why, _):
+            return why
+        case CheckedIn():
+            return "waiting to be selected"
+        case Preparing(assignment, _):
+            return f"fetching the model for round {assignment.round}"
+        case Training(assignment, _):
+            return f"training for round {assignment.round}"
+        case Reporting(number, _):
+            return f"waiting for the receipt of round {number}"
+        case Resting(_, why, _, _):
+            return why
+
+
+Result = tuple[State, tuple[Effect, ...]]
+
+
+# --- the machine ----------------------------------------------------------------------------------------------------
+
+
+def step(state: State, event: Event) -> Result:
+    """One transition.
+
+    >>> from edge_agent.core.events import Moment
+    >>> step(STARTING, Prepared(Moment(0.0, 0.0)))
+    Traceback (most recent call last):
+    wire.errors.IllegalEvent: lifecycle: Prepared cannot happen while ineligible
+
+    Args:
+        state: where we are.
+        event: what happened.
+
+    Returns:
+        The next state and the effects, in the order in which they must run.
+
+    Raises:
+        IllegalEvent: the table has no such row.
+    """
+    row = TABLE.get((type(state), type(event)))
+    if row is None:
+        msg = f"lifecycle: {type(event).__name__} cannot happen while {name(state)}"
+        raise IllegalEvent(msg)
+    return row(state, event)
+
+
+def _stay(state: State, _event: Event) -> Result:
+    return state, ()
+
+
+def _follow_conditions(state: State, event: ConditionsJudged) -> Result:
+    """The state that the conditions alone call for."""
+    match event.standing:
+        case Standing.UNFIT:
+            return Ineligible(event.reason, event.cause or DropoutCause.IN_USE), ()
+        case Standing.SETTLING:
+            cause = state.cause if isinstance(state, Ineligible | Settling) else DropoutCause.IN_USE
+            return Settling(event.reason, cause), ()
+        case Standing.FIT:
+            return _check_in(event.at, tries=1)
+
+
+def _check_in(at: Moment, tries: int) -> Result:
+    return CheckedIn(tries, at.now_s + CHECK_IN_AGAIN.delay_s(tries, at.jitter)), (SendCheckIn(),)
+
+
+def _wait_for_answer(state: CheckedIn, event: ConditionsJudged) -> Result:
+    if event.standing is Standing.UNFIT:
+        return _follow_conditions(state, event)
+    return (state, ()) if event.at.now_s < state.again_at_s else _check_in(event.at, state.tries + 1)
+
+
+def _check_in_again(_state: CheckedIn, event: Connected) -> Result:
+    # The broker has told our last will; whatever pool we were in, we are out of it.
+    return _check_in(event.at, tries=1)
+
+
+def _check_in_soon(state: CheckedIn, event: Announced) -> Result:
+    soon_s = event.at.now_s + NUDGE_SPREAD_S * event.at.jitter
+    return CheckedIn(1, min(state.again_at_s, soon_s)), ()
+
+
+def _accept(_state: CheckedIn, event: Assigned) -> Result:
+    deadline_s = event.at.now_s + min(event.assignment.report_deadline_s, event.limit_s)
+    return Preparing(event.assignment, deadline_s), (Prepare(event.assignment),)
+
+
+def _refuse(state: State, event: Assigned) -> Result:
+    asked = (event.assignment.round, event.assignment.attempt)
+    match state:
+        case Preparing(mine, _) | Training(mine, _) if asked == (mine.round, mine.attempt):
+            return state, ()
+        case Reporting(number, attempt) | Resting(_, _, number, attempt) if asked == (number, attempt):
+            return state, ()
+        case Ineligible() | Settling():
+            return state, (SendDropout(*asked, state.cause, f"{name(state)}: {reason(state)}"),)
+        case _:
+            return state, (SendDropout(*asked, DropoutCause.IN_USE, f"{name(state)}: {reason(state)}"),)
+
+
+def _rest_after_rejection(_state: CheckedIn, event: Rejected) -> Result:
+    said = event.rejection
+    rest_s = max(said.retry_after_s, SHORTEST_REST_S)
+    why = f"{said.reason.value}; again in {rest_s:.0f} s" + (f" ({said.detail})" if said.detail else "")
+    return Resting(event.at.now_s + rest_s, why), ()
+
+
+def _watch_work(state: Preparing | Training, event: ConditionsJudged) -> Result:
+    if event.standing is Standing.UNFIT and event.cause is not None:
+        return _give_up(state, event.cause, event.reason, Ineligible(event.reason, event.cause))
+    if event.at.now_s >= state.deadline_s:
+        cause = DropoutCause.OUT_OF_TIME
+        return _give_up(state, cause, "the deadline passed", _rest_a_little(event.at, "out of time"))
+    return state, ()
+
+
+def _give_up(state: Preparing | Training, cause: DropoutCause, detail: str, then: State) -> Result:
+    mine = state.assignment
+    return then, (StopWork(), SendDropout(mine.round, mine.attempt, cause, detail))
+
+
+def _rest_a_little(at: Moment, why: str) -> Resting:
+    # Checking in at once would offer the same device for the same failure.
+    return Resting(at.now_s + CHECK_IN_AGAIN.delay_s(1, at.jitter), why)
+
+
+def _train(state: Preparing, _event: Prepared) -> Result:
+    return Training(state.assignment, state.deadline_s), (Train(state.assignment),)
+
+
+def _report(state: Training, _event: Trained) -> Result:
+    return Reporting(state.assignment.round, state.assignment.attempt), ()
+
+
+def _fail(state: Preparing | Training, event: WorkFailed) -> Result:
+    mine = state.assignment
+    return _rest_a_little(event.at, event.detail), (SendDropout(mine.round, mine.attempt, event.cause, event.detail),)
+
+
+def _rest_after_receipt(state: Reporting, event: ReportSettled) -> Result:
+    said = event.receipt
+    rest_s = max(said.retry_after_s, SHORTEST_REST_S)
+    why = f"report of round {state.round} {said.verdict.value}" + (f" ({said.code})" if said.code else "")
+    return Resting(event.at.now_s + rest_s, why, state.round, state.attempt), ()
+
+
+def _rest(state: Resting, event: ConditionsJudged) -> Result:
+    return (state, ()) if event.at.now_s < state.until_s else _follow_conditions(state, event)
+
+
+def _begin_anew(_state: State, _event: Restarted) -> Result:
+    return STARTING, ()
+
+
+def _say_restarted(state: Preparing | Training, _event: Restarted) -> Result:
+    mine = state.assignment
+    return STARTING, (SendDropout(mine.round, mine.attempt, DropoutCause.RESTARTED, "the agent was restarted"),)
+
+
+def _stop(_state: State, _event: Stopping) -> Result:
+    return Ineligible("stopped", DropoutCause.RESTARTED), ()
+
+
+def _stop_work(state: Preparing | Training, _event: Stopping) -> Result:
+    cause = DropoutCause.RESTARTED
+    return _give_up(state, cause, "the agent was stopped", Ineligible("stopped", cause))
+
+
+# The rows are typed by their state and event, which a dict of callables cannot say; the tests call every row.
+TABLE: dict[tuple[type[State], type[Event]], Callable[[Any, Any], Result]] = {
+    (Ineligible, ConditionsJudged): _follow_conditions,
+    (Ineligible, Connected): _stay,
+    (Ineligible, Announced): _stay,
+    (Ineligible, Assigned): _refuse,
+    (Ineligible, Rejected): _stay,
+    (Ineligible, Restarted): _begin_anew,
+    (Ineligible, Stopping): _stop,
+    (Settling, ConditionsJudged): _follow_conditions,
+    (Settling, Connected): _stay,
+    (Settling, Announced): _stay,
+    (Settling, Assigned): _refuse,
+    (Settling, Rejected): _stay,
+    (Settling, Restarted): _begin_anew,
+    (Settling, Stopping): _stop,
+    (CheckedIn, ConditionsJudged): _wait_for_answer,
+    (CheckedIn, Connected): _check_in_again,
+    (CheckedIn, Announced): _check_in_soon,
+    (CheckedIn, Assigned): _accept,
+    (CheckedIn, Rejected): _rest_after_rejection,
+    (CheckedIn, Restarted): _begin_anew,
+    (CheckedIn, Stopping): _stop,
+    (Preparing, ConditionsJudged): _watch_work,
+    (Preparing, Connected): _stay,
+    (Preparing, Announced): _stay,
+    (Preparing, Assigned): _refuse,
+    (Preparing, Rejected): _stay,
+    (Preparing, Prepared): _train,
+    (Preparing, WorkFailed): _fail,
+    (Preparing, Restarted): _say_restarted,
+    (Preparing, Stopping): _stop_work,
+    (Training, ConditionsJudged): _watch_work,
+    (Training, Connected): _stay,
+    (Training, Announced): _stay,
+    (Training, Assigned): _refuse,
+    (Training, Rejected): _stay,
+    (Training, Trained): _report,
+    (Training, WorkFailed): _fail,
+    (Training, Restarted): _say_restarted,
+    (Training, Stopping): _stop_work,
+    (Reporting, ConditionsJudged): _stay,
+    (Reporting, Connected): _stay,
+    (Reporting, Announced): _stay,
+    (Reporting, Assigned): _refuse,
+    (Reporting, Rejected): _stay,
+    (Reporting, ReportSettled): _rest_after_receipt,
+    (Reporting, Restarted): _stay,
+    (Reporting, Stopping): _stay,
+    (Resting, ConditionsJudged): _rest,
+    (Resting, Connected): _stay,
+    (Resting, Announced): _stay,
+    (Resting, Assigned): _refuse,
+    (Resting, Rejected): _stay,
+    (Resting, Restarted): _begin_anew,
+    (Resting, Stopping): _stop,
+}

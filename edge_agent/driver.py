@@ -1,0 +1,431 @@
+"""The driver: one thread, one queue, between the pure machines and the adapters.
+
+Whatever happens (a message, a connection, an outcome of work, time) is an item of the queue. Each item becomes an event
+for a machine; the new state, the outbox and the dropouts to be sent are written in one transaction; then the effects
+run. A kill at any line therefore leaves either the state before, and whoever sent the message sends it again, or the
+state after, and what was to be sent is sent by the next process. Every effect may run twice.
+
+The driver decides nothing that a machine could decide. It translates, and it tells the story in the log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import structlog
+
+from edge_agent import __version__
+from edge_agent.core import events, lifecycle, outbox
+from edge_agent.core.eligibility import Answer, Condition, Reading, Readings, Standing, judge, settle
+from edge_agent.core.events import (
+    Assigned,
+    ConditionsJudged,
+    Moment,
+    Prepare,
+    SendCheckIn,
+    SendDropout,
+    StopWork,
+    Train,
+)
+from edge_agent.core.lifecycle import CheckedIn, Preparing, Reporting, Training
+from edge_agent.core.training import Stopped
+from edge_agent.keyboard_upkeep import KeyboardUpkeep
+from edge_agent.ports import (
+    Arrived,
+    Artifacts,
+    Change,
+    Clock,
+    Conditions,
+    ExampleStore,
+    Item,
+    Job,
+    Journal,
+    LinkDown,
+    LinkUp,
+    Model,
+    NewReport,
+    RandomFor,
+    Settlement,
+    StopAsked,
+    Transport,
+    WorkDone,
+    Worker,
+)
+from edge_agent.session import Desk, Produced, prepare, run_session
+from edge_agent.uplink import Identity, Uplink
+from wire import messages, topics
+from wire.errors import LocalProtocolError, NightjarError, UnavailableError
+from wire.messages import (
+    Announcement,
+    Assignment,
+    DropoutCause,
+    Message,
+    Missing,
+    Receipt,
+    Rejection,
+)
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How time is used.
+
+    Attributes:
+        poll_s: between two looks at the conditions.
+        hysteresis_s: how long they must hold.
+        session_limit_s: longest session.
+    """
+
+    poll_s: float
+    hysteresis_s: float
+    session_limit_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Everything outside.
+
+    Attributes:
+        clock: time.
+        jitter: numbers in [0, 1).
+        random_for: generators for sessions.
+        conditions: of the device.
+        transport: to the broker.
+        artifacts: models.
+        examples: typed messages.
+        journal: what survives.
+        worker: runs jobs.
+        desk: what sessions work with.
+        show_model: takes each new model for the keyboard; None if there is no keyboard.
+    """
+
+    clock: Clock
+    jitter: Callable[[], float]
+    random_for: RandomFor
+    conditions: Conditions
+    transport: Transport
+    artifacts: Artifacts
+    examples: ExampleStore
+    journal: Journal
+    worker: Worker
+    desk: Desk
+    show_model: Callable[[Model], None] | None = None
+
+
+class Driver:
+    """The running agent.
+
+    Args:
+        identity: who we are.
+        pace: how time is used.
+        ports: everything outside.
+        inbox: the queue; adapters put items into it from any thread or signal handler.
+    """
+
+    def __init__(self, identity: Identity, pace: Pace, ports: Ports, inbox: queue.SimpleQueue[Item]) -> None:
+        self._identity = identity
+        self._uplink = Uplink(identity, ports.transport, ports.journal)
+        self._pace = pace
+        self._ports = ports
+        self._inbox = inbox
+        self._state: lifecycle.State = lifecycle.STARTING
+        self._outbox: outbox.State | None = None
+        self._eligible_since_s: float | None = None
+        self._model: Model | None = None
+        self._jobs = 0
+        self._session_job = 0
+        self._keyboard = KeyboardUpkeep(ports.show_model)
+        self._log = log.bind(device=identity.device, **({"emulated": True} if identity.emulated else {}))
+
+    @property
+    def state(self) -> lifecycle.State:
+        """Where we are. Any thread."""
+        return self._state
+
+    def run(self) -> None:
+        """Work until :class:`StopAsked`."""
+        self.begin()
+        clock, next_poll_s = self._ports.clock, 0.0
+        while True:
+            now_s = clock.monotonic_s()
+            if now_s >= next_poll_s:
+                self.poll()
+                next_poll_s = now_s + self._pace.poll_s
+            try:
+                item = self._inbox.get(timeout=max(0.0, next_poll_s - clock.monotonic_s()))
+            except queue.Empty:
+                continue
+            self.handle(item)
+            if isinstance(item, StopAsked):
+                return
+
+    def begin(self) -> None:
+        """Take up what the last process left."""
+        remembered = self._ports.journal.load()
+        if remembered.parcel is not None:
+            # The outbox decides: its report must go out whatever else was going on.
+            self._outbox = outbox.Pending(remembered.parcel)
+            self._state = Reporting(remembered.parcel.round, remembered.parcel.attempt)
+        elif remembered.lifecycle is not None and not isinstance(remembered.lifecycle, Reporting):
+            self._state = remembered.lifecycle
+        self._log.info(
+            "agent_started",
+            version=__version__,
+            runtime=self._identity.runtime,
+            examples=self._ports.examples.count(),
+            left_while=lifecycle.name(self._state),
+        )
+        with self._contained():
+            self._step(events.Restarted(self._moment()))
+        model = self._ports.artifacts.current()
+        if model is not None:
+            self._keyboard.arrived(model)
+
+    def poll(self) -> None:
+        """Look at the conditions; let time pass."""
+        with self._contained():
+            readings = self._read()
+            verdict = judge(readings)
+            now_s, hysteresis_s = self._ports.clock.monotonic_s(), self._pace.hysteresis_s
+            self._eligible_since_s, standing = settle(self._eligible_since_s, verdict, now_s, hysteresis_s)
+            settling = standing is Standing.SETTLING
+            reason = f"eligible; must last {hysteresis_s:g} s" if settling else verdict.reason
+            self._step(ConditionsJudged(self._moment(), standing, reason, verdict.cause))
+            self._send_what_is_due()
+            self._fetch_for_keyboard(readings)
+
+    def handle(self, item: Item) -> None:
+        """Take one item from the queue."""
+        with self._contained():
+            match item:
+                case LinkUp():
+                    self._link_up()
+                case LinkDown(reason):
+                    self._log.warning("broker_unreachable", reason=reason, again="with back-off, for ever")
+                case Arrived(topic, payload):
+                    self._arrived(topic, payload)
+                case WorkDone(number, outcome):
+                    self._work_done(number, outcome)
+                case StopAsked():
+                    self._ports.worker.stop(self._keyboard.job)
+                    self._step(events.Stopping(self._moment()))
+                    self._log.info("agent_stopped")
+
+    # --- items ---
+
+    def _link_up(self) -> None:
+        self._log.info("broker_connected")
+        self._uplink.status(self._state)
+        self._uplink.dropouts()
+        self._step(events.Connected(self._moment()))
+        self._nudge_outbox()
+
+    def _arrived(self, topic: str, payload: bytes) -> None:
+        try:
+            match topics.parse(topic):
+                case topics.DownTopic(_, _, kind):
+                    message = messages.decode(kind, payload)
+                case topics.AnnounceTopic():
+                    message = messages.decode("announce", payload)
+                case _:
+                    return
+        except NightjarError as error:
+            self._log.warning("message_refused", topic=topic[:120], code=error.code, error=str(error)[:200])
+        else:
+            self._take(message)
+
+    def _take(self, message: Message) -> None:
+        at = self._moment()
+        match message:
+            case Assignment():
+                self._log.info("assigned", round=message.round, attempt=message.attempt, model_version=message.version)
+                self._step(Assigned(at, message, self._pace.session_limit_s))
+            case Rejection():
+                self._step(events.Rejected(at, message))
+            case Receipt():
+                self._step_outbox(outbox.ReceiptCame(at, message))
+            case Missing():
+                self._step_outbox(outbox.MissingCame(at, message))
+            case Announcement():
+                self._keyboard.announced(message.manifest)
+                self._step(events.Announced(at))
+                self._nudge_outbox()
+            case _:
+                pass
+
+    def _work_done(self, number: int, outcome: object) -> None:
+        if number == self._keyboard.job:
+            self._fetched_for_keyboard(outcome)
+        elif number == self._session_job and isinstance(self._state, Preparing | Training):
+            self._session_done(self._state, outcome)
+        # Anything else is the outcome of work that was stopped.
+
+    def _session_done(self, state: Preparing | Training, outcome: object) -> None:
+        at = self._moment()
+        match outcome:
+            case Model():
+                self._model = outcome
+                self._step(events.Prepared(at))
+                self._keyboard.arrived(outcome)
+            case Produced():
+                self._log.info(
+                    "trained",
+                    round=state.assignment.round,
+                    examples=outcome.num_examples,
+                    steps=outcome.steps,
+                    loss=round(outcome.loss, 4),
+                    seconds=round(outcome.seconds, 2),
+                    report_bytes=len(outcome.report.frame),
+                )
+                self._step(events.Trained(at), report=outcome.report)
+                self._outbox = outbox.Pending(outcome.report.parcel)
+                self._send_what_is_due()
+            case Stopped(cause, detail):
+                self._step(events.WorkFailed(at, cause, detail))
+            case _:
+                fetching = isinstance(state, Preparing)
+                cause = DropoutCause.FETCH_FAILED if fetching else DropoutCause.TRAINING_FAILED
+                self._step(events.WorkFailed(at, cause, self._explain(outcome)))
+
+    # --- the lifecycle ---
+
+    def _step(self, event: events.Event, report: NewReport | None = None, settlement: Settlement | None = None) -> None:
+        """One transition: everything it changes is stored at once, then the effects run.
+
+        Raises:
+            IllegalEvent: there is no such transition.
+            UnavailableError: it could not be stored, so it did not happen.
+        """
+        before = self._state
+        state, effects = lifecycle.step(before, event)
+        dropouts = [effect for effect in effects if isinstance(effect, SendDropout)]
+        if state != before or dropouts:
+            self._ports.journal.commit(Change(state, report, settlement, dropouts))
+        self._state = state
+        if _face(before) != _face(state):
+            name, reason = _face(state)
+            self._log.info(name.replace("-", "_"), reason=reason)
+            self._uplink.status(self._state)
+        for effect in effects:
+            self._run_effect(effect)
+
+    def _run_effect(self, effect: events.Effect) -> None:
+        match effect:
+            case SendCheckIn():
+                self._check_in()
+            case SendDropout():
+                self._log.info("dropped_out", round=effect.round, cause=effect.cause.value, detail=effect.detail)
+                self._uplink.dropouts()
+            case Prepare(assignment):
+                artifacts = self._ports.artifacts
+                self._session_job = self._start(lambda should_stop: prepare(artifacts, assignment, should_stop))
+            case Train(assignment):
+                self._start_training(assignment)
+            case StopWork():
+                self._ports.worker.stop(self._session_job)
+
+    def _check_in(self) -> None:
+        if isinstance(self._state, CheckedIn) and self._state.tries > 1:
+            self._log.info("no_answer_yet", check_ins=self._state.tries)
+        self._uplink.check_in(self._ports.artifacts.current(), self._ports.examples.count())
+
+    def _start_training(self, assignment: Assignment) -> None:
+        model, desk = self._model, self._ports.desk
+        if model is None:
+            msg = "training was asked for before the model was there"
+            raise LocalProtocolError(msg)
+        generator = self._ports.random_for(assignment.round, assignment.attempt)
+        self._session_job = self._start(
+            lambda should_stop: run_session(desk, assignment, model, generator, should_stop)
+        )
+
+    def _start(self, work: Callable[[Callable[[], bool]], object]) -> int:
+        self._jobs += 1
+        self._ports.worker.start(Job(self._jobs, work))
+        return self._jobs
+
+    # --- the outbox ---
+
+    def _step_outbox(self, event: outbox.Event) -> None:
+        if self._outbox is None:
+            return
+        state, effects = outbox.step(self._outbox, event)
+        if isinstance(state, outbox.Settled):
+            receipt = state.receipt
+            self._log.info("receipt", round=receipt.round, verdict=receipt.verdict.value, code=receipt.code or None)
+            settlement = Settlement(adopt=outbox.AdoptResidual() in effects)
+            self._step(events.ReportSettled(event.at, receipt), settlement=settlement)
+            self._outbox = None
+            return
+        self._outbox = state
+        for effect in effects:
+            match effect:
+                case outbox.SendParts(parts):
+                    self._uplink.report(state.parcel, parts)
+                case outbox.SendQuery(parcel):
+                    self._uplink.query(parcel)
+                case outbox.AdoptResidual():
+                    pass  # part of the settlement
+
+    def _send_what_is_due(self) -> None:
+        if self._ports.transport.connected:
+            self._step_outbox(outbox.TimePassed(self._moment()))
+
+    def _nudge_outbox(self) -> None:
+        self._step_outbox(outbox.Nudged(self._moment()))
+
+    # --- the keyboard's model ---
+
+    def _fetch_for_keyboard(self, readings: Readings) -> None:
+        """When nothing is more important and the network is free."""
+        unmetered = readings.get(Condition.UNMETERED)
+        if isinstance(self._state, Preparing | Training) or unmetered is None or unmetered.value is not Answer.YES:
+            return
+        manifest, artifacts = self._keyboard.due(self._ports.clock.monotonic_s()), self._ports.artifacts
+        if manifest is not None:
+            self._keyboard.job = self._start(lambda should_stop: artifacts.fetch(manifest, should_stop))
+
+    def _fetched_for_keyboard(self, outcome: object) -> None:
+        if isinstance(outcome, Model):
+            self._keyboard.job = 0
+            self._keyboard.arrived(outcome)
+        else:
+            at = self._moment()
+            self._keyboard.failed(self._explain(outcome), at.now_s, at.jitter)
+
+    # --- small things ---
+
+    def _read(self) -> Readings:
+        source = "example store"
+        if self._ports.examples.count():
+            own = Reading(Answer.YES, source, "has messages")
+        else:
+            own = Reading(Answer.NO, source, "nothing typed yet")
+        return {**self._ports.conditions.read(), Condition.HAS_EXAMPLES: own}
+
+    def _moment(self) -> Moment:
+        return Moment(self._ports.clock.monotonic_s(), self._ports.jitter())
+
+    def _explain(self, outcome: object) -> str:
+        """Why work failed. The text of an unforeseen exception may quote what was typed, so only its kind is said."""
+        return str(outcome)[:300] if isinstance(outcome, NightjarError) else f"unforeseen {type(outcome).__name__}"
+
+    @contextlib.contextmanager
+    def _contained(self) -> Iterator[None]:
+        """What could not be stored did not happen, and what cannot happen is ignored: both are said, and we go on."""
+        try:
+            yield
+        except UnavailableError as error:
+            self._log.error("not_stored", error=str(error))
+        except LocalProtocolError as error:
+            self._log.error("illegal_event", error=str(error))
+
+
+def _face(state: lifecycle.State) -> tuple[str, str]:
+    """What is shown of a state: its name and reason."""
+    return lifecycle.name(state), lifecycle.reason(state)

@@ -1,0 +1,357 @@
+"""The seams between what the agent decides and the world: one Protocol per kind of thing outside.
+
+Each has a real adapter (``shell``, ``emulator``) and a fake in the tests. Errors are those of :mod:`wire.errors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from edge_agent.core.eligibility import Readings
+from edge_agent.core.events import SendDropout
+from edge_agent.core.lifecycle import State
+from edge_agent.core.outbox import Parcel
+from models.manifest import Manifest
+from wire.identifiers import Sha256
+from wire.parameters import Vector
+
+Ids = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float32]
+
+
+class Clock(Protocol):
+    """Time."""
+
+    def monotonic_s(self) -> float:
+        """Seconds on a clock that never jumps."""
+
+    def wall_s(self) -> float:
+        """Seconds since 1970 UTC, as far as the device knows."""
+
+
+class Conditions(Protocol):
+    """What state the device is in."""
+
+    def read(self) -> Readings:
+        """Look now. Never raises: what cannot be found out is unknown."""
+
+
+class Transport(Protocol):
+    """Publishes towards the coordinator. What arrives goes to the driver's queue."""
+
+    @property
+    def connected(self) -> bool:
+        """The broker has us and our subscriptions."""
+
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> bool:
+        """Hand a message to the connection, without waiting for it.
+
+        Returns:
+            False if there is no connection; nothing was kept then. True is no promise that it arrives.
+
+        Raises:
+            LocalProtocolError: the payload is larger than a publish may be.
+        """
+
+    def close(self, topic: str, payload: bytes) -> None:
+        """Publish a retained farewell, and disconnect; at most about a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A version of the model that lies on this device, whole and verified.
+
+    Attributes:
+        sha256: name of the manifest.
+        manifest: what belongs to it.
+        program: path of the ``.tflite`` file.
+        weights: path of the flat weights.
+        vocabulary: path of the word list.
+    """
+
+    sha256: Sha256
+    manifest: Manifest
+    program: Path
+    weights: Path
+    vocabulary: Path
+
+
+class Artifacts(Protocol):
+    """The models on this device, and where they come from."""
+
+    def current(self) -> Model | None:
+        """The newest model that is whole on this device."""
+
+    def fetch(self, manifest: Sha256, should_stop: Callable[[], bool]) -> Model:
+        """Bring a model onto the device: only what is missing of it.
+
+        Raises:
+            UnavailableError: the coordinator cannot be reached, or ``should_stop`` said so.
+            RemoteProtocolError: what came is not what the hash or the manifest promised, or needs a newer agent.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class TrainStep:
+    """What one training step says.
+
+    Attributes:
+        loss: mean per target before the step, nats.
+        targets: number of targets in the batch.
+        hits: counted targets that were foreseen.
+        gradient_norm: before clipping.
+    """
+
+    loss: float
+    targets: float
+    hits: float
+    gradient_norm: float
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What the model makes of a batch; sums, so that batches can be added.
+
+    Attributes:
+        loss_sum: nats over all targets.
+        targets: number of targets.
+        counted: number of targets that recall counts.
+        top1: of these, foreseen first.
+        top3: of these, foreseen among the first three.
+    """
+
+    loss_sum: float
+    targets: float
+    counted: float
+    top1: float
+    top3: float
+
+
+class Program(Protocol):
+    """A loaded model that can learn. One thread at a time."""
+
+    @property
+    def batch_rows(self) -> int:
+        """B."""
+
+    @property
+    def sequence_length(self) -> int:
+        """T."""
+
+    def train(self, x: Ids, y: Ids, learning_rate: float, clip_norm: float) -> TrainStep:
+        """One step of SGD on a batch: x, y (B, T) int32."""
+
+    def evaluate(self, x: Ids, y: Ids) -> Evaluation:
+        """Loss and recall on a batch: x, y (B, T) int32."""
+
+    def step(self, token: int, h: Floats, c: Floats) -> tuple[Floats, Floats, Floats]:
+        """Read one word; returns scores (V,), h (1, D) and c (1, H), all float32."""
+
+    def save(self) -> Vector:
+        """The weights, (n,) float32."""
+
+    def restore(self, weights: Vector) -> None:
+        """Take weights (n,) float32, from which ``delta`` is measured."""
+
+    def reset(self) -> None:
+        """Go back to the weights of the last ``restore``."""
+
+    def delta(self) -> Vector:
+        """How the weights moved since ``restore``, (n,) float32."""
+
+
+class ExampleStore(Protocol):
+    """The messages that were typed on this device. They never leave it."""
+
+    def add(self, text: str) -> None:
+        """Keep one message; the oldest go when there are too many."""
+
+    def count(self) -> int:
+        """How many are kept."""
+
+    def texts(self) -> list[str]:
+        """All of them, oldest first."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NewReport:
+    """A report, and what error feedback continues with if it is accepted: stored together or not at all.
+
+    Attributes:
+        parcel: which report.
+        frame: its exact bytes.
+        layout: fingerprint of the parameter layout, to which the residual is bound.
+        residual: (n,) float32, the next residual; None if error feedback was not asked for.
+    """
+
+    parcel: Parcel
+    frame: bytes
+    layout: str
+    residual: Vector | None
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What becomes of the report in the outbox: it goes, and its residual is adopted or thrown away.
+
+    Attributes:
+        adopt: the coordinator has the report (accepted now or before): adopt the residual.
+    """
+
+    adopt: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one event changes: written in one transaction.
+
+    Attributes:
+        lifecycle: the new state.
+        report: goes into the outbox.
+        settlement: empties the outbox.
+        dropouts: messages that are to be sent even if the process dies now.
+    """
+
+    lifecycle: State
+    report: NewReport | None = None
+    settlement: Settlement | None = None
+    dropouts: Sequence[SendDropout] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What the last process left.
+
+    Attributes:
+        lifecycle: its state; None on a new device.
+        parcel: the report in the outbox, if any.
+    """
+
+    lifecycle: State | None
+    parcel: Parcel | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What the device did so far.
+
+    Attributes:
+        reports_sent: reports that the coordinator accepted.
+        bytes_sent: total size of those.
+        last_report_bytes: size of the newest report; None if there was none.
+        last_trained_at_s: when a training last ended, seconds since 1970 UTC; None if never.
+    """
+
+    reports_sent: int = 0
+    bytes_sent: int = 0
+    last_report_bytes: int | None = None
+    last_trained_at_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PendingDropout:
+    """A dropout that was not handed to a connection yet."""
+
+    number: int
+    dropout: SendDropout
+
+
+class Journal(Protocol):
+    """What must survive a power cut."""
+
+    def load(self) -> Remembered:
+        """What the last process left."""
+
+    def commit(self, change: Change) -> None:
+        """Write a change, whole or not at all.
+
+        Raises:
+            UnavailableError: it could not be written; nothing was.
+        """
+
+    def frame(self) -> bytes:
+        """The bytes of the report in the outbox.
+
+        Raises:
+            LocalProtocolError: the outbox is empty.
+        """
+
+    def residual(self, layout: str) -> Vector | None:
+        """The adopted residual for a parameter layout, (n,) float32; None if there is none."""
+
+    def pending_dropouts(self) -> list[PendingDropout]:
+        """Dropouts that still have to be sent, oldest first."""
+
+    def dropout_sent(self, number: int) -> None:
+        """Forget a dropout that was handed to the connection."""
+
+    def tally(self) -> Tally:
+        """What the device did so far."""
+
+
+LoadProgram = Callable[[Model], Program]
+"""Loads a program with its weights restored. Raises RemoteProtocolError if the files cannot be run."""
+
+RandomFor = Callable[[int, int], np.random.Generator]
+"""(round, attempt) -> the generator for shuffling and rounding in that session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Work for the worker thread. ``number`` comes back with the outcome."""
+
+    number: int
+    work: Callable[[Callable[[], bool]], object] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkUp:
+    """The broker has us and our subscriptions."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkDown:
+    """The connection ended, or could not be made."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """A message came, not looked at yet."""
+
+    topic: str
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class WorkDone:
+    """The outcome of a job: what it returned, or the exception that it raised."""
+
+    number: int
+    outcome: object
+
+
+@dataclass(frozen=True, slots=True)
+class StopAsked:
+    """The process was asked to end."""
+
+
+Item = LinkUp | LinkDown | Arrived | WorkDone | StopAsked
+"""What adapters put into the driver's queue, from any thread."""
+
+
+class Worker(Protocol):
+    """Runs jobs one after the other, elsewhere; outcomes go to the driver's queue."""
+
+    def start(self, job: Job) -> None:
+        """Queue a job: ``work(should_stop)`` is called, and what it returns or raises is the outcome."""
+
+    def stop(self, number: int) -> None:
+        """Make ``should_stop`` of that job true; a job that did not begin never does."""

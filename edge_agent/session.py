@@ -1,0 +1,142 @@
+"""One training session: from a model on disk to the bytes of a report. Runs on the worker thread.
+
+Reads the examples and the residual, changes neither: what comes of it is stored by the driver, together with the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from edge_agent.core.outbox import Parcel
+from edge_agent.core.training import Stopped, train
+from edge_agent.ports import Artifacts, ExampleStore, LoadProgram, Model, NewReport
+from models.batches import Batches, pack
+from models.vocabulary import Vocabulary, words
+from wire.codec import codec_for, encode_with_feedback
+from wire.errors import RemoteProtocolError
+from wire.frame import Report, encode_report, publishes
+from wire.messages import Assignment
+from wire.parameters import Vector
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Produced:
+    """A report that is ready to be stored.
+
+    Attributes:
+        report: bytes and next residual.
+        num_examples: targets trained on, one pass.
+        steps: optimizer steps.
+        loss: mean per target over the last epoch, nats.
+        seconds: time spent in training.
+    """
+
+    report: NewReport
+    num_examples: int
+    steps: int
+    loss: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What every session of this agent works with.
+
+    Attributes:
+        examples: the messages.
+        load_program: loads a model for training.
+        residual: the adopted residual for a layout, if any.
+        now_s: seconds on a clock that does not jump.
+    """
+
+    examples: ExampleStore
+    load_program: LoadProgram
+    residual: Callable[[str], Vector | None]
+    now_s: Callable[[], float]
+
+
+def prepare(artifacts: Artifacts, assignment: Assignment, should_stop: Callable[[], bool]) -> Model:
+    """Bring the model of an assignment onto the device.
+
+    Raises:
+        RemoteProtocolError: the manifest is of another version than the assignment says, or as ``Artifacts.fetch``.
+        UnavailableError: as ``Artifacts.fetch``.
+    """
+    model = artifacts.fetch(assignment.manifest, should_stop)
+    if model.manifest.version != assignment.version:
+        msg = f"expected the manifest of version {assignment.version}, got that of {model.manifest.version}"
+        raise RemoteProtocolError(msg, code="manifest")
+    return model
+
+
+def batches_of(texts: list[str], vocabulary: Vocabulary, batch_rows: int, sequence_length: int) -> Batches:
+    """Typed messages as batches for the program.
+
+    Args:
+        texts: raw messages.
+        vocabulary: gives the ids.
+        batch_rows: B.
+        sequence_length: T.
+    """
+    return pack([vocabulary.encode(words(text)) for text in texts], batch_rows, sequence_length)
+
+
+def run_session(
+    desk: Desk,
+    assignment: Assignment,
+    model: Model,
+    generator: np.random.Generator,
+    should_stop: Callable[[], bool],
+) -> Produced | Stopped:
+    """Train as the assignment says, and encode the update once.
+
+    Args:
+        desk: what to work with.
+        assignment: what was asked for.
+        model: the base, already on the device.
+        generator: shuffles, and rounds in the codec.
+        should_stop: polled between batches.
+
+    Raises:
+        RemoteProtocolError: the program cannot be run, or the assignment asks for a codec that we do not know.
+    """
+    manifest = model.manifest
+    codec = codec_for(assignment.codec)
+    vocabulary = Vocabulary.from_bytes(model.vocabulary.read_bytes())
+    batches = batches_of(desk.examples.texts(), vocabulary, manifest.batch_rows, manifest.sequence_length)
+    program = desk.load_program(model)
+    trained = train(program, batches, assignment.plan, generator, should_stop, desk.now_s)
+    # Half of the memory of a session is the interpreter's; the codec needs the other half.
+    del program
+    if isinstance(trained, Stopped):
+        return trained
+
+    layout = manifest.layout
+    following: Vector | None = None
+    if assignment.codec.error_feedback:
+        residual = desk.residual(layout.fingerprint)
+        if residual is None:
+            residual = np.zeros(layout.size, np.float32)
+        payload, following = encode_with_feedback(codec, trained.delta, residual, layout, generator)
+    else:
+        payload = codec.encode(trained.delta, layout, generator)
+    frame = encode_report(
+        Report(
+            round=assignment.round,
+            attempt=assignment.attempt,
+            codec=codec.wire_id,
+            layout=layout.fingerprint,
+            version=manifest.version,
+            num_examples=trained.num_examples,
+            steps=trained.steps,
+            loss=trained.loss,
+            seconds=trained.seconds,
+            payload=payload,
+        )
+    )
+    parcel = Parcel(assignment.round, assignment.attempt, len(publishes(frame, assignment.round, assignment.attempt)))
+    report = NewReport(parcel, frame, layout.fingerprint, following)
+    return Produced(report, trained.num_examples, trained.steps, trained.loss, trained.seconds)

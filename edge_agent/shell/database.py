@@ -1,0 +1,297 @@
+"""The device's database: one sqlite file for typed messages, lifecycle, outbox, residual and what is still to be sent.
+
+Readable by its owner only. WAL, and every change in one transaction, so that a power cut leaves the state before or the
+state after. One connection behind one lock: the keyboard's threads, the worker and the driver all come here, and none
+stays long. Implements :class:`edge_agent.ports.ExampleStore` and :class:`edge_agent.ports.Journal`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from edge_agent.core.events import SendDropout
+from edge_agent.core.lifecycle import State
+from edge_agent.core.outbox import Parcel
+from edge_agent.ports import Change, Clock, PendingDropout, Remembered, Tally
+from wire.errors import ConfigError, LocalProtocolError, UnavailableError
+from wire.messages import DropoutCause
+from wire.parameters import Vector
+
+SCHEMA_VERSION = 1
+_SCHEMA = """
+CREATE TABLE examples (id INTEGER PRIMARY KEY, text TEXT NOT NULL, bytes INTEGER NOT NULL, typed_at_s REAL NOT NULL);
+CREATE TABLE lifecycle (only INTEGER PRIMARY KEY CHECK (only = 1), state BLOB NOT NULL);
+CREATE TABLE outbox (only INTEGER PRIMARY KEY CHECK (only = 1), round INTEGER NOT NULL, attempt INTEGER NOT NULL,
+                     parts INTEGER NOT NULL, frame BLOB NOT NULL, layout TEXT NOT NULL, residual BLOB);
+CREATE TABLE residual (only INTEGER PRIMARY KEY CHECK (only = 1), layout TEXT NOT NULL, vector BLOB NOT NULL);
+CREATE TABLE dropouts (number INTEGER PRIMARY KEY AUTOINCREMENT, round INTEGER NOT NULL, attempt INTEGER NOT NULL,
+                       cause TEXT NOT NULL, detail TEXT NOT NULL);
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+"""
+MOST_PENDING_DROPOUTS = 16
+"""Dropouts of rounds long past help nobody."""
+
+_STATE = msgspec.json.Decoder(State)
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """How much typed text is kept; the oldest messages go first.
+
+    Attributes:
+        messages: most messages.
+        total_bytes: most UTF-8 bytes of all messages together.
+        age_s: longest time that a message is kept.
+    """
+
+    messages: int
+    total_bytes: int
+    age_s: float
+
+
+class Database:
+    """The open database.
+
+    Args:
+        path: file; made if it is not there.
+        caps: how much text is kept.
+        clock: dates the messages.
+
+    Raises:
+        ConfigError: the file cannot be opened, or is no database of this version.
+    """
+
+    def __init__(self, path: Path, caps: Caps, clock: Clock) -> None:
+        self._caps = caps
+        self._clock = clock
+        self._lock = threading.Lock()
+        try:
+            # Made here, because sqlite would make it readable for others; its -wal and -shm take over its mode.
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            path.chmod(0o600)
+            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
+            self._prepare()
+        except (OSError, sqlite3.Error) as error:
+            msg = f"{path}: expected the agent's database, got: {error}; move the file away to begin anew"
+            raise ConfigError(msg) from error
+
+    def _prepare(self) -> None:
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        # Deleted messages are overwritten: what a person typed must not linger in free pages.
+        self._connection.execute("PRAGMA secure_delete = ON")
+        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        if version == 0:
+            self._connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
+        elif version != SCHEMA_VERSION:
+            msg = f"version {version} of the tables, this agent knows {SCHEMA_VERSION}"
+            raise sqlite3.DatabaseError(msg)
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._connection.close()
+
+    # --- typed messages ---
+
+    def add(self, text: str) -> None:
+        """Keep one message; the oldest go when there are too many.
+
+        Raises:
+            UnavailableError: it could not be written.
+        """
+        with self._transaction() as connection:
+            self._insert(connection, [text])
+
+    def add_once(self, name: str, texts: Sequence[str]) -> bool:
+        """Keep a whole set of messages, unless that was done before.
+
+        Args:
+            name: of the set.
+            texts: the messages.
+
+        Returns:
+            Whether they were added now.
+        """
+        with self._transaction() as connection:
+            if connection.execute("SELECT 1 FROM facts WHERE name = ?", (f"added {name}",)).fetchone():
+                return False
+            self._insert(connection, texts)
+            self._remember(connection, f"added {name}", "1")
+            return True
+
+    def count(self) -> int:
+        """How many messages are kept."""
+        ((count,),) = self._rows("SELECT count(*) FROM examples")
+        return int(count)
+
+    def texts(self) -> list[str]:
+        """All kept messages, oldest first."""
+        with self._transaction() as connection:
+            self._forget_old(connection)
+            return [text for (text,) in connection.execute("SELECT text FROM examples ORDER BY id")]
+
+    def _insert(self, connection: sqlite3.Connection, texts: Sequence[str]) -> None:
+        now_s = self._clock.wall_s()
+        connection.executemany(
+            "INSERT INTO examples (text, bytes, typed_at_s) VALUES (?, ?, ?)",
+            # A lone surrogate, which a browser can send, has no UTF-8.
+            [(kept, len(kept.encode()), now_s) for kept in (t.encode(errors="replace").decode() for t in texts)],
+        )
+        self._forget_old(connection)
+
+    def _forget_old(self, connection: sqlite3.Connection) -> None:
+        caps = self._caps
+        connection.execute("DELETE FROM examples WHERE typed_at_s < ?", (self._clock.wall_s() - caps.age_s,))
+        connection.execute(
+            "DELETE FROM examples WHERE id IN (SELECT id FROM (SELECT id, row_number() OVER newest AS place, "
+            "sum(bytes) OVER newest AS total FROM examples WINDOW newest AS (ORDER BY id DESC)) "
+            "WHERE place > ? OR total > ?)",
+            (caps.messages, caps.total_bytes),
+        )
+
+    # --- journal ---
+
+    def load(self) -> Remembered:
+        """What the last process left."""
+        states = self._rows("SELECT state FROM lifecycle")
+        parcels = self._rows("SELECT round, attempt, parts FROM outbox")
+        try:
+            lifecycle = _STATE.decode(states[0][0]) if states else None
+        except msgspec.MsgspecError:
+            # Another version of the agent wrote it; what matters beyond a restart is in the outbox.
+            lifecycle = None
+        return Remembered(lifecycle, Parcel(*parcels[0]) if parcels else None)
+
+    def commit(self, change: Change) -> None:
+        """Write a change, whole or not at all.
+
+        Raises:
+            UnavailableError: it could not be written; nothing was.
+        """
+        with self._transaction() as connection:
+            state = msgspec.json.encode(change.lifecycle)
+            connection.execute("INSERT OR REPLACE INTO lifecycle VALUES (1, ?)", (state,))
+            if change.settlement is not None:
+                if change.settlement.adopt:
+                    connection.execute(
+                        "INSERT OR REPLACE INTO residual SELECT 1, layout, residual FROM outbox "
+                        "WHERE residual IS NOT NULL"
+                    )
+                    self._count_report(connection)
+                connection.execute("DELETE FROM outbox")
+            if change.report is not None:
+                new = change.report
+                residual = None if new.residual is None else new.residual.astype("<f4").tobytes()
+                parcel = (new.parcel.round, new.parcel.attempt, new.parcel.parts)
+                connection.execute(
+                    "INSERT OR REPLACE INTO outbox VALUES (1, ?, ?, ?, ?, ?, ?)",
+                    (*parcel, new.frame, new.layout, residual),
+                )
+                self._remember(connection, "last_report_bytes", str(len(new.frame)))
+                self._remember(connection, "last_trained_at_s", str(self._clock.wall_s()))
+            for dropout in change.dropouts:
+                row = (dropout.round, dropout.attempt, dropout.cause.value, dropout.detail)
+                connection.execute("INSERT INTO dropouts (round, attempt, cause, detail) VALUES (?, ?, ?, ?)", row)
+            connection.execute(
+                "DELETE FROM dropouts WHERE number <= (SELECT max(number) FROM dropouts) - ?", (MOST_PENDING_DROPOUTS,)
+            )
+
+    def frame(self) -> bytes:
+        """The bytes of the report in the outbox.
+
+        Raises:
+            LocalProtocolError: the outbox is empty.
+        """
+        rows = self._rows("SELECT frame FROM outbox")
+        if not rows:
+            msg = "the outbox is empty"
+            raise LocalProtocolError(msg)
+        return bytes(rows[0][0])
+
+    def residual(self, layout: str) -> Vector | None:
+        """The adopted residual for a parameter layout, (n,) float32; None if there is none."""
+        rows = self._rows("SELECT vector FROM residual WHERE layout = ?", layout)
+        return np.frombuffer(rows[0][0], "<f4").astype(np.float32) if rows else None
+
+    def pending_dropouts(self) -> list[PendingDropout]:
+        """Dropouts that still have to be sent, oldest first."""
+        rows = self._rows("SELECT number, round, attempt, cause, detail FROM dropouts ORDER BY number")
+        return [
+            PendingDropout(number, SendDropout(round_number, attempt, DropoutCause(cause), detail))
+            for number, round_number, attempt, cause, detail in rows
+        ]
+
+    def dropout_sent(self, number: int) -> None:
+        """Forget a dropout that was handed to the connection."""
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM dropouts WHERE number = ?", (number,))
+
+    def tally(self) -> Tally:
+        """What the device did so far."""
+        facts: dict[str, str] = dict(self._rows("SELECT name, value FROM facts"))
+        size, when = facts.get("last_report_bytes"), facts.get("last_trained_at_s")
+        return Tally(
+            reports_sent=int(facts.get("reports_sent", 0)),
+            bytes_sent=int(facts.get("bytes_sent", 0)),
+            last_report_bytes=None if size is None else int(size),
+            last_trained_at_s=None if when is None else float(when),
+        )
+
+    # --- small facts ---
+
+    def fact(self, name: str) -> str | None:
+        """A remembered value, or None."""
+        rows = self._rows("SELECT value FROM facts WHERE name = ?", name)
+        return str(rows[0][0]) if rows else None
+
+    def remember(self, name: str, value: str) -> None:
+        """Remember a value under a name."""
+        with self._transaction() as connection:
+            self._remember(connection, name, value)
+
+    @staticmethod
+    def _remember(connection: sqlite3.Connection, name: str, value: str) -> None:
+        connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
+
+    @staticmethod
+    def _count_report(connection: sqlite3.Connection) -> None:
+        for name, term in (("reports_sent", "1"), ("bytes_sent", "length(frame)")):
+            connection.execute(
+                f"INSERT INTO facts SELECT '{name}', {term} FROM outbox WHERE true "  # noqa: S608 - two constants
+                "ON CONFLICT (name) DO UPDATE SET value = CAST(value AS INTEGER) + excluded.value"
+            )
+
+    def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        with self._lock:
+            try:
+                return self._connection.execute(query, values).fetchall()
+            except sqlite3.Error as error:
+                msg = f"the agent's database could not be read: {error}"
+                raise UnavailableError(msg) from error
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                try:
+                    yield self._connection
+                except BaseException:
+                    self._connection.execute("ROLLBACK")
+                    raise
+                self._connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                msg = f"the agent's database could not be written ({error}); is the disk full or read-only?"
+                raise UnavailableError(msg) from error

@@ -1,0 +1,161 @@
+"""Downloads: one artifact by its hash from the coordinator, resumed where it was cut, and verified.
+
+A partial file is continued with a Range request, and thrown away if the whole does not have the hash. Nothing is
+believed that the other side says about length: at most ``limit_bytes`` are ever written. A 404 is not tried again; a
+cut connection, a 5xx or a wrong hash is, a bounded number of times with jittered back-off. Redirects are not followed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import urllib3
+
+from edge_agent.core.backoff import BackOff
+from wire.errors import IntegrityError, RemoteProtocolError, UnavailableError
+from wire.identifiers import Sha256
+
+PIECE_BYTES = 64 * 1024
+
+ShouldStop = Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a download is kept up.
+
+    Attributes:
+        tries: attempts, each of which continues where the last one was cut.
+        back_off: waits between them.
+        connect_s: time for a connection to come about.
+        read_s: longest silence within one.
+        whole_s: longest time for one artifact, all tries together: a trickle must not hold the worker for ever.
+    """
+
+    tries: int = 4
+    back_off: BackOff = field(default=BackOff(first_s=2.0, most_s=20.0))
+    connect_s: float = 5.0
+    read_s: float = 20.0
+    whole_s: float = 600.0
+
+
+class Downloader:
+    """Fetches artifacts of one coordinator.
+
+    Args:
+        base_url: of the coordinator, such as ``http://127.0.0.1:8080``.
+        patience: how long to keep trying.
+        jitter: gives numbers in [0, 1).
+    """
+
+    def __init__(
+        self, base_url: str, patience: Patience = Patience(), jitter: Callable[[], float] = random.random
+    ) -> None:
+        self._base_url = base_url.rstrip("/")
+        self._patience = patience
+        self._jitter = jitter
+        timeout = urllib3.Timeout(connect=patience.connect_s, read=patience.read_s)
+        self._pool = urllib3.PoolManager(num_pools=1, maxsize=1, timeout=timeout, retries=False)
+
+    def fetch(self, sha256: Sha256, partial: Path, limit_bytes: int, should_stop: ShouldStop) -> None:
+        """Bring an artifact into a file.
+
+        Args:
+            sha256: its name and hash.
+            partial: where to; what is there already is taken as its beginning.
+            limit_bytes: the most that it may have.
+            should_stop: asked between pieces.
+
+        Raises:
+            IntegrityError: other bytes came under that name, twice; the file is gone.
+            RemoteProtocolError: it is longer than allowed, or the coordinator does not have it.
+            UnavailableError: it could not be fetched now; what came is kept.
+        """
+        deadline_s = time.monotonic() + self._patience.whole_s
+        for tries in range(1, self._patience.tries + 1):
+            try:
+                self._continue(sha256, partial, limit_bytes, lambda: should_stop() or time.monotonic() > deadline_s)
+                _verify(sha256, partial)
+            except IntegrityError:
+                # Perhaps the beginning was bad, from an earlier time: once more from nothing.
+                partial.unlink(missing_ok=True)
+                if tries >= min(2, self._patience.tries):
+                    raise
+            except UnavailableError:
+                if tries == self._patience.tries or should_stop():
+                    raise
+                self._wait(self._patience.back_off.delay_s(tries, self._jitter()), should_stop)
+            else:
+                return
+
+    def _continue(self, sha256: Sha256, partial: Path, limit_bytes: int, should_stop: ShouldStop) -> None:
+        have = partial.stat().st_size if partial.exists() else 0
+        headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
+        url = f"{self._base_url}/artifacts/{sha256}"
+        try:
+            response = self._pool.request("GET", url, headers=headers, preload_content=False, redirect=False)
+            try:
+                if _follows(response, have):
+                    _append(response, partial, have if response.status == 206 else 0, limit_bytes, should_stop)
+                else:
+                    partial.unlink(missing_ok=True)
+                    msg = f"status {response.status} to a request from byte {have}: begin anew"
+                    raise UnavailableError(msg)
+            finally:
+                # Not back to the pool: a body that was not read to its end would be taken for the next answer.
+                response.close()
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            msg = f"the coordinator at {self._base_url} did not deliver artifact {sha256[:12]}: {error}"
+            raise UnavailableError(msg) from error
+
+    def _wait(self, seconds: float, should_stop: ShouldStop) -> None:
+        until_s = time.monotonic() + seconds
+        while (left_s := until_s - time.monotonic()) > 0 and not should_stop():
+            time.sleep(min(left_s, 0.2))
+
+
+def _follows(response: urllib3.BaseHTTPResponse, have: int) -> bool:
+    """Whether the body is the whole artifact or goes on where the file ends; False if it belongs elsewhere."""
+    match response.status:
+        case 200:
+            return True
+        case 206:
+            return response.headers.get("Content-Range", "").startswith(f"bytes {have}-")
+        case 416:
+            return False
+        case 404 | 410:
+            msg = f"status {response.status}: the coordinator does not have the artifact"
+            raise RemoteProtocolError(msg, code="no-artifact")
+        case status:
+            msg = f"expected status 200 or 206 for an artifact, got {status}"
+            raise UnavailableError(msg)
+
+
+def _append(
+    response: urllib3.BaseHTTPResponse, partial: Path, have: int, limit_bytes: int, should_stop: ShouldStop
+) -> None:
+    with partial.open("ab" if have else "wb") as file:
+        # A body that is shorter than its announced length raises in urllib3 when it ends.
+        while piece := response.read1(PIECE_BYTES):
+            have += len(piece)
+            if have > limit_bytes:
+                file.truncate(0)
+                msg = f"expected an artifact of at most {limit_bytes} bytes, more came"
+                raise RemoteProtocolError(msg, code="too-large")
+            file.write(piece)
+            if should_stop():
+                msg = "the download was stopped"
+                raise UnavailableError(msg)
+
+
+def _verify(sha256: Sha256, path: Path) -> None:
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != sha256:
+        msg = f"artifact {sha256[:12]}: expected bytes with that sha256, got {found[:12]} ({path.stat().st_size} bytes)"
+        raise IntegrityError(msg)

@@ -1,0 +1,130 @@
+"""The models on this device's disk: files named by their sha256, written whole or not at all.
+
+``artifacts/<sha256>`` is verified; ``artifacts/<sha256>.part`` is a download under way. The file ``artifacts/current``
+names the manifest of the newest model that is whole, and is replaced only when the next one is: whoever predicts words
+keeps the last good model whatever happens to a download. Files that no model needs any more are removed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from edge_agent import __version__
+from edge_agent.ports import Model
+from edge_agent.shell.http import Downloader
+from models.manifest import MAX_MANIFEST_BYTES, Manifest
+from models.vocabulary import Vocabulary
+from wire.errors import NightjarError, RemoteProtocolError, UnavailableError
+from wire.identifiers import Sha256, sha256
+
+
+class ModelFiles:
+    """Implements :class:`edge_agent.ports.Artifacts`. :meth:`fetch` belongs to one thread.
+
+    Args:
+        folder: made if it is not there.
+        downloader: where artifacts come from.
+        agent_version: compared with what a manifest asks for.
+    """
+
+    def __init__(self, folder: Path, downloader: Downloader, agent_version: str = __version__) -> None:
+        self._folder = folder
+        self._downloader = downloader
+        self._agent_version = agent_version
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def current(self) -> Model | None:
+        """The newest model that is whole on this device."""
+        pointer = self._folder / "current"
+        try:
+            return self._open(sha256(pointer.read_text().strip()))
+        except (OSError, NightjarError):
+            # Nothing fetched yet, or somebody touched the files: a model that is not whole is no model.
+            return None
+
+    def fetch(self, manifest: Sha256, should_stop: Callable[[], bool]) -> Model:
+        """Bring a model onto the device: only what is missing of it.
+
+        Raises:
+            UnavailableError: the coordinator cannot be reached, the disk is full, or ``should_stop`` said so.
+            RemoteProtocolError: what came is not what the hash or the manifest promised, or needs a newer agent.
+        """
+        try:
+            self._bring(manifest, MAX_MANIFEST_BYTES, should_stop)
+            wanted = Manifest.decode((self._folder / manifest).read_bytes())
+            self._check_version(wanted)
+            for artifact in (wanted.program, wanted.vocabulary, wanted.weights):
+                self._bring(Sha256(artifact.sha256), artifact.size_bytes, should_stop)
+            model = self._open(manifest)
+            self._check_vocabulary(model)
+            _write(self._folder / "current", manifest.encode())
+            self._remove_all_but(model)
+        except OSError as error:
+            msg = f"the model could not be stored in {self._folder}: {error}"
+            raise UnavailableError(msg) from error
+        return model
+
+    def _bring(self, name: Sha256, limit_bytes: int, should_stop: Callable[[], bool]) -> None:
+        path = self._folder / name
+        if path.exists():
+            return
+        partial = self._folder / f"{name}.part"
+        self._downloader.fetch(name, partial, limit_bytes, should_stop)
+        with partial.open("rb") as file:
+            os.fsync(file.fileno())
+        partial.replace(path)
+        _sync_folder(self._folder)
+
+    def _open(self, name: Sha256) -> Model:
+        manifest = Manifest.decode((self._folder / name).read_bytes())
+        paths = [self._folder / a.sha256 for a in (manifest.program, manifest.weights, manifest.vocabulary)]
+        sizes = (manifest.program.size_bytes, manifest.weights.size_bytes, manifest.vocabulary.size_bytes)
+        for path, size_bytes in zip(paths, sizes, strict=True):
+            if path.stat().st_size != size_bytes:
+                msg = f"{path}: expected {size_bytes} bytes, got {path.stat().st_size}"
+                raise RemoteProtocolError(msg, code="manifest")
+        program, weights, vocabulary = paths
+        return Model(name, manifest, program, weights, vocabulary)
+
+    def _check_version(self, manifest: Manifest) -> None:
+        if _numbers(self._agent_version) < _numbers(manifest.minimum_agent_version):
+            msg = f"the model needs agent {manifest.minimum_agent_version} or newer, this is {self._agent_version}"
+            raise RemoteProtocolError(msg, code="outdated-agent")
+
+    def _check_vocabulary(self, model: Model) -> None:
+        size = Vocabulary.from_bytes(model.vocabulary.read_bytes()).size
+        if size != model.manifest.vocabulary_size:
+            msg = f"the manifest says {model.manifest.vocabulary_size} word ids, the vocabulary has {size}"
+            raise RemoteProtocolError(msg, code="vocabulary")
+
+    def _remove_all_but(self, model: Model) -> None:
+        kept = {"current", model.sha256, model.program.name, model.weights.name, model.vocabulary.name}
+        for path in self._folder.iterdir():
+            if path.name not in kept:
+                path.unlink(missing_ok=True)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Replace a file, whole or not at all."""
+    fresh = path.with_name(path.name + ".new")
+    with fresh.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make renames in a folder survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,183 @@
+"""The connection to the broker: paho in a thread of its own, which only ever enqueues.
+
+MQTT 3.1.1, clean session, QoS 1. A message that comes while we are away is lost, and that is meant: whatever matters is
+sent again by one side or the other until it is answered. Callbacks never raise (paho would deliver the same message
+again for ever) and never block. Connecting is tried for ever, with waits that double and differ between devices.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import paho.mqtt.client as paho
+import structlog
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+
+from edge_agent.ports import Arrived, LinkDown, LinkUp
+from wire.errors import LocalProtocolError
+from wire.frame import MAX_PUBLISH_BYTES
+
+KEEP_ALIVE_S = 30
+"""The broker tells our last will after 1.5 times this silence."""
+MOST_QUEUED = 1_000
+"""Publishes that paho holds without a PUBACK: a report of 64 MiB is 550."""
+FAREWELL_S = 1.0
+
+log = structlog.get_logger()
+
+
+Post = Callable[[LinkUp | LinkDown | Arrived], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """Where the broker is.
+
+    Attributes:
+        host: name or address.
+        port: TCP port.
+        username: empty for none.
+        password: empty for none.
+        tls: verify and encrypt with the system's certificate authorities.
+    """
+
+    host: str
+    port: int
+    username: str = ""
+    password: str = ""
+    tls: bool = False
+
+    def __repr__(self) -> str:
+        """Without the password."""
+        return f"Broker({self.host}:{self.port})"
+
+
+class MqttTransport:
+    """Implements :class:`edge_agent.ports.Transport`.
+
+    Args:
+        broker: where.
+        client_id: the same for every process of this device.
+        filters: topics to subscribe to.
+        will: topic and retained payload that the broker publishes when we vanish.
+        post: takes what happens; called on paho's thread.
+    """
+
+    def __init__(
+        self, broker: Broker, client_id: str, filters: Sequence[str], will: tuple[str, bytes], post: Post
+    ) -> None:
+        self._broker = broker
+        self._filters = [(topic, 1) for topic in filters]
+        self._post = post
+        self._connected = threading.Event()
+        self._gone = threading.Event()
+        client = paho.Client(CallbackAPIVersion.VERSION2, client_id, clean_session=True, protocol=paho.MQTTv311)
+        if broker.username:
+            client.username_pw_set(broker.username, broker.password or None)
+        if broker.tls:
+            client.tls_set_context(ssl.create_default_context())
+        client.will_set(will[0], will[1], qos=1, retain=True)
+        client.max_queued_messages_set(MOST_QUEUED)
+        # paho doubles its waits but does not spread them: the first one differs, so all of them do.
+        client.reconnect_delay_set(1 + random.random(), 60)  # type: ignore[arg-type]  # noqa: S311 - floats work
+        client.on_socket_open = _send_at_once
+        client.on_connect = self._on_connect
+        client.on_connect_fail = self._on_connect_fail
+        client.on_subscribe = self._on_subscribe
+        client.on_disconnect = self._on_disconnect
+        client.on_message = self._on_message
+        self._client = client
+
+    @property
+    def connected(self) -> bool:
+        """The broker has us and our subscriptions."""
+        return self._connected.is_set()
+
+    def start(self) -> None:
+        """Begin to connect, and never stop trying."""
+        self._client.connect_async(self._broker.host, self._broker.port, KEEP_ALIVE_S)
+        self._client.loop_start()
+
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> bool:
+        """Hand a message to the connection.
+
+        Returns:
+            False if there is no connection, or too much waits on it.
+
+        Raises:
+            LocalProtocolError: the payload is larger than a publish may be.
+        """
+        if len(payload) > MAX_PUBLISH_BYTES:
+            msg = f"a publish may have {MAX_PUBLISH_BYTES} bytes, this one for {topic} has {len(payload)}"
+            raise LocalProtocolError(msg)
+        if not self.connected:
+            return False
+        return self._client.publish(topic, payload, qos=1, retain=retain).rc == MQTTErrorCode.MQTT_ERR_SUCCESS
+
+    def close(self, topic: str, payload: bytes) -> None:
+        """Publish a retained farewell, and disconnect; at most about a second."""
+        if self.connected:
+            said = threading.Event()
+            farewell = self._client.publish(topic, payload, qos=1, retain=True)
+            self._client.on_publish = lambda _c, _u, mid, _r, _p: said.set() if mid == farewell.mid else None
+            if not farewell.is_published():
+                said.wait(FAREWELL_S)
+        self._client.disconnect()
+        if self.connected:
+            self._gone.wait(FAREWELL_S)
+
+    # --- paho's thread from here on ---
+
+    def _on_connect(
+        self, client: paho.Client, _userdata: Any, _flags: Any, reason: ReasonCode, _properties: Properties | None
+    ) -> None:
+        if reason.is_failure:
+            self._post(LinkDown(f"the broker refused us: {reason}"))
+        else:
+            # Not kept over a reconnect with a clean session. We count as connected when they are granted: an answer
+            # to a check-in could come earlier than that.
+            client.subscribe(self._filters)
+
+    def _on_connect_fail(self, _client: paho.Client, _userdata: Any) -> None:
+        self._post(LinkDown(f"no broker answers at {self._broker.host}:{self._broker.port}"))
+
+    def _on_subscribe(
+        self,
+        _client: paho.Client,
+        _userdata: Any,
+        _mid: int,
+        reasons: Sequence[ReasonCode],
+        _properties: Properties | None,
+    ) -> None:
+        if any(reason.is_failure for reason in reasons):
+            self._post(LinkDown("the broker refused our subscriptions; check its access list"))
+        else:
+            self._connected.set()
+            self._post(LinkUp())
+
+    def _on_disconnect(
+        self, _client: paho.Client, _userdata: Any, _flags: Any, reason: ReasonCode, _properties: Properties | None
+    ) -> None:
+        self._connected.clear()
+        self._gone.set()
+        self._post(LinkDown(f"the connection to the broker ended: {reason}"))
+
+    def _on_message(self, _client: paho.Client, _userdata: Any, message: paho.MQTTMessage) -> None:
+        try:
+            self._post(Arrived(message.topic, bytes(message.payload)))
+        except Exception:
+            # Raising would make paho hand over the same message for ever.
+            log.exception("message_not_taken")
+
+
+def _send_at_once(_client: paho.Client, _userdata: Any, connection: Any) -> None:
+    # A small message behind a small message would otherwise wait some 40 ms for the first one's acknowledgement.
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

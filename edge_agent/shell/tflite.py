@@ -1,0 +1,170 @@
+"""The one place that knows which TFLite runtime runs: ``ai-edge-litert``, or ``tflite-runtime`` on 32-bit devices.
+
+What is done for both, because one of them needs it: tensors are allocated before any signature is asked for (2.14 runs
+without its fast kernels otherwise), and finite weights are restored before anything else (variables that were never
+set raise in 2.14 and are silently NaN in litert). An interpreter belongs to one thread; a second one has
+variables of its own. Everything that a runtime raises becomes :class:`RemoteProtocolError` with code ``program``: the
+program is an artifact that came over the network.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from edge_agent.ports import Evaluation, Floats, Ids, Model, TrainStep
+from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
+from wire.parameters import Vector, weights_from_bytes
+
+RUNTIMES = (("ai_edge_litert", "ai-edge-litert"), ("tflite_runtime", "tflite-runtime"))
+"""(module, distribution) in order of preference: litert is faster and still maintained, but has no 32-bit wheels."""
+
+SIGNATURES = ("train", "evaluate", "step", "save", "restore", "delta")
+
+
+def runtime_name() -> str:
+    """Which runtime is used, such as ``ai-edge-litert 2.3.0``.
+
+    Raises:
+        ConfigError: none is installed.
+    """
+    _, distribution = _runtime()
+    return f"{distribution} {metadata.version(distribution)}"
+
+
+def load_program(model: Model, threads: int = 1) -> TfliteProgram:
+    """Load a model from this device's files, with its weights restored.
+
+    Args:
+        model: verified files.
+        threads: for the interpreter.
+
+    Raises:
+        RemoteProtocolError: the program cannot be run, or does not take these weights.
+        UnavailableError: the files are gone.
+    """
+    try:
+        data = model.weights.read_bytes()
+    except OSError as error:
+        msg = f"the weights of model version {model.manifest.version} cannot be read: {error}"
+        raise UnavailableError(msg) from error
+    weights = weights_from_bytes(data, model.manifest.layout)
+    return TfliteProgram(model.program, weights, model.manifest.batch_rows, model.manifest.sequence_length, threads)
+
+
+class TfliteProgram:
+    """A program in an interpreter of its own. Implements :class:`edge_agent.ports.Program`.
+
+    Args:
+        path: the ``.tflite`` file.
+        weights: (n,) float32, restored at once.
+        batch_rows: B of the program.
+        sequence_length: T of the program.
+        threads: for the interpreter.
+
+    Raises:
+        RemoteProtocolError: not a program with our signatures, or one that does not take these weights.
+    """
+
+    def __init__(self, path: Path, weights: Vector, batch_rows: int, sequence_length: int, threads: int = 1) -> None:
+        self.batch_rows = batch_rows
+        self.sequence_length = sequence_length
+        with _faults("load"):
+            interpreter = _interpreter_class()(model_path=str(path), num_threads=threads)
+            interpreter.allocate_tensors()
+            offered = set(interpreter.get_signature_list())
+        if not offered.issuperset(SIGNATURES):
+            msg = f"expected a program with the signatures {', '.join(SIGNATURES)}, got {', '.join(sorted(offered))}"
+            raise RemoteProtocolError(msg, code="program")
+        self._interpreter = interpreter
+        self._runners: dict[str, Callable[..., dict[str, npt.NDArray[Any]]]] = {}
+        self.restore(weights)
+
+    def train(self, x: Ids, y: Ids, learning_rate: float, clip_norm: float) -> TrainStep:
+        """One step of SGD on a batch: x, y (B, T) int32."""
+        said = self._call("train", x=x, y=y, learning_rate=np.float32(learning_rate), clip_norm=np.float32(clip_norm))
+        return TrainStep(
+            loss=float(said["loss"]),
+            targets=float(said["targets"]),
+            hits=float(said["hits"]),
+            gradient_norm=float(said["gradient_norm"]),
+        )
+
+    def evaluate(self, x: Ids, y: Ids) -> Evaluation:
+        """Loss and recall on a batch: x, y (B, T) int32."""
+        said = self._call("evaluate", x=x, y=y)
+        return Evaluation(
+            loss_sum=float(said["loss_sum"]),
+            targets=float(said["targets"]),
+            counted=float(said["counted"]),
+            top1=float(said["top1"]),
+            top3=float(said["top3"]),
+        )
+
+    def step(self, token: int, h: Floats, c: Floats) -> tuple[Floats, Floats, Floats]:
+        """Read one word; returns scores (V,), h (1, D) and c (1, H), all float32."""
+        said = self._call("step", token=np.array([token], np.int32), h=h, c=c)
+        return said["scores"].reshape(-1), said["h"], said["c"]
+
+    def save(self) -> Vector:
+        """The weights, (n,) float32."""
+        return self._call("save")["weights"]
+
+    def restore(self, weights: Vector) -> None:
+        """Take weights (n,) float32, from which ``delta`` is measured.
+
+        Raises:
+            RemoteProtocolError: they are not finite, or of another model.
+        """
+        if not np.isfinite(weights).all():
+            msg = "expected finite weights, got some that are not"
+            raise RemoteProtocolError(msg, code="not-finite")
+        self._call("restore", weights=weights)
+        self._restored = weights
+
+    def reset(self) -> None:
+        """Go back to the weights of the last ``restore``."""
+        self._call("restore", weights=self._restored)
+
+    def delta(self) -> Vector:
+        """How the weights moved since ``restore``, (n,) float32."""
+        return self._call("delta")["delta"]
+
+    def _call(self, signature: str, **inputs: npt.NDArray[Any] | np.float32) -> dict[str, npt.NDArray[Any]]:
+        with _faults(signature):
+            if signature not in self._runners:
+                self._runners[signature] = self._interpreter.get_signature_runner(signature)
+            return self._runners[signature](**inputs)
+
+
+@contextlib.contextmanager
+def _faults(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (RuntimeError, ValueError, KeyError, SystemError) as error:
+        # The texts of 2.14 begin with stale messages of its kernels; the first line says enough.
+        line = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        msg = f"the program could not {what}: {line}"
+        raise RemoteProtocolError(msg, code="program") from error
+
+
+def _runtime() -> tuple[str, str]:
+    for module, distribution in RUNTIMES:
+        if importlib.util.find_spec(module) is not None:
+            return module, distribution
+    names = " or ".join(distribution for _, distribution in RUNTIMES)
+    msg = f"expected a TFLite runtime ({names}), found none: install requirements/agent.txt"
+    raise ConfigError(msg)
+
+
+def _interpreter_class() -> Any:
+    module, _ = _runtime()
+    return importlib.import_module(f"{module}.interpreter").Interpreter

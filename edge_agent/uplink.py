@@ -1,0 +1,131 @@
+"""What the agent says to the coordinator: every message that it publishes is made here.
+
+Each method can be called again at any time: check-ins and status replace the ones before, reports and dropouts have a
+key by which the coordinator knows them. Who is told what, and when, the machines decide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import structlog
+
+from edge_agent import __version__
+from edge_agent.core import lifecycle
+from edge_agent.core.outbox import Parcel
+from edge_agent.ports import Journal, Model, Transport
+from wire import frame as frames
+from wire import messages, topics
+from wire.identifiers import DeviceId, Population, Sha256
+from wire.messages import CheckIn, Dropout, Query, Status
+
+MOST_CHARACTERS = 400
+"""Of a reason or detail: the protocol takes 500, and nobody reads more."""
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who this agent is, as far as it says so to others.
+
+    Attributes:
+        population: the fleet.
+        device: its name there.
+        shards: ingest shards of the coordinator.
+        runtime: TFLite runtime and version.
+        cores: number of processors.
+        memory_bytes: of the device.
+        emulated: an emulated phone.
+    """
+
+    population: Population
+    device: DeviceId
+    shards: int
+    runtime: str
+    cores: int
+    memory_bytes: int
+    emulated: bool
+
+
+class Uplink:
+    """The agent's voice.
+
+    Args:
+        identity: who speaks.
+        transport: takes the messages.
+        journal: holds the report and the dropouts that are still to be sent.
+    """
+
+    def __init__(self, identity: Identity, transport: Transport, journal: Journal) -> None:
+        self._identity = identity
+        self._transport = transport
+        self._journal = journal
+
+    def check_in(self, held: Model | None, examples: int) -> None:
+        """Say that the device is eligible.
+
+        Args:
+            held: the model on the device, if any.
+            examples: stored messages.
+        """
+        who = self._identity
+        self._publish(
+            CheckIn(
+                agent_version=__version__,
+                runtime=who.runtime,
+                program=None if held is None else Sha256(held.manifest.program.sha256),
+                weights=None if held is None else Sha256(held.manifest.weights.sha256),
+                examples=examples,
+                cores=who.cores,
+                memory_bytes=who.memory_bytes,
+                emulated=who.emulated,
+            )
+        )
+
+    def dropouts(self) -> None:
+        """Say every dropout that was not said yet; those that cannot be said now stay in the journal."""
+        for pending in self._journal.pending_dropouts():
+            given_up = pending.dropout
+            message = Dropout(
+                round=given_up.round,
+                attempt=given_up.attempt,
+                cause=given_up.cause,
+                detail=given_up.detail[:MOST_CHARACTERS],
+            )
+            if self._publish(message):
+                self._journal.dropout_sent(pending.number)
+
+    def status(self, state: lifecycle.State) -> None:
+        """Say, for everybody who asks later, what the device does and why."""
+        who = self._identity
+        status = Status(
+            online=True,
+            state=lifecycle.name(state),
+            reason=lifecycle.reason(state)[:MOST_CHARACTERS],
+            emulated=who.emulated,
+        )
+        self._transport.publish(topics.status(who.population, who.device), messages.encode(status), retain=True)
+
+    def report(self, parcel: Parcel, parts: tuple[int, ...]) -> None:
+        """Send parts of the report in the outbox."""
+        payloads = frames.publishes(self._journal.frame(), parcel.round, parcel.attempt)
+        sent = [part for part in parts if self._transport.publish(self._topic("report"), payloads[part])]
+        log.info(
+            "report_sent",
+            device=self._identity.device,
+            round=parcel.round,
+            sent_bytes=sum(len(payloads[part]) for part in sent),
+            parts=f"{len(sent)} of {parcel.parts}",
+        )
+
+    def query(self, parcel: Parcel) -> None:
+        """Ask what the coordinator has of a chunked report."""
+        self._publish(Query(round=parcel.round, attempt=parcel.attempt, chunks=parcel.parts))
+
+    def _publish(self, message: CheckIn | Dropout | Query) -> bool:
+        return self._transport.publish(self._topic(messages.KINDS[type(message)]), messages.encode(message))
+
+    def _topic(self, kind: str) -> str:
+        who = self._identity
+        return topics.up(who.population, who.device, kind, who.shards)

@@ -1,0 +1,376 @@
+import itertools
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.core.events import (
+    AggregationFailed,
+    AggregationFinished,
+    AssignDevice,
+    ClockTicked,
+    DeviceCheckedIn,
+    DeviceDroppedOut,
+    DeviceLost,
+    DeviceReturned,
+    Event,
+    KeepReport,
+    RejectCheckIn,
+    ReportReceived,
+    SendReceipt,
+    StartAggregation,
+)
+from coordinator.core.round import (
+    MAX_ATTEMPTS,
+    TABLE,
+    TERMINAL,
+    Phase,
+    Round,
+    RoundRules,
+    SeatState,
+    awaits_report,
+    dropouts,
+    open_round,
+    step,
+)
+from wire.errors import IllegalEvent
+from wire.identifiers import DeviceId
+from wire.messages import DropoutCause, RejectionReason, Verdict
+
+RULES = RoundRules(
+    goal=2,
+    minimum=2,
+    over_selection=1.5,
+    selection_window_s=0.0,
+    selection_deadline_s=60.0,
+    report_deadline_s=100.0,
+    lost_grace_s=10.0,
+)
+A, B, C, D = (DeviceId(name) for name in "abcd")
+
+
+def opened(**rules) -> Round:
+    return open_round(1, 0, msgspec.structs.replace(RULES, **rules), seed=7, now_s=0.0)
+
+
+def after(state: Round, *events: Event) -> Round:
+    for event in events:
+        state, _ = step(state, event)
+    return state
+
+
+def reporting(**rules) -> Round:
+    """a, b and c are selected at second 1."""
+    state = after(opened(**rules), *(DeviceCheckedIn(device, 1.0) for device in (A, B, C)))
+    assert state.phase is Phase.REPORTING
+    return state
+
+
+def committing() -> Round:
+    return after(reporting(), ReportReceived(A, 1, 2.0), ReportReceived(B, 1, 3.0))
+
+
+def in_phase(phase: Phase) -> Round:
+    match phase:
+        case Phase.SELECTION:
+            return after(opened(), DeviceCheckedIn(A, 1.0))
+        case Phase.REPORTING:
+            return reporting()
+        case Phase.COMMITTING:
+            return committing()
+        case Phase.COMMITTED:
+            return after(committing(), AggregationFinished(1, 4.0))
+        case Phase.ABANDONED:
+            return after(committing(), AggregationFailed("no disk", 4.0))
+
+
+EVENTS = (
+    DeviceCheckedIn(A, 5.0),
+    DeviceLost(A, 5.0),
+    DeviceReturned(A, 5.0),
+    DeviceDroppedOut(A, 1, DropoutCause.UNPLUGGED, 5.0),
+    ReportReceived(A, 1, 5.0),
+    ClockTicked(5.0),
+    AggregationFinished(1, 5.0),
+    AggregationFailed("no disk", 5.0),
+)
+
+
+@pytest.mark.parametrize(
+    ("phase", "event"), list(itertools.product(Phase, EVENTS)), ids=lambda v: getattr(v, "value", type(v).__name__)
+)
+def test_each_pair_is_in_the_table_or_raises_and_changes_nothing(phase, event):
+    state = in_phase(phase)
+    assert state.phase is phase
+    before = msgspec.json.encode(state)
+    row = TABLE.get((phase, type(event)))
+    if row is None:
+        with pytest.raises(IllegalEvent):
+            step(state, event)
+    else:
+        assert step(state, event)[0].phase in row.leads_to
+    assert msgspec.json.encode(state) == before
+
+
+def test_a_full_cohort_begins_the_round_at_once():
+    state = after(opened(), DeviceCheckedIn(A, 1.0), DeviceCheckedIn(B, 1.0))
+    state, effects = step(state, DeviceCheckedIn(C, 2.0))
+    assert state.phase is Phase.REPORTING
+    assert effects == tuple(AssignDevice(device, 1, 1) for device in (A, B, C))
+    assert state.deadline_s == 102.0
+
+
+def test_the_selection_window_collects_more_than_a_cohort_and_the_rest_is_not_selected():
+    state = after(opened(selection_window_s=5.0), *(DeviceCheckedIn(device, 1.0) for device in (A, B, C, D)))
+    assert state.phase is Phase.SELECTION
+    state, effects = step(state, ClockTicked(5.0))
+    assert len(state.seats) == RULES.cohort == 3
+    (left_out,) = {A, B, C, D} - set(state.seats)
+    assert effects[-1] == RejectCheckIn(left_out, RejectionReason.NOT_SELECTED)
+
+
+def test_a_second_check_in_only_refreshes_the_first():
+    state = after(opened(), DeviceCheckedIn(A, 1.0))
+    assert step(state, DeviceCheckedIn(A, 2.0)) == (state, ())
+
+
+@pytest.mark.parametrize("event", [DeviceLost(A, 2.0), DeviceDroppedOut(A, 1, DropoutCause.IN_USE, 2.0)])
+def test_a_device_that_goes_away_leaves_the_pool(event):
+    assert after(opened(), DeviceCheckedIn(A, 1.0), event).pool == ()
+
+
+def test_at_the_selection_deadline_the_minimum_is_enough():
+    state = after(opened(), DeviceCheckedIn(A, 1.0), DeviceCheckedIn(B, 1.0), ClockTicked(59.9))
+    assert state.phase is Phase.SELECTION
+    assert set(after(state, ClockTicked(60.0)).seats) == {A, B}
+
+
+def test_too_few_at_the_selection_deadline_are_told_so():
+    state = after(opened(), DeviceCheckedIn(A, 1.0))
+    state, effects = step(state, ClockTicked(60.0))
+    assert state.phase is Phase.ABANDONED
+    assert state.reason == "waiting: 1 of 2 phones eligible"
+    assert effects == (RejectCheckIn(A, RejectionReason.TOO_FEW_DEVICES, state.reason),)
+
+
+def test_with_nobody_there_the_selection_window_opens_anew():
+    state = after(opened(), ClockTicked(60.0))
+    assert (state.phase, state.deadline_s) == (Phase.SELECTION, 120.0)
+
+
+def test_the_goal_ends_the_reporting_and_the_reports_are_kept_before_their_receipts():
+    state, effects = step(after(reporting(), ReportReceived(A, 1, 2.0)), ReportReceived(B, 1, 3.0))
+    assert state.phase is Phase.COMMITTING
+    assert effects == (KeepReport(B, 1, 1), SendReceipt(B, 1, 1, Verdict.ACCEPTED), StartAggregation(1))
+
+
+def test_the_same_report_again_is_a_duplicate_and_counts_once():
+    state = after(reporting(), ReportReceived(A, 1, 2.0))
+    assert step(state, ReportReceived(A, 1, 3.0)) == (state, (SendReceipt(A, 1, 1, Verdict.DUPLICATE),))
+
+
+def test_a_stranger_gets_not_selected():
+    _, (receipt,) = step(reporting(), ReportReceived(D, 1, 2.0))
+    assert (receipt.verdict, receipt.code) == (Verdict.INVALID, "not-selected")
+
+
+def test_a_report_of_another_attempt_is_invalid():
+    _, (receipt,) = step(reporting(), ReportReceived(A, 2, 2.0))
+    assert (receipt.verdict, receipt.code) == (Verdict.INVALID, "attempt")
+
+
+def test_an_invalid_report_settles_its_seat_for_good():
+    state, effects = step(reporting(), ReportReceived(A, 1, 2.0, "norm", "too long"))
+    assert effects == (SendReceipt(A, 1, 1, Verdict.INVALID, "norm", "too long"),)
+    assert state.devices(SeatState.REFUSED) == [A]
+    assert step(state, ReportReceived(A, 1, 3.0)) == (state, (SendReceipt(A, 1, 1, Verdict.INVALID, "norm"),))
+
+
+@pytest.mark.parametrize(
+    ("phase", "device", "verdict"),
+    [
+        (Phase.COMMITTING, A, Verdict.DUPLICATE),
+        (Phase.COMMITTING, C, Verdict.LATE),
+        (Phase.COMMITTED, A, Verdict.DUPLICATE),
+        (Phase.COMMITTED, C, Verdict.LATE),
+        (Phase.ABANDONED, A, Verdict.DUPLICATE),
+        (Phase.ABANDONED, C, Verdict.LATE),
+        (Phase.COMMITTED, D, Verdict.INVALID),
+    ],
+)
+def test_a_late_report_gets_its_receipt_and_changes_nothing(phase, device, verdict):
+    state = in_phase(phase)
+    unchanged, (receipt,) = step(state, ReportReceived(device, 1, 9.0))
+    assert unchanged == state
+    assert receipt.verdict is verdict
+
+
+def test_all_settled_with_the_minimum_commits_without_waiting_for_the_goal():
+    state = after(
+        reporting(goal=3, over_selection=1.0),
+        ReportReceived(A, 1, 2.0),
+        ReportReceived(B, 1, 2.0),
+        DeviceDroppedOut(C, 1, DropoutCause.UNPLUGGED, 3.0),
+    )
+    assert state.phase is Phase.COMMITTING
+
+
+def test_at_the_report_deadline_the_minimum_commits_and_the_others_were_silent():
+    state = after(reporting(goal=3, over_selection=1.0), ReportReceived(A, 1, 2.0), ReportReceived(B, 1, 2.0))
+    state = after(state, ClockTicked(100.9))
+    assert state.phase is Phase.REPORTING
+    state = after(state, ClockTicked(101.0))
+    assert state.phase is Phase.COMMITTING
+    assert dropouts(state) == {DropoutCause.SILENT: 1}
+
+
+def test_too_few_reports_abandon_the_round_with_a_reason():
+    state = after(
+        reporting(), ReportReceived(A, 1, 2.0), DeviceDroppedOut(B, 1, DropoutCause.IN_USE, 3.0), ClockTicked(101.0)
+    )
+    assert state.phase is Phase.ABANDONED
+    assert state.reason == "1 of 2 needed reports came; dropouts: in-use 1, silent 1"
+
+
+def test_when_all_have_dropped_the_round_waits_for_newcomers_and_then_gives_up():
+    drops = [DeviceDroppedOut(device, 1, DropoutCause.IN_USE, 2.0) for device in (A, B, C)]
+    state = after(reporting(), *drops, ClockTicked(50.9))
+    assert state.phase is Phase.REPORTING
+    assert after(state, ClockTicked(51.0)).phase is Phase.ABANDONED
+
+
+def test_a_dropped_device_is_replaced_while_there_is_time():
+    state = after(reporting(), DeviceDroppedOut(A, 1, DropoutCause.UNPLUGGED, 2.0))
+    _, effects = step(state, DeviceCheckedIn(D, 3.0))
+    assert effects == (AssignDevice(D, 1, 1),)
+    _, effects = step(state, DeviceCheckedIn(D, 51.0))
+    assert effects == (RejectCheckIn(D, RejectionReason.ROUND_IN_PROGRESS),)
+
+
+def test_without_a_free_seat_a_newcomer_is_sent_away():
+    _, effects = step(reporting(), DeviceCheckedIn(D, 3.0))
+    assert effects == (RejectCheckIn(D, RejectionReason.ROUND_IN_PROGRESS),)
+
+
+def test_a_dropped_device_may_come_back_as_its_next_attempt_and_both_are_counted():
+    state = after(reporting(), DeviceDroppedOut(A, 1, DropoutCause.UNPLUGGED, 2.0))
+    state, effects = step(state, DeviceCheckedIn(A, 3.0))
+    assert effects == (AssignDevice(A, 1, 2),)
+    state = after(state, DeviceDroppedOut(A, 2, DropoutCause.IN_USE, 4.0))
+    assert dropouts(state) == {DropoutCause.UNPLUGGED: 1, DropoutCause.IN_USE: 1}
+
+
+def test_a_device_that_fails_over_and_over_does_not_get_a_seat_for_ever():
+    state = reporting()
+    for attempt in range(1, MAX_ATTEMPTS + 1):
+        state = after(state, DeviceDroppedOut(A, attempt, DropoutCause.TRAINING_FAILED, 2.0), DeviceCheckedIn(A, 3.0))
+    assert state.seats[A].attempt == MAX_ATTEMPTS
+    assert state.seats[A].state is SeatState.DROPPED
+
+
+def test_a_device_that_lost_its_assignment_gets_it_again():
+    state = reporting()
+    assert step(state, DeviceCheckedIn(A, 3.0)) == (state, (AssignDevice(A, 1, 1),))
+
+
+def test_a_lost_connection_drops_the_seat_only_after_the_grace():
+    state = after(reporting(), DeviceLost(A, 2.0), ClockTicked(11.9))
+    assert not dropouts(state)
+    assert dropouts(after(state, ClockTicked(12.0))) == {DropoutCause.CONNECTION_LOST: 1}
+
+
+def test_a_device_that_returns_within_the_grace_keeps_its_seat():
+    state = after(reporting(), DeviceLost(A, 2.0), DeviceReturned(A, 5.0), ClockTicked(30.0))
+    assert state.seats[A].state is SeatState.WORKING
+
+
+def test_a_lost_device_that_reports_before_the_end_is_accepted():
+    state, effects = step(after(reporting(), DeviceLost(A, 2.0), ClockTicked(12.0)), ReportReceived(A, 1, 50.0))
+    assert effects[1] == SendReceipt(A, 1, 1, Verdict.ACCEPTED)
+    assert not dropouts(state)
+
+
+def test_a_device_corrects_the_cause_that_was_guessed():
+    state = after(
+        reporting(), DeviceLost(A, 2.0), ClockTicked(12.0), DeviceDroppedOut(A, 1, DropoutCause.RESTARTED, 13.0)
+    )
+    assert dropouts(state) == {DropoutCause.RESTARTED: 1}
+
+
+def test_a_finished_aggregation_commits_a_failed_one_abandons():
+    done = after(committing(), AggregationFinished(1, 4.0))
+    assert (done.phase, done.version, done.closed_at_s) == (Phase.COMMITTED, 1, 4.0)
+    failed = after(committing(), AggregationFailed("no disk", 4.0))
+    assert (failed.phase, failed.reason, failed.version) == (Phase.ABANDONED, "averaging failed: no disk", None)
+
+
+def test_a_round_survives_json():
+    for phase in Phase:
+        state = in_phase(phase)
+        assert msgspec.json.decode(msgspec.json.encode(state), type=Round) == state
+
+
+DEVICES = st.sampled_from([DeviceId(f"d{number}") for number in range(6)])
+SPANS = st.floats(0, 40)
+HAPPENINGS = st.one_of(
+    st.tuples(st.just(DeviceCheckedIn), DEVICES),
+    st.tuples(st.just(DeviceLost), DEVICES),
+    st.tuples(st.just(DeviceReturned), DEVICES),
+    st.tuples(st.just(DeviceDroppedOut), DEVICES, st.integers(1, 3), st.sampled_from(DropoutCause)),
+    st.tuples(st.just(ReportReceived), DEVICES, st.integers(1, 3), st.sampled_from(["", "", "norm"])),
+    st.tuples(st.just(ClockTicked)),
+    st.tuples(st.just(AggregationFinished)),
+)
+
+
+def event_of(happening, now_s: float) -> Event:
+    match happening:
+        case (kind, device) if kind in {DeviceCheckedIn, DeviceLost, DeviceReturned}:
+            return kind(device, now_s)
+        case (_, device, attempt, DropoutCause() as cause):
+            return DeviceDroppedOut(device, attempt, cause, now_s)
+        case (_, device, attempt, code):
+            return ReportReceived(device, attempt, now_s, code)
+        case (kind,) if kind is ClockTicked:
+            return ClockTicked(now_s)
+        case _:
+            return AggregationFinished(1, now_s)
+
+
+@given(st.integers(1, 4), st.integers(1, 4), st.lists(st.tuples(HAPPENINGS, SPANS), max_size=60), st.integers(0, 2**32))
+def test_whatever_happens_no_round_commits_below_the_minimum_or_counts_anyone_twice(goal, minimum, story, seed):
+    rules = msgspec.structs.replace(RULES, goal=max(goal, minimum), minimum=minimum)
+    state, now_s = open_round(1, 0, rules, seed, 0.0), 0.0
+    kept: list[DeviceId] = []
+    assigned: set[tuple[DeviceId, int]] = set()
+    for happening, span_s in story:
+        now_s += span_s
+        event = event_of(happening, now_s)
+        before = state
+        try:
+            state, effects = step(before, event)
+        except IllegalEvent:
+            assert (before.phase, type(event)) not in TABLE
+            continue
+        assert state.phase in TABLE[before.phase, type(event)].leads_to
+        for effect in effects:
+            match effect:
+                case AssignDevice(device, _, attempt):
+                    assigned.add((device, attempt))
+                case KeepReport(device, _, attempt):
+                    assert (device, attempt) in assigned, "a stranger's report was kept"
+                    assert awaits_report(before, device, attempt)
+                    kept.append(device)
+                case StartAggregation():
+                    assert len(kept) >= rules.minimum
+                case _:
+                    pass
+        if before.phase in TERMINAL:
+            assert state == before
+        assert len(kept) == len(set(kept)), "a device was counted twice"
+        assert sorted(kept) == state.devices(SeatState.REPORTED)
+        assert all(seat.cause is not None for seat in state.seats.values() if seat.state is SeatState.DROPPED)
+        assert state.phase is not Phase.SELECTION or not state.seats
+    if state.phase is Phase.COMMITTED:
+        assert len(kept) >= rules.minimum

@@ -1,0 +1,22 @@
+"""A model folder as the exporter writes it; its program could not be run, and the coordinator never does."""
+
+from pathlib import Path
+
+import numpy as np
+
+from models.configurations import ModelConfiguration, lstm_layout
+from models.folder import write_model_folder
+from models.manifest import Manifest
+from models.vocabulary import FIRST_WORD, Vocabulary
+
+WORDS = ("the", "a", "cat", "dog", "sat", "ran")
+EMBEDDING, HIDDEN = 3, 5
+LAYOUT = lstm_layout(FIRST_WORD + len(WORDS), EMBEDDING, HIDDEN)
+INITIAL = np.linspace(-1, 1, LAYOUT.size, dtype=np.float32)
+
+
+def write_model(folder: Path, words: tuple[str, ...] = WORDS, hidden: int = HIDDEN) -> Manifest:
+    shape = ModelConfiguration("tiny", max_vocabulary=10**6, embedding=EMBEDDING, hidden=hidden)
+    vocabulary = Vocabulary(words)
+    weights = np.linspace(-1, 1, shape.layout(vocabulary.size).size, dtype=np.float32)
+    return write_model_folder(folder, shape, vocabulary, b"a program", weights)

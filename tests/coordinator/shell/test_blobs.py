@@ -1,0 +1,69 @@
+"""What every blob store must do, and what files can suffer."""
+
+import hashlib
+
+import pytest
+
+from coordinator.shell.blobs import FileBlobs
+from tests.coordinator.fakes import MemoryBlobs
+from wire.errors import IntegrityError, RemoteProtocolError, UnavailableError
+
+
+@pytest.fixture(params=["files", "memory"])
+def blobs(request, tmp_path):
+    return FileBlobs(tmp_path) if request.param == "files" else MemoryBlobs()
+
+
+def test_what_is_put_is_got_by_its_hash(blobs):
+    name = blobs.put(b"update")
+    assert name == hashlib.sha256(b"update").hexdigest()
+    assert blobs.put(b"update") == name
+    assert blobs.get(name) == b"update"
+
+
+def test_what_is_not_there_is_an_integrity_error(blobs):
+    with pytest.raises(IntegrityError):
+        blobs.get("0" * 64)
+
+
+def test_deleting_twice_is_deleting_once(blobs):
+    name = blobs.put(b"update")
+    blobs.delete(name)
+    blobs.delete(name)
+    with pytest.raises(IntegrityError):
+        blobs.get(name)
+
+
+def test_damaged_bytes_are_noticed(tmp_path):
+    blobs = FileBlobs(tmp_path)
+    name = blobs.put(b"update")
+    blobs.path(name).write_bytes(b"upd")
+    with pytest.raises(IntegrityError, match="damaged"):
+        blobs.get(name)
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "", "A" * 64, "0" * 63, "0" * 64 + "\n"])
+def test_a_name_that_is_no_hash_is_refused(tmp_path, name):
+    with pytest.raises(RemoteProtocolError):
+        FileBlobs(tmp_path).path(name)
+
+
+def test_nothing_but_whole_blobs_is_left_in_the_folder(tmp_path):
+    blobs = FileBlobs(tmp_path)
+    names = {blobs.put(bytes([number])) for number in range(20)}
+    assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == names
+
+
+def test_a_sweep_removes_what_is_not_needed_and_what_was_half_written(tmp_path):
+    blobs = FileBlobs(tmp_path)
+    kept, dropped = blobs.put(b"kept"), blobs.put(b"dropped")
+    (blobs.path(kept).parent / ".writing-x").write_bytes(b"ha")
+    assert blobs.sweep({kept}) == 2
+    assert blobs.get(kept) == b"kept"
+    assert not blobs.path(dropped).exists()
+
+
+def test_a_folder_that_cannot_be_is_said_to_be(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(UnavailableError, match="file"):
+        FileBlobs(tmp_path / "file" / "blobs")

@@ -1,0 +1,115 @@
+import sqlite3
+import threading
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+
+from coordinator.core.round import Phase, RoundRules, open_round
+from coordinator.ports import StoredChunk, StoredReport, VersionRecord
+from coordinator.shell.database import Database
+from coordinator.shell.tables import METADATA
+from wire.errors import UnavailableError
+from wire.identifiers import DeviceId
+
+RULES = RoundRules(
+    goal=1,
+    minimum=1,
+    over_selection=1,
+    selection_window_s=0,
+    selection_deadline_s=1,
+    report_deadline_s=1,
+    lost_grace_s=1,
+)
+
+
+@pytest.fixture
+def database(tmp_path):
+    made = Database(f"sqlite:///{tmp_path / 'test.sqlite'}")
+    yield made
+    made.close()
+
+
+def test_migrations_make_exactly_the_tables_that_the_code_uses(database, tmp_path):
+    engine = sa.create_engine(f"sqlite:///{tmp_path / 'test.sqlite'}")
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
+    engine.dispose()
+
+
+def test_a_second_start_finds_what_the_first_wrote(tmp_path):
+    for expected in (None, 0):
+        database = Database(f"sqlite:///{tmp_path / 'test.sqlite'}")
+        with database.transaction() as tx:
+            found = tx.current_version()
+            assert (found.version if found else None) == expected
+            if found is None:
+                tx.add_version(VersionRecord(version=0, manifest="0" * 64))
+        database.close()
+
+
+def test_it_is_written_for_good_and_read_beside_a_writer(database, tmp_path):
+    with database.transaction() as tx:
+        assert tx._connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        assert tx._connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+        assert tx._connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+        tx.count("bytes_up")
+        seen = []
+
+        def read() -> None:
+            with database.transaction() as other:
+                seen.append(other.counters())
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        reader.join(5)
+        assert seen == [{}]
+
+
+def test_a_report_of_a_round_that_is_not_there_is_refused(database):
+    report = StoredReport(
+        round=9,
+        device=DeviceId("a"),
+        attempt=1,
+        sha256="0" * 64,
+        size_bytes=1,
+        num_examples=1,
+        steps=1,
+        loss=1.0,
+        seconds=1.0,
+        norm=1.0,
+        received_s=1.0,
+    )
+    with pytest.raises(sa.exc.IntegrityError), database.transaction() as tx:
+        tx.add_report(report)
+
+
+def test_the_private_blobs_still_needed_are_those_of_the_open_round_and_the_optimizer(database):
+    with database.transaction() as tx:
+        tx.add_version(VersionRecord(version=0, manifest="0" * 64, optimizer_state="1" * 64))
+        tx.add_version(VersionRecord(version=1, manifest="0" * 64, optimizer_state="2" * 64))
+        tx.save_round(open_round(1, 0, RULES, 7, 0.0))
+        tx.add_chunk(
+            StoredChunk(round=1, device=DeviceId("a"), attempt=1, number=0, count=2, total_bytes=9, sha256="3" * 64)
+        )
+        assert tx.private_blobs() == {"2" * 64, "3" * 64}
+        assert tx.rounds_in(Phase.SELECTION) == 1
+
+
+def test_a_damaged_file_is_an_error_that_says_which(tmp_path):
+    (tmp_path / "test.sqlite").write_bytes(b"not a database at all" * 100)
+    with pytest.raises(UnavailableError, match=r"test\.sqlite"):
+        Database(f"sqlite:///{tmp_path / 'test.sqlite'}")
+
+
+def test_a_locked_database_is_an_error_and_not_a_loss(database, tmp_path, monkeypatch):
+    blocker = sqlite3.connect(tmp_path / "test.sqlite", isolation_level=None)
+    blocker.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(UnavailableError, match="locked"), database.transaction() as tx:
+        tx._connection.exec_driver_sql("PRAGMA busy_timeout = 10")
+        tx.count("bytes_up")
+    blocker.execute("ROLLBACK")
+    blocker.close()
+    with database.transaction() as tx:
+        tx.count("bytes_up")

@@ -1,0 +1,204 @@
+"""What every repository must do, the real one and the one in memory."""
+
+import msgspec
+import pytest
+
+from coordinator.core.events import AssignDevice, RejectCheckIn, SendReceipt, StartAggregation
+from coordinator.core.lease import Lease
+from coordinator.core.round import Phase, Round, RoundRules, Seat, SeatState, open_round
+from coordinator.effects import AnnounceModel, EvaluateVersion, ForgetBlobs, SendMissing
+from coordinator.jobs import Metrics
+from coordinator.ports import StoredChunk, StoredReport, VersionRecord
+from coordinator.shell.database import Database
+from tests.coordinator.fakes import MemoryRepository
+from wire.identifiers import DeviceId
+from wire.messages import DropoutCause, RejectionReason, Verdict
+
+RULES = RoundRules(
+    goal=2,
+    minimum=2,
+    over_selection=1.0,
+    selection_window_s=0,
+    selection_deadline_s=60,
+    report_deadline_s=100,
+    lost_grace_s=10,
+)
+A, B = DeviceId("a"), DeviceId("b")
+
+
+@pytest.fixture(params=["database", "memory"])
+def repository(request, tmp_path):
+    if request.param == "memory":
+        yield MemoryRepository()
+        return
+    database = Database(f"sqlite:///{tmp_path / 'test.sqlite'}")
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def started(repository):
+    """With version 0 and round 1."""
+    with repository.transaction() as tx:
+        tx.add_version(VersionRecord(version=0, manifest="0" * 64, created_s=1.0))
+        tx.save_round(open_round(1, 0, RULES, 7, 10.0))
+    return repository
+
+
+def stored(device: DeviceId, round_number: int = 1, **changes) -> StoredReport:
+    report = StoredReport(
+        round=round_number,
+        device=device,
+        attempt=1,
+        sha256="1" * 64,
+        size_bytes=100,
+        num_examples=5,
+        steps=1,
+        loss=2.0,
+        seconds=0.5,
+        norm=1.0,
+        received_s=20.0,
+    )
+    return msgspec.structs.replace(report, **changes)
+
+
+def chunk(device: DeviceId, number: int, sha256: str = "2") -> StoredChunk:
+    return StoredChunk(round=1, device=device, attempt=1, number=number, count=3, total_bytes=9, sha256=sha256 * 64)
+
+
+def test_an_empty_one_has_nothing(repository):
+    with repository.transaction() as tx:
+        assert tx.open_round() is None
+        assert tx.current_version() is None
+        assert tx.last_round_number() == 0
+        assert tx.effects() == []
+        assert tx.lease(A) is None
+        assert tx.counters() == {}
+        assert tx.recent_rounds(5) == []
+        assert tx.report_bytes_median() is None
+
+
+def test_what_was_written_before_an_exception_is_undone(started):
+    with pytest.raises(RuntimeError), started.transaction() as tx:
+        tx.count("reports_late")
+        tx.add_report(stored(A))
+        tx.add_effect(AnnounceModel())
+        raise RuntimeError
+    with started.transaction() as tx:
+        assert tx.counters() == {}
+        assert tx.reports(1) == []
+        assert tx.effects() == []
+
+
+def test_a_round_is_replaced_and_found_while_it_is_open(started):
+    seats = {A: Seat(state=SeatState.DROPPED, cause=DropoutCause.SILENT, earlier=(DropoutCause.IN_USE,))}
+    with started.transaction() as tx:
+        state = msgspec.structs.replace(tx.open_round(), phase=Phase.REPORTING, seats=seats)
+        tx.save_round(state)
+    with started.transaction() as tx:
+        assert tx.open_round() == tx.round(1) == state
+        tx.save_round(msgspec.structs.replace(state, phase=Phase.ABANDONED, reason="nobody"))
+    with started.transaction() as tx:
+        assert tx.open_round() is None
+        assert tx.round(1).reason == "nobody"
+        assert tx.rounds_in(Phase.ABANDONED) == 1
+        assert tx.last_round_number() == 1
+
+
+def test_reports_come_in_ascending_order_of_devices_and_each_only_once(started):
+    with started.transaction() as tx:
+        tx.add_report(stored(B))
+        tx.add_report(stored(A))
+    with pytest.raises(Exception, match=r"(?i)unique|twice"), started.transaction() as tx:
+        tx.add_report(stored(A))
+    with started.transaction() as tx:
+        assert [report.device for report in tx.reports(1)] == [A, B]
+        assert tx.accepted_reports() == 2
+
+
+def test_dropped_chunks_name_only_blobs_that_nobody_else_needs(started):
+    with started.transaction() as tx:
+        tx.add_chunk(chunk(A, 1))
+        tx.add_chunk(chunk(A, 0, "3"))
+        tx.add_chunk(chunk(B, 1))
+        assert [one.number for one in tx.chunks(1, A, 1)] == [0, 1]
+        assert tx.chunks(1, A, 2) == []
+        assert tx.drop_chunks(1, A) == ["3" * 64]
+        assert tx.chunks(1, A, 1) == []
+        assert tx.drop_chunks(1) == ["2" * 64]
+        assert tx.drop_chunks(1) == []
+
+
+def test_leases_are_replaced_and_counted_by_when_they_were_seen(repository):
+    with repository.transaction() as tx:
+        tx.save_lease(Lease(device=B, online=True, last_seen_s=10.0, program="4" * 64))
+        tx.save_lease(Lease(device=A, last_seen_s=5.0))
+        tx.save_lease(Lease(device=A, last_seen_s=20.0, reason="not charging", examples=3, emulated=True))
+    with repository.transaction() as tx:
+        assert tx.lease(A) == Lease(device=A, last_seen_s=20.0, reason="not charging", examples=3, emulated=True)
+        assert tx.lease(B).program == "4" * 64
+        assert tx.devices_since(15.0) == 1
+        assert [lease.device for lease in tx.leases(10)] == [A, B]
+        assert [lease.device for lease in tx.leases(1)] == [A]
+
+
+def test_versions_keep_their_metrics(started):
+    with started.transaction() as tx:
+        tx.set_metrics(0, Metrics(0.1, 0.2, 3.0))
+        tx.add_version(VersionRecord(version=1, manifest="5" * 64, round=1, optimizer_state="6" * 64, created_s=2.0))
+    with started.transaction() as tx:
+        assert tx.version(0).metrics == Metrics(0.1, 0.2, 3.0)
+        assert tx.current_version().optimizer_state == "6" * 64
+        assert [record.version for record in tx.versions(10)] == [0, 1]
+        assert [record.version for record in tx.versions(1)] == [1]
+
+
+def test_effects_keep_their_order_until_they_are_removed(repository):
+    effects = [
+        AssignDevice(A, 1, 1),
+        RejectCheckIn(A, RejectionReason.NO_TASK, "done"),
+        SendReceipt(A, 1, 1, Verdict.INVALID, "norm", "too long"),
+        SendMissing(A, 1, 1, (0, 2)),
+        StartAggregation(1),
+        AnnounceModel(),
+        EvaluateVersion(0),
+        ForgetBlobs(("7" * 64,)),
+    ]
+    with repository.transaction() as tx:
+        numbers = [tx.add_effect(effect) for effect in effects]
+    with repository.transaction() as tx:
+        assert tx.effects() == list(zip(numbers, effects, strict=True))
+        tx.remove_effects(numbers[1:])
+        tx.remove_effects([])
+    with repository.transaction() as tx:
+        assert tx.effects() == [(numbers[0], effects[0])]
+        tx.remove_effects(numbers[:1])
+        assert tx.add_effect(effects[0]) > max(numbers), "a number is never used again"
+
+
+def test_counters_add_up(repository):
+    with repository.transaction() as tx:
+        tx.count("bytes_up", 100)
+        tx.count("bytes_up", 50)
+        tx.count("reports_late")
+    with repository.transaction() as tx:
+        assert tx.counters() == {"bytes_up": 150, "reports_late": 1}
+
+
+def test_summaries_weigh_the_loss_by_examples(started):
+    with started.transaction() as tx:
+        tx.add_report(stored(A, loss=2.0, num_examples=1, size_bytes=100))
+        tx.add_report(stored(B, loss=4.0, num_examples=3, size_bytes=300))
+        tx.save_round(open_round(2, 0, RULES, 7, 50.0))
+    with started.transaction() as tx:
+        first, second = tx.recent_rounds(5)
+        assert (first.mean_training_loss, first.report_bytes_median) == (3.5, 200)
+        assert (second.mean_training_loss, second.report_bytes_median) == (None, None)
+        assert [summary.state.number for summary in tx.recent_rounds(1)] == [2]
+        assert tx.report_bytes_median() == 200
+
+
+def test_the_state_of_a_round_is_what_it_was(started):
+    with started.transaction() as tx:
+        assert tx.round(1) == open_round(1, 0, RULES, 7, 10.0)
+        assert isinstance(tx.round(1), Round)

@@ -1,0 +1,199 @@
+"""The worker process: a real child, with real jobs and with children that misbehave."""
+
+import os
+import queue
+import subprocess
+import sys
+import time
+
+import msgspec
+import numpy as np
+import pytest
+
+from coordinator.inbox import JobEnded
+from coordinator.jobs import (
+    AggregationDone,
+    AggregationJob,
+    Evaluation,
+    EvaluationDone,
+    EvaluationJob,
+    JobFailed,
+    ReportFile,
+)
+from coordinator.shell.blobs import FileBlobs
+from coordinator.shell.model_folder import import_model
+from coordinator.shell.worker import TRIES, WorkerProcess
+from tests.coordinator.fake_device import report_frame
+from tests.coordinator.model_folder import INITIAL, LAYOUT, write_model
+from wire.identifiers import DeviceId
+from wire.messages import Assignment, CodecChoice, TrainingPlan
+from wire.parameters import weights_from_bytes
+
+DENSE = CodecChoice(name="dense-f32")
+
+
+@pytest.fixture
+def stores(tmp_path):
+    manifest = write_model(tmp_path / "model")
+    artifacts, private = FileBlobs(tmp_path / "artifacts"), FileBlobs(tmp_path / "private")
+    import_model(tmp_path / "model", artifacts)
+    return manifest, artifacts, private
+
+
+@pytest.fixture
+def make_worker(tmp_path):
+    made = []
+
+    def make(*command: str) -> tuple[WorkerProcess, queue.Queue]:
+        ended: queue.Queue = queue.Queue()
+        extra = {"command": command} if command else {}
+        made.append(WorkerProcess(tmp_path / "artifacts", tmp_path / "private", ended.put, **extra))
+        return made[-1], ended
+
+    yield make
+    for worker in made:
+        worker.close()
+
+
+def job_on(manifest, private, **changes) -> AggregationJob:
+    asked = Assignment(
+        task="t",
+        round=1,
+        attempt=1,
+        version=0,
+        manifest=manifest.sha256,
+        codec=DENSE,
+        plan=TrainingPlan(learning_rate=1, clip_norm=1),
+        report_deadline_s=1,
+    )
+    reports = tuple(
+        ReportFile(
+            DeviceId(name), private.put(report_frame(asked, np.full(LAYOUT.size, value), LAYOUT, weight)), weight
+        )
+        for name, value, weight in (("b", 0.02, 300), ("a", 0.01, 1))
+    )
+    job = AggregationJob(
+        round=1,
+        manifest=manifest.sha256,
+        reports=reports,
+        codec=DENSE,
+        max_examples=3,
+        optimizer="fedavg",
+        learning_rate=1.0,
+        momentum=0.0,
+        optimizer_state=None,
+        evaluation=None,
+    )
+    return msgspec.structs.replace(job, **changes)
+
+
+def result_of(ended: queue.Queue):
+    event = ended.get(timeout=60)
+    assert isinstance(event, JobEnded)
+    return event.result
+
+
+def test_the_worker_averages_with_capped_weights_and_the_same_job_gives_the_same_bytes(stores, make_worker):
+    manifest, artifacts, private = stores
+    worker, ended = make_worker()
+    job = job_on(manifest, private)
+    worker.submit(job)
+    worker.submit(job)
+    first, second = result_of(ended), result_of(ended)
+    assert isinstance(first, AggregationDone)
+    assert first == second
+    weights = weights_from_bytes(artifacts.get(first.weights), LAYOUT)
+    np.testing.assert_allclose(weights, INITIAL + (0.01 + 3 * 0.02) / 4, rtol=1e-6)
+
+
+def test_a_missing_report_is_a_failed_job_and_the_worker_lives_on(stores, make_worker):
+    manifest, _, private = stores
+    worker, ended = make_worker()
+    worker.submit(job_on(manifest, private, reports=(ReportFile(DeviceId("a"), "0" * 64, 1),)))
+    worker.submit(job_on(manifest, private))
+    failure = result_of(ended)
+    assert isinstance(failure, JobFailed)
+    assert failure.round == 1
+    assert "0" * 64 in failure.reason
+    assert isinstance(result_of(ended), AggregationDone)
+
+
+def test_a_worker_that_dies_is_replaced_once_and_then_the_job_has_failed(stores, make_worker, tmp_path):
+    manifest, _, private = stores
+    births = tmp_path / "births"
+    dies = f"open({str(births)!r}, 'a').write('x'); import sys; sys.stdin.readline(); sys.exit(3)"
+    worker, ended = make_worker(sys.executable, "-c", dies)
+    worker.submit(job_on(manifest, private))
+    failure = result_of(ended)
+    assert isinstance(failure, JobFailed)
+    assert "died" in failure.reason
+    assert births.read_text() == "x" * TRIES
+
+
+def test_closing_ends_a_worker_in_the_middle_of_a_job(stores, make_worker):
+    manifest, _, private = stores
+    worker, ended = make_worker(sys.executable, "-c", "import time; time.sleep(60)")
+    worker.submit(job_on(manifest, private))
+    begun = time.monotonic()
+    while worker._child is None and time.monotonic() < begun + 10:
+        time.sleep(0.01)
+    worker.close()
+    assert time.monotonic() - begun < 10
+    assert ended.empty()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's death")
+def test_the_worker_dies_with_its_parent(stores, tmp_path):
+    parent = (
+        "import os, subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-m', 'coordinator.shell.worker_child', str(os.getpid()), "
+        f"{str(tmp_path / 'artifacts')!r}, {str(tmp_path / 'private')!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
+        "child.stdin.write(b'{}\\n'); print(child.pid, flush=True); time.sleep(60)\n"
+    )
+    started = subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True)
+    child = int(started.stdout.readline())
+    started.kill()
+    started.wait()
+    started.stdout.close()
+    deadline = time.monotonic() + 20
+    while _alive(child) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _alive(child)
+
+
+def _alive(process: int) -> bool:
+    try:
+        with open(f"/proc/{process}/stat") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_the_service_process_never_imports_tensorflow():
+    code = "import sys, coordinator.service, coordinator.averaging; sys.exit('tensorflow' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": "."}, check=False)
+    assert done.returncode == 0
+
+
+@pytest.mark.tensorflow
+@pytest.mark.slow
+def test_the_worker_measures_a_version_on_a_text(tmp_path, make_worker):
+    from models.configurations import configuration
+    from models.folder import write_model_folder
+    from models.vocabulary import build_vocabulary
+
+    pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+    shape = configuration("tiny")
+    vocabulary = build_vocabulary(["the cat sat", "the dog ran"], 100)
+    weights = np.zeros(shape.layout(vocabulary.size).size, np.float32)
+    manifest = write_model_folder(tmp_path / "model", shape, vocabulary, b"program", weights)
+    import_model(tmp_path / "model", FileBlobs(tmp_path / "artifacts"))
+    text = tmp_path / "text.tsv"
+    text.write_text("user\ttext\na\tthe cat sat\nb\tthe dog ran\n")
+    worker, ended = make_worker()
+    worker.submit(EvaluationJob(0, manifest.sha256, Evaluation(str(text))))
+    measured = result_of(ended)
+    assert isinstance(measured, EvaluationDone), measured
+    # All weights are zero, so every id is equally likely, and ties count against us.
+    assert measured.metrics.loss == pytest.approx(np.log(vocabulary.size), rel=1e-3)
+    assert measured.metrics.top1 == 0.0

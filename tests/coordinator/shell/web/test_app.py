@@ -1,0 +1,262 @@
+import json
+
+import msgspec
+import numpy as np
+import pytest
+
+from coordinator.config import BaselineConfig, CoordinatorConfig
+from coordinator.core.lease import Lease
+from coordinator.core.round import Phase, RoundRules, Seat, SeatState, open_round
+from coordinator.inbox import ArtifactServed
+from coordinator.jobs import Metrics
+from coordinator.ports import StoredReport, VersionRecord
+from coordinator.shell.blobs import FileBlobs
+from coordinator.shell.model_folder import import_model
+from coordinator.shell.web.app import WebPorts, create_app
+from tests.coordinator.fakes import FakeClock, MemoryRepository, task_config
+from tests.coordinator.model_folder import LAYOUT, write_model
+from wire.identifiers import DeviceId
+from wire.messages import DropoutCause
+
+RULES = RoundRules(
+    goal=3,
+    minimum=2,
+    over_selection=1.3,
+    selection_window_s=0,
+    selection_deadline_s=60,
+    report_deadline_s=100,
+    lost_grace_s=10,
+)
+A, B, C = DeviceId("a"), DeviceId("b"), DeviceId("c")
+
+
+class Site:
+    def __init__(self, tmp_path) -> None:
+        write_model(tmp_path / "model")
+        self.artifacts = FileBlobs(tmp_path / "artifacts")
+        self.manifest = import_model(tmp_path / "model", self.artifacts)
+        self.repository = MemoryRepository()
+        self.clock = FakeClock(1000.0)
+        with self.repository.transaction() as tx:
+            tx.add_version(VersionRecord(version=0, manifest=self.manifest.sha256))
+            tx.save_round(open_round(1, 0, RULES, 7, 990.0))
+        self.troubles: list[str] = []
+        self.posted: list = []
+        baseline = BaselineConfig(label="trigram", top1=0.19, top3=0.31)
+        self.client = create_app(
+            WebPorts(
+                config=CoordinatorConfig(task=task_config(tmp_path / "model", rounds=5, baseline=baseline)),
+                repository=self.repository,
+                artifacts=self.artifacts,
+                clock=self.clock,
+                broker="mosquitto",
+                troubles=lambda: self.troubles,
+                post=self.posted.append,
+            )
+        ).test_client()
+
+    def fill(self) -> None:
+        """A committed round, an abandoned one, and one in which a reports, b dropped out and c is at work."""
+        with self.repository.transaction() as tx:
+            tx.set_metrics(0, Metrics(0.05, 0.12, 6.0))
+            tx.add_version(
+                VersionRecord(version=1, manifest=self.manifest.sha256, round=1, metrics=Metrics(0.1, 0.2, 5.0))
+            )
+            first = tx.round(1)
+            seats = {A: Seat(state=SeatState.REPORTED), B: Seat(state=SeatState.REPORTED), C: Seat()}
+            tx.save_round(
+                msgspec.structs.replace(first, phase=Phase.COMMITTED, version=1, closed_at_s=995.0, seats=seats)
+            )
+            second = open_round(2, 1, RULES, 7, 995.0)
+            tx.save_round(
+                msgspec.structs.replace(second, phase=Phase.ABANDONED, closed_at_s=996.0, reason="<b>nobody</b>")
+            )
+            third = open_round(3, 1, RULES, 7, 996.0)
+            dropped = Seat(state=SeatState.DROPPED, cause=DropoutCause.IN_USE, earlier=(DropoutCause.UNPLUGGED,))
+            seats = {A: Seat(state=SeatState.REPORTED), B: dropped, C: Seat()}
+            tx.save_round(
+                msgspec.structs.replace(
+                    third, phase=Phase.REPORTING, seats=seats, started_at_s=997.0, deadline_s=1097.0
+                )
+            )
+            for device, size_bytes, weight, loss in ((A, 100, 1, 5.0), (B, 300, 3, 3.0)):
+                tx.add_report(
+                    StoredReport(
+                        round=1,
+                        device=device,
+                        attempt=1,
+                        sha256="0" * 64,
+                        size_bytes=size_bytes,
+                        num_examples=weight,
+                        steps=1,
+                        loss=loss,
+                        seconds=1.0,
+                        norm=1.0,
+                        received_s=993.0,
+                    )
+                )
+            tx.save_lease(
+                Lease(
+                    device=A, online=True, state="training", reason="<script>x</script>", last_seen_s=998.0, examples=7
+                )
+            )
+            tx.save_lease(Lease(device=B, online=False, state="offline", emulated=True))
+            for name, amount in (("dropouts:in-use", 1), ("reports_invalid:norm", 2), ("bytes_up", 1234)):
+                tx.count(name, amount)
+
+    def state(self) -> dict:
+        return json.loads(self.client.get("/api/state").data)
+
+
+@pytest.fixture
+def site(tmp_path):
+    return Site(tmp_path)
+
+
+def test_an_artifact_is_served_whole_with_its_hash_as_etag_and_counted(site):
+    sha256 = site.manifest.weights.sha256
+    answer = site.client.get(f"/artifacts/{sha256}")
+    assert answer.status_code == 200
+    assert len(answer.data) == 4 * LAYOUT.size
+    assert answer.headers["ETag"] == f'"{sha256}"'
+    assert "immutable" in answer.headers["Cache-Control"]
+    assert answer.headers["Accept-Ranges"] == "bytes"
+    assert site.posted == [ArtifactServed(4 * LAYOUT.size)]
+
+
+def test_a_range_resumes_a_fetch(site):
+    url = f"/artifacts/{site.manifest.weights.sha256}"
+    whole = site.client.get(url).data
+    rest = site.client.get(url, headers={"Range": "bytes=100-"})
+    assert (rest.status_code, rest.data) == (206, whole[100:])
+    assert rest.headers["Content-Range"] == f"bytes 100-{len(whole) - 1}/{len(whole)}"
+    assert site.posted[-1] == ArtifactServed(len(whole) - 100)
+    assert site.client.get(url, headers={"Range": f"bytes={len(whole)}-"}).status_code == 416
+
+
+def test_who_has_it_already_gets_304(site):
+    sha256 = site.manifest.weights.sha256
+    answer = site.client.get(f"/artifacts/{sha256}", headers={"If-None-Match": f'"{sha256}"'})
+    assert (answer.status_code, answer.data) == (304, b"")
+    assert site.posted == []
+
+
+@pytest.mark.parametrize("name", ["0" * 64, "x", "..%2f..%2fcoordinator.sqlite"])
+def test_what_is_not_there_is_404_in_words(site, name):
+    answer = site.client.get(f"/artifacts/{name}")
+    assert answer.status_code == 404
+    assert answer.content_type.startswith("text/plain")
+    assert b"<" not in answer.data
+
+
+def test_health_is_503_with_reasons_when_something_is_wrong(site):
+    assert site.client.get("/healthz").get_json(force=True) == {"ok": True, "reasons": []}
+    site.troubles.append("the broker is not connected")
+    answer = site.client.get("/healthz")
+    assert answer.status_code == 503
+    assert answer.get_json(force=True) == {"ok": False, "reasons": ["the broker is not connected"]}
+
+
+def test_the_state_of_a_beginning(site):
+    state = site.state()
+    assert state["task"]["state"] == "running"
+    assert state["task"]["parameters"] == LAYOUT.size
+    assert state["task"]["dense_bytes"] == 4 * LAYOUT.size
+    assert state["round"]["phase"] == "selection"
+    assert state["round"]["reason"] == "waiting: 0 of 2 phones eligible"
+    assert state["round"]["deadline_in_s"] == 50.0
+    assert state["devices"] == []
+    assert state["broker"] == "mosquitto"
+
+
+def test_the_state_in_the_middle_of_things(site):
+    site.fill()
+    state = site.state()
+    assert state["task"]["version"] == 1
+    assert state["task"]["baseline"] == {"label": "trigram", "top1": 0.19, "top3": 0.31}
+    current = state["round"]
+    assert (current["selected"], current["reported"], current["dropped"]) == (["a", "b", "c"], ["a"], {"b": "in-use"})
+    first, second, third = state["rounds"]
+    assert (first["phase"], first["accepted"], first["selected"], first["seconds"]) == ("committed", 2, 3, 5.0)
+    assert (first["top1"], first["mean_training_loss"], first["report_bytes_median"]) == (0.1, 3.5, 200)
+    assert (second["phase"], second["version"], second["top1"]) == ("abandoned", None, None)
+    assert third["dropped"] == {"in-use": 1, "unplugged": 1}
+    counters = state["counters"]
+    assert (counters["rounds_committed"], counters["rounds_abandoned"]) == (1, 1)
+    assert (counters["reports_accepted"], counters["reports_invalid"]) == (2, {"norm": 2})
+    assert (counters["dropouts"], counters["bytes_up"]) == ({"in-use": 1}, 1234)
+    device = state["devices"][0]
+    assert (device["device"], device["online"], device["last_seen_s_ago"], device["examples"]) == ("a", True, 2.0, 7)
+    assert state["devices"][1]["last_seen_s_ago"] is None
+
+
+def test_when_the_task_is_done_there_is_no_round(site):
+    with site.repository.transaction() as tx:
+        tx.save_round(msgspec.structs.replace(tx.round(1), phase=Phase.COMMITTED, version=0, closed_at_s=999.0))
+    state = site.state()
+    assert (state["round"], state["task"]["state"]) == (None, "done")
+    assert b"Done" in site.client.get("/").data
+
+
+def test_a_round_in_detail(site):
+    site.fill()
+    detail = site.client.get("/api/rounds/3").get_json(force=True)
+    assert [seat["device"] for seat in detail["seats"]] == ["a", "b", "c"]
+    assert detail["seats"][1] == {
+        "device": "b",
+        "attempt": 1,
+        "state": "dropped",
+        "cause": "in-use",
+        "code": "",
+        "earlier": ["unplugged"],
+    }
+    assert site.client.get("/api/rounds/99").status_code == 404
+
+
+def test_the_empty_page_says_what_to_do(site):
+    page = site.client.get("/").get_data(as_text=True)
+    assert "No phone has been here yet" in page
+    assert "python -m edge_agent run" in page
+    assert "<svg" not in page
+
+
+def test_the_full_page_shows_the_curve_the_baseline_and_the_devices(site):
+    site.fill()
+    page = site.client.get("/").get_data(as_text=True)
+    assert "<svg" in page
+    assert "trigram" in page
+    assert "emulated" in page
+    assert "in-use" in page
+
+
+def test_what_devices_say_is_shown_as_text_and_never_as_markup(site):
+    site.fill()
+    page = site.client.get("/").get_data(as_text=True)
+    assert "<script>x" not in page
+    assert "&lt;script&gt;x" in page
+    assert "<b>nobody" not in page
+
+
+def test_the_page_needs_nothing_from_elsewhere_and_sets_no_cookie(site):
+    site.fill()
+    answer = site.client.get("/")
+    page = answer.get_data(as_text=True)
+    sources = [part.split('"')[0] for attribute in ('src="', 'href="') for part in page.split(attribute)[1:]]
+    assert [source for source in sources if not source.startswith(("/", "data:,", "#"))] == []
+    assert page.count("<script") == 1
+    assert "Set-Cookie" not in answer.headers
+    assert "script-src 'self'" in answer.headers["Content-Security-Policy"]
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    for name in ("status.css", "status.js"):
+        assert site.client.get(f"/static/{name}").status_code == 200
+
+
+def test_reports_are_not_artifacts(site, tmp_path):
+    private = FileBlobs(tmp_path / "private")
+    sha256 = private.put(np.zeros(3, np.float32).tobytes())
+    assert site.client.get(f"/artifacts/{sha256}").status_code == 404
+
+
+@pytest.mark.parametrize("method", ["post", "put", "delete"])
+def test_nothing_can_be_changed_over_http(site, method):
+    assert getattr(site.client, method)("/").status_code == 405

@@ -1,0 +1,184 @@
+import tomllib
+from importlib import resources
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from coordinator.config import BrokerKind, CoordinatorConfig, OptimizerName
+from coordinator.config_file import load_config
+from tests.coordinator.model_folder import write_model
+from wire.errors import ConfigError
+
+MINIMAL = '[task]\nmodel = "model"\n'
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write_model(tmp_path / "model")
+    return tmp_path
+
+
+def load(folder: Path, text: str, **environment: str) -> CoordinatorConfig:
+    path = folder / "coordinator.toml"
+    path.write_text(text)
+    return load_config(path, environment)
+
+
+def faults(folder: Path, text: str, **environment: str) -> str:
+    with pytest.raises(ConfigError) as raised:
+        load(folder, text, **environment)
+    return str(raised.value)
+
+
+def test_the_defaults_stand_and_paths_are_relative_to_the_file(folder):
+    config = load(folder, MINIMAL)
+    assert config.task.model == folder / "model"
+    assert config.data_dir == folder / "nightjar-coordinator"
+    assert config.broker.kind is BrokerKind.AUTO
+    assert config.task.evaluation_text is None
+    assert config.task.baseline is None
+    assert config.host == config.broker.host == "127.0.0.1"
+
+
+def test_every_fault_is_reported_at_once(folder):
+    message = faults(
+        folder,
+        """
+        port = 99999
+        popluation = "demo"
+        [broker]
+        kind = "kafka"
+        [task]
+        goal = "many"
+        over_selection = 0.5
+        [task.codec]
+        density = 2
+        [task.baseline]
+        label = "trigram"
+        """,
+    )
+    for fault in (
+        "port:",
+        "popluation: there is no such setting; did you mean 'population'?",
+        "broker.kind:",
+        "task.model: is missing",
+        "task.goal:",
+        "task.over_selection:",
+        "task.codec.density:",
+        "task.baseline.top1: is missing",
+        "task.baseline.top3: is missing",
+    ):
+        assert fault in message
+    assert len(message.splitlines()) == 10
+
+
+def test_settings_that_do_not_go_together_are_reported_at_once(folder):
+    message = faults(
+        folder,
+        """
+        port = 1883
+        [broker]
+        host = "127.0.0.1"
+        [task]
+        model = "nowhere"
+        evaluation_text = "nothing.tsv"
+        goal = 2
+        minimum = 3
+        selection_window_s = 100
+        [task.codec]
+        name = "zip"
+        """,
+    )
+    for fault in (
+        "task.model:",
+        "task.evaluation_text:",
+        "task.minimum:",
+        "task.selection_window_s:",
+        "task.codec.name:",
+        "broker.port:",
+    ):
+        assert fault in message
+
+
+def test_a_broker_of_ours_is_open_to_a_network_only_on_purpose_and_with_a_password(folder):
+    open_to_all = '[broker]\nhost = "0.0.0.0"\n'
+    assert "broker.host" in faults(folder, open_to_all + MINIMAL)
+    assert "broker.host" in faults(folder, open_to_all + "allow_network = true\n" + MINIMAL)
+    config = load(folder, open_to_all + "allow_network = true\n" + MINIMAL, NIGHTJAR_BROKER_PASSWORD="secret")
+    assert config.broker.password == "secret"
+    load(folder, '[broker]\nkind = "external"\nhost = "broker.example"\n' + MINIMAL)
+
+
+def test_the_environment_overrides_the_file(folder):
+    config = load(
+        folder,
+        "port = 9000\n" + MINIMAL,
+        NIGHTJAR_PORT="9001",
+        NIGHTJAR_TASK_GOAL="7",
+        NIGHTJAR_TASK_SERVER_OPTIMIZER="fedavgm",
+        NIGHTJAR_TASK_CODEC_ERROR_FEEDBACK="true",
+        NIGHTJAR_BROKER_ALLOW_NETWORK="false",
+        NIGHTJAR_AGENT_DEVICE="not ours",
+    )
+    assert (config.port, config.task.goal) == (9001, 7)
+    assert config.task.server.optimizer is OptimizerName.FEDAVGM
+    assert config.task.codec.error_feedback is True
+
+
+def test_a_fault_in_the_environment_names_the_variable(folder):
+    assert "NIGHTJAR_TASK_GOAL" in faults(folder, MINIMAL, NIGHTJAR_TASK_GOAL="seven")
+
+
+def test_a_baseline_may_come_from_the_environment_alone(folder):
+    config = load(
+        folder,
+        MINIMAL,
+        NIGHTJAR_TASK_BASELINE_LABEL="trigram",
+        NIGHTJAR_TASK_BASELINE_TOP1="0.2",
+        NIGHTJAR_TASK_BASELINE_TOP3="0.3",
+    )
+    assert config.task.baseline.top3 == 0.3
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("task = 3", "task: expected a table"),
+        ("[task", "is not valid TOML"),
+        ('[task]\nmodel = ""', "task.model"),
+        ("[task]\nmodel = 5", "task.model"),
+    ],
+)
+def test_what_is_no_configuration_is_said_to_be_none(folder, text, expected):
+    assert expected in faults(folder, text)
+
+
+def test_a_file_that_is_missing_a_folder_or_binary_is_a_config_error(tmp_path):
+    with pytest.raises(ConfigError, match="there is no configuration file"):
+        load_config(tmp_path / "none.toml", {})
+    with pytest.raises(ConfigError, match="cannot read"):
+        load_config(tmp_path, {})
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="not valid TOML"):
+        load_config(tmp_path / "binary.toml", {})
+
+
+def test_the_example_names_every_setting_with_its_default(folder):
+    text = (resources.files("coordinator") / "example.toml").read_text()
+    config = load(folder, text)
+    assert config == load(folder, MINIMAL)
+    table = tomllib.loads(text.replace("# [task.baseline]", "[task.baseline]").replace("# label", "label"))
+    assert _missing(CoordinatorConfig, table) == []
+
+
+def _missing(kind, table, where="") -> list[str]:
+    missing = []
+    for field in msgspec.structs.fields(kind):
+        if field.name == "baseline":
+            continue
+        if field.name not in table:
+            missing.append(where + field.name)
+        elif isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+            missing += _missing(field.type, table[field.name], f"{where}{field.name}.")
+    return missing

@@ -1,0 +1,561 @@
+import msgspec
+import numpy as np
+import pytest
+
+from coordinator.averaging import do_job
+from coordinator.config import OptimizerName, ServerConfig
+from coordinator.core.round import Phase, SeatState
+from coordinator.driver import LISTEN_S
+from coordinator.effects import EvaluateVersion, StartAggregation
+from coordinator.inbox import ArtifactServed, BrokerDropped, Disconnected, JobEnded, MessageArrived
+from coordinator.jobs import AggregationDone, EvaluationJob, JobFailed
+from models.manifest import Manifest
+from tests.coordinator.fake_device import report_frame
+from tests.coordinator.fakes import Killed, World
+from tests.coordinator.model_folder import INITIAL, LAYOUT, write_model
+from wire import frame
+from wire.errors import RemoteProtocolError, UnavailableError
+from wire.messages import (
+    Announcement,
+    Assignment,
+    Dropout,
+    DropoutCause,
+    Missing,
+    Query,
+    Receipt,
+    Rejection,
+    RejectionReason,
+    Status,
+    Verdict,
+)
+from wire.parameters import weights_from_bytes
+
+
+@pytest.fixture
+def make_world(tmp_path):
+    manifest = write_model(tmp_path)
+    return lambda **task: World(manifest, tmp_path, **task)
+
+
+def delta(value: float) -> np.ndarray:
+    return np.full(LAYOUT.size, value, np.float32)
+
+
+def report(world: World, device: str, value: float = 0.01, num_examples: int = 5) -> bytes:
+    return report_frame(world.assignment(device), delta(value), LAYOUT, num_examples)
+
+
+def receipts(world: World, device: str) -> list[Verdict]:
+    return [message.verdict for message in world.transport.to(device, Receipt)]
+
+
+def weights_of(world: World) -> np.ndarray:
+    with world.repository.transaction() as tx:
+        manifest = Manifest.decode(world.artifacts.get(tx.current_version().manifest))
+    return weights_from_bytes(world.artifacts.get(manifest.weights.sha256), manifest.layout)
+
+
+def test_a_round_from_check_in_to_the_next_version(make_world):
+    world = make_world()
+    world.check_in("a", "b")
+    assert world.assignment("a").report_deadline_s == 100.0
+    world.receive("a", "report", report(world, "a", 0.01, 1))
+    world.receive("b", "report", report(world, "b", 0.02, 3))
+    assert receipts(world, "a") == receipts(world, "b") == [Verdict.ACCEPTED]
+    world.work()
+    assert world.phase_of(1) is Phase.COMMITTED
+    np.testing.assert_allclose(weights_of(world), INITIAL + (0.01 + 3 * 0.02) / 4, rtol=1e-6)
+    assert world.phase_of(2) is Phase.SELECTION
+    assert world.tables.rounds[2].base_version == 1
+    topic, announcement, retained = world.transport.sent[-1]
+    assert topic.endswith("/announce")
+    assert retained
+    assert announcement == Announcement(version=1, manifest=world.tables.versions[1].manifest)
+
+
+def test_reports_are_deleted_when_their_round_is_over_and_their_figures_stay(make_world):
+    world = make_world()
+    world.check_in("a", "b")
+    for value, device in enumerate(("a", "b"), 1):
+        world.receive(device, "report", report(world, device, 0.01 * value))
+    assert len(world.private.blobs) == 2
+    world.work()
+    assert world.private.blobs == {}
+    assert len(world.tables.reports) == 2
+
+
+def test_momentum_is_carried_from_round_to_round(make_world):
+    world = make_world(server=ServerConfig(optimizer=OptimizerName.FEDAVGM, learning_rate=1.0, momentum=0.5))
+    for _ in range(2):
+        world.check_in("a", "b")
+        for device in ("a", "b"):
+            world.receive(device, "report", report(world, device, 0.01))
+        world.work()
+    # v1 = 0.01, v2 = 0.5 * 0.01 + 0.01
+    np.testing.assert_allclose(weights_of(world), INITIAL + 0.01 + 0.015, rtol=1e-5)
+    assert len(world.private.blobs) == 1, "only the newest optimizer state is kept"
+
+
+def test_the_task_is_done_after_its_rounds_and_check_ins_get_no_task(make_world):
+    world = make_world(rounds=1)
+    world.check_in("a", "b")
+    for device in ("a", "b"):
+        world.receive(device, "report", report(world, device))
+    world.work()
+    world.check_in("a")
+    assert world.transport.to("a", Rejection)[-1].reason is RejectionReason.NO_TASK
+    world.receive("a", "report", report(world, "a"))
+    assert receipts(world, "a")[-1] is Verdict.DUPLICATE
+    assert world.tables.last_effect > 0
+    world.start()
+    assert list(world.tables.rounds) == [1]
+
+
+def test_a_late_report_and_a_strangers_get_their_receipts_and_change_nothing(make_world):
+    world = make_world(over_selection=1.5)
+    world.check_in("a", "b", "c")
+    for device in ("a", "b"):
+        world.receive(device, "report", report(world, device))
+    world.work()
+    before = weights_of(world)
+    world.receive("c", "report", report(world, "c", 9.0))
+    world.receive("nobody", "report", report(world, "c", 9.0))
+    assert receipts(world, "c") == [Verdict.LATE]
+    (receipt,) = world.transport.to("nobody", Receipt)
+    assert (receipt.verdict, receipt.code) == (Verdict.INVALID, "not-selected")
+    assert world.counters["reports_late"] == world.counters["reports_invalid:not-selected"] == 1
+    np.testing.assert_array_equal(weights_of(world), before)
+
+
+def test_a_report_of_a_round_that_never_was_is_refused(make_world):
+    world = make_world()
+    world.check_in("a", "b")
+    forged = report_frame(Assignment(**{**_fields(world.assignment("a")), "round": 99}), delta(0.01), LAYOUT)
+    world.receive("a", "report", forged)
+    (receipt,) = world.transport.to("a", Receipt)
+    assert (receipt.round, receipt.code) == (99, "not-selected")
+
+
+def _fields(message) -> dict:
+    return {name: getattr(message, name) for name in message.__struct_fields__}
+
+
+def test_a_broken_frame_of_a_selected_device_settles_its_seat_and_any_other_is_only_counted(make_world):
+    world = make_world()
+    world.check_in("a", "b")
+    whole = report(world, "a")
+    world.receive("a", "report", whole[:-1])
+    world.receive("nobody", "report", whole[:-1])
+    (receipt,) = world.transport.to("a", Receipt)
+    assert (receipt.verdict, receipt.code) == (Verdict.INVALID, "truncated")
+    assert world.transport.to("nobody") == []
+    assert world.counters["malformed_messages"] == 1
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload"),
+    [
+        ("nightjar/1/demo/up/0/a/check-in", b"\xff"),
+        ("nightjar/1/demo/up/0/a/check-in", b'{"agent_version":"0.1.0","runtime":"x","examples":-1}'),
+        ("nightjar/1/demo/up/0/a/check-in", b" " * 17_000),
+        ("nightjar/1/demo/up/0/a/report", b""),
+        ("nightjar/1/demo/up/0/a/receipt", b"{}"),
+        ("nightjar/1/other/up/0/a/check-in", b"{}"),
+        ("nightjar/1/demo/announce", b"{}"),
+        ("nightjar/1/demo/status/a", b"[]"),
+        ("something/else", b""),
+    ],
+)
+def test_malformed_messages_are_counted_acknowledged_and_change_nothing(make_world, topic, payload):
+    world = make_world()
+    before = dict(world.tables.rounds)
+    acknowledged = []
+    world.driver.handle(MessageArrived(topic, payload, acknowledge=lambda: acknowledged.append(1)))
+    assert acknowledged == [1]
+    assert world.counters["malformed_messages"] == 1
+    assert world.tables.rounds == before
+    assert world.transport.to("a") == []
+
+
+def test_a_message_is_acknowledged_only_after_it_is_dealt_with(make_world):
+    world = make_world()
+    world.check_in("a", "b")
+    assert world.acknowledged == 2
+    world.repository.on_touch = _broken_disk
+    with pytest.raises(UnavailableError):
+        world.receive("a", "report", report(world, "a"))
+    assert world.acknowledged == 2
+
+
+def _broken_disk() -> None:
+    raise UnavailableError("no space left")
+
+
+def test_deadlines_stand_still_while_the_broker_is_away_and_shortly_after(make_world):
+    world = make_world()
+    world.check_in("a", "b")
+    world.driver.handle(Disconnected())
+    world.tick(500.0)
+    assert world.phase_of(1) is Phase.REPORTING
+    world.start()
+    world.tick(LISTEN_S / 2)
+    assert world.phase_of(1) is Phase.REPORTING
+    world.receive("a", "report", report(world, "a"))
+    world.tick(LISTEN_S)
+    assert world.phase_of(1) is Phase.ABANDONED
+    assert world.counters["dropouts:silent"] == 1
+
+
+def test_dropouts_are_counted_by_cause_and_uncounted_when_the_report_comes_after_all(make_world):
+    world = make_world(lost_grace_s=10.0, goal=2, over_selection=1.5)
+    world.listen()
+    world.check_in("a", "b", "c")
+    asked = world.assignment("a")
+    world.say("a", Dropout(round=asked.round, attempt=asked.attempt, cause=DropoutCause.TOO_HOT))
+    world.status("b", Status(online=False))
+    world.tick(11.0)
+    assert world.counters["dropouts:too-hot"] == world.counters["dropouts:connection-lost"] == 1
+    world.receive("b", "report", report(world, "b"))
+    assert receipts(world, "b") == [Verdict.ACCEPTED]
+    assert world.counters["dropouts:connection-lost"] == 0
+
+
+def test_a_dropout_of_another_round_is_ignored(make_world):
+    world = make_world()
+    world.check_in("a", "b")
+    world.say("a", Dropout(round=7, attempt=1, cause=DropoutCause.TOO_HOT))
+    assert world.tables.rounds[1].seats["a"].state is SeatState.WORKING
+
+
+@pytest.mark.parametrize("status", [Status(online=False), Status(online=True, state="ineligible")])
+def test_a_device_that_says_it_is_gone_leaves_the_pool(make_world, status):
+    world = make_world()
+    world.check_in("a")
+    world.status("a", status)
+    assert world.tables.rounds[1].pool == ()
+
+
+def test_a_status_of_checked_in_keeps_the_place_in_the_pool(make_world):
+    world = make_world()
+    world.check_in("a")
+    world.status("a", Status(online=True, state="checked-in"))
+    assert world.tables.rounds[1].pool == ("a",)
+
+
+def test_refused_check_ins_say_why(make_world):
+    world = make_world(minimum_examples=5)
+    world.check_in("poor", examples=4)
+    world.check_in("old", agent_version="0.0.9")
+    assert world.transport.to("poor", Rejection)[0].reason is RejectionReason.TOO_FEW_EXAMPLES
+    assert world.transport.to("old", Rejection)[0].reason is RejectionReason.OUTDATED_AGENT
+    assert world.tables.rounds[1].pool == ()
+
+
+def test_too_few_devices_are_told_to_come_back_and_a_new_round_opens(make_world):
+    world = make_world()
+    world.listen()
+    world.check_in("a")
+    world.tick(60.0)
+    (rejection,) = world.transport.to("a", Rejection)
+    assert rejection.reason is RejectionReason.TOO_FEW_DEVICES
+    assert rejection.detail == "waiting: 1 of 2 phones eligible"
+    assert rejection.retry_after_s >= 5.0
+    assert world.phase_of(2) is Phase.SELECTION
+
+
+def test_a_failed_aggregation_abandons_the_round_and_leaves_the_model(make_world):
+    world = make_world()
+    world.check_in("a", "b")
+    for device in ("a", "b"):
+        world.receive(device, "report", report(world, device))
+    world.driver.handle(JobEnded(JobFailed("the worker died", round=1)))
+    assert world.phase_of(1) is Phase.ABANDONED
+    assert "the worker died" in world.tables.rounds[1].reason
+    np.testing.assert_array_equal(weights_of(world), INITIAL)
+    assert StartAggregation(1) not in world.tables.effects.values()
+
+
+def test_a_result_that_comes_twice_commits_once(make_world):
+    world = make_world()
+    world.check_in("a", "b")
+    for device in ("a", "b"):
+        world.receive(device, "report", report(world, device))
+    world.work()
+    again = AggregationDone(1, "0" * 64, 4 * LAYOUT.size, None, 0.0, None)
+    world.driver.handle(JobEnded(again))
+    assert sorted(world.tables.versions) == [0, 1]
+
+
+def test_an_average_that_is_not_finite_is_refused(make_world):
+    world = make_world(server=ServerConfig(learning_rate=1000.0), max_update_norm=1e9)
+    world.check_in("a", "b")
+    for device in ("a", "b"):
+        world.receive(device, "report", report(world, device, 1e7))
+    (job,) = world.worker.jobs
+    too_much = msgspec.structs.replace(job, learning_rate=1e38)
+    with pytest.raises(RemoteProtocolError, match="not be finite"), np.errstate(over="ignore"):
+        do_job(too_much, world.artifacts, world.private, lambda *_: None)
+
+
+def test_the_imported_version_is_measured_when_there_is_a_text(tmp_path):
+    manifest = write_model(tmp_path)
+    world = World(manifest, tmp_path, evaluation_text=tmp_path / "text.tsv")
+    with world.repository.transaction() as tx:
+        tx.add_effect(EvaluateVersion(0))
+    world.start()
+    assert isinstance(world.worker.jobs[0], EvaluationJob)
+    world.work()
+    assert world.tables.versions[0].metrics.top1 == 0.1
+    world.start()
+    assert world.worker.jobs == []
+
+
+def test_bytes_and_broker_losses_are_counted(make_world):
+    world = make_world()
+    world.driver.handle(ArtifactServed(1000))
+    world.driver.handle(ArtifactServed(500))
+    world.driver.handle(BrokerDropped(3))
+    world.check_in("a")
+    assert world.counters["bytes_down"] == 1500
+    assert world.counters["broker_dropped"] == 3
+    assert world.counters["bytes_up"] > 20
+
+
+# Chunks
+
+
+@pytest.fixture
+def large_world(tmp_path):
+    """A model whose dense report needs two chunks."""
+    manifest = write_model(tmp_path, tuple(f"w{number}" for number in range(12_000)))
+    return World(manifest, tmp_path)
+
+
+def large_report(world: World, device: str, value: float = 0.001) -> tuple[bytes, list[bytes]]:
+    layout = world.manifest.layout
+    asked = world.assignment(device)
+    whole = report_frame(asked, np.full(layout.size, value, np.float32), layout)
+    chunks = frame.publishes(whole, asked.round, asked.attempt)
+    assert len(chunks) == 2
+    return whole, chunks
+
+
+def test_chunks_in_any_order_and_more_than_once_make_one_report(large_world):
+    large_world.check_in("a", "b")
+    whole, (first, second) = large_report(large_world, "a")
+    for chunk in (second, second, first):
+        large_world.receive("a", "report", chunk)
+    assert receipts(large_world, "a") == [Verdict.ACCEPTED]
+    assert large_world.tables.chunks == {}
+    (stored,) = large_world.tables.reports.values()
+    assert large_world.private.blobs == {stored.sha256: whole}
+    large_world.receive("a", "report", first)
+    large_world.receive("a", "report", second)
+    assert receipts(large_world, "a") == [Verdict.ACCEPTED, Verdict.DUPLICATE]
+
+
+def test_two_devices_may_send_the_same_chunks(large_world):
+    large_world.check_in("a", "b")
+    _, (first, second) = large_report(large_world, "a")
+    large_world.receive("b", "report", first)
+    for chunk in (first, second):
+        large_world.receive("a", "report", chunk)
+    large_world.receive("b", "report", second)
+    assert receipts(large_world, "a") == receipts(large_world, "b") == [Verdict.ACCEPTED]
+
+
+def test_a_query_is_answered_with_what_is_missing_or_with_the_receipt(large_world):
+    large_world.check_in("a", "b")
+    _, (first, second) = large_report(large_world, "a")
+    query = Query(round=1, attempt=1, chunks=2)
+    large_world.receive("a", "report", second)
+    large_world.say("a", query)
+    assert large_world.transport.to("a", Missing) == [Missing(round=1, attempt=1, chunks=(0,))]
+    large_world.start()
+    large_world.receive("a", "report", first)
+    large_world.say("a", query)
+    assert receipts(large_world, "a") == [Verdict.ACCEPTED, Verdict.DUPLICATE]
+    assert "reports_duplicate" not in large_world.counters
+    large_world.say("nobody", query)
+    assert receipts(large_world, "nobody") == [Verdict.INVALID]
+
+
+def test_chunks_of_strangers_are_not_stored_and_answered_once(large_world):
+    large_world.check_in("a", "b")
+    _, chunks = large_report(large_world, "a")
+    for chunk in chunks:
+        large_world.receive("nobody", "report", chunk)
+    assert receipts(large_world, "nobody") == [Verdict.INVALID]
+    assert large_world.private.blobs == {}
+
+
+def test_a_report_larger_than_any_of_this_model_is_refused_at_its_first_chunk(large_world):
+    large_world.check_in("a", "b")
+    asked = large_world.assignment("a")
+    for chunk in frame.publishes(bytes(10_000_000), asked.round, asked.attempt)[:1]:
+        large_world.receive("a", "report", chunk)
+    (receipt,) = large_world.transport.to("a", Receipt)
+    assert receipt.code == "too-large"
+    assert large_world.private.blobs == {}
+
+
+def test_chunks_that_disagree_about_the_length_are_malformed(large_world):
+    large_world.check_in("a", "b")
+    whole, (first, _) = large_report(large_world, "a")
+    large_world.receive("a", "report", first)
+    other = frame.publishes(whole + bytes(4), 1, 1)
+    large_world.receive("a", "report", other[1])
+    assert large_world.counters["malformed_messages"] == 1
+    assert len(large_world.tables.chunks) == 1
+
+
+def test_chunks_that_do_not_hold_a_report_settle_the_seat(large_world):
+    large_world.check_in("a", "b")
+    whole, _ = large_report(large_world, "a")
+    for chunk in frame.publishes(bytes(len(whole)), 1, 1):
+        large_world.receive("a", "report", chunk)
+    (receipt,) = large_world.transport.to("a", Receipt)
+    assert (receipt.verdict, receipt.code) == (Verdict.INVALID, "magic")
+    assert large_world.tables.chunks == {}
+    assert large_world.private.blobs == {}
+
+
+def test_unfinished_chunks_are_dropped_with_their_round(large_world):
+    large_world.listen()
+    large_world.check_in("a", "b")
+    _, (first, _) = large_report(large_world, "a")
+    large_world.receive("a", "report", first)
+    large_world.tick(101.0)
+    assert large_world.phase_of(1) is Phase.ABANDONED
+    assert large_world.tables.chunks == {}
+    assert large_world.private.blobs == {}
+
+
+# Killed
+
+
+class Script:
+    """A round as devices and the worker live it: what is not answered is done again."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def run(self) -> None:
+        world = self.world
+        for device in ("a", "b", "c"):
+            if not world.transport.to(device, Assignment):
+                world.check_in(device)
+        for number, device in enumerate(("a", "b")):
+            settled = Verdict.ACCEPTED in receipts(world, device) or Verdict.DUPLICATE in receipts(world, device)
+            if world.transport.to(device, Assignment) and not settled:
+                world.receive(device, "report", report(world, device, 0.01 * (number + 1), number + 1))
+        world.work()
+
+    @property
+    def finished(self) -> bool:
+        answered = {Verdict.ACCEPTED, Verdict.DUPLICATE}
+        return 1 in self.world.tables.versions and all(answered & set(receipts(self.world, d)) for d in "ab")
+
+
+def summary(world: World) -> dict:
+    with world.repository.transaction() as tx:
+        first = tx.round(1)
+    return {
+        "weights": weights_of(world).tobytes(),
+        "versions": sorted(world.tables.versions),
+        "accepted": first.devices(SeatState.REPORTED),
+        "phase": first.phase,
+        "reports": sorted(world.tables.reports),
+        "examples": [stored.num_examples for _, stored in sorted(world.tables.reports.items())],
+        "open": world.tables.rounds[max(world.tables.rounds)].phase,
+    }
+
+
+def touches(make_world) -> int:
+    world = make_world(over_selection=1.5)
+    count = 0
+
+    def touch() -> None:
+        nonlocal count
+        count += 1
+
+    world.touch_with(touch)
+    Script(world).run()
+    assert Script(world).finished
+    return count
+
+
+def test_killed_at_any_step_and_started_again_the_round_ends_the_same(make_world):
+    undisturbed = make_world(over_selection=1.5)
+    Script(undisturbed).run()
+    expected = summary(undisturbed)
+    total = touches(make_world)
+    assert total > 60
+    for fatal in range(total):
+        world = make_world(over_selection=1.5)
+        script = Script(world)
+        left = [fatal]
+
+        def touch(left: list[int] = left) -> None:
+            left[0] -= 1
+            if left[0] == -1:
+                raise Killed
+
+        world.touch_with(touch)
+        for _ in range(6):
+            try:
+                script.run()
+            except Killed:
+                world.start()
+            if script.finished:
+                break
+        assert left[0] <= -1
+        assert summary(world) == expected, f"killed at touch {fatal}"
+        assert not world.private.blobs or world.tables.effects, f"killed at touch {fatal}: reports were left lying"
+
+
+def test_killed_before_the_assignment_went_out_it_goes_out_after_the_restart(make_world):
+    world = make_world()
+    world.check_in("a")
+    world.transport.on_touch = _kill
+    with pytest.raises(Killed):
+        world.check_in("b")
+    world.transport.on_touch = lambda: None
+    assert world.transport.to("a", Assignment) == []
+    world.start()
+    assert world.transport.to("a", Assignment)
+    assert world.transport.to("b", Assignment)
+
+
+def _kill() -> None:
+    raise Killed
+
+
+def test_killed_while_averaging_the_job_is_done_again(make_world):
+    world = make_world()
+    world.check_in("a", "b")
+    for device in ("a", "b"):
+        world.receive(device, "report", report(world, device))
+    assert len(world.worker.jobs) == 1
+    world.start()
+    assert len(world.worker.jobs) == 1
+    world.work()
+    assert world.phase_of(1) is Phase.COMMITTED
+
+
+def test_nothing_that_is_logged_or_sent_holds_parameters(make_world, capsys):
+    world = make_world()
+    world.check_in("a", "b")
+    for device in ("a", "b"):
+        world.receive(device, "report", report(world, device, 0.123456))
+    world.work()
+    output = capsys.readouterr()
+    assert "0.123" not in output.out + output.err
+
+
+def test_a_defect_in_one_message_does_not_end_the_process(make_world, monkeypatch):
+    world = make_world()
+    monkeypatch.setattr(world.driver._intake, "take", lambda *_: 1 / 0)
+    world.check_in("a")
+    assert world.counters == {"malformed_messages": 1}
+    assert world.acknowledged == 1

@@ -1,0 +1,349 @@
+"""The real service process with a real broker, and devices that speak the protocol."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from coordinator.shell.broker import find_mosquitto
+from models.manifest import Manifest
+from tests.coordinator.fake_device import FakeDevice, devices, report_frame
+from tests.coordinator.model_folder import INITIAL, LAYOUT, write_model
+from wire import frame
+from wire.messages import Dropout, DropoutCause, Missing, Query, Receipt, Rejection, RejectionReason, Verdict
+from wire.parameters import weights_from_bytes
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.broker
+
+KINDS = [
+    "embedded",
+    pytest.param(
+        "mosquitto", marks=pytest.mark.skipif(not find_mosquitto(), reason="mosquitto is not installed on this machine")
+    ),
+]
+
+
+def free_ports(count: int) -> list[int]:
+    held = [socket.socket() for _ in range(count)]
+    for one in held:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in held]
+    for one in held:
+        one.close()
+    return ports
+
+
+class Service:
+    """A coordinator process on a folder, with what a test asks of it."""
+
+    def __init__(self, folder: Path, kind: str, **task: object) -> None:
+        self.folder = folder
+        self.port, self.broker_port = free_ports(2)
+        if not (folder / "model").exists():
+            write_model(folder / "model")
+        settings = {
+            "goal": 2,
+            "minimum": 2,
+            "over_selection": 1.0,
+            "selection_window_s": 0.2,
+            "selection_deadline_s": 5.0,
+            "report_deadline_s": 20.0,
+            "retry_after_s": 0.2,
+            **task,
+        }
+        lines = [
+            f"port = {self.port}",
+            'data_dir = "data"',
+            "[broker]",
+            f'kind = "{kind}"',
+            f"port = {self.broker_port}",
+        ]
+        lines += ["[task]", 'model = "model"', *(f"{key} = {json.dumps(value)}" for key, value in settings.items())]
+        lines += ["[task.codec]", 'name = "dense-f32"']
+        (folder / "coordinator.toml").write_text("\n".join(lines))
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> "Service":
+        if self.process is None:
+            self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(20)
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "coordinator", "serve", "--config", str(self.folder / "coordinator.toml")]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(command, cwd=ROOT, stderr=log, stdout=log)
+        self.wait_until(lambda: self.get("/healthz") == b'{"ok":true,"reasons":[]}', "healthy")
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(10)
+
+    def get(self, path: str) -> bytes | None:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+                return answer.read()
+        except (urllib.error.URLError, ConnectionError):
+            return None
+
+    def state(self) -> dict:
+        return json.loads(self.get("/api/state"))
+
+    def wait_until(self, holds, what: str, timeout_s: float = 30.0) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not holds():
+            if time.monotonic() > deadline or (self.process and self.process.poll() is not None):
+                raise AssertionError(f"not {what}; the log:\n{self.log()}")
+            time.sleep(0.05)
+
+    def log(self) -> str:
+        return (self.folder / "log").read_text()
+
+
+def updates(count: int) -> list[np.ndarray]:
+    return [np.full(LAYOUT.size, 0.01 * (number + 1), np.float32) for number in range(count)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_round_through_a_real_broker_gives_the_weighted_mean(tmp_path, kind):
+    with Service(tmp_path, kind, rounds=1) as service, devices(service.broker_port, "a", "b") as (a, b):
+        a.check_in()
+        b.check_in()
+        first, second = a.wait_for_assignment(), b.wait_for_assignment()
+        small, large = updates(2)
+        assert a.report_until_receipt(first, report_frame(first, small, LAYOUT, 1)).verdict is Verdict.ACCEPTED
+        assert b.report_until_receipt(second, report_frame(second, large, LAYOUT, 3)).verdict is Verdict.ACCEPTED
+        service.wait_until(lambda: service.state()["task"]["state"] == "done", "done")
+
+        state = service.state()
+        manifest = Manifest.decode(service.get(f"/artifacts/{state['versions'][-1]['manifest']}"))
+        weights = weights_from_bytes(service.get(f"/artifacts/{manifest.weights.sha256}"), manifest.layout)
+        np.testing.assert_allclose(weights, INITIAL + (small + 3 * large) / 4, rtol=1e-6)
+        assert state["counters"]["rounds_committed"] == 1
+        assert state["counters"]["reports_accepted"] == 2
+        assert state["broker"] == {"embedded": "amqtt"}.get(kind, kind)
+        service.wait_until(
+            lambda: service.state()["counters"]["bytes_down"] >= 4 * LAYOUT.size, "counting what it serves"
+        )
+        a.check_in()
+        assert a.wait_for(Rejection).reason is RejectionReason.NO_TASK
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_killed_in_the_middle_of_a_round_nothing_is_lost_and_nothing_counts_twice(tmp_path, kind):
+    with Service(tmp_path, kind, rounds=1, goal=3, minimum=3) as service:
+        with devices(service.broker_port, "a", "b", "c") as (a, b, c):
+            for device in (a, b, c):
+                device.check_in()
+            asked = {device: device.wait_for_assignment() for device in (a, b, c)}
+            reports = {
+                device: report_frame(asked[device], update, LAYOUT)
+                for device, update in zip((a, b, c), updates(3), strict=True)
+            }
+            assert a.report_until_receipt(asked[a], reports[a]).verdict is Verdict.ACCEPTED
+            service.kill()
+        _wait_for_free_port(service.broker_port)
+        service.start()
+        with devices(service.broker_port, "a", "b", "c") as (a2, b2, c2):
+            assert a2.report_until_receipt(asked[a], reports[a]).verdict is Verdict.DUPLICATE
+            assert b2.report_until_receipt(asked[b], reports[b]).verdict is Verdict.ACCEPTED
+            assert c2.report_until_receipt(asked[c], reports[c]).verdict is Verdict.ACCEPTED
+            service.wait_until(lambda: service.state()["task"]["state"] == "done", "done")
+        state = service.state()
+        assert state["counters"]["reports_accepted"] == 3
+        assert state["counters"]["reports_duplicate"] == 1
+        assert state["counters"]["rounds_abandoned"] == 0
+        assert state["rounds"][-1]["accepted"] == 3
+
+
+def _wait_for_free_port(port: int) -> None:
+    """The broker of a killed coordinator must be gone: it dies with its parent."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                time.sleep(0.05)
+            else:
+                return
+    raise AssertionError(f"somebody still listens on {port}")
+
+
+def test_bad_reports_get_their_codes_and_the_round_goes_on(tmp_path):
+    with Service(
+        tmp_path, "auto", rounds=1, goal=1, minimum=1, over_selection=4.0, selection_deadline_s=3.0
+    ) as service:
+        with devices(service.broker_port, "a", "b", "c", "stranger") as (a, b, c, stranger):
+            for device in (a, b, c):
+                device.check_in()
+            asked = {device: device.wait_for_assignment() for device in (a, b, c)}
+            good = report_frame(asked[a], updates(1)[0], LAYOUT)
+            assert stranger.report_until_receipt(asked[a], good).code == "not-selected"
+            assert a.report_until_receipt(asked[a], good[:-1]).code == "truncated"
+            huge = report_frame(asked[b], np.full(LAYOUT.size, 1e6, np.float32), LAYOUT)
+            assert b.report_until_receipt(asked[b], huge).code == "norm"
+            stranger.publish("check-in", b"\xff not json")
+            stranger._publish_raw("nightjar/1/demo/up/0/..%2f/check-in", b"{}")
+            assert c.report_until_receipt(asked[c], good).verdict is Verdict.ACCEPTED
+            service.wait_until(lambda: service.state()["task"]["state"] == "done", "done")
+        counters = service.state()["counters"]
+        assert counters["reports_invalid"] == {"norm": 1, "not-selected": 1, "truncated": 1}
+        assert counters["malformed_messages"] == 2
+        assert counters["reports_accepted"] == 1
+
+
+def test_dropouts_are_counted_by_cause_and_replaced(tmp_path):
+    with Service(tmp_path, "auto", rounds=1, lost_grace_s=0.5) as service:
+        with devices(service.broker_port, "a", "b", "c") as (a, b, c):
+            a.check_in()
+            b.check_in()
+            asked_a = a.wait_for_assignment()
+            b.wait_for_assignment()
+            a.send(Dropout(round=asked_a.round, attempt=asked_a.attempt, cause=DropoutCause.UNPLUGGED))
+            b.vanish()
+            gone = {"connection-lost": 1, "unplugged": 1}
+            service.wait_until(lambda: service.state()["counters"]["dropouts"] == gone, "both gone", 40)
+            asked_c, again = c.wait_for_assignment(), a.wait_for_assignment()
+            assert again.attempt == 2
+            for device, asked in ((c, asked_c), (a, again)):
+                receipt = device.report_until_receipt(asked, report_frame(asked, updates(1)[0], LAYOUT))
+                assert receipt.verdict is Verdict.ACCEPTED
+            service.wait_until(lambda: service.state()["task"]["state"] == "done", "done")
+        assert service.state()["rounds"][-1]["dropped"] == gone
+
+
+def test_a_large_report_comes_in_chunks_and_missing_ones_are_asked_for(tmp_path):
+    words = tuple(f"w{number}" for number in range(12_000))
+    manifest = write_model(tmp_path / "model", words)
+    with Service(tmp_path, "auto", rounds=1, goal=1, minimum=1) as service:
+        with devices(service.broker_port, "a") as (a,):
+            asked = a.wait_for_assignment()
+            report = report_frame(asked, np.full(manifest.layout.size, 0.001, np.float32), manifest.layout)
+            payloads = frame.publishes(report, asked.round, asked.attempt)
+            assert len(payloads) >= 2
+            a.publish("report", payloads[-1])
+            a.send(Query(round=asked.round, attempt=asked.attempt, chunks=len(payloads)))
+            assert a.wait_for(Missing).chunks == tuple(range(len(payloads) - 1))
+            service.kill()
+        _wait_for_free_port(service.broker_port)
+        service.start()
+        with devices(service.broker_port, "a") as (a,):
+            a.send(Query(round=asked.round, attempt=asked.attempt, chunks=len(payloads)))
+            assert a.wait_for(Missing).chunks == tuple(range(len(payloads) - 1))
+            for payload in payloads[:-1]:
+                a.publish("report", payload)
+            assert a.wait_for(Receipt).verdict is Verdict.ACCEPTED
+            a.send(Query(round=asked.round, attempt=asked.attempt, chunks=len(payloads)))
+            assert a.wait_for(Receipt).verdict is Verdict.DUPLICATE
+            service.wait_until(lambda: service.state()["task"]["state"] == "done", "done")
+
+
+def test_it_waits_for_a_broker_that_is_down_and_says_so(tmp_path):
+    service = Service(tmp_path, "external")
+    command = [sys.executable, "-m", "coordinator", "serve", "--config", str(tmp_path / "coordinator.toml")]
+    with (tmp_path / "log").open("wb") as log:
+        service.process = subprocess.Popen(command, cwd=ROOT, stderr=log)
+    with service:
+        service.wait_until(lambda: "broker not reachable" in service.log(), "saying that the broker is down")
+        broker_command = [sys.executable, "-m", "coordinator", "broker", "--kind", "embedded", "--port"]
+        broker_command += [str(service.broker_port), "--data", str(tmp_path / "b"), "--die-with", str(os.getpid())]
+        broker = subprocess.Popen(broker_command, cwd=ROOT)
+        try:
+            service.wait_until(lambda: service.get("/healthz") == b'{"ok":true,"reasons":[]}', "connected", 60)
+        finally:
+            broker.terminate()
+            assert broker.wait(20) == 0
+        service.process.send_signal(signal.SIGINT)
+        assert service.process.wait(8) == 0
+
+
+def run_serve(config: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "coordinator", "serve", "--config", str(config)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_faults_of_the_owner_end_with_one_message_and_status_2(tmp_path):
+    service = Service(tmp_path, "embedded")
+    config = tmp_path / "coordinator.toml"
+
+    done = run_serve(tmp_path / "none.toml")
+    assert (done.returncode, "there is no configuration file" in done.stderr) == (2, True)
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", service.broker_port))
+        taken.listen()
+        done = run_serve(config)
+    assert done.returncode == 2
+    assert str(service.broker_port) in done.stderr
+    assert "external" in done.stderr
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", service.port))
+        taken.listen()
+        done = run_serve(config)
+    assert (done.returncode, str(service.port) in done.stderr) == (2, True)
+
+    for left in (tmp_path / "data").glob("coordinator.sqlite*"):
+        left.unlink()
+    (tmp_path / "model" / "weights.bin").write_bytes(b"other bytes")
+    done = run_serve(config)
+    assert (done.returncode, "weights.bin" in done.stderr, "sha256" in done.stderr) == (2, True, True)
+    assert "Traceback" not in done.stderr
+
+
+def test_a_second_coordinator_on_the_same_folder_is_refused(tmp_path):
+    with Service(tmp_path, "embedded"):
+        done = run_serve(tmp_path / "coordinator.toml")
+    assert done.returncode == 2
+    assert "another coordinator" in done.stderr
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_broker_with_a_password_lets_only_those_in_who_know_it(tmp_path, kind):
+    (port,) = free_ports(1)
+    command = [sys.executable, "-m", "coordinator", "broker", "--kind", kind, "--port", str(port)]
+    command += ["--data", str(tmp_path), "--username", "nightjar", "--die-with", str(os.getpid())]
+    environment = {**os.environ, "NIGHTJAR_BROKER_PASSWORD": "open sesame"}
+    with (tmp_path / "log").open("wb") as log:
+        broker = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=log)
+    try:
+        friend = _when_up(port, "nightjar", "open sesame")
+        stranger = FakeDevice("stranger", port, username="nightjar", password="guess")
+        deadline = time.monotonic() + 10
+        while not stranger.refused and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert stranger.refused
+        assert not friend.refused
+        friend.close()
+        stranger.close()
+    finally:
+        broker.terminate()
+        broker.wait(20)
+
+
+def _when_up(port: int, username: str, password: str) -> FakeDevice:
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            return FakeDevice("friend", port, username=username, password=password)
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)

@@ -1,0 +1,72 @@
+"""A real exported model for the tests marked ``tflite``, also where there is no TensorFlow."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from edge_agent.ports import Model
+from models.manifest import Manifest
+from wire.identifiers import Sha256
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """An exported model: as files for a loader, and as bytes by hash for a server."""
+
+    model: Model
+    artifacts: dict[str, bytes]
+    words: list[str]
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    folder = _folder(tmp_path_factory)
+    names = ("manifest.json", "program.tflite", "weights.bin", "vocabulary.txt")
+    artifacts = {hashlib.sha256(data).hexdigest(): data for data in ((folder / name).read_bytes() for name in names)}
+    manifest = Manifest.decode((folder / "manifest.json").read_bytes())
+    model = Model(
+        Sha256(manifest.sha256),
+        manifest,
+        folder / "program.tflite",
+        folder / "weights.bin",
+        folder / "vocabulary.txt",
+    )
+    return Exported(model, artifacts, (folder / "vocabulary.txt").read_text().split())
+
+
+def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    given = os.environ.get("NIGHTJAR_TEST_ARTIFACTS")
+    if given:
+        return Path(given)
+    if importlib.util.find_spec("tensorflow") is None:
+        pytest.skip(
+            "no exported program: there is no TensorFlow here, and NIGHTJAR_TEST_ARTIFACTS does not name a folder "
+            "made by `python -m models export --model tiny --corpus personas --out FOLDER`"
+        )
+    folder = tmp_path_factory.mktemp("exported")
+    # In a child, so that this process stays without TensorFlow as the agent does.
+    command = [
+        sys.executable,
+        "-m",
+        "models",
+        "export",
+        "--model",
+        "tiny",
+        "--corpus",
+        "personas",
+        "--out",
+        str(folder),
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return folder

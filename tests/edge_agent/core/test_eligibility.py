@@ -1,0 +1,90 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge_agent.core.eligibility import (
+    Answer,
+    Condition,
+    Reading,
+    Standing,
+    Verdict,
+    battery_reading,
+    heat_reading,
+    judge,
+    settle,
+)
+from wire.messages import DropoutCause
+
+ALL_HOLD = {c: Reading(Answer.YES, "test", "ok") for c in Condition}
+
+
+@pytest.mark.parametrize(
+    ("condition", "cause", "unknown_is_eligible"),
+    [
+        (Condition.CHARGING, DropoutCause.UNPLUGGED, False),
+        (Condition.IDLE, DropoutCause.IN_USE, True),
+        (Condition.UNMETERED, DropoutCause.METERED, False),
+        (Condition.BATTERY_HIGH, DropoutCause.LOW_BATTERY, True),
+        (Condition.COOL, DropoutCause.TOO_HOT, True),
+        (Condition.HAS_EXAMPLES, DropoutCause.NO_EXAMPLES, False),
+    ],
+)
+def test_a_lost_condition_blocks_and_an_unknown_one_only_where_it_must(condition, cause, unknown_is_eligible):
+    lost = judge(ALL_HOLD | {condition: Reading(Answer.NO, "test", "because")})
+    assert lost == Verdict(False, "because", cause)
+    unknown = judge(ALL_HOLD | {condition: Reading(Answer.UNKNOWN, "test", "no idea")})
+    assert unknown.eligible is unknown_is_eligible
+    missing = judge({c: r for c, r in ALL_HOLD.items() if c is not condition})
+    assert missing.eligible is unknown_is_eligible
+
+
+@given(st.dictionaries(st.sampled_from(Condition), st.builds(Reading, st.sampled_from(Answer), st.text(), st.text())))
+def test_every_verdict_has_a_cause_exactly_if_it_blocks(readings):
+    verdict = judge(readings)
+    assert (verdict.cause is None) is verdict.eligible
+
+
+def test_a_blocking_verdict_names_the_unknown_condition():
+    assert judge({}).reason == "charging: unknown (no source)"
+
+
+def test_an_old_reading_is_unknown():
+    old = ALL_HOLD | {Condition.CHARGING: Reading(Answer.YES, "test", "charging", age_s=61.0)}
+    assert judge(old).cause is DropoutCause.UNPLUGGED
+    assert judge(ALL_HOLD | {Condition.CHARGING: Reading(Answer.YES, "test", "charging", age_s=60.0)}).eligible
+
+
+YES, NO = Verdict(True, "", None), Verdict(False, "unplugged", DropoutCause.UNPLUGGED)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "standings"),
+    [
+        ([(0, YES)], [Standing.SETTLING]),
+        ([(0, YES), (119.9, YES)], [Standing.SETTLING, Standing.SETTLING]),
+        ([(0, YES), (120, YES)], [Standing.SETTLING, Standing.FIT]),
+        ([(0, YES), (119, NO), (120, YES)], [Standing.SETTLING, Standing.UNFIT, Standing.SETTLING]),
+        ([(0, NO), (500, NO)], [Standing.UNFIT, Standing.UNFIT]),
+        ([(0, YES), (200, YES), (201, NO), (202, YES), (322, YES)], ["settling", "fit", "unfit", "settling", "fit"]),
+    ],
+)
+def test_eligible_for_the_whole_hysteresis_time_without_a_break(verdicts, standings):
+    since, found = None, []
+    for now_s, verdict in verdicts:
+        since, standing = settle(since, verdict, now_s, 120.0)
+        found.append(standing)
+    assert found == [Standing(s) if isinstance(s, str) else s for s in standings]
+
+
+def test_without_hysteresis_an_eligible_device_is_fit_at_once():
+    assert settle(None, YES, 5.0, 0.0)[1] is Standing.FIT
+
+
+@pytest.mark.parametrize(("level", "answer"), [(None, Answer.UNKNOWN), (0.29, Answer.NO), (0.3, Answer.YES)])
+def test_battery(level, answer):
+    assert battery_reading(level, 0.3, "test").value is answer
+
+
+@pytest.mark.parametrize(("temperature", "answer"), [(None, Answer.UNKNOWN), (45.1, Answer.NO), (45.0, Answer.YES)])
+def test_heat(temperature, answer):
+    assert heat_reading(temperature, 45.0, "test").value is answer

@@ -1,0 +1,305 @@
+import itertools
+import typing
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge_agent.core import lifecycle
+from edge_agent.core.eligibility import Standing
+from edge_agent.core.events import (
+    Announced,
+    Assigned,
+    ConditionsJudged,
+    Connected,
+    Event,
+    Moment,
+    Prepare,
+    Prepared,
+    Rejected,
+    ReportSettled,
+    Restarted,
+    SendCheckIn,
+    SendDropout,
+    Stopping,
+    StopWork,
+    Train,
+    Trained,
+    WorkFailed,
+)
+from edge_agent.core.lifecycle import (
+    STARTING,
+    TABLE,
+    CheckedIn,
+    Ineligible,
+    Preparing,
+    Reporting,
+    Resting,
+    Settling,
+    Training,
+    name,
+    reason,
+    step,
+)
+from wire.errors import IllegalEvent
+from wire.messages import (
+    Assignment,
+    CodecChoice,
+    DropoutCause,
+    Receipt,
+    Rejection,
+    RejectionReason,
+    TrainingPlan,
+    Verdict,
+)
+
+AT = Moment(100.0, 0.5)
+CAUSE = DropoutCause.UNPLUGGED
+
+
+def make_assignment(number=3, attempt=1, report_deadline_s=60.0):
+    return Assignment(
+        task="t",
+        round=number,
+        attempt=attempt,
+        version=2,
+        manifest="0" * 64,
+        codec=CodecChoice(),
+        plan=TrainingPlan(learning_rate=1.0, clip_norm=1.0),
+        report_deadline_s=report_deadline_s,
+    )
+
+
+MINE, OTHER = make_assignment(), make_assignment(4)
+STATES = [
+    Ineligible("unplugged", CAUSE),
+    Settling("soon", CAUSE),
+    CheckedIn(1, 115.0),
+    Preparing(MINE, 160.0),
+    Training(MINE, 160.0),
+    Reporting(3, 1),
+    Resting(130.0, "rejected"),
+]
+
+
+def judged(standing, at=AT):
+    return ConditionsJudged(at, standing, standing.value, CAUSE if standing is Standing.UNFIT else None)
+
+
+def receipt(verdict=Verdict.ACCEPTED, retry_after_s=7.0):
+    return Receipt(round=3, attempt=1, verdict=verdict, retry_after_s=retry_after_s)
+
+
+def rejection(retry_after_s=9.0):
+    return Rejection(reason=RejectionReason.NOT_SELECTED, retry_after_s=retry_after_s)
+
+
+EVENTS = [
+    *(judged(s) for s in Standing),
+    Connected(AT),
+    Announced(AT),
+    Assigned(AT, MINE, 585.0),
+    Assigned(AT, OTHER, 585.0),
+    Rejected(AT, rejection()),
+    Prepared(AT),
+    Trained(AT),
+    WorkFailed(AT, DropoutCause.FETCH_FAILED, "down"),
+    ReportSettled(AT, receipt()),
+    Restarted(AT),
+    Stopping(AT),
+]
+
+ACCEPTED = "report of round 3 accepted"
+GAVE_UP = (StopWork(), SendDropout(3, 1, CAUSE, "unfit"))
+ROWS = [
+    # follow the conditions
+    (STARTING, judged(Standing.UNFIT), Ineligible("unfit", CAUSE), ()),
+    (STARTING, judged(Standing.SETTLING), Settling("settling", DropoutCause.RESTARTED), ()),
+    (STARTING, judged(Standing.FIT), CheckedIn(1, 115.0), (SendCheckIn(),)),
+    (Settling("soon", CAUSE), judged(Standing.UNFIT), Ineligible("unfit", CAUSE), ()),
+    (Settling("soon", CAUSE), judged(Standing.SETTLING), Settling("settling", CAUSE), ()),
+    (Settling("soon", CAUSE), judged(Standing.FIT), CheckedIn(1, 115.0), (SendCheckIn(),)),
+    # checked in
+    (CheckedIn(1, 101.0), judged(Standing.FIT), CheckedIn(1, 101.0), ()),
+    (CheckedIn(1, 100.0), judged(Standing.FIT), CheckedIn(2, 130.0), (SendCheckIn(),)),
+    (CheckedIn(1, 101.0), judged(Standing.UNFIT), Ineligible("unfit", CAUSE), ()),
+    (CheckedIn(5, 400.0), Connected(AT), CheckedIn(1, 115.0), (SendCheckIn(),)),
+    (CheckedIn(5, 400.0), Announced(AT), CheckedIn(1, 101.0), ()),
+    (CheckedIn(1, 100.5), Announced(AT), CheckedIn(1, 100.5), ()),
+    (CheckedIn(1, 115.0), Assigned(AT, MINE, 585.0), Preparing(MINE, 160.0), (Prepare(MINE),)),
+    (CheckedIn(1, 115.0), Assigned(AT, MINE, 30.0), Preparing(MINE, 130.0), (Prepare(MINE),)),
+    (CheckedIn(1, 115.0), Rejected(AT, rejection()), Resting(109.0, "not-selected; again in 9 s"), ()),
+    (CheckedIn(1, 115.0), Rejected(AT, rejection(0)), Resting(101.0, "not-selected; again in 1 s"), ()),
+    # work
+    (Preparing(MINE, 160.0), Prepared(AT), Training(MINE, 160.0), (Train(MINE),)),
+    (Preparing(MINE, 160.0), judged(Standing.FIT), Preparing(MINE, 160.0), ()),
+    (Preparing(MINE, 160.0), judged(Standing.UNFIT), Ineligible("unfit", CAUSE), GAVE_UP),
+    (Training(MINE, 160.0), judged(Standing.UNFIT), Ineligible("unfit", CAUSE), GAVE_UP),
+    (Training(MINE, 160.0), judged(Standing.SETTLING), Training(MINE, 160.0), ()),
+    (Training(MINE, 160.0), Trained(AT), Reporting(3, 1), ()),
+    (
+        Training(MINE, 100.0),
+        judged(Standing.FIT),
+        Resting(115.0, "out of time"),
+        (StopWork(), SendDropout(3, 1, DropoutCause.OUT_OF_TIME, "the deadline passed")),
+    ),
+    (
+        Preparing(MINE, 160.0),
+        WorkFailed(AT, DropoutCause.FETCH_FAILED, "down"),
+        Resting(115.0, "down"),
+        (SendDropout(3, 1, DropoutCause.FETCH_FAILED, "down"),),
+    ),
+    (
+        Training(MINE, 160.0),
+        WorkFailed(AT, DropoutCause.TRAINING_FAILED, "nan"),
+        Resting(115.0, "nan"),
+        (SendDropout(3, 1, DropoutCause.TRAINING_FAILED, "nan"),),
+    ),
+    # the report
+    (Reporting(3, 1), judged(Standing.UNFIT), Reporting(3, 1), ()),
+    (Reporting(3, 1), ReportSettled(AT, receipt()), Resting(107.0, ACCEPTED, 3, 1), ()),
+    (
+        Reporting(3, 1),
+        ReportSettled(AT, receipt(retry_after_s=0)),
+        Resting(101.0, "report of round 3 accepted", 3, 1),
+        (),
+    ),
+    # rest
+    (Resting(100.5, "x"), judged(Standing.FIT), Resting(100.5, "x"), ()),
+    (Resting(100.0, "x"), judged(Standing.FIT), CheckedIn(1, 115.0), (SendCheckIn(),)),
+    (Resting(100.0, "x"), judged(Standing.UNFIT), Ineligible("unfit", CAUSE), ()),
+    (Resting(100.0, "x"), judged(Standing.SETTLING), Settling("settling", DropoutCause.IN_USE), ()),
+    # an assignment that is not ours to take
+    (Preparing(MINE, 160.0), Assigned(AT, MINE, 585.0), Preparing(MINE, 160.0), ()),
+    (Training(MINE, 160.0), Assigned(AT, MINE, 585.0), Training(MINE, 160.0), ()),
+    (Reporting(3, 1), Assigned(AT, MINE, 585.0), Reporting(3, 1), ()),
+    (Resting(130.0, "x", 3, 1), Assigned(AT, MINE, 585.0), Resting(130.0, "x", 3, 1), ()),
+    (
+        Ineligible("unplugged", CAUSE),
+        Assigned(AT, MINE, 585.0),
+        Ineligible("unplugged", CAUSE),
+        (SendDropout(3, 1, CAUSE, "ineligible: unplugged"),),
+    ),
+    (
+        Settling("soon", CAUSE),
+        Assigned(AT, MINE, 585.0),
+        Settling("soon", CAUSE),
+        (SendDropout(3, 1, CAUSE, "settling: soon"),),
+    ),
+    (
+        Training(MINE, 160.0),
+        Assigned(AT, OTHER, 585.0),
+        Training(MINE, 160.0),
+        (SendDropout(4, 1, DropoutCause.IN_USE, "training: training for round 3"),),
+    ),
+    (
+        Resting(130.0, "x", 3, 1),
+        Assigned(AT, OTHER, 585.0),
+        Resting(130.0, "x", 3, 1),
+        (SendDropout(4, 1, DropoutCause.IN_USE, "resting: x"),),
+    ),
+    # the process ends and begins
+    *((s, Restarted(AT), STARTING, ()) for s in STATES if not isinstance(s, Preparing | Training | Reporting)),
+    (Reporting(3, 1), Restarted(AT), Reporting(3, 1), ()),
+    *(
+        (s, Restarted(AT), STARTING, (SendDropout(3, 1, DropoutCause.RESTARTED, "the agent was restarted"),))
+        for s in (Preparing(MINE, 160.0), Training(MINE, 160.0))
+    ),
+    *(
+        (
+            s,
+            Stopping(AT),
+            Ineligible("stopped", DropoutCause.RESTARTED),
+            (StopWork(), SendDropout(3, 1, DropoutCause.RESTARTED, "the agent was stopped")),
+        )
+        for s in (Preparing(MINE, 160.0), Training(MINE, 160.0))
+    ),
+    (CheckedIn(1, 115.0), Stopping(AT), Ineligible("stopped", DropoutCause.RESTARTED), ()),
+    (Reporting(3, 1), Stopping(AT), Reporting(3, 1), ()),
+]
+
+
+@pytest.mark.parametrize(("state", "event", "following", "effects"), ROWS)
+def test_row(state, event, following, effects):
+    assert step(state, event) == (following, effects)
+
+
+@pytest.mark.parametrize(("state", "event"), list(itertools.product(STATES, EVENTS)))
+def test_every_pair_is_a_row_or_illegal_and_leaves_the_state_equal(state, event):
+    before = msgspec.json.encode(state)
+    if (type(state), type(event)) in TABLE:
+        following, _ = step(state, event)
+        assert isinstance(following, typing.get_args(lifecycle.State))
+    else:
+        with pytest.raises(IllegalEvent, match=f"{type(event).__name__} cannot happen while {name(state)}"):
+            step(state, event)
+    assert msgspec.json.encode(state) == before
+
+
+@pytest.mark.parametrize(("state", "message"), list(itertools.product(STATES, [EVENTS[5], EVENTS[7]])))
+def test_messages_have_a_row_in_every_state(state, message):
+    step(state, message)
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_every_state_has_a_name_and_a_reason_and_survives_storage(state):
+    assert name(state)
+    assert reason(state)
+    assert msgspec.json.decode(msgspec.json.encode(state), type=lifecycle.State) == state
+
+
+def test_the_table_has_no_row_for_unknown_types():
+    states, happenings = typing.get_args(lifecycle.State), typing.get_args(Event)
+    assert all(state in states and event in happenings for state, event in TABLE)
+
+
+def events_of_life():
+    moments = st.builds(Moment, st.just(0.0), st.floats(0, 1, exclude_max=True))
+    assignments = st.builds(make_assignment, st.integers(1, 3), st.integers(1, 2))
+    return st.one_of(
+        st.builds(judged, st.sampled_from(Standing)),
+        st.builds(Connected, moments),
+        st.builds(Announced, moments),
+        st.builds(Assigned, moments, assignments, st.just(585.0)),
+        st.builds(Rejected, moments, st.builds(rejection, st.floats(0, 100))),
+        st.builds(Prepared, moments),
+        st.builds(Trained, moments),
+        st.builds(WorkFailed, moments, st.just(DropoutCause.FETCH_FAILED), st.just("down")),
+        st.builds(ReportSettled, moments, st.builds(receipt)),
+        st.builds(Restarted, moments),
+        st.builds(Stopping, moments),
+    )
+
+
+@given(st.lists(st.tuples(events_of_life(), st.floats(0, 200)), max_size=60))
+def test_every_assignment_taken_up_ends_in_a_report_or_a_dropout(happenings):
+    """And nothing is trained that was not assigned, and every answer to an assignment is given once."""
+    state, now_s = STARTING, 0.0
+    open_rounds, at_work = set(), None
+    for event, passed_s in happenings:
+        now_s += passed_s
+        timed = type(event)(Moment(now_s, event.at.jitter), *[getattr(event, f) for f in event.__slots__[1:]])
+        try:
+            state, effects = step(state, timed)
+        except IllegalEvent:
+            continue
+        for effect in effects:
+            match effect:
+                case Prepare(given_to_us):
+                    at_work = (given_to_us.round, given_to_us.attempt)
+                    open_rounds.add(at_work)
+                case Train(given_to_us):
+                    assert (given_to_us.round, given_to_us.attempt) == at_work
+                case SendDropout(number, attempt, _, _):
+                    open_rounds.discard((number, attempt))
+                case StopWork():
+                    assert at_work is not None
+        match state:
+            case Preparing(mine, deadline_s) | Training(mine, deadline_s):
+                assert open_rounds == {(mine.round, mine.attempt)}
+                assert deadline_s <= now_s + 60.0
+            case Reporting(number, attempt):
+                open_rounds.discard((number, attempt))
+            case _:
+                assert open_rounds == set()

@@ -1,0 +1,117 @@
+import math
+
+import numpy as np
+import pytest
+
+from edge_agent.core.training import Stopped, Trained, train
+from models.batches import pack
+from tests.edge_agent.fakes import FakeProgram
+from wire.messages import DropoutCause, TrainingPlan
+
+MESSAGES = [[4, 5, 6], [7, 8], [9, 4, 5, 6], [5], [6, 7, 8, 9]]
+
+
+def batches():
+    return pack(MESSAGES, batch_rows=2, sequence_length=6)
+
+
+def plan(**changes):
+    return TrainingPlan(**({"learning_rate": 0.5, "clip_norm": 1.0} | changes))
+
+
+def run(program, plan, should_stop=lambda: False, seed=0, data=None):
+    ticks = iter(range(1000))
+    used = batches() if data is None else data
+    return train(program, used, plan, np.random.default_rng(seed), should_stop, lambda: float(next(ticks)))
+
+
+def test_update_examples_steps_loss_and_time_are_reported():
+    program, data = FakeProgram(losses=(3.0,)), batches()
+    done = run(program, plan(local_epochs=3), data=data)
+    assert isinstance(done, Trained)
+    assert done.steps == 3 * len(data)
+    assert done.num_examples == data.targets == sum(len(m) + 1 for m in MESSAGES)
+    assert done.loss == pytest.approx(3.0)
+    assert done.seconds == 1.0
+    np.testing.assert_allclose(done.delta, program.weights - program.anchor)
+
+
+def test_loss_is_the_mean_per_target_of_the_last_epoch():
+    data = batches()
+    losses = tuple(float(i) for i in range(2 * len(data)))
+    program = FakeProgram(losses=losses)
+    done = run(program, plan(local_epochs=2), data=data)
+    targets = [np.count_nonzero(y) for _, y in program.batches[len(data) :]]
+    assert done.loss == pytest.approx(np.average(losses[len(data) :], weights=targets))
+
+
+def test_every_epoch_has_every_row_once_in_another_order():
+    program, data = FakeProgram(), batches()
+    run(program, plan(local_epochs=2), data=data)
+    epochs = [
+        np.concatenate([x for x, _ in program.batches[e * len(data) : (e + 1) * len(data)]]).tolist() for e in (0, 1)
+    ]
+    rows = data.x.reshape(-1, data.x.shape[-1]).tolist()
+    assert sorted(epochs[0]) == sorted(epochs[1]) == sorted(rows)
+    assert len({str(e) for e in [*epochs, rows]}) == 3
+
+
+def test_same_seed_same_order():
+    first, second = FakeProgram(), FakeProgram()
+    run(first, plan(), seed=4)
+    run(second, plan(), seed=4)
+    assert all(np.array_equal(a[0], b[0]) for a, b in zip(first.batches, second.batches, strict=True))
+
+
+def test_inputs_and_targets_stay_together():
+    program, data = FakeProgram(), batches()
+    run(program, plan(), data=data)
+    pairs = {
+        (str(x), str(y)) for x, y in zip(data.x.reshape(-1, 6).tolist(), data.y.reshape(-1, 6).tolist(), strict=True)
+    }
+    for x, y in program.batches:
+        assert {(str(a), str(b)) for a, b in zip(x.tolist(), y.tolist(), strict=True)} <= pairs
+
+
+def test_max_steps_ends_a_training_that_still_counts():
+    done = run(FakeProgram(), plan(local_epochs=10, max_steps=3))
+    assert isinstance(done, Trained)
+    assert done.steps == 3
+
+
+def test_the_predicate_is_asked_before_every_batch():
+    program = FakeProgram()
+    asked = []
+
+    def stop_at_third():
+        asked.append(len(program.batches))
+        return len(asked) == 3
+
+    assert run(program, plan(local_epochs=5), stop_at_third) == Stopped(DropoutCause.IN_USE, "asked to stop")
+    assert asked == [0, 1, 2]
+    assert len(program.batches) == 2
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_loss_that_is_not_finite_fails_and_restores_the_weights(bad):
+    program = FakeProgram(losses=(1.0, 1.0, bad))
+    base = program.save()
+    stopped = run(program, plan(local_epochs=5))
+    assert isinstance(stopped, Stopped)
+    assert stopped.cause is DropoutCause.TRAINING_FAILED
+    np.testing.assert_array_equal(program.weights, base)
+
+
+def test_an_update_that_is_not_finite_fails_and_restores_the_weights():
+    program = FakeProgram()
+    program.delta = lambda: np.array([np.nan], np.float32)
+    stopped = run(program, plan())
+    assert isinstance(stopped, Stopped)
+    assert stopped.cause is DropoutCause.TRAINING_FAILED
+    assert not program.weights.any()
+
+
+def test_no_words_is_no_examples():
+    stopped = run(FakeProgram(), plan(), data=pack([[], []], 2, 6))
+    assert isinstance(stopped, Stopped)
+    assert stopped.cause is DropoutCause.NO_EXAMPLES

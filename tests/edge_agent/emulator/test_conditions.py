@@ -1,0 +1,76 @@
+import math
+
+import pytest
+
+from edge_agent.core.eligibility import Answer, Condition, judge
+from edge_agent.emulator.conditions import EmulatedConditions
+from edge_agent.emulator.day import Day, Segment
+from wire.messages import DropoutCause
+
+
+def segment(from_hour, **changes):
+    usual = {"charging": True, "in_use": False, "wifi": True, "battery": 0.9}
+    return Segment(from_hour=from_hour, **(usual | changes))
+
+
+class Clock:
+    now_s = 5000.0
+    typed_s = math.inf
+
+
+def phone(clock, *segments, speed=3600.0, start_hour=0.0):
+    return EmulatedConditions(
+        day=Day(segments=segments, jitter_minutes=0, interruptions_per_hour=0),
+        seed=1,
+        speed=speed,
+        start_hour=start_hour,
+        started_s=5000.0,
+        minimum_battery=0.3,
+        now_s=lambda: clock.now_s,
+        typed_s=lambda: clock.typed_s,
+        idle_after_s=60.0,
+    )
+
+
+def verdict(conditions):
+    held = dict(conditions.read())
+    held[Condition.HAS_EXAMPLES] = held[Condition.CHARGING]
+    return judge(held)
+
+
+@pytest.mark.parametrize(
+    ("lost", "cause"),
+    [
+        ({"charging": False}, DropoutCause.UNPLUGGED),
+        ({"in_use": True}, DropoutCause.IN_USE),
+        ({"wifi": False}, DropoutCause.METERED),
+        ({"battery": 0.1}, DropoutCause.LOW_BATTERY),
+    ],
+)
+def test_each_part_of_the_day_is_a_condition(lost, cause):
+    assert verdict(phone(Clock(), segment(0))).eligible
+    assert verdict(phone(Clock(), segment(0, **lost))).cause is cause
+
+
+def test_time_runs_faster_from_the_start_hour_on():
+    clock = Clock()
+    conditions = phone(clock, segment(0), segment(12, charging=False), start_hour=11.0)
+    assert verdict(conditions).eligible
+    clock.now_s += 1.5
+    assert not verdict(conditions).eligible
+    clock.now_s += 12
+    assert verdict(conditions).eligible
+
+
+def test_a_clock_that_was_set_back_does_not_matter():
+    clock = Clock()
+    clock.now_s = 0.0
+    assert verdict(phone(clock, segment(0))).eligible
+
+
+def test_somebody_who_types_on_the_demo_keyboard_uses_the_phone():
+    clock = Clock()
+    clock.typed_s = 10.0
+    assert verdict(phone(clock, segment(0))).cause is DropoutCause.IN_USE
+    assert phone(clock, segment(0)).read()[Condition.IDLE].source == "emulated day"
+    assert phone(clock, segment(0)).read()[Condition.IDLE].value is Answer.NO

@@ -1,0 +1,151 @@
+"""A scripted coordinator for tests of the whole agent: a paho client, and an HTTP server for artifacts.
+
+It keeps every byte that an agent publishes, and answers only when the test says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import queue
+import shutil
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion
+
+from wire import messages, topics
+from wire.identifiers import DeviceId, Population
+from wire.messages import Message
+
+
+def mosquitto_path() -> str | None:
+    """Where the broker is; Debian keeps it out of an ordinary user's PATH."""
+    return shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+@contextlib.contextmanager
+def mosquitto(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A broker on a port of the loopback."""
+    config = folder / f"mosquitto-{port}.conf"
+    config.write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\n")
+    path = mosquitto_path()
+    assert path is not None
+    process = subprocess.Popen([path, "-c", str(config)], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    try:
+        wait_for_port(port)
+        yield process
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def wait_for_port(port: int) -> None:
+    for _ in range(200):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        threading.Event().wait(0.05)
+    msg = f"nothing answers on port {port}"
+    raise AssertionError(msg)
+
+
+@contextlib.contextmanager
+def artifact_server(artifacts: dict[str, bytes]) -> Iterator[str]:
+    """Serve bytes by their hash; yields the base URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            data = artifacts.get(self.path.removeprefix("/artifacts/"))
+            if data is None:
+                self.send_error(404)
+                return
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+class FakeCoordinator:
+    """Listens to a population, and says what the test wants."""
+
+    def __init__(self, port: int, population: str = "test") -> None:
+        self.population = Population(population)
+        self.payloads: list[tuple[str, bytes]] = []
+        self._inbox: queue.Queue[tuple[str, bytes]] = queue.Queue()
+        self._subscribed = threading.Event()
+        client = paho.Client(CallbackAPIVersion.VERSION2, "fake-coordinator", protocol=paho.MQTTv311)
+        client.on_connect = lambda c, *_: c.subscribe(f"{topics.ROOT}/{population}/#", qos=1)
+        client.on_subscribe = lambda *_: self._subscribed.set()
+        client.on_message = self._on_message
+        client.connect("127.0.0.1", port)
+        client.loop_start()
+        self._client = client
+        assert self._subscribed.wait(10)
+
+    def _on_message(self, _client: Any, _userdata: Any, message: paho.MQTTMessage) -> None:
+        self.payloads.append((message.topic, bytes(message.payload)))
+        self._inbox.put((message.topic, bytes(message.payload)))
+
+    def close(self) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    def say(self, device: str, message: Message) -> None:
+        topic = topics.down(self.population, DeviceId(device), messages.KINDS[type(message)])
+        self._client.publish(topic, messages.encode(message), qos=1)
+
+    def announce(self, announcement: messages.Announcement) -> None:
+        self._client.publish(topics.announce(self.population), messages.encode(announcement), qos=1, retain=True)
+
+    def next(self, kind: str, timeout_s: float = 30.0, **wanted: object) -> Any:
+        """The next message of a kind whose fields are as wanted; others before it are passed over.
+
+        For ``report`` the raw bytes.
+        """
+        while True:
+            try:
+                topic, payload = self._inbox.get(timeout=timeout_s)
+            except queue.Empty:
+                seen = [t.removeprefix(topics.ROOT) for t, _ in self.payloads]
+                msg = f"no {kind} {wanted} within {timeout_s} s; seen {seen[-20:]}"
+                raise AssertionError(msg) from None
+            match topics.parse(topic):
+                case topics.UpTopic(_, _, _, "report") if kind == "report":
+                    return payload
+                case topics.UpTopic(_, _, _, found) if found == kind:
+                    pass
+                case topics.StatusTopic() if kind == "status":
+                    pass
+                case _:
+                    continue
+            message = messages.decode(kind, payload)
+            if all(getattr(message, name) == value for name, value in wanted.items()):
+                return message

@@ -1,0 +1,226 @@
+import sqlite3
+import stat
+import threading
+
+import numpy as np
+import pytest
+
+from edge_agent.core.events import SendDropout
+from edge_agent.core.lifecycle import STARTING, Reporting, Resting
+from edge_agent.core.outbox import Parcel
+from edge_agent.ports import Change, NewReport, Settlement, Tally
+from edge_agent.shell.database import MOST_PENDING_DROPOUTS, Caps, Database
+from tests.edge_agent.fakes import CAPS, FakeClock
+from wire.errors import ConfigError, LocalProtocolError, UnavailableError
+from wire.messages import DropoutCause
+
+DAY_S = 86_400.0
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "agent.db"
+
+
+@pytest.fixture
+def database(path, clock):
+    database = Database(path, CAPS, clock)
+    yield database
+    database.close()
+
+
+def capped(path, clock, **changes):
+    return Database(path, Caps(**({"messages": 100, "total_bytes": 10_000, "age_s": DAY_S} | changes)), clock)
+
+
+def new_report(number=3, residual=(1.0, 2.0), frame=b"frame"):
+    vector = None if residual is None else np.array(residual, np.float32)
+    return NewReport(Parcel(number, 1, 2), frame, "layout", vector)
+
+
+# --- typed messages ---
+
+
+def test_messages_come_back_in_order(database):
+    for text in ("one", "two", "dreißig 🎉"):
+        database.add(text)
+    assert database.texts() == ["one", "two", "dreißig 🎉"]
+    assert database.count() == 3
+
+
+def test_the_oldest_go_when_there_are_too_many(path, clock):
+    database = capped(path, clock, messages=3)
+    for number in range(5):
+        database.add(str(number))
+    assert database.texts() == ["2", "3", "4"]
+    database.close()
+
+
+def test_the_oldest_go_when_they_are_too_long(path, clock):
+    database = capped(path, clock, total_bytes=10)
+    for text in ("aaaa", "bbbb", "éé"):
+        database.add(text)
+    assert database.texts() == ["bbbb", "éé"]
+    database.add("x" * 11)
+    assert database.texts() == []
+    database.close()
+
+
+def test_messages_are_forgotten_when_they_are_old_also_without_new_ones(path, clock):
+    database = capped(path, clock)
+    database.add("old")
+    clock.now_s += DAY_S / 2
+    database.add("new")
+    clock.now_s += DAY_S / 2 + 1
+    assert database.texts() == ["new"]
+    database.close()
+
+
+def test_a_set_is_added_once_in_the_life_of_the_file(path, clock, database):
+    assert database.add_once("person", ["a", "b"])
+    assert not database.add_once("person", ["a", "b"])
+    again = Database(path, CAPS, clock)
+    assert not again.add_once("person", ["a", "b"])
+    assert again.texts() == ["a", "b"]
+    again.close()
+
+
+def test_a_lone_surrogate_is_kept_as_something_else(database):
+    database.add("bad \ud800 text")
+    assert database.texts() == ["bad ? text"]
+
+
+def test_threads_may_add_at_the_same_time(database):
+    threads = [threading.Thread(target=lambda: [database.add("x") for _ in range(20)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert database.count() == 80
+
+
+def test_only_the_owner_can_read_the_files(path, database):
+    database.add("secret")
+    for file in path.parent.iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+
+
+def test_a_file_that_was_readable_for_all_is_closed(path, clock):
+    path.touch(mode=0o644)
+    Database(path, CAPS, clock).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_forgotten_message_is_not_left_in_the_file(path, clock):
+    database = capped(path, clock, messages=1)
+    database.add("unforgettable words")
+    database.add("others")
+    database.close()
+    assert b"unforgettable" not in path.read_bytes()
+
+
+# --- journal ---
+
+
+def test_a_new_device_remembers_nothing(database):
+    remembered = database.load()
+    assert (remembered.lifecycle, remembered.parcel) == (None, None)
+    assert database.tally() == Tally()
+
+
+def test_state_report_and_dropouts_survive_a_process(path, clock, database):
+    dropout = SendDropout(2, 1, DropoutCause.IN_USE, "in use")
+    database.commit(Change(Reporting(3, 1), report=new_report(), dropouts=[dropout]))
+    again = Database(path, CAPS, clock)
+    assert again.load().lifecycle == Reporting(3, 1)
+    assert again.load().parcel == Parcel(3, 1, 2)
+    assert again.frame() == b"frame"
+    assert [p.dropout for p in again.pending_dropouts()] == [dropout]
+    again.close()
+
+
+@pytest.mark.parametrize("adopt", [True, False])
+def test_a_settled_report_goes_and_its_residual_is_adopted_or_not(database, adopt):
+    database.commit(Change(Reporting(3, 1), report=new_report()))
+    database.commit(Change(Resting(0.0, ""), settlement=Settlement(adopt)))
+    assert database.load().parcel is None
+    residual = database.residual("layout")
+    assert (residual.tolist() if adopt else residual) == ([1.0, 2.0] if adopt else None)
+    assert database.tally().reports_sent == (1 if adopt else 0)
+    with pytest.raises(LocalProtocolError, match="empty"):
+        database.frame()
+
+
+def test_a_report_without_error_feedback_leaves_the_residual_alone(database):
+    for residual in ((1.0, 2.0), None):
+        database.commit(Change(Reporting(3, 1), report=new_report(residual=residual)))
+        database.commit(Change(STARTING, settlement=Settlement(adopt=True)))
+    assert database.residual("layout").tolist() == [1.0, 2.0]
+
+
+def test_a_residual_of_another_layout_is_none(database):
+    database.commit(Change(Reporting(3, 1), report=new_report()))
+    database.commit(Change(STARTING, settlement=Settlement(adopt=True)))
+    assert database.residual("other") is None
+
+
+def test_the_tally_counts_accepted_reports_and_their_bytes(database, clock):
+    for frame in (b"12345", b"123"):
+        database.commit(Change(Reporting(3, 1), report=new_report(frame=frame)))
+        database.commit(Change(STARTING, settlement=Settlement(adopt=True)))
+    assert database.tally() == Tally(2, 8, 3, clock.wall_s())
+
+
+def test_a_change_is_written_whole_or_not_at_all(database):
+    database.commit(Change(Reporting(3, 1), report=new_report()))
+    broken = NewReport(Parcel(4, 1, 1), b"new", None, None)  # no layout: the database refuses
+    with pytest.raises(UnavailableError, match="could not be written"):
+        database.commit(Change(STARTING, report=broken))
+    assert database.load().lifecycle == Reporting(3, 1)
+    assert database.frame() == b"frame"
+
+
+def test_a_sent_dropout_is_forgotten_and_very_old_ones_too(database):
+    dropouts = [SendDropout(n, 1, DropoutCause.IN_USE, "") for n in range(MOST_PENDING_DROPOUTS + 3)]
+    database.commit(Change(STARTING, dropouts=dropouts))
+    pending = database.pending_dropouts()
+    assert [p.dropout.round for p in pending] == list(range(3, MOST_PENDING_DROPOUTS + 3))
+    database.dropout_sent(pending[0].number)
+    assert len(database.pending_dropouts()) == MOST_PENDING_DROPOUTS - 1
+
+
+def test_a_state_of_an_unknown_version_counts_as_none(path, clock, database):
+    database.commit(Change(Reporting(3, 1), report=new_report()))
+    with sqlite3.connect(path) as connection:
+        connection.execute('UPDATE lifecycle SET state = \'{"type":"dreaming"}\'')
+    connection.close()
+    assert database.load().lifecycle is None
+    assert database.load().parcel == Parcel(3, 1, 2)
+
+
+# --- what a person can get wrong ---
+
+
+def test_a_file_that_is_no_database_is_a_config_error(path, clock):
+    path.write_bytes(b"not a database" * 100)
+    with pytest.raises(ConfigError, match="move the file away"):
+        Database(path, CAPS, clock)
+
+
+def test_a_database_of_a_newer_agent_is_a_config_error(path, clock):
+    Database(path, CAPS, clock).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(ConfigError, match="version 99"):
+        Database(path, CAPS, clock)
+
+
+def test_a_folder_that_is_not_there_is_a_config_error(tmp_path, clock):
+    with pytest.raises(ConfigError, match=r"agent\.db"):
+        Database(tmp_path / "missing" / "agent.db", CAPS, clock)

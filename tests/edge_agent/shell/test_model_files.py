@@ -1,0 +1,116 @@
+import hashlib
+
+import pytest
+
+from edge_agent.shell.model_files import ModelFiles
+from tests.edge_agent.fakes import write_model
+from wire.errors import RemoteProtocolError, UnavailableError
+
+
+class FolderDownloader:
+    """Takes artifacts from a folder; counts what was asked for."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.asked = []
+
+    def fetch(self, sha256, partial, limit_bytes, should_stop):
+        if should_stop():
+            raise UnavailableError("stopped")
+        self.asked.append(sha256)
+        try:
+            partial.write_bytes((self.folder / sha256).read_bytes())
+        except FileNotFoundError as error:
+            raise RemoteProtocolError("not there", code="no-artifact") from error
+
+
+@pytest.fixture
+def remote(tmp_path):
+    folder = tmp_path / "remote"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def files(tmp_path, remote):
+    return ModelFiles(tmp_path / "artifacts", FolderDownloader(remote))
+
+
+def never():
+    return False
+
+
+def test_a_new_device_has_no_model(files):
+    assert files.current() is None
+
+
+def test_a_model_is_brought_and_found_again(files, remote, tmp_path):
+    published = write_model(remote)
+    model = files.fetch(published.sha256, never)
+    assert model.manifest == published.manifest
+    assert model.weights.read_bytes() == published.weights.read_bytes()
+    again = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote))
+    assert again.current() == model
+
+
+def test_only_what_is_missing_is_fetched(files, remote):
+    first, second = write_model(remote, 0), write_model(remote, 1)
+    files.fetch(first.sha256, never)
+    files._downloader.asked.clear()
+    files.fetch(second.sha256, never)
+    assert files._downloader.asked == [second.sha256, second.manifest.weights.sha256]
+    files._downloader.asked.clear()
+    files.fetch(second.sha256, never)
+    assert files._downloader.asked == []
+
+
+def test_files_that_no_model_needs_are_removed(files, remote, tmp_path):
+    first, second = write_model(remote, 0), write_model(remote, 1)
+    files.fetch(first.sha256, never)
+    (tmp_path / "artifacts" / ("0" * 64 + ".part")).write_bytes(b"half")
+    files.fetch(second.sha256, never)
+    assert len(list((tmp_path / "artifacts").iterdir())) == 5
+    assert files.current().manifest.version == 1
+
+
+def test_a_failed_fetch_leaves_the_last_good_model(files, remote):
+    first, second = write_model(remote, 0), write_model(remote, 1)
+    files.fetch(first.sha256, never)
+    second.weights.unlink()
+    with pytest.raises(RemoteProtocolError):
+        files.fetch(second.sha256, never)
+    model = files.current()
+    assert model.manifest.version == 0
+    assert all(path.exists() for path in (model.program, model.weights, model.vocabulary))
+
+
+def test_a_stopped_fetch_is_unavailable(files, remote):
+    with pytest.raises(UnavailableError):
+        files.fetch(write_model(remote).sha256, lambda: True)
+
+
+def test_a_model_that_needs_a_newer_agent_is_refused(tmp_path, remote):
+    old = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), agent_version="0.0.9")
+    with pytest.raises(RemoteProtocolError, match=r"needs agent 0\.1\.0 or newer, this is 0\.0\.9") as fault:
+        old.fetch(write_model(remote).sha256, never)
+    assert fault.value.code == "outdated-agent"
+
+
+def test_a_manifest_that_is_none_is_refused(files, remote):
+    name = hashlib.sha256(b"{}").hexdigest()
+    (remote / name).write_bytes(b"{}")
+    with pytest.raises(RemoteProtocolError):
+        files.fetch(name, never)
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut", "pointer"])
+def test_files_that_somebody_touched_count_as_no_model(files, remote, tmp_path, damage):
+    model = files.fetch(write_model(remote).sha256, never)
+    match damage:
+        case "missing":
+            model.vocabulary.unlink()
+        case "cut":
+            model.weights.write_bytes(model.weights.read_bytes()[:-1])
+        case "pointer":
+            (tmp_path / "artifacts" / "current").write_text("../../etc/passwd")
+    assert files.current() is None

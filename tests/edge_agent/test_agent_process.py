@@ -1,0 +1,375 @@
+"""The whole agent as a process: its faults, and a life among a real broker and a scripted coordinator."""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.edge_agent.fake_coordinator import (
+    FakeCoordinator,
+    artifact_server,
+    free_port,
+    mosquitto,
+    mosquitto_path,
+)
+from tests.edge_agent.fakes import assignment
+from wire import frame
+from wire.codec import codec_for
+from wire.messages import (
+    Announcement,
+    CodecChoice,
+    DropoutCause,
+    Missing,
+    Receipt,
+    Rejection,
+    RejectionReason,
+    TrainingPlan,
+    Verdict,
+)
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-m", "edge_agent", "run", "--config"]
+
+
+def run_to_the_end(path, **environment):
+    return subprocess.run(
+        [*COMMAND, str(path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+# --- what a person can get wrong ---
+
+
+def test_a_missing_config_is_said_without_a_traceback(tmp_path):
+    done = run_to_the_end(tmp_path / "nowhere.toml")
+    assert done.returncode == 2
+    assert "nowhere.toml: expected a readable TOML file" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_all_faults_of_a_config_are_said_at_once(tmp_path):
+    path = tmp_path / "agent.toml"
+    path.write_text('device = "a b"\n[broker]\nport = -1\n')
+    done = run_to_the_end(path, NIGHTJAR_AGENT_SHARDS="none")
+    assert done.returncode == 2
+    for part in ("device:", "data_dir is missing", "broker.port:", "NIGHTJAR_AGENT_SHARDS:"):
+        assert part in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_data_dir_that_is_a_file_is_said(tmp_path):
+    (tmp_path / "data").write_text("")
+    path = tmp_path / "agent.toml"
+    path.write_text('device = "p"\ndata_dir = "data"\n')
+    done = run_to_the_end(path)
+    assert done.returncode == 2
+    assert "data_dir: expected a folder" in done.stderr
+
+
+def test_a_taken_keyboard_port_is_said(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        path = tmp_path / "agent.toml"
+        port = taken.getsockname()[1]
+        path.write_text(f'device = "p"\ndata_dir = "data"\n[keyboard]\nenabled = true\nport = {port}\n')
+        done = run_to_the_end(path)
+    assert done.returncode == 2
+    assert f"port {port}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_unreadable_messages_are_said(tmp_path):
+    path = tmp_path / "agent.toml"
+    path.write_text('device = "p"\ndata_dir = "data"\n[emulator]\nmessages = "nowhere.txt"\n')
+    done = run_to_the_end(path)
+    assert done.returncode == 2
+    assert "emulator.messages" in done.stderr
+
+
+# --- a life ---
+
+
+SEGMENT = "from_hour = 0\ncharging = true\nin_use = false\nwifi = true\nbattery = 1.0\n"
+
+
+class Agent:
+    """An agent process; its standard error goes to a file."""
+
+    def __init__(self, folder, port, url, more="", device="phone", keyboard_port=None):
+        self.log = folder / f"{device}.log"
+        self.config = folder / f"{device}.toml"
+        keyboard = "" if keyboard_port is None else f"[keyboard]\nenabled = true\nport = {keyboard_port}\n"
+        self.config.write_text(
+            f'device = "{device}"\npopulation = "test"\ndata_dir = "{device}-data"\ncoordinator_url = "{url}"\n'
+            f"[broker]\nport = {port}\n[conditions]\nhysteresis_s = 0.2\npoll_s = 0.05\n{keyboard}"
+            '[emulator]\nseed = 3\nmessages = "messages.txt"\n'
+            f"{more}[emulator.day]\njitter_minutes = 0\ninterruptions_per_hour = 0\n"
+        )
+        self.process = None
+
+    def day(self, *segments):
+        with self.config.open("a") as file:
+            file.writelines(f"[[emulator.day.segments]]\n{segment}" for segment in segments or (SEGMENT,))
+        return self
+
+    def start(self):
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen([*COMMAND, str(self.config)], cwd=ROOT, stderr=log)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait(10)
+
+    def stop(self):
+        """SIGTERM; returns (exit status, seconds)."""
+        begun = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(20), time.monotonic() - begun
+
+    def wait_for_log(self, text, timeout_s=20.0):
+        begun = time.monotonic()
+        while text not in self.log.read_text():
+            assert time.monotonic() - begun < timeout_s, self.log.read_text()[-3000:]
+            assert self.process.poll() is None, self.log.read_text()[-3000:]
+            threading.Event().wait(0.05)
+
+
+@pytest.fixture
+def world(tmp_path, exported):
+    """A broker, a coordinator and a phone with a person in it."""
+    if mosquitto_path() is None:
+        pytest.skip("mosquitto is not installed: apt install mosquitto")
+    words = exported.words
+    generator = random.Random(1)
+    texts = [" ".join(generator.choices(words[:60], k=9)) + " zyzzyva" for _ in range(400)]
+    (tmp_path / "messages.txt").write_text("\n".join(texts))
+    port = free_port()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mosquitto(tmp_path, port))
+        url = stack.enter_context(artifact_server(exported.artifacts))
+        coordinator = FakeCoordinator(port)
+        stack.callback(coordinator.close)
+        agents = []
+
+        def make(**changes):
+            agents.append(Agent(tmp_path, port, url, **changes))
+            return agents[-1]
+
+        def end_all():
+            for agent in agents:
+                if agent.process is not None and agent.process.poll() is None:
+                    agent.kill()
+
+        stack.callback(end_all)
+        yield coordinator, make, exported, texts
+
+
+def make_assignment(exported, number=1, **changes):
+
+    plan = TrainingPlan(learning_rate=1.0, clip_norm=1.0, local_epochs=2)
+    return assignment(exported.model, number, **({"plan": plan} | changes))
+
+
+LONG = TrainingPlan(learning_rate=0.1, clip_norm=1.0, local_epochs=1000)
+
+
+@pytest.mark.broker
+@pytest.mark.tflite
+def test_a_round_among_a_real_broker_and_no_typed_text_in_any_published_byte(world):
+    coordinator, make, exported, texts = world
+    agent = make().day()
+    agent.start()
+    check_in = coordinator.next("check-in")
+    assert (check_in.examples, check_in.emulated) == (400, True)
+    coordinator.say("phone", make_assignment(exported, codec=CodecChoice(density=0.02, error_feedback=True)))
+    report = frame.decode(coordinator.next("report"))
+    layout = exported.model.manifest.layout
+    assert codec_for(CodecChoice()).decode(report.payload, layout).indices.size == round(0.02 * layout.size + 0.5)
+    coordinator.say("phone", Receipt(round=1, attempt=1, verdict=Verdict.ACCEPTED, retry_after_s=0))
+    assert coordinator.next("check-in").weights == exported.model.manifest.weights.sha256
+    coordinator.say("phone", Rejection(reason=RejectionReason.NO_TASK, retry_after_s=60))
+    assert coordinator.next("status", state="resting", reason="no-task; again in 60 s").emulated
+    status, seconds = agent.stop()
+    assert status == 0
+    assert seconds < 5
+    assert not coordinator.next("status", online=False).online
+    log = agent.log.read_text()
+    assert "emulated_phone" in log
+    published = b"".join(payload for _, payload in coordinator.payloads)
+    for secret in ["zyzzyva", *texts[:50], *(text.split(" ", 1)[1] for text in texts[:50])]:
+        assert secret.encode() not in published
+        assert secret not in log
+    assert len(log.splitlines()) < 25
+
+
+@pytest.mark.broker
+@pytest.mark.tflite
+def test_kill_while_training_and_while_reporting(world):
+    coordinator, make, exported, _ = world
+    agent = make().day()
+    agent.start()
+    coordinator.next("check-in")
+    coordinator.say("phone", make_assignment(exported, 1, plan=LONG))
+    coordinator.next("status", state="training")
+    agent.kill()
+    coordinator.next("status", online=False)  # the last will
+    agent.start()
+    dropout = coordinator.next("dropout")
+    assert (dropout.round, dropout.cause) == (1, DropoutCause.RESTARTED)
+    assert coordinator.next("check-in").examples == 400  # not put into the store twice
+
+    coordinator.say("phone", make_assignment(exported, 2))
+    first = coordinator.next("report")
+    agent.kill()
+    agent.start()
+    assert coordinator.next("report") == first
+    coordinator.say("phone", Receipt(round=2, attempt=1, verdict=Verdict.DUPLICATE))
+    coordinator.next("check-in")
+    assert agent.stop()[0] == 0
+
+
+@pytest.mark.broker
+@pytest.mark.tflite
+def test_a_phone_that_is_unplugged_while_training_drops_out_within_a_moment(world):
+    coordinator, make, exported, _ = world
+    # An hour in three seconds: on the charger until one o'clock.
+    agent = make(more="speed = 1200\n").day(SEGMENT, SEGMENT.replace("= 0\ncharging = true", "= 1\ncharging = false"))
+    agent.start()
+    coordinator.next("check-in")
+    coordinator.say("phone", make_assignment(exported, plan=LONG))
+    assert coordinator.next("status", state="ineligible", reason="unplugged").online
+    assert coordinator.next("dropout").cause is DropoutCause.UNPLUGGED
+    assert agent.stop()[0] == 0
+
+
+@pytest.mark.broker
+@pytest.mark.tflite
+def test_a_chunked_report_loses_chunks_and_resumes(world):
+    coordinator, make, exported, _ = world
+    agent = make().day()
+    agent.start()
+    coordinator.next("check-in")
+    dense = CodecChoice(name="dense-f32")
+    coordinator.say("phone", make_assignment(exported, codec=dense))
+    first = frame.decode(coordinator.next("report"))
+    assert first.count == 4
+    chunks = {chunk.index: chunk for chunk in (frame.decode(coordinator.next("report")) for _ in range(3))}
+    assert set(chunks) == {1, 2, 3}
+    query = coordinator.next("query")
+    assert query.chunks == 4
+    coordinator.say("phone", Missing(round=1, attempt=1, chunks=(0,)))
+    again = frame.decode(coordinator.next("report"))
+    assert again == first
+    report = frame.decode(frame.join(chunks | {0: again}))
+    update = codec_for(dense).decode(report.payload, exported.model.manifest.layout)
+    assert update.values.any()
+    coordinator.say("phone", Receipt(round=1, attempt=1, verdict=Verdict.ACCEPTED))
+    assert agent.stop()[0] == 0
+
+
+@pytest.mark.broker
+@pytest.mark.tflite
+def test_an_artifact_with_another_hash_is_a_dropout(world):
+    coordinator, make, exported, _ = world
+    agent = make().day()
+    weights = exported.model.manifest.weights.sha256
+    true_bytes = exported.artifacts[weights]
+    exported.artifacts[weights] = true_bytes[:-1] + b"\x01"
+    try:
+        agent.start()
+        coordinator.next("check-in")
+        coordinator.say("phone", make_assignment(exported))
+        dropout = coordinator.next("dropout")
+        assert dropout.cause is DropoutCause.FETCH_FAILED
+        assert "sha256" in dropout.detail
+        assert not list((agent.config.parent / "phone-data/artifacts").glob("*.part"))
+    finally:
+        exported.artifacts[weights] = true_bytes
+
+
+@pytest.mark.broker
+@pytest.mark.tflite
+def test_without_broker_or_coordinator_it_says_so_and_the_keyboard_works(tmp_path, world):
+    coordinator, make, exported, _ = world
+    port, nobody = free_port(), free_port()
+    agent = make(keyboard_port=port, device="alone").day()
+    usual = agent.config.read_text()
+    agent.start()
+    agent.wait_for_log("event='checked_in'")
+    coordinator.announce(Announcement(version=0, manifest=exported.model.sha256))
+    agent.wait_for_log("event='keyboard_model'")
+    assert agent.stop()[0] == 0
+
+    # From here on neither answers.
+    agent.config.write_text(usual.replace("[broker]\nport = ", f"[broker]\nport = {nobody} #"))
+    agent.start()
+    agent.wait_for_log("event='broker_unreachable'")
+    said = post(port, "/api/suggest", {"text": "hello "})
+    assert len(said["suggestions"]) == 3
+    assert said["version"] == 0
+    assert post(port, "/api/messages", {"text": "something new"}) == {"stored": 401}
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/about", timeout=10) as answer:
+        about = json.load(answer)
+    assert (about["device"], about["emulated"], about["stored"]) == ("alone", True, 401)
+    agent.wait_for_log("in use")
+    assert agent.process.poll() is None
+    status, seconds = agent.stop()
+    assert status == 0
+    assert seconds < 5
+
+
+@pytest.mark.broker
+@pytest.mark.tflite
+def test_a_broker_that_comes_later_or_again_is_found(tmp_path, exported):
+    if mosquitto_path() is None:
+        pytest.skip("mosquitto is not installed: apt install mosquitto")
+    (tmp_path / "messages.txt").write_text("hello there\n")
+    port = free_port()
+    agent = Agent(tmp_path, port, "http://127.0.0.1:1").day()
+    agent.start()
+    try:
+        agent.wait_for_log("event='broker_unreachable'")
+        for _ in range(2):
+            with mosquitto(tmp_path, port):
+                coordinator = FakeCoordinator(port)
+                coordinator.next("check-in")
+                coordinator.close()
+        assert agent.stop()[0] == 0
+    finally:
+        if agent.process.poll() is None:
+            agent.kill()
+
+
+@pytest.mark.broker
+@pytest.mark.tflite
+def test_a_second_agent_in_the_same_folder_is_refused(world):
+    coordinator, make, _, _ = world
+    agent = make().day()
+    agent.start()
+    coordinator.next("check-in")
+    second = run_to_the_end(agent.config)
+    assert second.returncode == 2
+    assert "another agent is running" in second.stderr
+
+
+def post(port, path, body):
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return json.load(answer)

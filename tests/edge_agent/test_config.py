@@ -1,0 +1,180 @@
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from edge_agent.config import AgentConfig, EmulatorSettings, load
+from edge_agent.emulator.day import DEFAULT_DAY
+from wire.errors import ConfigError
+
+LEAST = 'device = "pi-kitchen"\ndata_dir = "data"\n'
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text):
+        path = tmp_path / "agent.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def faults(path, environment=None):
+    with pytest.raises(ConfigError) as caught:
+        load(path, environment or {})
+    assert caught.value.exit_status == 2
+    return str(caught.value)
+
+
+def test_a_name_and_a_folder_are_enough(write, tmp_path):
+    config = load(write(LEAST), {})
+    assert config == AgentConfig(device="pi-kitchen", data_dir=tmp_path / "data")
+    assert config.emulator is None
+    assert not config.keyboard.enabled
+    assert config.keyboard.host == config.broker.host == "127.0.0.1"
+
+
+def test_every_setting_can_be_set(write, tmp_path):
+    config = load(
+        write(
+            LEAST
+            + """
+            population = "flat"
+            coordinator_url = "https://example.org/nightjar/"
+            shards = 4
+            [broker]
+            host = "broker.example.org"
+            port = 8883
+            username = "u"
+            password = "p"
+            tls = true
+            [conditions]
+            hysteresis_s = 5
+            poll_s = 0.5
+            minimum_battery = 0.5
+            maximum_temperature_c = 40
+            maximum_processor_c = 70
+            idle_after_s = 10
+            maximum_load = 0.4
+            metered = true
+            always_powered = true
+            [training]
+            threads = 2
+            session_limit_s = 60
+            [store]
+            maximum_messages = 10
+            maximum_bytes = 5000
+            maximum_age_days = 2
+            [keyboard]
+            enabled = true
+            host = "0.0.0.0"
+            port = 0
+            [emulator]
+            messages = "m.txt"
+            speed = 60
+            seed = 3
+            start_hour = 21.5
+            """
+        ),
+        {},
+    )
+    assert config.coordinator_url == "https://example.org/nightjar"
+    assert config.emulator == EmulatorSettings(tmp_path / "m.txt", DEFAULT_DAY, 60.0, 3, 21.5)
+    for section in ("broker", "conditions", "training", "store", "keyboard", "emulator"):
+        settings = getattr(config, section)
+        for field in dataclasses.fields(settings):
+            if field.name != "day" and field.default is not dataclasses.MISSING:
+                assert getattr(settings, field.name) != field.default, f"{section}.{field.name}"
+
+
+def test_the_environment_goes_over_the_file(write):
+    environment = {
+        "NIGHTJAR_AGENT_DEVICE": "other",
+        "NIGHTJAR_AGENT_BROKER_PORT": "1999",
+        "NIGHTJAR_AGENT_CONDITIONS_METERED": "true",
+        "NIGHTJAR_AGENT_CONDITIONS_POLL_S": "0.5",
+        "HOME": "/root",
+    }
+    config = load(write(LEAST + "[broker]\nport = 7"), environment)
+    assert (config.device, config.broker.port, config.conditions.metered) == ("other", 1999, True)
+    assert config.conditions.poll_s == 0.5
+
+
+def test_the_environment_alone_is_enough(write):
+    config = load(write(""), {"NIGHTJAR_AGENT_DEVICE": "d", "NIGHTJAR_AGENT_DATA_DIR": "/var/lib/agent"})
+    assert config.data_dir == Path("/var/lib/agent")
+
+
+def test_all_faults_are_told_at_once(write):
+    said = faults(
+        write(
+            """
+            device = "a/b"
+            coordinator_url = "ftp://x"
+            shards = 0
+            colour = "blue"
+            [broker]
+            port = 70000
+            hots = "x"
+            [conditions]
+            poll_s = "often"
+            [emulator]
+            day = "nowhere.toml"
+            speed = -1
+            [emulator.person]
+            """
+        ),
+        {"NIGHTJAR_AGENT_TRAINING_THREADS": "many", "NIGHTJAR_AGENT_TYPO": "1"},
+    )
+    for part in (
+        "13 fault(s)",
+        "device: a device name is",
+        "data_dir is missing",
+        "coordinator_url: expected a URL such as",
+        "shards: ",
+        "'colour' is no setting of the top of the file",
+        "broker.port: ",
+        "'hots' is no setting of [broker]",
+        "conditions.poll_s: ",
+        "emulator.day: expected a TOML file",
+        "emulator.speed: ",
+        "'person' is no setting of [emulator]",
+        "NIGHTJAR_AGENT_TRAINING_THREADS: ",
+        "NIGHTJAR_AGENT_TYPO is no setting",
+    ):
+        assert part in said
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("device = ", "expected a readable TOML file"),
+        (LEAST + "broker = 5", "expected a table [broker]"),
+        (LEAST + "[emulator]\nday = 5", "emulator.day"),
+        (LEAST + "[[emulator.day.segments]]\nfrom_hour = 3", "emulator.day"),
+        (LEAST + "[keyboard]\nenabled = 'yes'", "keyboard.enabled"),
+        (LEAST + "[emulator]\nmessages = ''", "emulator.messages"),
+        (LEAST + "coordinator_url = 'http://user:secret@host'", "coordinator_url"),
+        (LEAST + "coordinator_url = 'http://['", "coordinator_url"),
+    ],
+)
+def test_fault(write, text, part):
+    assert part in faults(write(text))
+
+
+def test_a_missing_file_is_a_fault(tmp_path):
+    assert "nowhere.toml" in faults(tmp_path / "nowhere.toml")
+
+
+def test_a_day_can_be_a_file_or_inline(write, tmp_path):
+    segment = "from_hour = 0\ncharging = true\nin_use = false\nwifi = true\nbattery = 1.0\n"
+    (tmp_path / "day.toml").write_text(f"[[segments]]\n{segment}")
+    from_file = load(write(LEAST + '[emulator]\nday = "day.toml"'), {})
+    inline = load(write(LEAST + f"[[emulator.day.segments]]\n{segment}"), {})
+    assert from_file.emulator.day == inline.emulator.day
+    assert len(inline.emulator.day.segments) == 1
+
+
+def test_the_password_is_not_shown(write):
+    assert "hunter2" not in repr(load(write(LEAST + '[broker]\npassword = "hunter2"'), {}))

@@ -1,0 +1,585 @@
+"""The driver with fakes around it and a real database under it: stories, and kills in every state."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from edge_agent.core.eligibility import Condition
+from edge_agent.core.training import Stopped
+from edge_agent.ports import Arrived, LinkDown, LinkUp, StopAsked, WorkDone
+from models.batches import pack
+from models.vocabulary import words
+from tests.edge_agent.fakes import LAYOUT, VOCABULARY, Phone, assignment, write_model
+from wire import frame
+from wire.codec import codec_for
+from wire.errors import UnavailableError
+from wire.messages import (
+    Announcement,
+    CheckIn,
+    CodecChoice,
+    Dropout,
+    DropoutCause,
+    Missing,
+    Query,
+    Receipt,
+    Rejection,
+    RejectionReason,
+    Status,
+    TrainingPlan,
+    Verdict,
+)
+
+FEEDBACK = CodecChoice(name="topk-8", density=0.1, error_feedback=True)
+
+
+@pytest.fixture
+def phone(tmp_path):
+    return Phone(tmp_path)
+
+
+def receipt(verdict=Verdict.ACCEPTED, number=1, retry_after_s=0.0):
+    return Receipt(round=number, attempt=1, verdict=verdict, retry_after_s=retry_after_s)
+
+
+def to_report(phone, number=1, **changes):
+    phone.check_in()
+    phone.be_assigned(number, **changes)
+    phone.work()
+    phone.work()
+
+
+def test_a_whole_round(phone):
+    phone.driver.begin()
+    phone.pass_time(1)
+    assert phone.state == "settling"
+    phone.pass_time(119)
+    assert phone.state == "settling"
+    phone.pass_time(1)
+    assert phone.state == "checked-in"
+    assert phone.transport.of("check-in") == [
+        CheckIn(agent_version="0.1.0", runtime="fake 1.0", examples=2, cores=4, memory_bytes=10**9, emulated=True)
+    ]
+    phone.be_assigned(7)
+    assert phone.state == "preparing"
+    phone.work()
+    assert phone.artifacts.fetched == [phone.model.sha256]
+    assert phone.state == "training"
+    phone.work()
+    assert phone.state == "reporting"
+    (sent,) = phone.transport.of("report")
+    report = frame.decode(sent)
+    expected = pack([VOCABULARY.encode(words(t)) for t in phone.database.texts()], 2, 6)
+    assert (report.round, report.attempt, report.version, report.codec) == (7, 1, 0, 2)
+    assert report.layout == LAYOUT.fingerprint
+    assert report.num_examples == expected.targets
+    assert report.steps == len(expected)
+    phone.hear(receipt(number=7, retry_after_s=30))
+    assert phone.state == "resting"
+    assert phone.database.tally().reports_sent == 1
+    phone.pass_time(29)
+    assert phone.state == "resting"
+    phone.pass_time(1)
+    assert phone.state == "checked-in"
+    held = phone.transport.of("check-in")[-1]
+    assert held.weights == phone.model.manifest.weights.sha256
+
+
+def test_status_is_published_on_every_change_with_its_reason(phone):
+    to_report(phone)
+    states = [s.state for s in phone.transport.of("status")]
+    assert states == ["settling", "checked-in", "preparing", "training", "reporting"]
+    assert all(s.online and s.reason and s.emulated for s in phone.transport.of("status"))
+
+
+def test_the_update_in_the_report_is_what_the_codec_makes_of_the_delta(phone):
+    to_report(phone, codec=CodecChoice(name="dense-f32"))
+    report = frame.decode(phone.transport.of("report")[0])
+    update = codec_for(CodecChoice(name="dense-f32")).decode(report.payload, LAYOUT).dense()
+    np.testing.assert_array_equal(update, phone.programs[0].delta())
+
+
+@pytest.mark.parametrize(
+    ("condition", "cause"),
+    [
+        (Condition.CHARGING, DropoutCause.UNPLUGGED),
+        (Condition.IDLE, DropoutCause.IN_USE),
+        (Condition.UNMETERED, DropoutCause.METERED),
+        (Condition.COOL, DropoutCause.TOO_HOT),
+        (Condition.BATTERY_HIGH, DropoutCause.LOW_BATTERY),
+    ],
+)
+@pytest.mark.parametrize("working", ["preparing", "training"])
+def test_conditions_lost_at_work_stop_it_and_tell_the_coordinator_why(phone, condition, cause, working):
+    phone.check_in()
+    phone.be_assigned()
+    if working == "training":
+        phone.work()
+    assert phone.state == working
+    phone.conditions.lost = {condition}
+    phone.pass_time(1)
+    assert phone.state == "ineligible"
+    (dropout,) = phone.transport.of("dropout")
+    assert (dropout.round, dropout.attempt, dropout.cause) == (1, 1, cause)
+    assert phone.worker.stopped == {phone.worker.jobs[0].number}
+    phone.work()
+    assert phone.state == "ineligible"
+    assert phone.transport.of("report") == []
+
+
+def test_conditions_lost_in_the_pool_need_no_dropout_but_a_status(phone):
+    phone.check_in()
+    phone.conditions.lost = {Condition.CHARGING}
+    phone.pass_time(1)
+    assert phone.transport.of("dropout") == []
+    assert phone.transport.of("status")[-1] == Status(
+        online=True, state="ineligible", reason="no charging", emulated=True
+    )
+
+
+def test_an_assignment_that_comes_too_late_is_answered_with_the_reason(phone):
+    phone.check_in()
+    phone.conditions.lost = {Condition.IDLE}
+    phone.pass_time(1)
+    phone.be_assigned()
+    (dropout,) = phone.transport.of("dropout")
+    assert dropout.cause is DropoutCause.IN_USE
+
+
+def test_a_report_is_finished_although_the_phone_is_unplugged(phone):
+    to_report(phone)
+    phone.conditions.lost = {Condition.CHARGING}
+    phone.pass_time(60)
+    assert phone.state == "reporting"
+    phone.hear(receipt())
+    phone.pass_time(1)
+    assert phone.state == "ineligible"
+
+
+def test_the_deadline_ends_a_training_that_takes_too_long(phone):
+    phone.check_in()
+    phone.be_assigned()
+    phone.work()
+    phone.pass_time(60)
+    (dropout,) = phone.transport.of("dropout")
+    assert dropout.cause is DropoutCause.OUT_OF_TIME
+    assert phone.worker.stopped
+
+
+def test_a_duplicate_assignment_does_nothing(phone):
+    phone.check_in()
+    phone.be_assigned()
+    phone.be_assigned()
+    phone.work()
+    phone.be_assigned()
+    phone.work()
+    phone.be_assigned()
+    phone.hear(receipt())
+    phone.be_assigned()
+    assert len(phone.transport.of("report")) == 1
+    assert phone.transport.of("dropout") == []
+    assert phone.worker.jobs == []
+
+
+def test_no_words_in_the_vocabulary_still_train_and_no_message_at_all_is_ineligible(tmp_path):
+    phone = Phone(tmp_path)
+    phone.database.close()
+    (tmp_path / "agent.db").unlink()
+    phone.start()
+    phone.driver.begin()
+    phone.pass_time(1)
+    assert phone.state == "ineligible"
+    assert phone.transport.of("status")[-1].reason == "nothing typed yet"
+    phone.database.add("zebra")
+    phone.pass_time(1)
+    assert phone.state == "settling"
+
+
+@pytest.mark.parametrize(
+    ("failure", "detail"), [(UnavailableError("down"), "down"), (KeyError("typed text"), "unforeseen KeyError")]
+)
+def test_a_model_that_cannot_be_fetched_is_a_dropout(phone, failure, detail):
+    phone.artifacts.failure = failure
+    phone.check_in()
+    phone.be_assigned()
+    phone.work()
+    (dropout,) = phone.transport.of("dropout")
+    assert (dropout.cause, dropout.detail) == (DropoutCause.FETCH_FAILED, detail)
+    assert phone.state == "resting"
+
+
+def test_a_manifest_of_another_version_is_a_dropout(phone):
+    phone.check_in()
+    phone.be_assigned(version=5)
+    phone.work()
+    (dropout,) = phone.transport.of("dropout")
+    assert dropout.cause is DropoutCause.FETCH_FAILED
+    assert "expected the manifest of version 5, got that of 0" in dropout.detail
+
+
+def test_an_unknown_codec_is_a_dropout_and_nothing_is_trained(phone):
+    phone.check_in()
+    phone.be_assigned(codec=CodecChoice(name="from-the-future"))
+    phone.work()
+    phone.work()
+    (dropout,) = phone.transport.of("dropout")
+    assert dropout.cause is DropoutCause.TRAINING_FAILED
+    assert phone.programs == []
+
+
+def test_nan_is_a_dropout(tmp_path):
+    phone = Phone(tmp_path, losses=(float("nan"),))
+    to_report(phone)
+    assert phone.state == "resting"
+    assert phone.transport.of("dropout")[0].cause is DropoutCause.TRAINING_FAILED
+
+
+def test_a_rejection_is_kept_to(phone):
+    phone.check_in()
+    phone.hear(Rejection(reason=RejectionReason.NOT_SELECTED, retry_after_s=300))
+    phone.pass_time(299)
+    assert phone.state == "resting"
+    phone.pass_time(1)
+    assert phone.state == "checked-in"
+
+
+def test_silence_is_met_with_another_check_in(phone):
+    phone.check_in()
+    phone.pass_time(14)
+    assert len(phone.transport.of("check-in")) == 1
+    phone.pass_time(2)
+    assert len(phone.transport.of("check-in")) == 2
+
+
+# --- the outbox ---
+
+
+def test_a_report_without_a_receipt_is_sent_again_with_the_same_bytes(phone):
+    to_report(phone)
+    for _ in range(40):
+        phone.pass_time(1)
+    reports = phone.transport.of("report")
+    assert len(reports) >= 3
+    assert len(set(reports)) == 1
+
+
+def test_a_report_of_an_offline_phone_waits_for_the_connection(phone):
+    phone.check_in()
+    phone.be_assigned()
+    phone.work()
+    phone.transport.connected = False
+    phone.driver.handle(LinkDown("gone"))
+    phone.work()
+    phone.pass_time(100)
+    assert phone.transport.of("report") == []
+    phone.transport.connected = True
+    phone.driver.handle(LinkUp())
+    phone.pass_time(1)
+    assert len(phone.transport.of("report")) == 1
+    assert phone.transport.of("status")[-1].state == "reporting"
+
+
+def test_a_dropout_of_an_offline_phone_is_said_when_it_is_back(phone):
+    phone.check_in()
+    phone.be_assigned()
+    phone.transport.connected = False
+    phone.conditions.lost = {Condition.CHARGING}
+    phone.pass_time(1)
+    assert phone.transport.of("dropout") == []
+    phone.transport.connected = True
+    phone.driver.handle(LinkUp())
+    assert [d.cause for d in phone.transport.of("dropout")] == [DropoutCause.UNPLUGGED]
+    phone.driver.handle(LinkUp())
+    assert len(phone.transport.of("dropout")) == 1
+
+
+def test_a_phone_that_comes_back_checks_in_again(phone):
+    phone.check_in()
+    phone.driver.handle(LinkUp())
+    assert len(phone.transport.of("check-in")) == 2
+
+
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_the_residual_is_adopted_only_if_the_report_was_accepted(phone, verdict):
+    to_report(phone, codec=FEEDBACK)
+    phone.hear(receipt(verdict))
+    residual = phone.database.residual(LAYOUT.fingerprint)
+    if verdict in (Verdict.ACCEPTED, Verdict.DUPLICATE):
+        sent = codec_for(FEEDBACK).decode(frame.decode(phone.transport.of("report")[0]).payload, LAYOUT).dense()
+        np.testing.assert_allclose(residual + sent, phone.programs[0].delta(), atol=1e-6)
+    else:
+        assert residual is None
+
+
+def test_the_next_round_sends_what_the_last_one_left_out(phone):
+    to_report(phone, codec=FEEDBACK)
+    phone.hear(receipt())
+    left_out = phone.database.residual(LAYOUT.fingerprint)
+    phone.pass_time(1)
+    phone.be_assigned(2, codec=FEEDBACK)
+    phone.work()
+    phone.work()
+    sent = codec_for(FEEDBACK).decode(frame.decode(phone.transport.of("report")[1]).payload, LAYOUT).dense()
+    phone.hear(receipt(Verdict.LATE, 2))
+    np.testing.assert_array_equal(phone.database.residual(LAYOUT.fingerprint), left_out)
+    # Error feedback sends of the sum, so coordinates left out in round 1 are among those of round 2.
+    assert np.count_nonzero(sent[np.flatnonzero(left_out)]) > 0
+
+
+def test_without_error_feedback_no_residual_is_kept(phone):
+    to_report(phone)
+    phone.hear(receipt())
+    assert phone.database.residual(LAYOUT.fingerprint) is None
+
+
+def test_a_receipt_for_another_round_changes_nothing(phone):
+    to_report(phone, 2)
+    phone.hear(receipt(number=1))
+    assert phone.state == "reporting"
+    phone.hear(receipt(number=2))
+    assert phone.state == "resting"
+
+
+def test_a_chunked_report_is_asked_about_and_only_what_is_missing_sent(phone, monkeypatch):
+    monkeypatch.setattr(frame, "MAX_PUBLISH_BYTES", 300)
+    monkeypatch.setattr(frame, "CHUNK_PART_BYTES", 200)
+    to_report(phone, codec=CodecChoice(name="dense-f32"))
+    first = [frame.decode(sent) for sent in phone.transport.of("report")]
+    assert [chunk.index for chunk in first] == list(range(len(first)))
+    assert len(first) > 3
+    phone.pass_time(10)
+    assert phone.transport.of("query") == [Query(round=1, attempt=1, chunks=len(first))]
+    assert len(phone.transport.of("report")) == len(first)
+    phone.hear(Missing(round=1, attempt=1, chunks=(1, 3)))
+    again = [frame.decode(sent).index for sent in phone.transport.of("report")[len(first) :]]
+    assert again == [1, 3]
+    whole = frame.join({chunk.index: chunk for chunk in first})
+    assert frame.decode(whole).round == 1
+    phone.hear(receipt())
+    assert phone.state == "resting"
+
+
+# --- kills ---
+
+
+def test_killed_in_ineligible_settling_or_checked_in_begins_anew(phone):
+    phone.kill()
+    assert phone.state == "ineligible"
+    phone.pass_time(1)
+    phone.kill()
+    assert phone.state == "ineligible"
+    phone.pass_time(1)
+    phone.pass_time(120)
+    assert phone.state == "checked-in"
+    phone.kill()
+    assert phone.state == "ineligible"
+    assert phone.transport.of("dropout") == []
+
+
+@pytest.mark.parametrize("working", ["preparing", "training"])
+def test_killed_in_preparing_or_training_says_so_once(phone, working):
+    phone.check_in()
+    phone.be_assigned(4)
+    if working == "training":
+        phone.work()
+    assert phone.state == working
+    phone.kill()
+    assert phone.state == "ineligible"
+    expected = [Dropout(round=4, attempt=1, cause=DropoutCause.RESTARTED, detail="the agent was restarted")]
+    assert phone.transport.of("dropout") == expected
+    phone.kill()
+    assert phone.transport.of("dropout") == []
+
+
+def test_killed_in_training_while_offline_says_so_when_it_is_back(phone):
+    phone.check_in()
+    phone.be_assigned(4)
+    phone.start()
+    phone.transport.connected = False
+    phone.driver.begin()
+    phone.kill()
+    assert phone.transport.of("dropout") == []
+    phone.driver.handle(LinkUp())
+    assert [d.cause for d in phone.transport.of("dropout")] == [DropoutCause.RESTARTED]
+
+
+def test_killed_in_reporting_sends_the_same_bytes_and_keeps_the_next_residual(phone):
+    to_report(phone, codec=FEEDBACK)
+    (before,) = phone.transport.of("report")
+    phone.kill()
+    assert phone.state == "reporting"
+    phone.pass_time(1)
+    assert phone.transport.of("report") == [before]
+    phone.hear(receipt(Verdict.DUPLICATE))
+    assert phone.database.residual(LAYOUT.fingerprint) is not None
+    assert phone.state == "resting"
+
+
+def test_killed_between_storing_the_report_and_sending_it_loses_nothing(phone):
+    phone.check_in()
+    phone.be_assigned()
+    phone.work()
+    phone.transport.connected = False
+    phone.work()
+    phone.kill()
+    phone.pass_time(1)
+    assert len(phone.transport.of("report")) == 1
+
+
+def test_killed_in_resting_begins_anew_and_forgets_the_report(phone):
+    to_report(phone)
+    phone.hear(receipt(retry_after_s=1000))
+    phone.kill()
+    assert phone.state == "ineligible"
+    phone.pass_time(1)
+    assert phone.transport.of("report") == []
+
+
+def test_a_disk_that_is_full_changes_nothing_and_the_next_attempt_works(phone):
+    phone.check_in()
+    phone.be_assigned()
+    phone.work()
+    outcome = phone.worker.finish()
+    commit = phone.database.commit
+
+    def full(_change):
+        raise UnavailableError("full")
+
+    phone.database.commit = full
+    phone.driver.handle(outcome)
+    assert phone.state == "training"
+    assert phone.transport.of("report") == []
+    phone.database.commit = commit
+    phone.driver.handle(outcome)
+    assert phone.state == "reporting"
+
+
+def test_stopping_at_work_says_so(phone):
+    phone.check_in()
+    phone.be_assigned()
+    phone.work()
+    phone.driver.handle(StopAsked())
+    assert [d.cause for d in phone.transport.of("dropout")] == [DropoutCause.RESTARTED]
+    assert phone.worker.stopped
+    phone.kill()
+    assert phone.transport.of("dropout") == []
+
+
+# --- hostile and foreign input ---
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload"),
+    [
+        ("nightjar/1/demo/down/phone/assignment", b"{}"),
+        ("nightjar/1/demo/down/phone/assignment", b"\xff\x00" * 100),
+        ("nightjar/1/demo/down/phone/receipt", b'{"round":-1,"attempt":1,"verdict":"accepted"}'),
+        ("nightjar/1/demo/announce", b'{"version":0,"manifest":"../../etc/passwd"}'),
+        ("nightjar/9/whatever", b"x"),
+        ("nightjar/1/demo/status/phone", b"x"),
+    ],
+)
+def test_foreign_bytes_change_nothing(phone, topic, payload):
+    phone.check_in()
+    before = phone.driver.state
+    phone.driver.handle(Arrived(topic, payload))
+    assert phone.driver.state == before
+
+
+def test_stale_outcomes_of_stopped_work_are_dropped(phone):
+    phone.check_in()
+    phone.be_assigned(1)
+    phone.conditions.lost = {Condition.CHARGING}
+    phone.pass_time(1)
+    stale = WorkDone(phone.worker.jobs[0].number, Stopped(DropoutCause.IN_USE, "asked to stop"))
+    phone.worker.jobs.clear()
+    phone.conditions.lost = set()
+    phone.pass_time(1)
+    phone.pass_time(120)
+    phone.be_assigned(2)
+    phone.driver.handle(stale)
+    assert phone.state == "preparing"
+    assert [d.round for d in phone.transport.of("dropout")] == [1]
+
+
+# --- the keyboard's model ---
+
+
+def test_the_announced_model_is_fetched_for_the_keyboard(tmp_path):
+    phone = Phone(tmp_path, keyboard=True)
+    phone.driver.begin()
+    phone.hear(Announcement(version=0, manifest=phone.model.sha256))
+    phone.pass_time(1)
+    phone.work()
+    assert phone.shown == [0]
+    phone.pass_time(1)
+    assert phone.worker.jobs == []
+
+
+def test_without_a_keyboard_an_announced_model_waits_for_an_assignment(phone):
+    phone.driver.begin()
+    phone.hear(Announcement(version=0, manifest=phone.model.sha256))
+    phone.pass_time(1)
+    assert phone.worker.jobs == []
+
+
+def test_nothing_is_fetched_over_a_metered_network_or_during_a_session(tmp_path):
+    phone = Phone(tmp_path, keyboard=True)
+    phone.conditions.lost = {Condition.UNMETERED}
+    phone.driver.begin()
+    phone.hear(Announcement(version=0, manifest=phone.model.sha256))
+    phone.pass_time(1)
+    assert phone.worker.jobs == []
+    phone.conditions.lost = set()
+    phone.artifacts.failure = UnavailableError("down")
+    phone.pass_time(1)
+    phone.work()
+    phone.artifacts.failure = None
+    phone.pass_time(20)
+    assert phone.worker.jobs == []
+    phone.pass_time(100)
+    assert len(phone.worker.jobs) == 1
+
+
+def test_the_keyboard_follows_the_model_of_a_session_and_keeps_it_over_a_restart(tmp_path):
+    phone = Phone(tmp_path, keyboard=True)
+    to_report(phone)
+    assert phone.shown == [0]
+    phone.hear(receipt())
+    phone.model = phone.artifacts.model = write_model(tmp_path / "files", 1)
+    phone.pass_time(1)
+    phone.hear(assignment(phone.model, 2))
+    phone.work()
+    assert phone.shown == [0, 1]
+    phone.kill()
+    assert phone.shown == [0, 1, 1]
+
+
+def test_a_model_that_the_keyboard_refuses_does_not_disturb_the_round(tmp_path):
+    phone = Phone(tmp_path, keyboard=True)
+
+    def refuse(_model):
+        raise UnavailableError("gone")
+
+    phone.driver._ports = dataclasses.replace(phone.driver._ports, show_model=refuse)
+    to_report(phone)
+    assert phone.state == "reporting"
+
+
+def test_no_typed_word_is_in_anything_published_or_logged(tmp_path, capfd):
+    phone = Phone(tmp_path)
+    phone.database.add("xylophone quizzically")
+    to_report(phone)
+    phone.hear(receipt())
+    printed = "".join(capfd.readouterr())
+    assert "agent_started" in printed
+    for secret in ("xylophone", "quizzically", "cat sat"):
+        assert secret not in printed
+        assert not any(secret.encode() in payload for payload in phone.transport.raw)
+
+
+def test_the_plan_reaches_the_training(phone):
+    to_report(phone, plan=TrainingPlan(learning_rate=0.25, clip_norm=1.0, local_epochs=3, max_steps=2))
+    report = frame.decode(phone.transport.of("report")[0])
+    assert report.steps == 2
+    assert phone.programs[0].weights[0] == pytest.approx(2 * 0.25 * 0.5)

@@ -1,0 +1,40 @@
+"""What the agent may load: a device has neither TensorFlow nor, without a keyboard, a reason for a web framework."""
+
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import edge_agent
+
+ROOT = Path(__file__).parents[2]
+MODULES = sorted(m.name for m in pkgutil.walk_packages(edge_agent.__path__, "edge_agent."))
+
+
+def loaded_by(statement):
+    code = f"{statement}; import sys; print('\\n'.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+def test_no_module_of_the_agent_loads_tensorflow():
+    names = [name for name in MODULES if not name.endswith("__main__")]
+    assert len(names) > 20
+    loaded = loaded_by("import " + ", ".join(names))
+    assert not {name for name in loaded if name.split(".")[0] in ("tensorflow", "keras", "coordinator", "sqlalchemy")}
+
+
+def test_the_command_loads_no_web_framework_and_no_runtime_before_it_needs_them():
+    loaded = loaded_by("import edge_agent.__main__")
+    assert not {name for name in loaded if name.split(".")[0] in ("flask", "waitress", "ai_edge_litert")}
+
+
+@pytest.mark.parametrize("core", [name for name in MODULES if name.startswith("edge_agent.core.")])
+def test_a_core_imports_no_clock_thread_socket_or_database(core):
+    source = (ROOT / (core.replace(".", "/") + ".py")).read_text()
+    for module in ("time", "random", "threading", "socket", "sqlite3", "os", "pathlib"):
+        assert f"\nimport {module}\n" not in source
+        assert f"\nfrom {module} import" not in source

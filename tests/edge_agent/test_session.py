@@ -1,0 +1,75 @@
+"""A session on the real runtime: from typed messages to a report that the codec reads."""
+
+import numpy as np
+import pytest
+
+from edge_agent.core.training import Stopped
+from edge_agent.session import Desk, Produced, run_session
+from edge_agent.shell.clock import SystemClock
+from edge_agent.shell.database import Database
+from edge_agent.shell.tflite import load_program
+from tests.edge_agent.fakes import CAPS, FakeClock, assignment
+from wire import frame
+from wire.codec import codec_for
+from wire.messages import CodecChoice, DropoutCause, TrainingPlan
+
+pytestmark = pytest.mark.tflite
+
+
+@pytest.fixture
+def desk(tmp_path, exported):
+    database = Database(tmp_path / "agent.db", CAPS, FakeClock())
+    generator = np.random.default_rng(2)
+    database.add_once("person", [" ".join(generator.choice(exported.words[:30], 6)) for _ in range(80)])
+    yield Desk(database, load_program, database.residual, SystemClock().monotonic_s)
+    database.close()
+
+
+def run(desk, exported, should_stop=lambda: False, seed=1, **changes):
+    plan = TrainingPlan(learning_rate=1.0, clip_norm=1.0, local_epochs=2)
+    asked = assignment(exported.model, 5, **({"plan": plan} | changes))
+    return run_session(desk, asked, exported.model, np.random.default_rng(seed), should_stop)
+
+
+@pytest.mark.parametrize("codec", [CodecChoice(name="dense-f32"), CodecChoice(density=0.02, error_feedback=True)])
+def test_a_report_of_real_training_can_be_read(desk, exported, codec):
+    made = run(desk, exported, codec=codec)
+    assert isinstance(made, Produced)
+    report = frame.decode(made.report.frame)
+    layout = exported.model.manifest.layout
+    assert (report.round, report.num_examples, report.layout) == (5, 80 * 7, layout.fingerprint)
+    assert 0 < report.loss < 10
+    update = codec_for(codec).decode(report.payload, layout).dense()
+    assert np.isfinite(update).all()
+    assert update.any()
+    assert (made.report.residual is not None) is codec.error_feedback
+
+
+def test_same_seed_same_bytes(desk, exported):
+    first, second, other = (run(desk, exported, seed=seed) for seed in (1, 1, 2))
+
+    def payload(made):
+        return frame.decode(made.report.frame).payload
+
+    assert payload(first) == payload(second) != payload(other)
+
+
+def test_a_session_stops_within_a_batch(desk, exported):
+    asked = iter([False, False, True])
+    stopped = run(desk, exported, should_stop=lambda: next(asked))
+    assert isinstance(stopped, Stopped)
+
+
+def test_a_learning_rate_that_explodes_is_a_stop_and_no_report(desk, exported):
+    plan = TrainingPlan(learning_rate=1000.0, clip_norm=1e9, local_epochs=30)
+    stopped = run(desk, exported, plan=plan)
+    if isinstance(stopped, Stopped):
+        assert stopped.cause is DropoutCause.TRAINING_FAILED
+    else:
+        assert np.isfinite(frame.decode(stopped.report.frame).loss)
+
+
+def test_no_typed_word_is_in_a_report(desk, exported):
+    made = run(desk, exported)
+    texts = desk.examples.texts()
+    assert not any(text.encode() in made.report.frame for text in texts)

@@ -1,0 +1,187 @@
+"""The converted file: which operations it has, and that it computes what TensorFlow computes."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from models.batches import Batches
+from models.configurations import ModelConfiguration, configuration
+from models.initial import initial_weights
+from models.vocabulary import BOS, FIRST_WORD
+from wire.parameters import Vector
+
+pytestmark = [pytest.mark.tflite, pytest.mark.tensorflow]
+
+RATE, CLIP = np.float32(0.5), np.float32(1.0)
+
+
+def operations(program: bytes) -> dict[str, Counter[str]]:
+    """How often each operation stands in each subgraph of a file, by name."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # TensorFlow's tools use what numpy and flatbuffers have deprecated
+        from tensorflow.lite.python import schema_py_generated as schema
+        from tensorflow.lite.tools import flatbuffer_utils
+
+        model = flatbuffer_utils.convert_bytearray_to_object(bytearray(program))
+    names = {number: name for name, number in vars(schema.BuiltinOperator).items() if isinstance(number, int)}
+    assert not any(code.customCode for code in model.operatorCodes), "a custom operation, such as a Flex one"
+    return {
+        graph.name.decode(): Counter(names[model.operatorCodes[o.opcodeIndex].builtinCode] for o in graph.operators)
+        for graph in model.subgraphs
+    }
+
+
+def test_training_has_only_fast_built_in_operations(program: bytes) -> None:
+    found = operations(program)
+    assert "CUSTOM" not in Counter(name for graph in found.values() for name in graph)
+    for graph in ("train", "evaluate"):
+        assert found[graph]["FULLY_CONNECTED"] == 0, "a product with changing weights was lowered to the slow kernel"
+    # 1 input, 19 recurrent and 20 projection products forwards; 20 and 19 back; logits; 2 softmax, 2 kernel, 1 input.
+    assert found["train"]["BATCH_MATMUL"] == 85
+    assert found["train"]["TRANSPOSE"] <= 7, "a transpose was folded back into the steps"
+    assert found["train"]["SCATTER_ND"] == 1
+    assert found["train"]["ONE_HOT"] == 0
+    assert found["train"]["READ_VARIABLE"] == 5, "each variable is read once: a read is a copy"
+
+
+def test_no_product_of_training_has_a_transposed_right_side(program: bytes) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from tensorflow.lite.python import schema_py_generated as schema
+        from tensorflow.lite.tools import flatbuffer_utils
+
+        model = flatbuffer_utils.convert_bytearray_to_object(bytearray(program))
+    products = [
+        operator.builtinOptions
+        for graph in model.subgraphs
+        if graph.name in (b"train", b"evaluate")
+        for operator in graph.operators
+        if model.operatorCodes[operator.opcodeIndex].builtinCode == schema.BuiltinOperator.BATCH_MATMUL
+    ]
+    assert products
+    assert not any(product.adjY for product in products)
+
+
+def test_the_file_carries_no_weights(program: bytes, weights: Vector) -> None:
+    assert len(program) < 250_000
+    assert len(program) < weights.nbytes
+
+
+def test_first_loss_is_near_ln_v(signatures: dict[str, Any], weights: Vector, batches: Batches) -> None:
+    signatures["restore"](weights=weights)
+    found = signatures["train"](x=batches.x[0], y=batches.y[0], learning_rate=RATE, clip_norm=CLIP)
+    assert float(found["loss"]) == pytest.approx(np.log(500), abs=0.05)
+    assert int(found["targets"]) == np.count_nonzero(batches.y[0])
+
+
+def test_training_equals_tensorflow_step_by_step(
+    signatures: dict[str, Any], shape: ModelConfiguration, vocabulary_size: int, weights: Vector, batches: Batches
+) -> None:
+    import tensorflow as tf
+
+    from models.reference import ReferenceModel
+
+    reference = ReferenceModel(shape, vocabulary_size, weights)
+    signatures["restore"](weights=weights)
+    for x, y in [*batches] * 5:
+        found = signatures["train"](x=x, y=y, learning_rate=RATE, clip_norm=CLIP)
+        loss = reference.train(tf.constant(x), tf.constant(y), tf.constant(RATE), tf.constant(CLIP))
+        assert float(found["loss"]) == pytest.approx(float(loss), rel=1e-4)
+    delta, expected = signatures["delta"]()["delta"], reference.weights() - weights
+    assert np.linalg.norm(delta - expected) / np.linalg.norm(expected) < 1e-4
+
+
+def test_clipping_bounds_the_step(signatures: dict[str, Any], weights: Vector, batches: Batches) -> None:
+    signatures["restore"](weights=weights)
+    found = signatures["train"](x=batches.x[0], y=batches.y[0], learning_rate=RATE, clip_norm=np.float32(0.01))
+    assert float(found["gradient_norm"]) > 0.01
+    assert np.linalg.norm(signatures["delta"]()["delta"]) == pytest.approx(0.01 * RATE, rel=1e-3)
+
+
+def test_a_batch_of_padding_leaves_every_bit(signatures: dict[str, Any], weights: Vector, batches: Batches) -> None:
+    signatures["restore"](weights=weights)
+    nothing = np.zeros_like(batches.x[0])
+    found = signatures["train"](x=nothing, y=nothing, learning_rate=RATE, clip_norm=CLIP)
+    assert {name: float(value) for name, value in found.items()} == dict.fromkeys(found, 0.0)
+    assert (signatures["save"]()["weights"] == weights).all()
+
+
+def test_restore_save_and_delta_agree(signatures: dict[str, Any], weights: Vector, batches: Batches) -> None:
+    signatures["restore"](weights=weights)
+    assert (signatures["save"]()["weights"] == weights).all()
+    assert not signatures["delta"]()["delta"].any()
+    for x, y in batches:
+        signatures["train"](x=x, y=y, learning_rate=RATE, clip_norm=CLIP)
+    trained = signatures["save"]()["weights"]
+    assert (signatures["delta"]()["delta"] == trained - weights).all()
+    signatures["restore"](weights=trained)
+    assert not signatures["delta"]()["delta"].any(), "the anchor moves with restore"
+
+
+def test_evaluate_equals_tensorflow_and_changes_nothing(
+    signatures: dict[str, Any], shape: ModelConfiguration, vocabulary_size: int, weights: Vector, batches: Batches
+) -> None:
+    from models.evaluation import evaluate
+    from models.training import train_centrally
+
+    trained = train_centrally(weights, shape, vocabulary_size, batches, steps=200, learning_rate=3.0, clip_norm=1.0)
+    signatures["restore"](weights=trained)
+    found = [signatures["evaluate"](x=x, y=y) for x, y in batches]
+    sums = {name: sum(float(f[name]) for f in found) for name in found[0]}
+    expected = evaluate(trained, shape, vocabulary_size, batches)
+    assert sums["counted"] == expected.counted == batches.counted_targets
+    assert sums["targets"] == batches.targets
+    assert sums["loss_sum"] / sums["targets"] == pytest.approx(expected.loss, rel=1e-4)
+    assert sums["top1"] / sums["counted"] == pytest.approx(expected.top1, abs=2 / expected.counted)
+    assert sums["top3"] / sums["counted"] == pytest.approx(expected.top3, abs=2 / expected.counted)
+    assert expected.top3 > expected.top1 > 0.1
+    assert (signatures["save"]()["weights"] == trained).all()
+
+
+def test_step_follows_a_message_and_begins_anew_at_bos(
+    signatures: dict[str, Any], shape: ModelConfiguration, weights: Vector
+) -> None:
+    signatures["restore"](weights=weights)
+    fresh = {"h": np.zeros((1, shape.embedding), np.float32), "c": np.zeros((1, shape.hidden), np.float32)}
+
+    def read(token: int, state: dict[str, Any]) -> dict[str, Any]:
+        return dict(signatures["step"](token=np.array([token], np.int32), h=state["h"], c=state["c"]))
+
+    first = read(BOS, fresh)
+    later = read(9, read(8, first))
+    assert (first["scores"][0, :FIRST_WORD] == -1e9).all()
+    assert np.isfinite(first["scores"]).all()
+    assert not np.array_equal(later["scores"], first["scores"])
+    again = read(BOS, later)
+    assert np.array_equal(again["scores"], first["scores"])
+    assert np.array_equal(again["c"], first["c"])
+
+
+def test_a_program_that_was_never_given_weights_stays_finite(signatures: dict[str, Any], batches: Batches) -> None:
+    found = signatures["train"](x=batches.x[0], y=batches.y[0], learning_rate=RATE, clip_norm=CLIP)
+    assert np.isfinite(float(found["loss"]))
+    assert np.isfinite(signatures["save"]()["weights"]).all()
+
+
+@pytest.mark.slow
+def test_gboard_trains_too(export_cache: Any, load_program: Callable[[bytes], dict[str, Any]]) -> None:
+    from models.export import export_program
+
+    shape = configuration("gboard")
+    program = export_program(shape, shape.max_vocabulary, export_cache)
+    assert len(program) < 250_000
+    assert operations(program)["train"]["FULLY_CONNECTED"] == 0
+    signatures = load_program(program)
+    signatures["restore"](weights=initial_weights(shape, shape.max_vocabulary, seed=1))
+    x = np.random.default_rng(0).integers(FIRST_WORD, 200, (16, 20)).astype(np.int32)
+    losses = [
+        float(signatures["train"](x=x, y=x, learning_rate=np.float32(3), clip_norm=CLIP)["loss"]) for _ in range(40)
+    ]
+    assert losses[0] == pytest.approx(np.log(10_000), abs=0.05)
+    assert losses[-1] < losses[0] - 0.5
