@@ -10,13 +10,10 @@ import click
 from models import corpora
 from models.configurations import CONFIGURATIONS, configuration
 from models.export import export_program
+from models.folder import MANIFEST, PROGRAM, VOCABULARY, WEIGHTS, write_model_folder
 from models.initial import initial_weights
-from models.manifest import Artifact, Manifest
 from models.vocabulary import Vocabulary
 from wire.errors import NightjarError
-from wire.parameters import weights_to_bytes
-
-MINIMUM_AGENT_VERSION = "0.1.0"
 
 
 @click.group()
@@ -35,26 +32,10 @@ def export(model: str, corpus: str, out: Path, seed: int) -> None:
     users = corpora.load(corpus, seed).users
     texts = (message for messages in users.values() for message in messages)
     vocabulary = Vocabulary.build(texts, shape.max_vocabulary)
-    files = {
-        "program.tflite": export_program(shape, vocabulary.size, out / "cache"),
-        "weights.bin": weights_to_bytes(initial_weights(shape, vocabulary.size, seed)),
-        "vocabulary.txt": vocabulary.to_bytes(),
-    }
-    manifest = Manifest(
-        version=0,
-        configuration=shape.name,
-        program=Artifact.of(files["program.tflite"]),
-        weights=Artifact.of(files["weights.bin"]),
-        vocabulary=Artifact.of(files["vocabulary.txt"]),
-        layout=shape.layout(vocabulary.size),
-        batch_rows=shape.batch_rows,
-        sequence_length=shape.sequence_length,
-        hidden=shape.hidden,
-        minimum_agent_version=MINIMUM_AGENT_VERSION,
-    )
-    for name, data in (files | {"manifest.json": manifest.encode()}).items():
-        (out / name).write_bytes(data)
-        click.echo(f"{out / name}: {len(data)} bytes")
+    program = export_program(shape, vocabulary.size, out / "cache")
+    write_model_folder(out, shape, vocabulary, program, initial_weights(shape, vocabulary.size, seed))
+    for name in (PROGRAM, WEIGHTS, VOCABULARY, MANIFEST):
+        click.echo(f"{out / name}: {(out / name).stat().st_size} bytes")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-want="$(cat requirements.txt requirements/*.txt pyproject.toml scripts/setup.sh; echo "${TENSORFLOW:=tensorflow}")"
+want="$(cat requirements.txt requirements/*.txt scripts/setup.sh; echo "${TENSORFLOW:=tensorflow}")"
 stamp=".venv/.set-up-$(printf '%s' "$want" | cksum | tr -d ' ')"
 [ -f "$stamp" ] && exit 0
 

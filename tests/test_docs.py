@@ -55,7 +55,7 @@ def test_every_codec_is_in_the_wire_format(name):
 def refusal_codes():
     """Every code of a RemoteProtocolError in the packages that read bytes."""
     codes = {"malformed", "hash-mismatch"}
-    for folder in ("wire", "models", "coordinator"):
+    for folder in ("wire", "models", "coordinator", "edge_agent"):
         for path in (ROOT / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.Call):

@@ -10,9 +10,10 @@ import click
 import msgspec
 from rich.console import Console
 
+from simulation.demo.by_phone import recall_by_phone
 from simulation.demo.fleet import Fleet
 from simulation.demo.preparation import DemoSettings, prepare
-from simulation.demo.processes import stopping
+from simulation.demo.processes import quiet_child, stopping
 from simulation.demo.summary import result_of, summary_table
 from simulation.demo.watching import watch
 from wire.errors import UnavailableError
@@ -79,7 +80,10 @@ def demo(
         fleet.start()
         limit_s = (limit_minutes * 60) if limit_minutes else prepared.limit_s
         state = watch(prepared.url, fleet.broker_name, limit_s=limit_s, tick=fleet.check, to_stderr=as_json)
-        result = result_of(state, prepared, seconds=time.monotonic() - started)
+        newest = max(state["versions"], key=lambda version: int(version["version"]))
+        with quiet_child(prepared.folder / "logs" / "recall_by_phone.log") as child:
+            by_phone = child.submit(recall_by_phone, prepared.folder, prepared.url, newest["manifest"]).result()
+        result = result_of(state, prepared, by_phone, seconds=time.monotonic() - started)
         console.print(summary_table(result))
         if not leave:
             console.print(f"\nStatus page  {prepared.url}\nKeyboard     {prepared.keyboard_url}  (ctrl-C ends)\n")

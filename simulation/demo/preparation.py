@@ -10,8 +10,6 @@ from __future__ import annotations
 import concurrent.futures
 import datetime
 import math
-import multiprocessing
-import os
 import shutil
 import socket
 import sys
@@ -32,7 +30,9 @@ from models.folder import write_model_folder
 from models.initial import initial_weights
 from models.ngram import Recall, train_trigram
 from models.vocabulary import Vocabulary, words
+from simulation.demo.by_phone import HELD_OUT
 from simulation.demo.defaults import DEFAULTS, Defaults
+from simulation.demo.processes import quiet_child
 from wire.errors import ConfigError, UnavailableError
 from wire.parameters import Vector
 
@@ -122,7 +122,7 @@ def prepare(settings: DemoSettings, console: Console) -> Prepared:
         program = export_program(shape, vocabulary.size, BUILD / "programs")
     with (
         console.status(f"warm start on public text, {defaults.warm_start_steps} steps; trigram beside it"),
-        _child(folder / "logs" / "preparation.log") as child,
+        quiet_child(folder / "logs" / "preparation.log") as child,
     ):
         warm = child.submit(_warm_start, shape, vocabulary, text.public, settings.seed, defaults)
         trigram = _trigram(vocabulary, text)
@@ -133,7 +133,7 @@ def prepare(settings: DemoSettings, console: Console) -> Prepared:
         soft_wrap=True,
     )
     write_model_folder(folder / "model", shape, vocabulary, program, weights)
-    _write_held_out(folder / "held_out.tsv", text.phones)
+    _write_held_out(folder / HELD_OUT, text.phones)
     speed = 86_400 / (settings.day_s or defaults.day_s)
     coordinator = _coordinator_table(settings, defaults, ports, trigram)
     phones = [_phone_table(settings, number, ports, speed) for number in range(settings.phones)]
@@ -210,18 +210,6 @@ def _run_folder(settings: DemoSettings) -> Path:
     return folder.resolve()
 
 
-def _child(log: Path) -> concurrent.futures.ProcessPoolExecutor:
-    log.parent.mkdir()
-    spawn = multiprocessing.get_context("spawn")
-    return concurrent.futures.ProcessPoolExecutor(1, mp_context=spawn, initializer=_log_to, initargs=(log,))
-
-
-def _log_to(log: Path) -> None:
-    """TensorFlow writes to the file descriptor itself, past every logging setting."""
-    with log.open("ab") as file:
-        os.dup2(file.fileno(), 2)
-
-
 def _result(future: concurrent.futures.Future[Vector]) -> Vector:
     try:
         return future.result()
@@ -282,7 +270,7 @@ def _coordinator_table(settings: DemoSettings, defaults: Defaults, ports: _Ports
         "task": {
             "name": "keyboard",
             "model": "model",
-            "evaluation_text": "held_out.tsv",
+            "evaluation_text": HELD_OUT,
             "rounds": settings.rounds,
             "goal": goal,
             "minimum": max(2, goal // 2),

@@ -6,9 +6,11 @@ kernel kills it if we die without a word. This module knows nothing of federated
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import ctypes
 import itertools
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -112,6 +114,18 @@ def stopping(groups: Sequence[Sequence[Service]]) -> Iterator[None]:
         except KeyboardInterrupt:
             for service in itertools.chain.from_iterable(groups):
                 service.kill()
+
+
+def quiet_child(log: Path) -> concurrent.futures.ProcessPoolExecutor:
+    """A child process for work whose libraries write to the terminal past every setting; they write to ``log``."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    spawn = multiprocessing.get_context("spawn")
+    return concurrent.futures.ProcessPoolExecutor(1, mp_context=spawn, initializer=_log_to, initargs=(log,))
+
+
+def _log_to(log: Path) -> None:
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 2)
 
 
 def _die_with_parent() -> None:

@@ -12,12 +12,13 @@ from simulation.demo.watching import State, percent
 Result = dict[str, Any]
 
 
-def result_of(state: State, prepared: Prepared, *, seconds: float) -> Result:
+def result_of(state: State, prepared: Prepared, by_phone: dict[str, tuple[float, float]], *, seconds: float) -> Result:
     """The result of a run.
 
     Args:
         state: the coordinator's last state.
         prepared: what the run began with.
+        by_phone: phone -> top-1 recall before and after.
         seconds: wall time since the command was started, set-up of the run included.
     """
     counters, task = state["counters"], state["task"]
@@ -44,6 +45,9 @@ def result_of(state: State, prepared: Prepared, *, seconds: float) -> Result:
         "top3_final": last["top3"],
         "trigram_top1": prepared.trigram.top1,
         "trigram_top3": prepared.trigram.top3,
+        "top1_by_phone": by_phone,
+        "phones_better": sum(after > before for before, after in by_phone.values()),
+        "phones_worse": sum(after < before for before, after in by_phone.values()),
         "top1_by_round": [v["top1"] for v in versions],
         "parameters": task["parameters"],
         "model": prepared.settings.model,
@@ -65,6 +69,7 @@ def summary_table(result: Result) -> Table:
     table.add_column()
     dropouts = ", ".join(f"{n} {cause}" for cause, n in sorted(result["dropouts"].items())) or "none"
     median = result["report_bytes_median"] or 0
+    better, worse = result["phones_better"], result["phones_worse"]
     ratio = f", {result['dense_bytes'] / median:.0f}x smaller" if median else ""
     for name, value in (
         ("rounds", f"{result['rounds_committed']} committed, {result['rounds_abandoned']} abandoned"),
@@ -74,6 +79,7 @@ def summary_table(result: Result) -> Table:
         ("bytes in all", f"{result['bytes_up']:,} up, {result['bytes_down']:,} down"),
         ("top-1 recall", f"{percent(result['top1_initial'])} before, {percent(result['top1_final'])} after"),
         ("top-3 recall", f"{percent(result['top3_initial'])} before, {percent(result['top3_final'])} after"),
+        ("by phone", f"top-1 better for {better} of {len(result['top1_by_phone'])} phones, worse for {worse}"),
         ("trigram beside it", f"top-1 {percent(result['trigram_top1'])}, top-3 {percent(result['trigram_top3'])}"),
         ("model", f"{result['model']}, {result['parameters']:,} parameters, {result['runtime']}"),
         ("text", f"{result['corpus']}, {result['phones']} phones, seed {result['seed']}"),

@@ -1,0 +1,79 @@
+"""Recall for each phone's person, before and after: a mean over all words can be the doing of one phone.
+
+Runs the program's own ``evaluate`` signature on each person's held-out messages, in this process, without TensorFlow.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import urllib3
+
+from edge_agent.ports import Model
+from edge_agent.shell.tflite import TfliteProgram, load_program
+from models import corpora
+from models.batches import Batches, pack
+from models.folder import MANIFEST, PROGRAM, VOCABULARY, WEIGHTS
+from models.manifest import Manifest
+from models.vocabulary import Vocabulary, words
+from wire.errors import UnavailableError
+from wire.identifiers import Sha256
+from wire.parameters import Vector, weights_from_bytes
+
+HELD_OUT = "held_out.tsv"
+
+
+def recall_by_phone(folder: Path, url: str, manifest: str) -> dict[str, tuple[float, float]]:
+    """Top-1 recall of the first and of a later version on each phone's held-out messages.
+
+    Args:
+        folder: of the run, with the first model and the held-out messages.
+        url: of the coordinator.
+        manifest: sha256 of the later version's manifest.
+
+    Returns:
+        phone -> (before, after), shares of the counted targets; phones without a counted target are left out.
+
+    Raises:
+        UnavailableError: the coordinator does not give the later version.
+    """
+    first = _first_model(folder / "model")
+    later = Manifest.decode(_artifact(url, manifest))
+    weights = weights_from_bytes(_artifact(url, later.weights.sha256), later.layout)
+    vocabulary = Vocabulary.from_bytes(first.vocabulary.read_bytes())
+    held_out: dict[str, Batches] = {}
+    for phone, messages in corpora.load(str(folder / HELD_OUT), 0).users.items():
+        ids = [vocabulary.encode(words(message)) for message in messages]
+        batches = pack(ids, later.batch_rows, later.sequence_length)
+        if batches.counted_targets:
+            held_out[phone] = batches
+    program = load_program(first)
+    found: dict[str, list[float]] = defaultdict(list)
+    for version in (program.save(), weights):
+        for phone, batches in held_out.items():
+            found[phone].append(_top1(program, version, batches))
+    return {phone: (before, after) for phone, (before, after) in found.items()}
+
+
+def _top1(program: TfliteProgram, weights: Vector, batches: Batches) -> float:
+    program.restore(weights)
+    scores = [program.evaluate(x, y) for x, y in batches]
+    return sum(s.top1 for s in scores) / sum(s.counted for s in scores)
+
+
+def _first_model(folder: Path) -> Model:
+    manifest = Manifest.decode((folder / MANIFEST).read_bytes())
+    return Model(Sha256(manifest.sha256), manifest, folder / PROGRAM, folder / WEIGHTS, folder / VOCABULARY)
+
+
+def _artifact(url: str, sha256: str) -> bytes:
+    try:
+        answer = urllib3.request("GET", f"{url}/artifacts/{sha256}", timeout=30.0, retries=2)
+    except urllib3.exceptions.HTTPError as error:
+        msg = f"the coordinator does not give artifact {sha256[:12]}: {error}"
+        raise UnavailableError(msg) from error
+    if answer.status != 200:
+        msg = f"the coordinator answered {answer.status} for artifact {sha256[:12]}"
+        raise UnavailableError(msg)
+    return answer.data
