@@ -5,14 +5,26 @@ states, and lets that pip install itself.
 """
 
 import hashlib
-import json
+import html
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import urllib.parse
 import urllib.request
 from pathlib import Path
+
+
+WHEEL = r'href="([^"]*/pip-([0-9.]+)-py3-none-any\.whl)#sha256=([0-9a-f]{64})"'
+"""A released wheel in a simple index page (PEP 503)."""
+
+
+def fetch(url: str) -> bytes:
+    """The body at a URL, as the simple API's HTML form where there are several."""
+    request = urllib.request.Request(url, headers={"Accept": "text/html"})  # noqa: S310 - checked in main
+    with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+        return bytes(answer.read())
 
 
 def main() -> None:
@@ -22,18 +34,16 @@ def main() -> None:
         sys.exit(f"setup: PIP_INDEX_URL must be an http(s) address, got {index}")
     page = f"{index}/pip/"
     try:
-        request = urllib.request.Request(page, headers={"Accept": "application/vnd.pypi.simple.v1+json"})  # noqa: S310
-        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
-            files = json.load(answer)["files"]
-        wheel = [f for f in files if f["filename"].endswith("-py3-none-any.whl") and not f.get("yanked")][-1]
-        with urllib.request.urlopen(urllib.parse.urljoin(page, wheel["url"]), timeout=60) as answer:  # noqa: S310
-            data = answer.read()
-    except (OSError, ValueError, LookupError) as error:
-        sys.exit(f"setup: could not fetch pip from {page} ({error}). Install it: apt install python3-venv")
-    if hashlib.sha256(data).hexdigest() != wheel["hashes"]["sha256"]:
-        sys.exit(f"setup: {wheel['filename']} does not have the sha256 that {page} states. Try again.")
+        wheels = re.findall(WHEEL, fetch(page).decode())
+        url, version, sha256 = max(wheels, key=lambda wheel: [int(part) for part in wheel[1].split(".")])
+        data = fetch(urllib.parse.urljoin(page, html.unescape(url)))
+    except (OSError, ValueError) as error:
+        sys.exit(f"setup: could not fetch pip from {page} ({error}). Install it yourself: apt install python3-venv")
+    name = f"pip-{version}-py3-none-any.whl"
+    if hashlib.sha256(data).hexdigest() != sha256:
+        sys.exit(f"setup: {name} does not have the sha256 that {page} states. Try again.")
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / wheel["filename"]
+        path = Path(folder) / name
         path.write_bytes(data)
         subprocess.run([sys.executable, f"{path}/pip", "install", "--quiet", "--no-index", str(path)], check=True)  # noqa: S603
 

@@ -10,11 +10,13 @@ stamp=".venv/.set-up-$(printf '%s' "$want" | cksum | tr -d ' ')"
 
 # TensorFlow has wheels for these versions of Python, so no other will do for the coordinator.
 supported='import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))'
-for python in ${PYTHON:-python3 python3.13 python3.12 python3.11 none}; do
-    command -v "$python" >/dev/null && "$python" -c "$supported" && break
+candidates=${PYTHON:-python3 python3.13 python3.12 python3.11}
+python=""
+for candidate in $candidates; do
+    if command -v "$candidate" >/dev/null && "$candidate" -c "$supported" 2>/dev/null; then python=$candidate; break; fi
 done
-if ! { command -v "$python" >/dev/null && "$python" -c "$supported"; }; then
-    echo "setup: needs Python 3.11, 3.12 or 3.13 (TensorFlow has no wheels for others); found $(python3 --version 2>&1)." >&2
+if [ -z "$python" ]; then
+    echo "setup: needs Python 3.11, 3.12 or 3.13 (TensorFlow has no wheels for others); tried: $candidates" >&2
     echo "setup: install one, for example 'apt install python3', or name it: make setup PYTHON=/path/to/python3.12" >&2
     exit 2
 fi
