@@ -15,7 +15,6 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
-
 WHEEL = r'href="([^"]*/pip-([0-9.]+)-py3-none-any\.whl)#sha256=([0-9a-f]{64})"'
 """A released wheel in a simple index page (PEP 503)."""
 

@@ -1,4 +1,4 @@
-"""How the agent logs: one line an event, ``key=value``, to standard error.
+"""How the agent logs: one line an event, logfmt, to standard error; the coordinator's lines look the same.
 
 Events and numbers only. Nothing that was typed, no token, no parameter is ever given to a logger.
 """
@@ -24,7 +24,7 @@ def set_up(level: str) -> None:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
             _without_nothing,
-            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"], drop_missing=True),
+            structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"], bool_as_flag=False),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),

@@ -310,15 +310,15 @@ def test_without_broker_or_coordinator_it_says_so_and_the_keyboard_works(tmp_pat
     agent = make(keyboard_port=port, device="alone").day()
     usual = agent.config.read_text()
     agent.start()
-    agent.wait_for_log("event='checked_in'")
+    agent.wait_for_log("event=checked_in ")
     coordinator.announce(Announcement(version=0, manifest=exported.model.sha256))
-    agent.wait_for_log("event='keyboard_model'")
+    agent.wait_for_log("event=keyboard_model ")
     assert agent.stop()[0] == 0
 
     # From here on neither answers.
     agent.config.write_text(usual.replace("[broker]\nport = ", f"[broker]\nport = {nobody} #"))
     agent.start()
-    agent.wait_for_log("event='broker_unreachable'")
+    agent.wait_for_log("event=broker_unreachable ")
     said = post(port, "/api/suggest", {"text": "hello "})
     assert len(said["suggestions"]) == 3
     assert said["version"] == 0
@@ -343,7 +343,7 @@ def test_a_broker_that_comes_later_or_again_is_found(tmp_path, exported):
     agent = Agent(tmp_path, port, "http://127.0.0.1:1").day()
     agent.start()
     try:
-        agent.wait_for_log("event='broker_unreachable'")
+        agent.wait_for_log("event=broker_unreachable ")
         for _ in range(2):
             with mosquitto(tmp_path, port):
                 coordinator = FakeCoordinator(port)

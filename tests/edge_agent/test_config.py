@@ -1,4 +1,5 @@
 import dataclasses
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -178,3 +179,21 @@ def test_a_day_can_be_a_file_or_inline(write, tmp_path):
 
 def test_the_password_is_not_shown(write):
     assert "hunter2" not in repr(load(write(LEAST + '[broker]\npassword = "hunter2"'), {}))
+
+
+EXAMPLE = Path(__file__).parents[2] / "edge_agent" / "example.toml"
+
+
+def test_the_example_has_every_setting_with_its_default(tmp_path):
+    config = load(EXAMPLE, {})
+    usual = AgentConfig(device="phone-01", data_dir=EXAMPLE.parent / "nightjar-agent")
+    assert config == usual
+    table = tomllib.loads(EXAMPLE.read_text())
+    for field in dataclasses.fields(AgentConfig):
+        assert field.name in table or field.name == "emulator"
+        settings = getattr(config, field.name)
+        if dataclasses.is_dataclass(settings):
+            assert set(table[field.name]) == {inner.name for inner in dataclasses.fields(settings)}
+    commented = EXAMPLE.read_text().partition("# [emulator]")[2]
+    for field in dataclasses.fields(EmulatorSettings):
+        assert f"# {field.name} = " in commented

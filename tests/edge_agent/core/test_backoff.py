@@ -1,10 +1,11 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_agent.core.backoff import BackOff
 
 
+@settings(deadline=None)
 @given(st.integers(1, 10**6), st.floats(0, 1, exclude_max=True))
 def test_every_wait_is_positive_and_at_most_the_longest(tries, jitter):
     assert 0.5 <= BackOff(1.0, 60.0).delay_s(tries, jitter) <= 60.0

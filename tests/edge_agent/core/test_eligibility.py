@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_agent.core.eligibility import (
@@ -38,6 +38,7 @@ def test_a_lost_condition_blocks_and_an_unknown_one_only_where_it_must(condition
     assert missing.eligible is unknown_is_eligible
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(Condition), st.builds(Reading, st.sampled_from(Answer), st.text(), st.text())))
 def test_every_verdict_has_a_cause_exactly_if_it_blocks(readings):
     verdict = judge(readings)

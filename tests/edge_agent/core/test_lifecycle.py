@@ -3,7 +3,7 @@ import typing
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_agent.core import lifecycle
@@ -272,6 +272,7 @@ def events_of_life():
     )
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(events_of_life(), st.floats(0, 200)), max_size=60))
 def test_every_assignment_taken_up_ends_in_a_report_or_a_dropout(happenings):
     """And nothing is trained that was not assigned, and every answer to an assignment is given once."""

@@ -1,7 +1,7 @@
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_agent.core.events import Moment
@@ -87,6 +87,7 @@ def test_every_pair_is_a_row_or_illegal(state, event):
             step(state, event)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 100), st.sampled_from(["time", "nudge", "missing"])), min_size=1))
 def test_without_a_receipt_it_is_never_settled_and_sent_again_within_five_minutes(happenings):
     state, now_s, last_sent_s = Pending(CUT), 0.0, 0.0

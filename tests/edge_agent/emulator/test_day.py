@@ -1,7 +1,7 @@
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_agent.emulator.day import DAY_S, DEFAULT_DAY, HOUR_S, Day, PhoneState, Segment, day_from_toml, state_at
@@ -43,6 +43,7 @@ def test_the_script_is_followed_and_repeated(hour, state):
     assert state_at(PLAIN, 1, hour * HOUR_S) == state
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**40), st.floats(0, 400 * DAY_S))
 def test_the_state_follows_from_seed_and_moment_alone(seed, virtual_s):
     state = state_at(DEFAULT_DAY, seed, virtual_s)
