@@ -34,7 +34,7 @@ def load_config(path: Path, environment: Mapping[str, str]) -> CoordinatorConfig
         ConfigError: the file cannot be read, or something in it cannot be used; the message has every fault.
     """
     table = _read_toml(path)
-    reader = _Reader(path.parent, environment)
+    reader = _Reader(path.resolve().parent, environment)
     config = reader.read(CoordinatorConfig, table, ())
     faults = reader.faults
     if config is not None:

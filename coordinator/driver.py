@@ -258,9 +258,9 @@ class Driver:
             turn.forget([outdated])
         if turn.round is not None and turn.round.started_at_s is not None:
             self._execution.usual_reporting_s = turn.now_s - turn.round.started_at_s
-        turn.step(AggregationFinished(number, turn.now_s))
         if done.metrics is not None:
             _tell(turn, number, done.metrics)
+        turn.step(AggregationFinished(number, turn.now_s))
 
 
 def _add(turn: Turn) -> list[tuple[int, PendingEffect]]:

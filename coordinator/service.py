@@ -67,7 +67,8 @@ def serve(config: CoordinatorConfig) -> None:
             broker_name = broker.name
 
         later = _Later()
-        worker = WorkerProcess(config.data_dir / "artifacts", config.data_dir / "private", later.post)
+        data = config.data_dir
+        worker = WorkerProcess(data / "artifacts", data / "private", data / "worker.log", later.post)
         stack.callback(worker.close)
         transport = MqttTransport(config.broker, Population(config.population), config.shards, later.post)
         stack.callback(transport.close)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import resources
 from pathlib import Path
 
 import click
@@ -38,6 +39,12 @@ def run(path: Path, log_level: str) -> None:
     except NightjarError as error:
         click.echo(f"nightjar-agent: {error}", err=True)
         sys.exit(error.exit_status)
+
+
+@main.command()
+def example() -> None:
+    """Print a configuration file with every setting and why it is what it is."""
+    click.echo((resources.files("edge_agent") / "example.toml").read_text(encoding="utf-8"), nl=False)
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ def run_agent(config: AgentConfig) -> None:
         gone = messages.encode(Status(online=False, reason="connection lost", emulated=identity.emulated))
         broker = config.broker
         transport = MqttTransport(
-            Broker(broker.host, broker.port, broker.username, broker.password, broker.tls),
+            Broker(broker.host, broker.port, broker.username or config.device, broker.password, broker.tls),
             client_id=f"nightjar-agent-{config.population}-{config.device}",
             filters=topics.device_filters(config.population, config.device),
             will=(status, gone),

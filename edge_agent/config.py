@@ -41,14 +41,14 @@ class BrokerSettings:
     Attributes:
         host: name or address.
         port: TCP port.
-        username: empty for none.
+        username: empty takes the device's name.
         password: empty for none.
         tls: encrypt, and verify with the system's certificate authorities.
     """
 
     host: Name = "127.0.0.1"  # nothing leaves the machine unless somebody says so
     port: Port = 1883  # MQTT's registered port
-    username: str = ""
+    username: str = ""  # brokers keep a session for a name, and access rules go by it
     password: str = field(default="", repr=False)
     tls: bool = False  # the default broker is on the same machine
 
@@ -188,7 +188,7 @@ def load(path: Path, environment: Mapping[str, str]) -> AgentConfig:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         msg = f"{path}: expected a readable TOML file, got: {error}"
         raise ConfigError(msg) from error
-    reader = _Reader(path.parent, {k: v for k, v in environment.items() if k.startswith(ENVIRONMENT_PREFIX)})
+    reader = _Reader(path.resolve().parent, {k: v for k, v in environment.items() if k.startswith(ENVIRONMENT_PREFIX)})
     config = reader.agent(table)
     if config is None or reader.faults:
         msg = f"{path}: {len(reader.faults)} fault(s)\n" + "\n".join(f"  - {fault}" for fault in reader.faults)

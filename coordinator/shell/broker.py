@@ -131,16 +131,16 @@ def mosquitto_password_line(username: str, password: str, salt: bytes) -> str:
 
 async def run_embedded(host: str, port: int, username: str, password: str) -> None:
     """The embedded broker until SIGTERM or SIGINT; its sessions are in memory only."""
-    from amqtt.broker import Broker  # only where it is needed: it brings many modules
+    from coordinator.shell.embedded_broker import EmbeddedBroker  # only where it is needed: amqtt brings many modules
 
     logging.basicConfig(level=logging.WARNING, format="broker %(levelname)s %(message)s")
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    broker = Broker(
+    broker = EmbeddedBroker(
         {
             "listeners": {"default": {"type": "tcp", "bind": f"{host}:{port}", "max_connections": 0}},
-            "plugins": {"coordinator.shell.broker_auth.NamedClients": {"username": username, "password": password}},
+            "plugins": {"coordinator.shell.embedded_broker.NamedClients": {"username": username, "password": password}},
         }
     )
     await broker.start()

@@ -36,6 +36,7 @@ class WorkerProcess:
     Args:
         artifacts: folder of the artifacts.
         private: folder of reports and optimizer states.
+        log: file for what the child and its libraries print.
         post: takes JobEnded.
         command: of the child, without its arguments; a test brings its own.
     """
@@ -44,10 +45,12 @@ class WorkerProcess:
         self,
         artifacts: Path,
         private: Path,
+        log: Path,
         post: Callable[[Inbox], None],
         command: tuple[str, ...] = (sys.executable, "-m", "coordinator.shell.worker_child"),
     ) -> None:
         self._command = [*command, str(os.getpid()), str(artifacts), str(private)]
+        self._log_path = log
         self._post = post
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._child: subprocess.Popen[bytes] | None = None
@@ -85,18 +88,20 @@ class WorkerProcess:
             if self._closing:
                 break
             _log.warning("worker died", job=type(job).__name__, status=status, tries_left=left)
-        return failed(job, f"the worker process died {TRIES} times; see its messages above")
+        return failed(job, f"the worker process died {TRIES} times; see {self._log_path}")
 
     def _ask(self, line: bytes) -> bytes:
         """The child's answer; empty or cut if it died or had to be killed."""
         if self._child is None:
-            self._child = subprocess.Popen(  # noqa: S603 - our own module
-                self._command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                start_new_session=True,  # ctrl-C is for the service, which then ends us
-                env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-            )
+            with self._log_path.open("ab") as log:
+                self._child = subprocess.Popen(  # noqa: S603 - our own module
+                    self._command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    start_new_session=True,  # ctrl-C is for the service, which then ends us
+                    env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+                )
         child = self._child
         if child.stdin is None or child.stdout is None:
             return b""

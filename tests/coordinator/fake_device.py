@@ -38,7 +38,13 @@ class FakeDevice:
         self._publish_raw(topics.status(POPULATION, self.name), messages.encode(Status(online=True)), retain=True)
 
     def _on_message(self, _client, _data, message) -> None:
-        self.arrived.put(messages.decode(message.topic.rsplit("/", 1)[1], message.payload))
+        match topics.parse(message.topic):
+            case topics.DownTopic(device=self.name, kind=kind):
+                self.arrived.put(messages.decode(kind, message.payload))
+            case topics.AnnounceTopic():
+                self.arrived.put(messages.decode("announce", message.payload))
+            case other:
+                self.arrived.put(other)
 
     def check_in(self, examples: int = 10) -> None:
         self.send(CheckIn(agent_version="0.1.0", runtime="none", examples=examples))

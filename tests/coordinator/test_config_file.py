@@ -182,3 +182,13 @@ def _missing(kind, table, where="") -> list[str]:
         elif isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
             missing += _missing(field.type, table[field.name], f"{where}{field.name}.")
     return missing
+
+
+def test_paths_are_absolute_however_the_file_was_named(tmp_path, monkeypatch):
+    """A relative one would mean another place to each library: the web server's is its own source folder."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "c.toml").write_text('[task]\nmodel = "model"\n')
+    monkeypatch.chdir(tmp_path)
+    config = load_config(Path("c.toml"), {})
+    assert config.data_dir.is_absolute()
+    assert config.task.model == tmp_path / "model"

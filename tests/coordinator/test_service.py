@@ -12,14 +12,25 @@ import urllib.request
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from coordinator.shell.broker import find_mosquitto
 from models.manifest import Manifest
-from tests.coordinator.fake_device import FakeDevice, devices, report_frame
+from tests.coordinator.fake_device import POPULATION, FakeDevice, devices, report_frame
 from tests.coordinator.model_folder import INITIAL, LAYOUT, write_model
-from wire import frame
-from wire.messages import Dropout, DropoutCause, Missing, Query, Receipt, Rejection, RejectionReason, Verdict
+from wire import frame, messages, topics
+from wire.messages import (
+    Announcement,
+    Dropout,
+    DropoutCause,
+    Missing,
+    Query,
+    Receipt,
+    Rejection,
+    RejectionReason,
+    Verdict,
+)
 from wire.parameters import weights_from_bytes
 
 ROOT = Path(__file__).parents[2]
@@ -98,8 +109,11 @@ class Service:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
                 return answer.read()
+        except urllib.error.HTTPError as error:
+            error.close()
         except (urllib.error.URLError, ConnectionError):
-            return None
+            pass
+        return None
 
     def state(self) -> dict:
         return json.loads(self.get("/api/state"))
@@ -169,6 +183,21 @@ def test_killed_in_the_middle_of_a_round_nothing_is_lost_and_nothing_counts_twic
         assert state["counters"]["reports_duplicate"] == 1
         assert state["counters"]["rounds_abandoned"] == 0
         assert state["rounds"][-1]["accepted"] == 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_broker_that_is_killed_comes_back_and_the_round_goes_on(tmp_path, kind):
+    with Service(tmp_path, kind, rounds=1) as service, devices(service.broker_port, "a", "b") as (a, b):
+        a.check_in()
+        b.check_in()
+        asked_a, asked_b = a.wait_for_assignment(), b.wait_for_assignment()
+        assert a.report_until_receipt(asked_a, report_frame(asked_a, updates(1)[0], LAYOUT))
+        (broker,) = psutil.Process(service.process.pid).children()
+        broker.kill()
+        receipt = b.report_until_receipt(asked_b, report_frame(asked_b, updates(1)[0], LAYOUT))
+        assert receipt.verdict is Verdict.ACCEPTED
+        service.wait_until(lambda: service.state()["task"]["state"] == "done", "done")
+        assert "broker ended, starting it again" in service.log()
 
 
 def _wait_for_free_port(port: int) -> None:
@@ -338,7 +367,28 @@ def test_a_broker_with_a_password_lets_only_those_in_who_know_it(tmp_path, kind)
         broker.wait(20)
 
 
-def _when_up(port: int, username: str, password: str) -> FakeDevice:
+def test_the_embedded_broker_tells_a_device_nothing_about_the_others(tmp_path):
+    (port,) = free_ports(1)
+    command = [sys.executable, "-m", "coordinator", "broker", "--kind", "embedded", "--port", str(port)]
+    command += ["--data", str(tmp_path), "--die-with", str(os.getpid())]
+    with (tmp_path / "log").open("wb") as log:
+        broker = subprocess.Popen(command, cwd=ROOT, stderr=log)
+    try:
+        watcher = _when_up(port, "coordinator", None)
+        watcher._client.subscribe(topics.status_filter(POPULATION), qos=1)
+        announcement = Announcement(version=0, manifest="0" * 64)
+        watcher._publish_raw(topics.announce(POPULATION), messages.encode(announcement), retain=True)
+        assert watcher.wait_for(Announcement) == announcement
+        with devices(port, "b") as (late,):
+            assert late.arrived.get(timeout=10) == announcement
+            assert late.arrived.empty()
+        watcher.close()
+    finally:
+        broker.terminate()
+        broker.wait(20)
+
+
+def _when_up(port: int, username: str, password: str | None) -> FakeDevice:
     deadline = time.monotonic() + 20
     while True:
         try:

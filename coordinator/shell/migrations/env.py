@@ -6,10 +6,12 @@ from alembic import context
 
 from coordinator.shell.tables import METADATA
 
-context.configure(
-    connection=context.config.attributes["connection"],
-    target_metadata=METADATA,
-    render_as_batch=True,  # SQLite cannot alter a table in place
-)
-with context.begin_transaction():
-    context.run_migrations()
+config = getattr(context, "config", None)
+if config is not None:  # it is None for whoever imports this file without Alembic, such as a collector of doctests
+    context.configure(
+        connection=config.attributes["connection"],
+        target_metadata=METADATA,
+        render_as_batch=True,  # SQLite cannot alter a table in place
+    )
+    with context.begin_transaction():
+        context.run_migrations()

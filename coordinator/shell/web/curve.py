@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pygal
 from pygal.style import Style
 
 from coordinator.shell.web.state import State
+
+# pygal leaves a hook for its map plugins among the importers, in a form that Python 3.11 warns of at every later import
+# of something that is not installed.
+sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__module__ != "pygal"]
 
 MOST_LABELS = 12
 """Versions named below the curve; more would run into each other."""

@@ -103,12 +103,17 @@ def test_a_damaged_file_is_an_error_that_says_which(tmp_path):
         Database(f"sqlite:///{tmp_path / 'test.sqlite'}")
 
 
-def test_a_locked_database_is_an_error_and_not_a_loss(database, tmp_path, monkeypatch):
-    blocker = sqlite3.connect(tmp_path / "test.sqlite", isolation_level=None)
-    blocker.execute("BEGIN EXCLUSIVE")
-    with pytest.raises(UnavailableError, match="locked"), database.transaction() as tx:
+def count_impatiently(database: Database) -> None:
+    with database.transaction() as tx:
         tx._connection.exec_driver_sql("PRAGMA busy_timeout = 10")
         tx.count("bytes_up")
+
+
+def test_a_locked_database_is_an_error_and_not_a_loss(database, tmp_path):
+    blocker = sqlite3.connect(tmp_path / "test.sqlite", isolation_level=None)
+    blocker.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(UnavailableError, match="locked"):
+        count_impatiently(database)
     blocker.execute("ROLLBACK")
     blocker.close()
     with database.transaction() as tx:

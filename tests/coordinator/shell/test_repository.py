@@ -78,12 +78,17 @@ def test_an_empty_one_has_nothing(repository):
         assert tx.report_bytes_median() is None
 
 
-def test_what_was_written_before_an_exception_is_undone(started):
-    with pytest.raises(RuntimeError), started.transaction() as tx:
+def write_and_fail(repository) -> None:
+    with repository.transaction() as tx:
         tx.count("reports_late")
         tx.add_report(stored(A))
         tx.add_effect(AnnounceModel())
         raise RuntimeError
+
+
+def test_what_was_written_before_an_exception_is_undone(started):
+    with pytest.raises(RuntimeError):
+        write_and_fail(started)
     with started.transaction() as tx:
         assert tx.counters() == {}
         assert tx.reports(1) == []

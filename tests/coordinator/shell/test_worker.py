@@ -5,6 +5,7 @@ import queue
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -47,7 +48,7 @@ def make_worker(tmp_path):
     def make(*command: str) -> tuple[WorkerProcess, queue.Queue]:
         ended: queue.Queue = queue.Queue()
         extra = {"command": command} if command else {}
-        made.append(WorkerProcess(tmp_path / "artifacts", tmp_path / "private", ended.put, **extra))
+        made.append(WorkerProcess(tmp_path / "artifacts", tmp_path / "private", tmp_path / "log", ended.put, **extra))
         return made[-1], ended
 
     yield make
@@ -146,8 +147,9 @@ def test_closing_ends_a_worker_in_the_middle_of_a_job(stores, make_worker):
 def test_the_worker_dies_with_its_parent(stores, tmp_path):
     parent = (
         "import os, subprocess, sys, time\n"
-        "child = subprocess.Popen([sys.executable, '-m', 'coordinator.shell.worker_child', str(os.getpid()), "
-        f"{str(tmp_path / 'artifacts')!r}, {str(tmp_path / 'private')!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
+        "command = [sys.executable, '-m', 'coordinator.shell.worker_child', str(os.getpid()), "
+        f"{str(tmp_path / 'artifacts')!r}, {str(tmp_path / 'private')!r}]\n"
+        "child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
         "child.stdin.write(b'{}\\n'); print(child.pid, flush=True); time.sleep(60)\n"
     )
     started = subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True)
@@ -163,8 +165,7 @@ def test_the_worker_dies_with_its_parent(stores, tmp_path):
 
 def _alive(process: int) -> bool:
     try:
-        with open(f"/proc/{process}/stat") as stat:
-            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
 
@@ -180,11 +181,11 @@ def test_the_service_process_never_imports_tensorflow():
 def test_the_worker_measures_a_version_on_a_text(tmp_path, make_worker):
     from models.configurations import configuration
     from models.folder import write_model_folder
-    from models.vocabulary import build_vocabulary
+    from models.vocabulary import Vocabulary
 
     pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     shape = configuration("tiny")
-    vocabulary = build_vocabulary(["the cat sat", "the dog ran"], 100)
+    vocabulary = Vocabulary(("the", "cat", "dog", "sat", "ran"))
     weights = np.zeros(shape.layout(vocabulary.size).size, np.float32)
     manifest = write_model_folder(tmp_path / "model", shape, vocabulary, b"program", weights)
     import_model(tmp_path / "model", FileBlobs(tmp_path / "artifacts"))

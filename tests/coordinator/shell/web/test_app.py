@@ -104,8 +104,14 @@ class Site:
             for name, amount in (("dropouts:in-use", 1), ("reports_invalid:norm", 2), ("bytes_up", 1234)):
                 tx.count(name, amount)
 
+    def get(self, path: str, **headers: str):
+        """The answer, read and closed: files that are served stay open until then."""
+        with self.client.get(path, headers=headers) as answer:
+            answer.get_data()
+        return answer
+
     def state(self) -> dict:
-        return json.loads(self.client.get("/api/state").data)
+        return json.loads(self.get("/api/state").data)
 
 
 @pytest.fixture
@@ -115,7 +121,7 @@ def site(tmp_path):
 
 def test_an_artifact_is_served_whole_with_its_hash_as_etag_and_counted(site):
     sha256 = site.manifest.weights.sha256
-    answer = site.client.get(f"/artifacts/{sha256}")
+    answer = site.get(f"/artifacts/{sha256}")
     assert answer.status_code == 200
     assert len(answer.data) == 4 * LAYOUT.size
     assert answer.headers["ETag"] == f'"{sha256}"'
@@ -126,33 +132,33 @@ def test_an_artifact_is_served_whole_with_its_hash_as_etag_and_counted(site):
 
 def test_a_range_resumes_a_fetch(site):
     url = f"/artifacts/{site.manifest.weights.sha256}"
-    whole = site.client.get(url).data
-    rest = site.client.get(url, headers={"Range": "bytes=100-"})
+    whole = site.get(url).data
+    rest = site.get(url, Range="bytes=100-")
     assert (rest.status_code, rest.data) == (206, whole[100:])
     assert rest.headers["Content-Range"] == f"bytes 100-{len(whole) - 1}/{len(whole)}"
     assert site.posted[-1] == ArtifactServed(len(whole) - 100)
-    assert site.client.get(url, headers={"Range": f"bytes={len(whole)}-"}).status_code == 416
+    assert site.get(url, Range=f"bytes={len(whole)}-").status_code == 416
 
 
 def test_who_has_it_already_gets_304(site):
     sha256 = site.manifest.weights.sha256
-    answer = site.client.get(f"/artifacts/{sha256}", headers={"If-None-Match": f'"{sha256}"'})
+    answer = site.get(f"/artifacts/{sha256}", **{"If-None-Match": f'"{sha256}"'})
     assert (answer.status_code, answer.data) == (304, b"")
     assert site.posted == []
 
 
 @pytest.mark.parametrize("name", ["0" * 64, "x", "..%2f..%2fcoordinator.sqlite"])
 def test_what_is_not_there_is_404_in_words(site, name):
-    answer = site.client.get(f"/artifacts/{name}")
+    answer = site.get(f"/artifacts/{name}")
     assert answer.status_code == 404
     assert answer.content_type.startswith("text/plain")
     assert b"<" not in answer.data
 
 
 def test_health_is_503_with_reasons_when_something_is_wrong(site):
-    assert site.client.get("/healthz").get_json(force=True) == {"ok": True, "reasons": []}
+    assert site.get("/healthz").get_json(force=True) == {"ok": True, "reasons": []}
     site.troubles.append("the broker is not connected")
-    answer = site.client.get("/healthz")
+    answer = site.get("/healthz")
     assert answer.status_code == 503
     assert answer.get_json(force=True) == {"ok": False, "reasons": ["the broker is not connected"]}
 
@@ -195,12 +201,12 @@ def test_when_the_task_is_done_there_is_no_round(site):
         tx.save_round(msgspec.structs.replace(tx.round(1), phase=Phase.COMMITTED, version=0, closed_at_s=999.0))
     state = site.state()
     assert (state["round"], state["task"]["state"]) == (None, "done")
-    assert b"Done" in site.client.get("/").data
+    assert b"Done" in site.get("/").data
 
 
 def test_a_round_in_detail(site):
     site.fill()
-    detail = site.client.get("/api/rounds/3").get_json(force=True)
+    detail = site.get("/api/rounds/3").get_json(force=True)
     assert [seat["device"] for seat in detail["seats"]] == ["a", "b", "c"]
     assert detail["seats"][1] == {
         "device": "b",
@@ -210,11 +216,11 @@ def test_a_round_in_detail(site):
         "code": "",
         "earlier": ["unplugged"],
     }
-    assert site.client.get("/api/rounds/99").status_code == 404
+    assert site.get("/api/rounds/99").status_code == 404
 
 
 def test_the_empty_page_says_what_to_do(site):
-    page = site.client.get("/").get_data(as_text=True)
+    page = site.get("/").get_data(as_text=True)
     assert "No phone has been here yet" in page
     assert "python -m edge_agent run" in page
     assert "<svg" not in page
@@ -222,7 +228,7 @@ def test_the_empty_page_says_what_to_do(site):
 
 def test_the_full_page_shows_the_curve_the_baseline_and_the_devices(site):
     site.fill()
-    page = site.client.get("/").get_data(as_text=True)
+    page = site.get("/").get_data(as_text=True)
     assert "<svg" in page
     assert "trigram" in page
     assert "emulated" in page
@@ -231,7 +237,7 @@ def test_the_full_page_shows_the_curve_the_baseline_and_the_devices(site):
 
 def test_what_devices_say_is_shown_as_text_and_never_as_markup(site):
     site.fill()
-    page = site.client.get("/").get_data(as_text=True)
+    page = site.get("/").get_data(as_text=True)
     assert "<script>x" not in page
     assert "&lt;script&gt;x" in page
     assert "<b>nobody" not in page
@@ -239,7 +245,7 @@ def test_what_devices_say_is_shown_as_text_and_never_as_markup(site):
 
 def test_the_page_needs_nothing_from_elsewhere_and_sets_no_cookie(site):
     site.fill()
-    answer = site.client.get("/")
+    answer = site.get("/")
     page = answer.get_data(as_text=True)
     sources = [part.split('"')[0] for attribute in ('src="', 'href="') for part in page.split(attribute)[1:]]
     assert [source for source in sources if not source.startswith(("/", "data:,", "#"))] == []
@@ -248,13 +254,13 @@ def test_the_page_needs_nothing_from_elsewhere_and_sets_no_cookie(site):
     assert "script-src 'self'" in answer.headers["Content-Security-Policy"]
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     for name in ("status.css", "status.js"):
-        assert site.client.get(f"/static/{name}").status_code == 200
+        assert site.get(f"/static/{name}").status_code == 200
 
 
 def test_reports_are_not_artifacts(site, tmp_path):
     private = FileBlobs(tmp_path / "private")
     sha256 = private.put(np.zeros(3, np.float32).tobytes())
-    assert site.client.get(f"/artifacts/{sha256}").status_code == 404
+    assert site.get(f"/artifacts/{sha256}").status_code == 404
 
 
 @pytest.mark.parametrize("method", ["post", "put", "delete"])
