@@ -208,7 +208,7 @@ class Driver:
                 turn.tx.count("bytes_down", size_bytes)
             case BrokerDropped(count):
                 turn.tx.count("broker_dropped", count)
-                _log.warning("the broker dropped messages", count=count)
+                _log.warning("broker_dropped_messages", count=count)
             case Stopped():
                 pass
 
@@ -223,7 +223,7 @@ class Driver:
                 turn.tx.set_metrics(version, metrics)
                 _tell(turn, version, metrics)
             case JobFailed(reason, round_number, version_number):
-                _log.warning("job failed", round=round_number, version=version_number, reason=reason)
+                _log.warning("job_failed", round=round_number, version=version_number, reason=reason)
                 if version_number is not None:
                     self._forget_job(turn, EvaluateVersion(version_number))
                 if round_number is not None:
@@ -269,4 +269,4 @@ def _add(turn: Turn) -> list[tuple[int, PendingEffect]]:
 
 def _tell(turn: Turn, version: int, metrics: Metrics) -> None:
     figures = {"top1": round(metrics.top1, 4), "top3": round(metrics.top3, 4), "loss": round(metrics.loss, 4)}
-    turn.after_commit.append(lambda: _log.info("version measured", version=version, **figures))
+    turn.after_commit.append(lambda: _log.info("version_measured", version=version, **figures))

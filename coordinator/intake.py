@@ -139,7 +139,7 @@ class Intake:
             return
         match self._check(report, payload, meant):
             case Invalid(code, detail):
-                _log.info("report refused", round=meant.number, device=device, code=code, detail=detail[:200])
+                _log.info("report_refused", round=meant.number, device=device, code=code, detail=detail[:200])
                 turn.settle(meant, ReportReceived(device, report.attempt, turn.now_s, code, detail))
             case Accepted(norm, _):
                 stored = StoredReport(
@@ -274,4 +274,4 @@ def _stranger(device: DeviceId, round_number: int, attempt: int) -> SendReceipt:
 
 def _count_malformed(turn: Turn, topic: str, error: RemoteProtocolError) -> None:
     turn.tx.count("malformed_messages")
-    _log.debug("malformed message", topic=topic[:200], code=error.code, detail=str(error)[:200])
+    _log.debug("malformed_message", topic=topic[:200], code=error.code, detail=str(error)[:200])

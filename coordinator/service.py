@@ -89,14 +89,14 @@ def serve(config: CoordinatorConfig) -> None:
         stack.enter_context(_web(ports))
         transport.start()
         _log.info(
-            "coordinator ready",
+            "coordinator_ready",
             page=f"http://{config.host}:{config.port}/",
             broker=broker_name,
             mqtt=f"{config.broker.host}:{config.broker.port}",
             population=config.population,
         )
         loop.run_until_signal()
-        _log.info("coordinator stopping")
+        _log.info("coordinator_stopping")
 
 
 class _Later:
@@ -184,7 +184,7 @@ def _import_once(config: CoordinatorConfig, database: Database, artifacts: FileB
         tx.add_version(VersionRecord(version=0, manifest=manifest.sha256, created_s=now_s))
         if config.task.evaluation_text is not None:
             tx.add_effect(EvaluateVersion(0))
-    _log.info("model imported", configuration=manifest.configuration, parameters=manifest.layout.size)
+    _log.info("model_imported", configuration=manifest.configuration, parameters=manifest.layout.size)
 
 
 def _sweep(database: Database, private: FileBlobs) -> None:
@@ -193,7 +193,7 @@ def _sweep(database: Database, private: FileBlobs) -> None:
         needed = tx.private_blobs()
     removed = private.sweep(needed)
     if removed:
-        _log.info("unneeded blobs deleted", files=removed)
+        _log.info("blobs_deleted", files=removed)
 
 
 @contextmanager

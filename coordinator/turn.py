@@ -106,7 +106,7 @@ class Turn:
         committed = self.tx.rounds_in(Phase.COMMITTED)
         if task.rounds and committed >= task.rounds:
             self.round = None
-            self._say("task done", task=task.name, rounds=committed)
+            self._say("task_done", task=task.name, rounds=committed)
             return
         rules = RoundRules(
             goal=task.goal,
@@ -120,7 +120,7 @@ class Turn:
         number = self.tx.last_round_number() + 1
         self.round = open_round(number, self.version.version, rules, self._config.seed, self.now_s)
         self.tx.save_round(self.round)
-        self._say("round opened", round=number, version=self.version.version, goal=task.goal, minimum=task.minimum)
+        self._say("round_opened", round=number, version=self.version.version, goal=task.goal, minimum=task.minimum)
 
     def _take_over(self, effects: tuple[Effect, ...], report: StoredReport | None) -> None:
         for effect in effects:
@@ -142,23 +142,23 @@ class Turn:
             if amount:
                 self.tx.count(f"dropouts:{cause.value}", amount)
             if amount > 0:
-                self._say("phone dropped out", round=after.number, cause=cause.value, phones=amount)
+                self._say("devices_dropped_out", round=after.number, cause=cause.value, devices=amount)
         reported = len(after.devices(SeatState.REPORTED))
         if after.phase is not before.phase:
             self._say_phase(after, reported)
         elif _tenths(reported, after) != _tenths(len(before.devices(SeatState.REPORTED)), before):
-            self._say("reports accepted", round=after.number, accepted=reported, goal=after.rules.goal)
+            self._say("reports_accepted", round=after.number, accepted=reported, goal=after.rules.goal)
 
     def _say_phase(self, after: Round, reported: int) -> None:
         match after.phase:
             case Phase.REPORTING:
-                self._say("round started", round=after.number, selected=len(after.seats))
+                self._say("round_started", round=after.number, selected=len(after.seats))
             case Phase.COMMITTING:
-                self._say("averaging reports", round=after.number, accepted=reported, selected=len(after.seats))
+                self._say("averaging_reports", round=after.number, accepted=reported, selected=len(after.seats))
             case Phase.COMMITTED:
-                self._say("round committed", round=after.number, version=after.version)
+                self._say("round_committed", round=after.number, version=after.version)
             case Phase.ABANDONED:
-                self._say("round abandoned", round=after.number, reason=after.reason)
+                self._say("round_abandoned", round=after.number, reason=after.reason)
             case Phase.SELECTION:
                 pass
 

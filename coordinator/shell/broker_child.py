@@ -76,7 +76,7 @@ class BrokerChild:
                 )
             status = self._child.wait()
             if not self._closing.is_set():
-                _log.error("broker ended, starting it again", status=status, log=str(self._folder / "broker.log"))
+                _log.error("broker_restarted", status=status, log=str(self._folder / "broker.log"))
                 self._closing.wait(RESTART_AFTER_S)
 
     def _wait_until_it_answers(self) -> None:

@@ -1,4 +1,4 @@
-"""Log lines: ``key=value``, one event a line, on standard error."""
+"""Log lines: one event a line, logfmt, on standard error; the agent's lines look the same."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def configure_logs(level: LogLevel) -> None:
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False),
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"]),
+            structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"], bool_as_flag=False),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.name)),
         logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),

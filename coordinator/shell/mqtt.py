@@ -94,21 +94,21 @@ class MqttTransport:
 
     def _on_connect(self, shard: int, client: paho.Client, _data: Any, _flags: Any, code: Any, _props: Any) -> None:
         if code.is_failure:
-            _log.error("broker refused us", host=self._broker.host, port=self._broker.port, reason=str(code))
+            _log.error("broker_refused_us", host=self._broker.host, port=self._broker.port, reason=str(code))
             return
         self._sessions[shard] += 1
         filters = [(topics.shard_filter(self._population, shard), 1)]
         if shard == 0:
             filters += [(topics.status_filter(self._population), 1), (DROPPED_TOPIC, 0)]
         client.subscribe(filters)
-        _log.info("broker connected", host=self._broker.host, port=self._broker.port, shard=shard)
+        _log.info("broker_connected", host=self._broker.host, port=self._broker.port, shard=shard)
         self._said_down = False
         if shard == 0:
             self._post(Connected())
 
     def _on_disconnect(self, shard: int, _client: paho.Client, _data: Any, _flags: Any, code: Any, _props: Any) -> None:
         if code.is_failure:
-            _log.warning("broker lost", shard=shard, reason=str(code))
+            _log.warning("broker_lost", shard=shard, reason=str(code))
         if shard == 0:
             self._post(Disconnected())
 
@@ -116,7 +116,7 @@ class MqttTransport:
         if not self._said_down:
             self._said_down = True
             where = f"{self._broker.host}:{self._broker.port}"
-            _log.warning("broker not reachable, trying again until it is", broker=where)
+            _log.warning("broker_unreachable", broker=where)
 
     def _on_message(self, shard: int, client: paho.Client, _data: Any, message: paho.MQTTMessage) -> None:
         try:

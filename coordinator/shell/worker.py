@@ -87,7 +87,7 @@ class WorkerProcess:
             status = self._end_child()
             if self._closing:
                 break
-            _log.warning("worker died", job=type(job).__name__, status=status, tries_left=left)
+            _log.warning("worker_died", job=type(job).__name__, status=status, tries_left=left)
         return failed(job, f"the worker process died {TRIES} times; see {self._log_path}")
 
     def _ask(self, line: bytes) -> bytes:

@@ -60,6 +60,7 @@ class BitReader:
 
     def __init__(self, data: bytes) -> None:
         self._bits: Bits = np.unpackbits(np.frombuffer(data, np.uint8))
+        self._ones = np.flatnonzero(self._bits)
         self._at = 0
 
     def rice(self, parameters: Ints) -> Ints:
@@ -77,11 +78,12 @@ class BitReader:
         count = parameters.size
         if count == 0:
             return np.zeros(0, np.int64)
-        ones = np.flatnonzero(self._bits[self._at :])[:count]
+        first = int(np.searchsorted(self._ones, self._at))
+        ones = self._ones[first : first + count]
         if ones.size < count:
             raise _short(count, "unary numbers", ones.size)
-        self._at += int(ones[-1]) + 1
-        quotients = np.diff(ones, prepend=-1) - 1
+        quotients = np.diff(ones, prepend=self._at - 1) - 1
+        self._at = int(ones[-1]) + 1
         # A quotient is below the number of bits that came and a parameter at most 40: the shift cannot overflow in
         # any payload below 1 MB; above that it can, and must not wrap around to a number that looks right.
         if bool(((quotients >> (62 - parameters)) > 0).any()):
