@@ -116,7 +116,7 @@ class MqttTransport:
         if not self._said_down:
             self._said_down = True
             where = f"{self._broker.host}:{self._broker.port}"
-            _log.warning("broker_unreachable", broker=where)
+            _log.warning("broker_unreachable", broker=where, again="with back-off, for ever")
 
     def _on_message(self, shard: int, client: paho.Client, _data: Any, message: paho.MQTTMessage) -> None:
         try:
