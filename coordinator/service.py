@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import numpy as np
 import structlog
@@ -199,9 +200,15 @@ def _sweep(database: Database, private: FileBlobs) -> None:
 @contextmanager
 def _web(ports: WebPorts) -> Iterator[None]:
     config = ports.config
+    connections: dict[int, Any] = {}
     try:
         server = create_server(
-            create_app(ports), host=config.host, port=config.port, threads=WEB_THREADS, ident="nightjar"
+            create_app(ports),
+            map=connections,
+            host=config.host,
+            port=config.port,
+            threads=WEB_THREADS,
+            ident="nightjar",
         )
     except OSError as error:
         msg = f"cannot listen on {config.host} port {config.port}: {error.strerror or error}; give another port"
@@ -211,5 +218,8 @@ def _web(ports: WebPorts) -> Iterator[None]:
     try:
         yield
     finally:
-        server.close()
+        # Devices keep their connections open, and the server's loop runs as long as there is one. Its own thread must
+        # close them: it may be waiting on them just now.
+        server.task_dispatcher.shutdown()
+        server.trigger.pull_trigger(lambda: [connection.close() for connection in list(connections.values())])
         thread.join(timeout=STOP_TIMEOUT_S)

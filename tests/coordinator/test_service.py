@@ -1,5 +1,6 @@
 """The real service process with a real broker, and devices that speak the protocol."""
 
+import http.client
 import json
 import os
 import signal
@@ -397,3 +398,14 @@ def _when_up(port: int, username: str, password: str | None) -> FakeDevice:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.1)
+
+
+def test_a_device_that_keeps_its_connection_open_does_not_hold_up_the_end(tmp_path):
+    service = Service(tmp_path, "embedded")
+    service.start()
+    connection = http.client.HTTPConnection("127.0.0.1", service.port)
+    connection.request("GET", "/healthz")
+    connection.getresponse().read()
+    service.process.terminate()
+    assert service.process.wait(5) == 0
+    connection.close()
