@@ -245,7 +245,7 @@ def _refuse(state: State, event: Assigned) -> Result:
 def _rest_after_rejection(_state: CheckedIn, event: Rejected) -> Result:
     said = event.rejection
     rest_s = max(said.retry_after_s, SHORTEST_REST_S)
-    why = f"{said.reason.value}; again in {rest_s:.0f} s" + (f" ({said.detail})" if said.detail else "")
+    why = f"{said.detail or said.reason.value}; again in {rest_s:.0f} s"
     return Resting(event.at.now_s + rest_s, why), ()
 
 

@@ -53,9 +53,9 @@ def recall_curve(state: State) -> str | None:
         stroke_style={"width": 2.5},
         show_legend=False,  # the page has one that grows with its text
         js=[],
-        include_x_axis=False,
+        include_x_axis=True,  # from zero: a cut axis makes little look like much
         show_x_guides=False,
-        value_formatter=lambda share: f"{share:.1f}",
+        value_formatter=lambda share: f"{share:.0f}" if share == round(share) else f"{share:.1f}",
         x_title="version",
         y_title="recall, %",
     )
