@@ -185,6 +185,9 @@ def load(path: Path, environment: Mapping[str, str]) -> AgentConfig:
     """
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        msg = f"there is no configuration file {path}; 'python -m edge_agent example' prints one to begin with"
+        raise ConfigError(msg) from error
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         msg = f"{path}: expected a readable TOML file, got: {error}"
         raise ConfigError(msg) from error
