@@ -17,11 +17,10 @@ from models.batches import Batches, pack
 from models.folder import MANIFEST, PROGRAM, VOCABULARY, WEIGHTS
 from models.manifest import Manifest
 from models.vocabulary import Vocabulary, words
+from simulation.demo.configuration import HELD_OUT
 from wire.errors import UnavailableError
 from wire.identifiers import Sha256
 from wire.parameters import Vector, weights_from_bytes
-
-HELD_OUT = "held_out.tsv"
 
 
 def recall_by_phone(folder: Path, url: str, manifest: str) -> dict[str, tuple[float, float]]:

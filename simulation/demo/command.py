@@ -11,8 +11,9 @@ import msgspec
 from rich.console import Console
 
 from simulation.demo.by_phone import recall_by_phone
+from simulation.demo.configuration import DemoSettings
 from simulation.demo.fleet import Fleet
-from simulation.demo.preparation import DemoSettings, prepare
+from simulation.demo.preparation import prepare
 from simulation.demo.processes import quiet_child, stopping
 from simulation.demo.summary import result_of, summary_table
 from simulation.demo.watching import watch

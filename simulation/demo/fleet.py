@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from coordinator.config import BrokerKind
 from coordinator.shell.broker import choose
-from simulation.demo.preparation import LOOPBACK, Prepared, python_module
+from simulation.demo.configuration import LOOPBACK
+from simulation.demo.preparation import Prepared, python_module
 from simulation.demo.processes import Service
 from simulation.demo.watching import read_state
 from wire.errors import UnavailableError

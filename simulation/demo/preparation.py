@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import datetime
-import math
 import shutil
-import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +28,7 @@ from models.folder import write_model_folder
 from models.initial import initial_weights
 from models.ngram import Recall, train_trigram
 from models.vocabulary import Vocabulary, words
-from simulation.demo.by_phone import HELD_OUT
+from simulation.demo.configuration import HELD_OUT, LOOPBACK, DemoSettings, coordinator_table, free_ports, phone_table
 from simulation.demo.defaults import DEFAULTS, Defaults
 from simulation.demo.processes import quiet_child
 from wire.errors import ConfigError, UnavailableError
@@ -42,24 +40,6 @@ KEPT_RUNS = 5
 
 PERSONA_MESSAGES = 400
 """What an invented person typed, on average."""
-
-LOOPBACK = "127.0.0.1"
-
-
-@dataclass(frozen=True, slots=True)
-class DemoSettings:
-    """What the command line asked for; see ``python -m simulation demo --help``."""
-
-    phones: int
-    rounds: int
-    model: str
-    corpus: str
-    seed: int
-    codec: str
-    density: float
-    day_s: float | None = None
-    folder: Path | None = None
-    port: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +80,7 @@ def prepare(settings: DemoSettings, console: Console) -> Prepared:
     """
     shape = configuration(settings.model)
     defaults = DEFAULTS[shape.name]
-    ports = _free_ports(settings.port)
+    ports = free_ports(settings.port)
     folder = _run_folder(settings)
     with console.status("reading the corpus"):
         corpus = corpora.load(
@@ -135,8 +115,8 @@ def prepare(settings: DemoSettings, console: Console) -> Prepared:
     write_model_folder(folder / "model", shape, vocabulary, program, weights)
     _write_held_out(folder / HELD_OUT, text.phones)
     speed = 86_400 / (settings.day_s or defaults.day_s)
-    coordinator = _coordinator_table(settings, defaults, ports, trigram)
-    phones = [_phone_table(settings, number, ports, speed) for number in range(settings.phones)]
+    coordinator = coordinator_table(settings, defaults, ports, trigram)
+    phones = [phone_table(settings, number, ports, speed) for number in range(settings.phones)]
     for number, phone in enumerate(text.phones):
         home = folder / phones[number]["device"]
         home.mkdir()
@@ -154,42 +134,6 @@ def prepare(settings: DemoSettings, console: Console) -> Prepared:
         trigram=trigram,
         limit_s=defaults.round_limit_s * settings.rounds + 120,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Ports:
-    page: int
-    keyboard: int
-    broker: int
-
-
-def _free_ports(page: int) -> _Ports:
-    """Ports that are free now: the usual ones where possible."""
-    if page and not _is_free(page):
-        msg = f"port {page} is taken: end the program that listens there, or give another --port (0 finds a free one)"
-        raise ConfigError(msg)
-    taken: set[int] = set()
-
-    def choose(*wanted: int) -> int:
-        port = next((p for p in wanted if p not in taken and _is_free(p)), 0)
-        while not port or port in taken:
-            with socket.socket() as probe:
-                probe.bind((LOOPBACK, 0))
-                port = int(probe.getsockname()[1])
-        taken.add(port)
-        return port
-
-    return _Ports(page=choose(page or 8080), keyboard=choose(8700), broker=choose(18_830))
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((LOOPBACK, port))
-        except OSError:
-            return False
-    return True
 
 
 def _run_folder(settings: DemoSettings) -> Path:
@@ -256,64 +200,6 @@ def _write_held_out(path: Path, phones: Sequence[Phone]) -> None:
     for number, phone in enumerate(phones, 1):
         rows += [f"phone-{number:02d}\t{' '.join(message.split())}" for message in phone.held_out]
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")
-
-
-def _coordinator_table(settings: DemoSettings, defaults: Defaults, ports: _Ports, trigram: Recall) -> dict[str, Any]:
-    goal = max(2, math.ceil(settings.phones * defaults.goal_share))
-    return {
-        "population": "demo",
-        "data_dir": "coordinator",
-        "host": LOOPBACK,
-        "port": ports.page,
-        "seed": settings.seed,
-        "broker": {"kind": "external", "host": LOOPBACK, "port": ports.broker, "username": "coordinator"},
-        "task": {
-            "name": "keyboard",
-            "model": "model",
-            "evaluation_text": HELD_OUT,
-            "rounds": settings.rounds,
-            "goal": goal,
-            "minimum": max(2, goal // 2),
-            "over_selection": 1.3,
-            "selection_window_s": 0.5,
-            "selection_deadline_s": 15.0,
-            "report_deadline_s": defaults.report_deadline_s,
-            "lost_grace_s": 5.0,
-            "retry_after_s": 1.0,
-            "max_examples": 100_000,
-            "codec": {"name": settings.codec, "density": settings.density, "error_feedback": True},
-            "plan": {
-                "learning_rate": defaults.learning_rate,
-                "clip_norm": defaults.clip_norm,
-                "local_epochs": defaults.local_epochs,
-            },
-            "server": {
-                "optimizer": "fedavgm" if defaults.momentum else "fedavg",
-                "learning_rate": defaults.server_learning_rate,
-                "momentum": defaults.momentum,
-            },
-            "baseline": {"label": "trigram", "top1": trigram.top1, "top3": trigram.top3},
-        },
-    }
-
-
-def _phone_table(settings: DemoSettings, number: int, ports: _Ports, speed: float) -> dict[str, Any]:
-    return {
-        "device": f"phone-{number + 1:02d}",
-        "data_dir": "data",
-        "population": "demo",
-        "coordinator_url": f"http://{LOOPBACK}:{ports.page}",
-        "broker": {"host": LOOPBACK, "port": ports.broker, "username": f"phone-{number + 1:02d}"},
-        # The day is sped up, so its waiting times are too; a check of the conditions costs microseconds.
-        "conditions": {"hysteresis_s": min(120.0, 120.0 * 15 / speed + 0.3), "poll_s": 0.1},
-        "keyboard": {"enabled": number == 0, "host": LOOPBACK, "port": ports.keyboard},
-        "emulator": {
-            "messages": "messages.txt",
-            "speed": speed,
-            "seed": settings.seed * 1_000 + number,
-            "start_hour": 22.0,
-        },
-    }
 
 
 def _write_toml(path: Path, table: dict[str, Any]) -> Path:

@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import ctypes
 import itertools
 import multiprocessing
 import os
-import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
+from coordinator.shell.parent_death import die_with_parent
 from wire.errors import UnavailableError
-
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 @dataclass(slots=True)
@@ -50,7 +46,7 @@ class Service:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=partial(die_with_parent, os.getpid()),
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )
 
@@ -126,8 +122,3 @@ def quiet_child(log: Path) -> concurrent.futures.ProcessPoolExecutor:
 def _log_to(log: Path) -> None:
     with log.open("ab") as file:
         os.dup2(file.fileno(), 2)
-
-
-def _die_with_parent() -> None:
-    if _LIBC is not None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -15,8 +15,9 @@ from rich.console import Console
 from coordinator.core.aggregate import Contribution, fed_avg, weight_of, weighted_mean
 from coordinator.shell.blobs import FileBlobs
 from models.manifest import Manifest
+from simulation.demo.configuration import DemoSettings
 from simulation.demo.fleet import Fleet
-from simulation.demo.preparation import DemoSettings, prepare
+from simulation.demo.preparation import prepare
 from simulation.demo.processes import stopping
 from simulation.demo.watching import read_state
 from wire.codec import codec_for

@@ -1,0 +1,138 @@
+"""What the demo's processes are told: the command line's settings, free ports, and a TOML table for each process."""
+
+from __future__ import annotations
+
+import math
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from models.ngram import Recall
+from simulation.demo.defaults import Defaults
+from wire.errors import ConfigError
+
+LOOPBACK = "127.0.0.1"
+HELD_OUT = "held_out.tsv"
+"""Messages of the phones' people that no phone types, in the folder of the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoSettings:
+    """What the command line asked for; see ``python -m simulation demo --help``."""
+
+    phones: int
+    rounds: int
+    model: str
+    corpus: str
+    seed: int
+    codec: str
+    density: float
+    day_s: float | None = None
+    folder: Path | None = None
+    port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Ports of the coordinator's page, the first phone's keyboard, and the broker; all on the loopback address."""
+
+    page: int
+    keyboard: int
+    broker: int
+
+
+def free_ports(page: int) -> Ports:
+    """Ports that are free now: the usual ones where possible.
+
+    Args:
+        page: the coordinator's, if asked for; 0 takes any.
+
+    Raises:
+        ConfigError: the port that was asked for is taken.
+    """
+    if page and not _is_free(page):
+        msg = f"port {page} is taken: end the program that listens there, or give another --port (0 finds a free one)"
+        raise ConfigError(msg)
+    taken: set[int] = set()
+
+    def choose(*wanted: int) -> int:
+        port = next((p for p in wanted if p not in taken and _is_free(p)), 0)
+        while not port or port in taken:
+            with socket.socket() as probe:
+                probe.bind((LOOPBACK, 0))
+                port = int(probe.getsockname()[1])
+        taken.add(port)
+        return port
+
+    return Ports(page=choose(page or 8080), keyboard=choose(8700), broker=choose(18_830))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+    return True
+
+
+def coordinator_table(settings: DemoSettings, defaults: Defaults, ports: Ports, trigram: Recall) -> dict[str, Any]:
+    """The coordinator's configuration; see ``docs/configuration.md``."""
+    goal = max(2, math.ceil(settings.phones * defaults.goal_share))
+    return {
+        "population": "demo",
+        "data_dir": "coordinator",
+        "host": LOOPBACK,
+        "port": ports.page,
+        "seed": settings.seed,
+        "broker": {"kind": "external", "host": LOOPBACK, "port": ports.broker, "username": "coordinator"},
+        "task": {
+            "name": "keyboard",
+            "model": "model",
+            "evaluation_text": HELD_OUT,
+            "rounds": settings.rounds,
+            "goal": goal,
+            "minimum": max(2, goal // 2),
+            "over_selection": 1.3,
+            "selection_window_s": 0.5,
+            "selection_deadline_s": 15.0,
+            "report_deadline_s": defaults.report_deadline_s,
+            "lost_grace_s": 5.0,
+            "retry_after_s": 1.0,
+            "max_examples": 100_000,
+            "codec": {"name": settings.codec, "density": settings.density, "error_feedback": True},
+            "plan": {
+                "learning_rate": defaults.learning_rate,
+                "clip_norm": defaults.clip_norm,
+                "local_epochs": defaults.local_epochs,
+            },
+            "server": {
+                "optimizer": "fedavgm" if defaults.momentum else "fedavg",
+                "learning_rate": defaults.server_learning_rate,
+                "momentum": defaults.momentum,
+            },
+            "baseline": {"label": "trigram", "top1": trigram.top1, "top3": trigram.top3},
+        },
+    }
+
+
+def phone_table(settings: DemoSettings, number: int, ports: Ports, speed: float) -> dict[str, Any]:
+    """The configuration of phone ``number``, from 0; ``speed`` is virtual seconds in a real one."""
+    return {
+        "device": f"phone-{number + 1:02d}",
+        "data_dir": "data",
+        "population": "demo",
+        "coordinator_url": f"http://{LOOPBACK}:{ports.page}",
+        "broker": {"host": LOOPBACK, "port": ports.broker, "username": f"phone-{number + 1:02d}"},
+        # The day is sped up, so its waiting times are too; a check of the conditions costs microseconds.
+        "conditions": {"hysteresis_s": min(120.0, 120.0 * 15 / speed + 0.3), "poll_s": 0.1},
+        "keyboard": {"enabled": number == 0, "host": LOOPBACK, "port": ports.keyboard},
+        "emulator": {
+            "messages": "messages.txt",
+            "speed": speed,
+            "seed": settings.seed * 1_000 + number,
+            "start_hour": 22.0,
+        },
+    }
