@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 from models.ngram import Recall
 from simulation.demo.defaults import Defaults
 from wire.errors import ConfigError
@@ -78,6 +80,15 @@ def _is_free(port: int) -> bool:
     return True
 
 
+def phone_name(number: int) -> str:
+    """The device name of phone ``number``, from 0; who its person is stays out of it.
+
+    >>> phone_name(0)
+    'phone-01'
+    """
+    return f"phone-{number + 1:02d}"
+
+
 def coordinator_table(settings: DemoSettings, defaults: Defaults, ports: Ports, trigram: Recall) -> dict[str, Any]:
     """The coordinator's configuration; see ``docs/configuration.md``."""
     goal = max(2, math.ceil(settings.phones * defaults.goal_share))
@@ -121,11 +132,11 @@ def coordinator_table(settings: DemoSettings, defaults: Defaults, ports: Ports, 
 def phone_table(settings: DemoSettings, number: int, ports: Ports, speed: float) -> dict[str, Any]:
     """The configuration of phone ``number``, from 0; ``speed`` is virtual seconds in a real one."""
     return {
-        "device": f"phone-{number + 1:02d}",
+        "device": phone_name(number),
         "data_dir": "data",
         "population": "demo",
         "coordinator_url": f"http://{LOOPBACK}:{ports.page}",
-        "broker": {"host": LOOPBACK, "port": ports.broker, "username": f"phone-{number + 1:02d}"},
+        "broker": {"host": LOOPBACK, "port": ports.broker, "username": phone_name(number)},
         # The day is sped up, so its waiting times are too; a check of the conditions costs microseconds.
         "conditions": {"hysteresis_s": min(120.0, 120.0 * 15 / speed + 0.3), "poll_s": 0.1},
         "keyboard": {"enabled": number == 0, "host": LOOPBACK, "port": ports.keyboard},
@@ -136,3 +147,9 @@ def phone_table(settings: DemoSettings, number: int, ports: Ports, speed: float)
             "start_hour": 22.0,
         },
     }
+
+
+def write_toml(path: Path, table: dict[str, Any]) -> Path:
+    """Write a configuration file; returns its path."""
+    path.write_text(tomli_w.dumps(table), encoding="utf-8")
+    return path

@@ -14,9 +14,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import tomli_w
 from rich.console import Console
 
 from models import corpora
@@ -126,8 +124,8 @@ def prepare(settings: DemoSettings, console: Console) -> Prepared:
         settings=settings,
         folder=folder,
         corpus_name=corpus.name,
-        coordinator_config=_write_toml(folder / "coordinator.toml", coordinator),
-        phone_configs=tuple(_write_toml(folder / p["device"] / "agent.toml", p) for p in phones),
+        coordinator_config=write_toml(folder / "coordinator.toml", coordinator),
+        phone_configs=tuple(write_toml(folder / p["device"] / "agent.toml", p) for p in phones),
         url=f"http://{LOOPBACK}:{ports.page}",
         keyboard_url=f"http://{LOOPBACK}:{ports.keyboard}",
         broker_port=ports.broker,
@@ -197,14 +195,9 @@ def _trigram(vocabulary: Vocabulary, text: Split) -> Recall:
 
 def _write_held_out(path: Path, phones: Sequence[Phone]) -> None:
     rows = ["user\ttext"]
-    for number, phone in enumerate(phones, 1):
-        rows += [f"phone-{number:02d}\t{' '.join(message.split())}" for message in phone.held_out]
+    for number, phone in enumerate(phones):
+        rows += [f"{phone_name(number)}\t{' '.join(message.split())}" for message in phone.held_out]
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")
-
-
-def _write_toml(path: Path, table: dict[str, Any]) -> Path:
-    path.write_text(tomli_w.dumps(table), encoding="utf-8")
-    return path
 
 
 def python_module(*arguments: str) -> list[str]:

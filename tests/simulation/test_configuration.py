@@ -1,0 +1,53 @@
+import socket
+
+import pytest
+
+from coordinator.config_file import load_config
+from edge_agent.config import load
+from models.ngram import Recall
+from simulation.demo.configuration import DemoSettings, Ports, coordinator_table, free_ports, phone_table, write_toml
+from simulation.demo.defaults import DEFAULTS
+from simulation.demo.preparation import prepare
+from wire.errors import ConfigError
+
+PORTS = Ports(8080, 8700, 18830)
+
+
+def settings(**changes):
+    values = {"phones": 8, "rounds": 5, "model": "tiny", "corpus": "personas", "seed": 7, "codec": "topk-8"}
+    return DemoSettings(**(values | {"density": 0.05} | changes))
+
+
+@pytest.mark.parametrize("model", sorted(DEFAULTS))
+def test_both_sides_accept_what_the_demo_tells_them(tmp_path, model):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "held_out.tsv").write_text("user\ttext\na\tb\n")
+    table = coordinator_table(settings(model=model), DEFAULTS[model], PORTS, Recall(0.1, 0.2, 3))
+    config = load_config(write_toml(tmp_path / "coordinator.toml", table), {})
+    assert config.task.minimum <= config.task.goal <= 8
+    for number in range(8):
+        phone = load(write_toml(tmp_path / "agent.toml", phone_table(settings(), number, PORTS, 1440.0)), {})
+        assert phone.keyboard.enabled is (number == 0)
+        assert phone.emulator is not None
+
+
+def test_two_phones_do_not_live_in_step():
+    a, b = (phone_table(settings(), number, PORTS, 1440.0)["emulator"] for number in (0, 1))
+    assert a["seed"] != b["seed"]
+
+
+def test_the_three_ports_differ_and_a_taken_one_is_refused_by_name():
+    ports = free_ports(0)
+    assert len({ports.page, ports.keyboard, ports.broker}) == 3
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(ConfigError, match=str(taken.getsockname()[1])):
+            free_ports(taken.getsockname()[1])
+
+
+def test_a_folder_that_is_not_empty_is_left_alone(tmp_path):
+    (tmp_path / "precious").write_text("x")
+    with pytest.raises(ConfigError, match="not empty"):
+        prepare(settings(folder=tmp_path), None)
+    assert (tmp_path / "precious").read_text() == "x"

@@ -1,0 +1,32 @@
+import io
+from pathlib import Path
+
+from rich.console import Console
+
+from models.ngram import Recall
+from simulation.demo.configuration import DemoSettings
+from simulation.demo.preparation import Prepared
+from simulation.demo.summary import result_of, summary_table
+from tests.simulation import states
+
+SETTINGS = DemoSettings(phones=2, rounds=1, model="tiny", corpus="personas", seed=7, codec="topk-8", density=0.1)
+PREPARED = Prepared(SETTINGS, Path("run"), "people", Path("c"), (), "u", "k", 1, Recall(0.2, 0.3, 9), 60.0)
+
+
+def test_the_result_counts_what_was_not_counted_and_for_whom_recall_rose():
+    by_phone = {"phone-01": (0.1, 0.2), "phone-02": (0.3, 0.3), "phone-03": (0.2, 0.1)}
+    result = result_of(states.done(), PREPARED, by_phone, seconds=12.34)
+    assert result["reports_accepted"] == 1
+    assert result["reports_rejected"] == 2 + 3
+    assert (result["top1_initial"], result["top1_final"], result["top3_final"]) == (0.05, 0.125, 0.25)
+    assert (result["phones_better"], result["phones_worse"]) == (1, 1)
+    assert result["runtime"] == "r 1"
+    assert result["seconds"] == 12.3
+    assert result["emulated"] is True
+
+
+def test_the_table_can_be_drawn_with_and_without_reports():
+    for state in (states.done(), states.EARLY):
+        console = Console(file=io.StringIO(), width=100)
+        console.print(summary_table(result_of(state, PREPARED, {}, seconds=1.0)))
+        assert "emulated" in console.file.getvalue()

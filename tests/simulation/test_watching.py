@@ -1,0 +1,46 @@
+import copy
+import io
+
+import pytest
+from rich.console import Console
+
+from simulation.demo.watching import Story, picture
+from tests.simulation import states
+
+
+def drawn(state):
+    console = Console(file=io.StringIO(), width=120)
+    console.print(picture(state))
+    return console.file.getvalue()
+
+
+def test_each_event_is_told_once_and_in_words():
+    story = Story()
+    assert story.news(states.EARLY) == []
+    assert story.news(states.middle()) == [
+        "version 0: top-1 recall 5.0 %",
+        "round 1: selected phone-01, phone-02",
+        "round 1: phone-01 dropped out (unplugged)",
+    ]
+    assert story.news(states.middle()) == []
+    assert story.news(states.done()) == [
+        "round 1 committed: 1 of 2 reports, dropouts 1 unplugged, top-1 recall 12.5 %, 2.0 s",
+        "round 2 abandoned: waiting: 1 of 2 phones eligible",
+    ]
+
+
+@pytest.mark.parametrize("state", [states.EARLY, states.middle(), states.done()], ids=["early", "middle", "done"])
+def test_the_picture_of_every_stage_can_be_drawn(state):
+    before = copy.deepcopy(state)
+    assert "rounds committed" in drawn(state)
+    assert state == before
+
+
+def test_the_picture_says_who_dropped_out_why_and_how_good_the_model_is():
+    middle, done = drawn(states.middle()), drawn(states.done())
+    assert "dropped out: unplugged" in middle
+    assert "offline" in middle
+    assert "12.5 %" in done
+    assert "trigram" in done
+    assert "2 abandoned" in done
+    assert "400 B a report (dense 4,000 B)" in done
