@@ -26,7 +26,16 @@ from models.folder import write_model_folder
 from models.initial import initial_weights
 from models.ngram import Recall, train_trigram
 from models.vocabulary import Vocabulary, words
-from simulation.demo.configuration import HELD_OUT, LOOPBACK, DemoSettings, coordinator_table, free_ports, phone_table
+from simulation.demo.configuration import (
+    HELD_OUT,
+    LOOPBACK,
+    DemoSettings,
+    coordinator_table,
+    free_ports,
+    phone_name,
+    phone_table,
+    write_toml,
+)
 from simulation.demo.defaults import DEFAULTS, Defaults
 from simulation.demo.processes import quiet_child
 from wire.errors import ConfigError, UnavailableError
