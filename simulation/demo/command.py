@@ -81,7 +81,9 @@ def demo(
     with stopping(fleet.groups):
         fleet.start()
         limit_s = (limit_minutes * 60) if limit_minutes else prepared.limit_s
-        state = watch(prepared.url, fleet.broker_name, limit_s=limit_s, tick=fleet.check, to_stderr=as_json)
+        state = watch(
+            prepared.url, fleet.broker_name, console, limit_s=limit_s, tick=lambda: fleet.check(console.print)
+        )
         newest = max(state["versions"], key=lambda version: int(version["version"]))
         with quiet_child(prepared.folder / "logs" / "recall_by_phone.log") as child:
             by_phone = child.submit(recall_by_phone, prepared.folder, prepared.url, newest["manifest"]).result()
@@ -89,7 +91,7 @@ def demo(
         console.print(summary_table(result))
         if not leave:
             console.print(f"\nStatus page  {prepared.url}\nKeyboard     {prepared.keyboard_url}  (ctrl-C ends)\n")
-            _serve_until_interrupted(fleet)
+            _serve_until_interrupted(fleet, console)
     if as_json:
         click.echo(msgspec.json.encode(result))
     if result["rounds_committed"] < rounds:
@@ -100,10 +102,10 @@ def demo(
         raise UnavailableError(msg)
 
 
-def _serve_until_interrupted(fleet: Fleet) -> None:
+def _serve_until_interrupted(fleet: Fleet, console: Console) -> None:
     try:
         while True:
-            fleet.check()
+            fleet.check(console.print)
             time.sleep(1.0)
     except KeyboardInterrupt:
         sys.stderr.write("\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections import Counter
 from collections.abc import Callable
 
 from coordinator.config import BrokerKind
@@ -15,6 +16,8 @@ from simulation.demo.watching import read_state
 from wire.errors import UnavailableError
 
 START_S = 60.0
+MOST_RESTARTS = 5
+"""What is killed more often is killed by its surroundings, such as too little memory."""
 
 
 class Fleet:
@@ -36,6 +39,7 @@ class Fleet:
 
     def __init__(self, prepared: Prepared, broker: str) -> None:
         logs = prepared.folder / "logs"
+        self._killed: Counter[str] = Counter()
         self.broker_name = choose(BrokerKind(broker))
         self._prepared = prepared
         data = str(prepared.folder / "broker")
@@ -76,16 +80,25 @@ class Fleet:
         for phone in self.phones:
             phone.start()
 
-    def check(self) -> None:
-        """Notice a process that ended by itself.
+    def check(self, say: Callable[[str], object]) -> None:
+        """Start again what was killed: a power cut must not end the demo.
+
+        Args:
+            say: takes a line about it.
 
         Raises:
-            UnavailableError: one did; the end of its log is in the message.
+            UnavailableError: something ended by itself, or is killed again and again; the end of its log is in the
+                message.
         """
         for service in itertools.chain.from_iterable(self.groups):
-            if not service.running:
+            if service.running:
+                continue
+            self._killed[service.name] += service.killed
+            if not service.killed or self._killed[service.name] > MOST_RESTARTS:
                 msg = f"{service.name} ended unexpectedly; the end of {service.log}:\n{service.tail()}"
                 raise UnavailableError(msg)
+            say(f"{service.name} was killed; starting it again")
+            service.start()
 
     def _wait(self, ready: Callable[[], bool]) -> None:
         deadline = time.monotonic() + START_S

@@ -67,6 +67,11 @@ class Service:
         """Whether it runs now."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def killed(self) -> bool:
+        """Whether its latest start was ended by a signal, and not by itself."""
+        return self._process is not None and (self._process.poll() or 0) < 0
+
     def kill(self) -> None:
         """``kill -9``: what a power cut does."""
         if self._process is not None:

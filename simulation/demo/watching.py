@@ -5,7 +5,6 @@ Reads the coordinator's ``/api/state`` document and nothing else, so it shows wh
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -35,15 +34,15 @@ def read_state(url: str) -> State | None:
     return document if isinstance(document, dict) else None
 
 
-def watch(url: str, broker: str, *, limit_s: float, tick: Callable[[], None], to_stderr: bool) -> State:
+def watch(url: str, broker: str, console: Console, *, limit_s: float, tick: Callable[[], None]) -> State:
     """Show the run until its task is done.
 
     Args:
         url: of the coordinator.
         broker: its name; the coordinator only knows that it is somebody else's.
+        console: where to show it.
         limit_s: give up after so many seconds.
         tick: called about twice a second; may raise to end the run.
-        to_stderr: keep standard output for the JSON result.
 
     Returns:
         The last state.
@@ -51,7 +50,6 @@ def watch(url: str, broker: str, *, limit_s: float, tick: Callable[[], None], to
     Raises:
         UnavailableError: the coordinator never answered.
     """
-    console = Console(file=sys.stderr if to_stderr else sys.stdout)
     deadline = time.monotonic() + limit_s
     state: State | None = None
     story = Story()

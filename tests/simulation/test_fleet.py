@@ -1,0 +1,58 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from models.ngram import Recall
+from simulation.demo.configuration import DemoSettings
+from simulation.demo.fleet import MOST_RESTARTS, Fleet
+from simulation.demo.preparation import Prepared
+from simulation.demo.processes import stopping
+from wire.errors import UnavailableError
+
+SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    settings = DemoSettings(phones=2, rounds=1, model="tiny", corpus="c", seed=7, codec="topk-8", density=0.1)
+    phones = tuple(tmp_path / f"phone-0{n}" / "agent.toml" for n in (1, 2))
+    prepared = Prepared(settings, tmp_path, "c", Path("c"), phones, "u", "k", 1, Recall(0, 0, 0), 1.0)
+    fleet = Fleet(prepared, "embedded")
+    for group in fleet.groups:
+        for service in group:
+            service.command = SLEEP
+    with stopping(fleet.groups):
+        for group in fleet.groups:
+            for service in group:
+                service.start()
+        yield fleet
+
+
+def test_what_is_killed_is_started_again_and_said(fleet):
+    said = []
+    fleet.phones[1].kill()
+    fleet.coordinator.kill()
+    fleet.check(said.append)
+    assert said == ["coordinator was killed; starting it again", "phone-02 was killed; starting it again"]
+    assert fleet.phones[1].running
+    assert fleet.coordinator.running
+    fleet.check(pytest.fail)
+
+
+def test_what_ends_by_itself_ends_the_demo_with_its_log(fleet):
+    fleet.phones[0].kill()
+    fleet.phones[0].command = [sys.executable, "-c", "print('no room left'); raise SystemExit(3)"]
+    fleet.phones[0].start()
+    fleet.phones[0]._process.wait(20)
+    with pytest.raises(UnavailableError, match=r"phone-01 ended unexpectedly(.|\n)*no room left"):
+        fleet.check(pytest.fail)
+
+
+def test_what_is_killed_again_and_again_ends_the_demo(fleet):
+    for _ in range(MOST_RESTARTS):
+        fleet.broker.kill()
+        fleet.check(lambda _: None)
+    fleet.broker.kill()
+    with pytest.raises(UnavailableError, match="broker ended unexpectedly"):
+        fleet.check(lambda _: None)
