@@ -59,7 +59,8 @@ def run_to_the_end(path, **environment):
 def test_a_missing_config_is_said_without_a_traceback(tmp_path):
     done = run_to_the_end(tmp_path / "nowhere.toml")
     assert done.returncode == 2
-    assert "nowhere.toml: expected a readable TOML file" in done.stderr
+    assert "there is no configuration file" in done.stderr
+    assert "python -m edge_agent example" in done.stderr
     assert "Traceback" not in done.stderr
 
 
