@@ -40,7 +40,7 @@ def wait_for(url, condition, limit_s=120):
     pytest.fail(f"not within {limit_s} s; last state: {state}")
 
 
-def test_the_run_goes_on_and_every_accepted_report_is_counted_exactly_once(run_folder):
+def test_the_run_goes_on_and_every_accepted_report_is_counted_exactly_once(run_folder, mosquitto):
     settings = DemoSettings(
         phones=6,
         rounds=ROUNDS,
@@ -52,7 +52,7 @@ def test_the_run_goes_on_and_every_accepted_report_is_counted_exactly_once(run_f
         folder=run_folder,
     )
     prepared = prepare(settings, Console(quiet=True))
-    fleet = Fleet(prepared, "mosquitto")
+    fleet = Fleet(prepared, mosquitto)
     with stopping(fleet.groups), overheard(prepared.broker_port) as frames:
         fleet.start()
         state = wait_for(prepared.url, in_the_middle_of_a_round)
