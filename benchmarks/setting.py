@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from edge_agent.ports import Model
+from edge_agent.shell.model_files import exported_model
 from models import corpora
 from models.batches import Batches, pack
 from models.configurations import ModelConfiguration, configuration
 from models.export import export_program
-from models.folder import PROGRAM, VOCABULARY, WEIGHTS, write_model_folder
+from models.folder import write_model_folder
 from models.initial import initial_weights
 from models.vocabulary import FIRST_WORD, Vocabulary, words
-from wire.identifiers import Sha256
 from wire.parameters import ParameterLayout, Vector
 
 BUILD = Path("build")
@@ -68,8 +68,8 @@ def setting(name: str, corpus: str = "personas") -> Setting:
     weights = initial_weights(shape, vocabulary.size, SEED)
     folder = BUILD / f"benchmark-{name}"
     program = export_program(shape, vocabulary.size, BUILD / "programs")
-    manifest = write_model_folder(folder, shape, vocabulary, program, weights)
-    model = Model(Sha256(manifest.sha256), manifest, folder / PROGRAM, folder / WEIGHTS, folder / VOCABULARY)
+    write_model_folder(folder, shape, vocabulary, program, weights)
+    model = exported_model(folder)
     return Setting(
         configuration=shape,
         vocabulary=vocabulary,

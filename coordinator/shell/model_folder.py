@@ -1,10 +1,11 @@
-"""Takes the initial model from a folder: program.tflite, weights.bin, vocabulary.txt, manifest.json."""
+"""Takes the initial model from a folder as :mod:`models.folder` writes it, and trusts nothing in it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from coordinator.ports import BlobStore
+from models.folder import MANIFEST, PROGRAM, VOCABULARY, WEIGHTS
 from models.manifest import Artifact, Manifest
 from models.vocabulary import Vocabulary
 from wire.errors import ConfigError, RemoteProtocolError
@@ -25,10 +26,10 @@ def import_model(folder: Path, artifacts: BlobStore) -> Manifest:
         ConfigError: a file is missing, or does not have the hash that the manifest gives.
     """
     try:
-        manifest = Manifest.decode(_read(folder / "manifest.json"))
-        program = _verified(folder / "program.tflite", manifest.program)
-        weights = _verified(folder / "weights.bin", manifest.weights)
-        vocabulary = _verified(folder / "vocabulary.txt", manifest.vocabulary)
+        manifest = Manifest.decode(_read(folder / MANIFEST))
+        program = _verified(folder / PROGRAM, manifest.program)
+        weights = _verified(folder / WEIGHTS, manifest.weights)
+        vocabulary = _verified(folder / VOCABULARY, manifest.vocabulary)
         weights_from_bytes(weights, manifest.layout)
         size = Vocabulary.from_bytes(vocabulary).size
     except RemoteProtocolError as error:

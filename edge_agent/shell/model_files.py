@@ -14,6 +14,7 @@ from pathlib import Path
 from edge_agent import __version__
 from edge_agent.ports import Model
 from edge_agent.shell.http import Downloader
+from models.folder import MANIFEST, PROGRAM, VOCABULARY, WEIGHTS
 from models.manifest import MAX_MANIFEST_BYTES, Manifest
 from models.vocabulary import Vocabulary
 from wire.errors import NightjarError, RemoteProtocolError, UnavailableError
@@ -104,6 +105,16 @@ class ModelFiles:
         for path in self._folder.iterdir():
             if path.name not in kept:
                 path.unlink(missing_ok=True)
+
+
+def exported_model(folder: Path) -> Model:
+    """The model in a folder that this machine's owner exported (:mod:`models.folder`): its hashes are not checked.
+
+    Raises:
+        RemoteProtocolError: its manifest is none.
+    """
+    manifest = Manifest.decode((folder / MANIFEST).read_bytes())
+    return Model(Sha256(manifest.sha256), manifest, folder / PROGRAM, folder / WEIGHTS, folder / VOCABULARY)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

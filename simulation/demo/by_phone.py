@@ -10,16 +10,14 @@ from pathlib import Path
 
 import urllib3
 
-from edge_agent.ports import Model
+from edge_agent.shell.model_files import exported_model
 from edge_agent.shell.tflite import TfliteProgram, load_program
 from models import corpora
 from models.batches import Batches, pack
-from models.folder import MANIFEST, PROGRAM, VOCABULARY, WEIGHTS
 from models.manifest import Manifest
 from models.vocabulary import Vocabulary, words
 from simulation.demo.configuration import HELD_OUT
 from wire.errors import UnavailableError
-from wire.identifiers import Sha256
 from wire.parameters import Vector, weights_from_bytes
 
 
@@ -37,7 +35,7 @@ def recall_by_phone(folder: Path, url: str, manifest: str) -> dict[str, tuple[fl
     Raises:
         UnavailableError: the coordinator does not give the later version.
     """
-    first = _first_model(folder / "model")
+    first = exported_model(folder / "model")
     later = Manifest.decode(_artifact(url, manifest))
     weights = weights_from_bytes(_artifact(url, later.weights.sha256), later.layout)
     vocabulary = Vocabulary.from_bytes(first.vocabulary.read_bytes())
@@ -59,11 +57,6 @@ def _top1(program: TfliteProgram, weights: Vector, batches: Batches) -> float:
     program.restore(weights)
     scores = [program.evaluate(x, y) for x, y in batches]
     return sum(s.top1 for s in scores) / sum(s.counted for s in scores)
-
-
-def _first_model(folder: Path) -> Model:
-    manifest = Manifest.decode((folder / MANIFEST).read_bytes())
-    return Model(Sha256(manifest.sha256), manifest, folder / PROGRAM, folder / WEIGHTS, folder / VOCABULARY)
 
 
 def _artifact(url: str, sha256: str) -> bytes:

@@ -14,7 +14,7 @@ from simulation.demo.by_phone import recall_by_phone
 from simulation.demo.configuration import DemoSettings
 from simulation.demo.fleet import Fleet
 from simulation.demo.preparation import prepare
-from simulation.demo.processes import quiet_child, stopping
+from simulation.demo.processes import outcome, quiet_child, stopping
 from simulation.demo.summary import result_of, summary_table
 from simulation.demo.watching import watch
 from wire.codec import NAMES
@@ -86,7 +86,8 @@ def demo(
         )
         newest = max(state["versions"], key=lambda version: int(version["version"]))
         with quiet_child(prepared.folder / "logs" / "recall_by_phone.log") as child:
-            by_phone = child.submit(recall_by_phone, prepared.folder, prepared.url, newest["manifest"]).result()
+            measuring = child.submit(recall_by_phone, prepared.folder, prepared.url, newest["manifest"])
+            by_phone = outcome(measuring, "recall by phone")
         result = result_of(state, prepared, by_phone, seconds=time.monotonic() - started)
         console.print(summary_table(result))
         if not leave:

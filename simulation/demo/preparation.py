@@ -7,7 +7,6 @@ imports TensorFlow.
 
 from __future__ import annotations
 
-import concurrent.futures
 import datetime
 import shutil
 import sys
@@ -37,8 +36,8 @@ from simulation.demo.configuration import (
     write_toml,
 )
 from simulation.demo.defaults import DEFAULTS, Defaults
-from simulation.demo.processes import quiet_child
-from wire.errors import ConfigError, UnavailableError
+from simulation.demo.processes import outcome, quiet_child
+from wire.errors import ConfigError
 from wire.parameters import Vector
 
 BUILD = Path("build")
@@ -113,7 +112,7 @@ def prepare(settings: DemoSettings, console: Console) -> Prepared:
     ):
         warm = child.submit(_warm_start, shape, vocabulary, text.public, settings.seed, defaults)
         trigram = _trigram(vocabulary, text)
-        weights = _result(warm)
+        weights = outcome(warm, "the warm start")
     console.print(
         f"trigram on the text that the model sees: top-1 {100 * trigram.top1:.1f} %, top-3 {100 * trigram.top3:.1f} %",
         highlight=False,
@@ -159,14 +158,6 @@ def _run_folder(settings: DemoSettings) -> Path:
     folder = runs / now.strftime("%Y%m%dT%H%M%S.%f")
     folder.mkdir()
     return folder.resolve()
-
-
-def _result(future: concurrent.futures.Future[Vector]) -> Vector:
-    try:
-        return future.result()
-    except concurrent.futures.process.BrokenProcessPool as error:
-        msg = "the warm start's process died; is there enough memory (about 2 GB)?"
-        raise UnavailableError(msg) from error
 
 
 def _warm_start(

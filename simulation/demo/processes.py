@@ -7,6 +7,7 @@ kernel kills it if we die without a word. This module knows nothing of federated
 from __future__ import annotations
 
 import concurrent.futures
+import concurrent.futures.process
 import contextlib
 import itertools
 import multiprocessing
@@ -16,9 +17,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from coordinator.shell.parent_death import die_with_parent
 from wire.errors import UnavailableError
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -122,6 +126,23 @@ def quiet_child(log: Path) -> concurrent.futures.ProcessPoolExecutor:
     log.parent.mkdir(parents=True, exist_ok=True)
     spawn = multiprocessing.get_context("spawn")
     return concurrent.futures.ProcessPoolExecutor(1, mp_context=spawn, initializer=_log_to, initargs=(log,))
+
+
+def outcome(future: concurrent.futures.Future[T], what: str) -> T:
+    """What a child's work came to.
+
+    Args:
+        future: from :func:`quiet_child`.
+        what: the work, for the message.
+
+    Raises:
+        UnavailableError: the child was killed.
+    """
+    try:
+        return future.result()
+    except concurrent.futures.process.BrokenProcessPool as error:
+        msg = f"the process of {what} died; is there enough memory (about 2 GB)?"
+        raise UnavailableError(msg) from error
 
 
 def _log_to(log: Path) -> None:

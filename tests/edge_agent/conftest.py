@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from edge_agent.ports import Model
-from models.manifest import Manifest
-from wire.identifiers import Sha256
+from edge_agent.shell.model_files import exported_model
+from models.folder import MANIFEST
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,17 +31,10 @@ class Exported:
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     folder = _folder(tmp_path_factory)
-    names = ("manifest.json", "program.tflite", "weights.bin", "vocabulary.txt")
-    artifacts = {hashlib.sha256(data).hexdigest(): data for data in ((folder / name).read_bytes() for name in names)}
-    manifest = Manifest.decode((folder / "manifest.json").read_bytes())
-    model = Model(
-        Sha256(manifest.sha256),
-        manifest,
-        folder / "program.tflite",
-        folder / "weights.bin",
-        folder / "vocabulary.txt",
-    )
-    return Exported(model, artifacts, (folder / "vocabulary.txt").read_text().split())
+    model = exported_model(folder)
+    files = (folder / MANIFEST, model.program, model.weights, model.vocabulary)
+    artifacts = {hashlib.sha256(data).hexdigest(): data for data in (path.read_bytes() for path in files)}
+    return Exported(model, artifacts, model.vocabulary.read_text().split())
 
 
 def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

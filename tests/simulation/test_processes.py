@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 import textwrap
@@ -6,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from simulation.demo.processes import Service, stopping
+from simulation.demo.processes import Service, outcome, quiet_child, stopping
 from wire.errors import UnavailableError
 
 STUBBORN = (
@@ -86,3 +87,8 @@ def test_children_do_not_outlive_a_parent_that_is_killed(tmp_path):
             return
         time.sleep(0.02)
     pytest.fail("the child lives on")
+
+
+def test_a_child_that_is_killed_at_its_work_is_an_error_that_names_the_work(tmp_path):
+    with quiet_child(tmp_path / "logs" / "child.log") as child, pytest.raises(UnavailableError, match="the warm start"):
+        outcome(child.submit(os._exit, 9), "the warm start")
