@@ -47,6 +47,7 @@ class RejectionReason(enum.Enum):
     TOO_FEW_DEVICES = "too-few-devices"
     TOO_FEW_EXAMPLES = "too-few-examples"
     OUTDATED_AGENT = "outdated-agent"
+    TOOK_PART_LATELY = "took-part-lately"
 
 
 class DropoutCause(enum.Enum):
@@ -84,10 +85,12 @@ class CheckIn(msgspec.Struct, frozen=True, kw_only=True):
 class CodecChoice(msgspec.Struct, frozen=True, kw_only=True):
     """How the coordinator wants the update encoded."""
 
-    name: _Text = "topk-8"
+    name: _Text = "topk-4"
     density: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.01
     """Share of the coordinates that a top-k codec sends."""
     error_feedback: bool = False
+    mask: _Hash | None = None
+    """The artifact with the coordinates of a masked codec."""
 
 
 class TrainingPlan(msgspec.Struct, frozen=True, kw_only=True):

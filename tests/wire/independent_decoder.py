@@ -2,33 +2,12 @@
 
 import hashlib
 import json
+import math
 import struct
 import zlib
+from fractions import Fraction
 
-
-class Refused(Exception):  # noqa: N818 - reads as a verdict
-    pass
-
-
-class Bits:
-    def __init__(self, data):
-        self.bits = "".join(f"{byte:08b}" for byte in data)
-        self.at = 0
-
-    def take(self, count):
-        if self.at + count > len(self.bits):
-            raise Refused
-        self.at += count
-        return self.bits[self.at - count : self.at]
-
-    def rice(self, parameters):
-        quotients = []
-        for _ in parameters:
-            zeros = 0
-            while self.take(1) == "0":
-                zeros += 1
-            quotients.append(zeros)
-        return [q << r | int(self.take(r) or "0", 2) for q, r in zip(quotients, parameters, strict=True)]
+from tests.wire.independent_modelled import Bits, Refused, modelled, unpack
 
 
 def par(a, b):
@@ -40,7 +19,7 @@ def tensor_positions(bits, shape):
     size = 1
     for dimension in shape:
         size *= dimension
-    if len(shape) == 1:
+    if len(shape) < 2:
         rows, columns = 1, size
     else:
         rows, columns = shape[0], size // shape[0]
@@ -74,8 +53,126 @@ def tensor_positions(bits, shape):
     return sorted(found)
 
 
-def decode_report(frame, layout):
-    """The report as a dict; ``layout`` is a list of [name, shape]. Raises Refused."""
+LARGEST = (2 - 2.0**-23) * 2.0**127
+
+
+def f32(value):
+    """A binary64 number rounded to binary32."""
+    return struct.unpack("<f", struct.pack("<f", value))[0]
+
+
+def size_of(layout):
+    return sum(math.prod(shape) for _, shape in layout)
+
+
+def fingerprint(layout):
+    canonical = json.dumps({"tensors": [{"name": n, "shape": s} for n, s in layout]}, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).digest()[:8]
+
+
+# Grids and levels
+
+
+def uniform_grid(data, top):
+    """The magnitudes of the levels 0 to M, and the rest of the payload."""
+    (scale,) = unpack("<f", data)
+    if not 0 <= scale < math.inf:
+        raise Refused
+    return [f32(level * (scale / top)) for level in range(top + 1)], data[4:]
+
+
+def logarithmic_grid(data, top):
+    least, ratio = unpack("<fH", data)
+    if not 0 <= least < math.inf or ratio > 1024:
+        raise Refused
+    fractions = [1.0]
+    for _ in range(1023):
+        fractions.append(fractions[-1] * 1.000677130693066357)
+    magnitudes = [0.0]
+    for level in range(1, top + 1):
+        exponent = (level - 1) * ratio
+        magnitudes.append(f32(min(least * (fractions[exponent % 1024] * 2.0 ** (exponent // 1024)), LARGEST)))
+    return magnitudes, data[6:]
+
+
+def packed_levels(data, k, top):
+    width = 8 if top == 127 else 4
+    if len(data) != (k * width + 7) // 8:
+        raise Refused
+    bits = Bits(data)
+    levels = [bits.number(width) - top for _ in range(k)]
+    if "1" in bits.bits[bits.at :] or any(level > top for level in levels):
+        raise Refused
+    return levels
+
+
+def value_of(level, magnitudes):
+    return -magnitudes[-level] if level < 0 else magnitudes[level]
+
+
+# The other forms, and masks
+
+
+def rice(payload, layout):
+    k, scale = unpack("<If", payload)
+    levels = unpack(f"<{k}b", payload, 8)
+    if not 0 <= scale < math.inf or -128 in levels:
+        raise Refused
+    values = [f32(level * (scale / 127)) for level in levels]
+    bits, indices, start = Bits(payload[8 + k :]), [], 0
+    for _, shape in layout:
+        indices += [start + i for i in tensor_positions(bits, shape)]
+        start += math.prod(shape)
+    if len(bits.bits) - bits.at >= 8 or "1" in bits.bits[bits.at :] or len(indices) != k:
+        raise Refused
+    return indices, values
+
+
+def bitmap(data, size, k, top):
+    stream = zlib.decompressobj()
+    try:
+        packed = stream.decompress(data, (size + 7) // 8 + 1)
+    except zlib.error:
+        raise Refused from None
+    if not stream.eof or len(packed) != (size + 7) // 8:
+        raise Refused
+    bits = Bits(packed)
+    positions = [i for i in range(size) if bits.take(1) == "1"]
+    if len(positions) != k or "1" in bits.bits[bits.at :]:
+        raise Refused
+    return positions, packed_levels(stream.unused_data, k, top)
+
+
+def topk(payload, layout, grid, top):
+    (k,) = unpack("<I", payload)
+    if k > size_of(layout):
+        raise Refused
+    magnitudes, rest = grid(payload[4:], top)
+    norm, form = unpack("<fB", rest)
+    match form:
+        case 0:
+            positions, levels = modelled(rest[5:], [shape for _, shape in layout], k, top)
+        case 1:
+            positions, levels = bitmap(rest[5:], size_of(layout), k, top)
+        case _:
+            raise Refused
+    values = [value_of(level, magnitudes) for level in levels]
+    squares = float(sum((Fraction(value) ** 2 for value in values), Fraction(0)))
+    if f32(min(math.sqrt(squares), LARGEST)) != norm:
+        raise Refused
+    return positions, values
+
+
+def decode_mask(artifact, layout):
+    """The coordinates of a mask artifact, ascending. Raises Refused."""
+    magic, of_layout, k = unpack("<4s8sI", artifact)
+    if magic != b"NJM1" or of_layout != fingerprint(layout) or k > size_of(layout):
+        raise Refused
+    return modelled(artifact[16:], [shape for _, shape in layout], k, None)[0]
+
+
+def decode_report(frame, layout, mask=()):
+    """The report as a dict; ``layout`` is a list of [name, shape], ``mask`` coordinates. Raises Refused."""
     if len(frame) < 12 or frame[:4] != b"NJ\x01\x01":
         raise Refused
     (length,) = struct.unpack_from("<I", frame, 4)
@@ -86,33 +183,30 @@ def decode_report(frame, layout):
         raise Refused
     number, attempt, codec = struct.unpack_from("<QHB", body)
     version, num_examples, steps, loss, seconds = struct.unpack_from("<IIIff", body, 20)
-    canonical = json.dumps({"tensors": [{"name": n, "shape": s} for n, s in layout]}, separators=(",", ":"))
-    if body[12:20] != hashlib.sha256(canonical.encode()).digest()[:8]:
+    if body[12:20] != fingerprint(layout):
         raise Refused
-    payload = body[40:]
-    size = 0
-    for _, shape in layout:
-        product = 1
-        for dimension in shape:
-            product *= dimension
-        size += product
-    if codec == 1:
-        indices, values = list(range(size)), list(struct.unpack(f"<{size}f", payload))
-    elif codec == 2:
-        k, scale = struct.unpack_from("<If", payload)
-        levels = struct.unpack_from(f"<{k}b", payload, 8)
-        values = [struct.unpack("<f", struct.pack("<f", level * (scale / 127)))[0] for level in levels]
-        bits, indices, start = Bits(payload[8 + k :]), [], 0
-        for _, shape in layout:
-            indices += [start + i for i in tensor_positions(bits, shape)]
-            product = 1
-            for dimension in shape:
-                product *= dimension
-            start += product
-        if len(bits.bits) - bits.at >= 8 or "1" in bits.bits[bits.at :] or len(indices) != k:
+    payload, size = body[40:], size_of(layout)
+    match codec:
+        case 1 | 3:
+            letter, width = ("f", 4) if codec == 1 else ("e", 2)
+            if len(payload) != width * size:
+                raise Refused
+            indices, values = list(range(size)), list(unpack(f"<{size}{letter}", payload))
+            if not all(map(math.isfinite, values)):
+                raise Refused
+        case 2:
+            indices, values = rice(payload, layout)
+        case 4:
+            indices, values = topk(payload, layout, uniform_grid, 127)
+        case 5:
+            indices, values = topk(payload, layout, logarithmic_grid, 7)
+        case 6 | 7:
+            grid, top = (uniform_grid, 127) if codec == 6 else (logarithmic_grid, 7)
+            magnitudes, rest = grid(payload, top)
+            indices = list(mask)
+            values = [value_of(level, magnitudes) for level in packed_levels(rest, len(indices), top)]
+        case _:
             raise Refused
-    else:
-        raise Refused
     return {
         "round": number,
         "attempt": attempt,

@@ -1,6 +1,7 @@
 """The update codec: sparsify, quantize, code positions and values. Pure; numpy only."""
 
-from wire.codec.codecs import NAMES, Codec, codec_for, encode_with_feedback
+from wire.codec.codecs import MASKED, NAMES, Codec, codec_for
+from wire.codec.feedback import FeedbackCodec, with_error_feedback
 from wire.codec.sparsify import Sparse
 
-__all__ = ["NAMES", "Codec", "Sparse", "codec_for", "encode_with_feedback"]
+__all__ = ["MASKED", "NAMES", "Codec", "FeedbackCodec", "Sparse", "codec_for", "with_error_feedback"]

@@ -1,11 +1,20 @@
-"""How finely a value is sent: uniform levels with stochastic rounding.
+"""How finely a value is sent: a level, -most to most, of a grid that a few bytes describe.
 
-The expectation of a dequantized value is the value itself, so errors of different devices cancel in the mean.
-Source: Alistarh et al. 2017 (QSGD), section 3.1, with the largest magnitude as scale.
+Two grids: *uniform*, whose points are equally far apart, and *logarithmic*, whose neighbours have the same ratio. The
+magnitudes that top-k leaves span one or two decades and are densest at the small end, so with few bits the logarithmic
+grid errs less. Two ways to round: to the *nearest* point, or *stochastically* to one of the two neighbours such that
+the expectation is the value itself, so that the errors of different devices cancel in the mean.
+
+No logarithm is computed: a grid is found by comparisons and correctly rounded arithmetic, so that every machine finds
+the same one.
+
+Source: Alistarh et al. 2017 (QSGD), section 3.1, for stochastic rounding on a uniform grid.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,39 +22,166 @@ import numpy.typing as npt
 
 from wire.parameters import Vector
 
+Ints = npt.NDArray[np.int64]
+Wide = npt.NDArray[np.float64]
+
+OCTAVE = 1024
+"""Ratios of neighbours on a logarithmic grid are powers of 2**(1 / 1024)."""
+WIDEST_RATIO = OCTAVE
+"""Neighbours are at most an octave apart; what is too small for the lowest point is rounded to it or to zero."""
+_FINE = tuple(itertools.accumulate([1.0] + [1.000677130693066357] * (OCTAVE - 1), lambda a, b: a * b))
+"""2**(i / 1024), by multiplication from the constant 2**(1 / 1024): correctly rounded steps, alike everywhere."""
+
+_FLOAT32_STEPS = 149
+"""Every float32 is a whole number of steps of 2**-149."""
+
+
+def most_for(bits: int) -> int:
+    """Largest magnitude of a level of so many bits, the sign and zero included.
+
+    >>> most_for(8), most_for(4), most_for(2)
+    (127, 7, 1)
+    """
+    return (1 << (bits - 1)) - 1
+
 
 @dataclass(frozen=True, slots=True)
-class Quantized:
-    """Values as small integers.
+class Uniform:
+    """Points ``level * scale / most``.
 
     Attributes:
-        levels: (k,) int8 in [-127, 127].
-        scale: largest magnitude, >= 0; a level of 127 stands for it.
+        scale: largest magnitude, finite, >= 0; a multiple of float32's steps.
+        most: level that stands for it.
     """
 
-    levels: npt.NDArray[np.int8]
-    scale: np.float32
+    scale: float
+    most: int
+
+    def magnitudes(self) -> Wide:
+        """What each level stands for: (most + 1,) float64, ascending from 0."""
+        return np.arange(self.most + 1, dtype=np.float64) * (self.scale / self.most)
 
 
-def quantize_8bit(values: Vector, rng: np.random.Generator) -> Quantized:
-    """Round each value to one of its two neighbouring levels, with the probabilities that make the mean exact.
+@dataclass(frozen=True, slots=True)
+class Logarithmic:
+    """Zero, and points ``least * 2**((level - 1) * ratio / 1024)``.
+
+    Attributes:
+        least: magnitude of level 1, finite, >= 0; a multiple of float32's steps.
+        ratio: of neighbours, in 1024ths of an octave, 0 to 1024.
+        most: the largest level.
+    """
+
+    least: float
+    ratio: int
+    most: int
+
+    def magnitudes(self) -> Wide:
+        """What each level stands for: (most + 1,) float64, ascending from 0."""
+        powers = [_power(self.ratio * step) for step in range(self.most)]
+        # The last point may lie beyond float32 where the largest value was at its end.
+        largest = float(np.finfo(np.float32).max)
+        return np.array([0.0, *(min(self.least * power, largest) for power in powers)], np.float64)
+
+
+Grid = Uniform | Logarithmic
+
+
+def uniform_grid(values: Vector, bits: int) -> Uniform:
+    """The uniform grid that reaches to the largest of the values.
 
     Args:
         values: (k,) float32, finite.
-        rng: source of the rounding.
+        bits: 2 to 8.
+    """
+    return Uniform(float(np.abs(values).max(initial=0)), most_for(bits))
+
+
+def logarithmic_grid(values: Vector, bits: int, *, reach: bool = False) -> Logarithmic:
+    """The logarithmic grid for some values.
+
+    The range of the magnitudes is cut in ``most`` parts of the same ratio, and each part has its point in its middle.
+    With a single point, that is the mean.
+
+    Args:
+        values: (k,) float32, finite.
+        bits: 2 to 8.
+        reach: put the outermost points on the outermost magnitudes instead, as stochastic rounding needs it.
+    """
+    most = most_for(bits)
+    magnitudes = np.abs(values[values != 0]).astype(np.float64)
+    if magnitudes.size == 0:
+        return Logarithmic(0.0, 0, most)
+    low, high = float(magnitudes.min()), float(magnitudes.max())
+    if most == 1:
+        middle = high if reach else math.fsum(magnitudes.tolist()) / magnitudes.size
+        return Logarithmic(float(np.float32(middle)), 0, 1)
+    parts = most - 1 if reach else most
+    low = max(low, high * 2.0**-parts)
+    ratio = _smallest_ratio(low, high, parts)
+    least = high / _power(ratio * parts) if reach else low * _power(ratio // 2)
+    point = np.float32(least)
+    if reach and float(point) * _power(ratio * parts) < high:
+        point = np.nextafter(point, np.float32(np.inf))
+    return Logarithmic(float(point), ratio, most)
+
+
+def quantize(values: Vector, grid: Grid, rng: np.random.Generator | None = None) -> Ints:
+    """Round values to levels.
+
+    >>> quantize(np.array([0.9, -0.4, 0.0], np.float32), Uniform(1.0, 1)).tolist()
+    [1, 0, 0]
+
+    Args:
+        values: (k,) float32, finite.
+        grid: whose points to round to.
+        rng: rounds stochastically if given: ``E[dequantize(quantize(v))] = v`` for every v within the grid.
 
     Returns:
-        Levels and scale, with ``E[dequantize(quantize(v))] = v``.
+        (k,) int64 in [-most, most].
     """
-    scale = np.float32(np.abs(values).max()) if values.size else np.float32(0)
-    if scale == 0:
-        return Quantized(np.zeros(values.size, np.int8), np.float32(0))
-    # float64, so that the division cannot leave [-127, 127] or meet a subnormal scale.
-    exact = values.astype(np.float64) * (127.0 / float(scale))
-    levels = np.floor(exact + rng.random(values.size))
-    return Quantized(np.clip(levels, -127, 127).astype(np.int8), scale)
+    points = grid.magnitudes()
+    magnitudes = np.abs(values).astype(np.float64)
+    if points[-1] == 0:
+        return np.zeros(values.size, np.int64)
+    if rng is None:
+        levels = np.searchsorted((points[1:] + points[:-1]) / 2, magnitudes, side="left")
+    else:
+        below = np.minimum(np.searchsorted(points, magnitudes, side="right") - 1, grid.most - 1)
+        width = points[below + 1] - points[below]
+        above = (magnitudes - points[below]) > rng.random(values.size) * width
+        levels = below + above
+    return np.where(values < 0, -levels, levels).astype(np.int64)
 
 
-def dequantize_8bit(quantized: Quantized) -> Vector:
-    """The values that the levels stand for: (k,) float32."""
-    return (quantized.levels.astype(np.float64) * (float(quantized.scale) / 127.0)).astype(np.float32)
+def dequantize(levels: Ints, grid: Grid) -> Vector:
+    """The values that levels stand for: (k,) float32."""
+    points = grid.magnitudes()
+    values: Vector = np.concatenate([-points[:0:-1], points]).astype(np.float32)
+    return values[levels + grid.most]
+
+
+def norm(levels: Ints, grid: Grid) -> float:
+    """L2 norm of what levels stand for; the sum of squares is exact, so that every machine finds the same.
+
+    >>> norm(np.array([1, -1, 0]), Uniform(1.0, 1)) == 2 ** 0.5
+    True
+    """
+    points = np.ldexp(grid.magnitudes().astype(np.float32).astype(np.float64), _FLOAT32_STEPS).tolist()
+    counts = np.bincount(np.abs(levels), minlength=len(points)).tolist()
+    squares = sum(count * int(point) ** 2 for count, point in zip(counts, points, strict=True))
+    return math.ldexp(math.sqrt(squares), -_FLOAT32_STEPS)
+
+
+def _smallest_ratio(low: float, high: float, parts: int) -> int:
+    """The smallest ratio with ``low * 2**(ratio * parts / 1024) >= high``, by bisection."""
+    fails, holds = -1, WIDEST_RATIO
+    while holds - fails > 1:
+        middle = (fails + holds) // 2
+        fails, holds = (fails, middle) if low * _power(middle * parts) >= high else (middle, holds)
+    return holds
+
+
+def _power(steps: int) -> float:
+    """2**(steps / 1024)."""
+    return math.ldexp(_FINE[steps % OCTAVE], steps // OCTAVE)

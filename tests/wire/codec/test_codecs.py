@@ -1,3 +1,5 @@
+"""Every named codec: what it sends, what it refuses, and that a receiver reads exactly what was sent."""
+
 import struct
 
 import numpy as np
@@ -6,14 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.wire.strategies import layouts, vectors
-from wire.codec import NAMES, codec_for, encode_with_feedback
+from wire.codec import MASKED, NAMES, codec_for
+from wire.codec.quantize import dequantize, logarithmic_grid, quantize, uniform_grid
 from wire.codec.sparsify import count_for, top_k
 from wire.errors import LocalProtocolError, RemoteProtocolError
 from wire.messages import CodecChoice
 from wire.parameters import ParameterLayout, ParameterSpec
 
 LAYOUT = ParameterLayout((ParameterSpec("embedding", (30, 8)), ParameterSpec("bias", (20,))))
-TOPK = codec_for(CodecChoice(name="topk-8", density=0.1))
+MASK = np.arange(0, 260, 13)
+OWN_CHOICE = ["rice-8", "topk-8", "topk-4"]
+
+cases = layouts.flatmap(lambda layout: st.tuples(st.just(layout), vectors(layout.size)))
+densities = st.one_of(st.floats(0.001, 1), st.just(1.0))
 
 
 def rng():
@@ -24,66 +31,152 @@ def delta(seed=0):
     return np.random.default_rng(seed).normal(size=LAYOUT.size).astype(np.float32)
 
 
+def codec_named(name, density=0.1, mask=MASK):
+    return codec_for(CodecChoice(name=name, density=density), mask if name in MASKED else None)
+
+
+def quantized(values, bits):
+    """What the codecs of so many bits make of some values."""
+    if bits == 8:
+        grid = uniform_grid(values, 8)
+        return dequantize(quantize(values, grid, rng()), grid)
+    grid = logarithmic_grid(values, 4)
+    return dequantize(quantize(values, grid), grid)
+
+
 def test_wire_ids_are_unique_and_stable():
-    assert {name: codec_for(CodecChoice(name=name)).wire_id for name in NAMES} == {"dense-f32": 1, "topk-8": 2}
+    assert {name: codec_named(name).wire_id for name in NAMES} == {
+        "dense-f32": 1,
+        "rice-8": 2,
+        "dense-f16": 3,
+        "topk-8": 4,
+        "topk-4": 5,
+        "mask-8": 6,
+        "mask-4": 7,
+    }
 
 
 def test_an_unknown_codec_names_the_known_ones():
-    with pytest.raises(RemoteProtocolError, match="dense-f32, topk-8"):
+    with pytest.raises(RemoteProtocolError, match="dense-f32, rice-8"):
         codec_for(CodecChoice(name="gzip"))
 
 
-@given(layouts.flatmap(lambda layout: st.tuples(st.just(layout), vectors(layout.size))))
-def test_dense_is_exact(case):
+@pytest.mark.parametrize("name", sorted(MASKED))
+def test_a_masked_codec_without_a_mask_is_a_defect(name):
+    with pytest.raises(LocalProtocolError, match="mask"):
+        codec_for(CodecChoice(name=name))
+
+
+@given(cases)
+def test_dense_f32_is_exact(case):
     layout, vector = case
-    dense = codec_for(CodecChoice(name="dense-f32"))
-    assert (dense.decode(dense.encode(vector, layout, rng()), layout).dense() == vector).all()
+    codec = codec_named("dense-f32")
+    assert (codec.decode(codec.encode(vector, layout, rng()), layout).dense() == vector).all()
+
+
+@given(cases)
+def test_dense_f16_is_the_nearest_half(case):
+    layout, vector = case
+    vector = np.clip(vector, -60_000, 60_000)
+    codec = codec_named("dense-f16")
+    got = codec.decode(codec.encode(vector, layout, rng()), layout).dense()
+    assert got.tobytes() == vector.astype(np.float16).astype(np.float32).tobytes()
+
+
+def test_dense_f16_refuses_what_half_precision_cannot_hold():
+    with pytest.raises(LocalProtocolError, match="dense-f32"):
+        codec_named("dense-f16").encode(delta() + np.float32(65_505), LAYOUT, rng())
+
+
+@given(cases, densities)
+@pytest.mark.parametrize("name", OWN_CHOICE)
+def test_the_receiver_reads_exactly_the_quantized_top_k(name, case, density):
+    layout, vector = case
+    codec = codec_named(name, density)
+    got = codec.decode(codec.encode(vector, layout, rng()), layout)
+    sparse = top_k(vector, count_for(density, layout.size))
+    assert got.indices.tolist() == sparse.indices.tolist()
+    assert got.values.tobytes() == quantized(sparse.values, int(name[-1])).tobytes()
 
 
 @given(
-    layouts.flatmap(lambda layout: st.tuples(st.just(layout), vectors(layout.size))),
-    st.floats(0.001, 1),
+    cases.flatmap(
+        lambda case: st.tuples(st.just(case), st.lists(st.booleans(), min_size=case[0].size, max_size=case[0].size))
+    )
 )
-def test_topk_sends_exactly_the_top_k_positions(case, density):
-    layout, vector = case
-    codec = codec_for(CodecChoice(name="topk-8", density=density))
+@pytest.mark.parametrize("name", sorted(MASKED))
+def test_the_receiver_reads_exactly_the_quantized_values_at_the_mask(name, drawn):
+    (layout, vector), chosen = drawn
+    mask = np.flatnonzero(chosen)
+    codec = codec_named(name, mask=mask)
     got = codec.decode(codec.encode(vector, layout, rng()), layout)
-    assert got.indices.tolist() == top_k(vector, count_for(density, layout.size)).indices.tolist()
+    assert got.indices.tolist() == mask.tolist()
+    assert got.values.tobytes() == quantized(vector[mask], int(name[-1])).tobytes()
 
 
-def test_same_delta_and_generator_give_the_same_bytes():
-    assert TOPK.encode(delta(), LAYOUT, rng()) == TOPK.encode(delta(), LAYOUT, rng())
+@pytest.mark.parametrize("name", sorted(MASKED))
+def test_a_masked_report_has_the_same_length_from_every_device(name):
+    codec = codec_named(name)
+    updates = [delta(1), delta(2) * 1e-20, np.zeros(LAYOUT.size, np.float32)]
+    assert len({len(codec.encode(update, LAYOUT, rng())) for update in updates}) == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_same_delta_and_generator_give_the_same_bytes(name):
+    codec = codec_named(name)
+    assert codec.encode(delta(), LAYOUT, rng()) == codec.encode(delta(), LAYOUT, rng())
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_delta_that_is_not_finite_or_of_another_shape_is_refused(name):
-    codec = codec_for(CodecChoice(name=name))
+    codec = codec_named(name)
     bad = delta()
     bad[3] = np.nan
-    for vector in (bad, delta()[:-1]):
+    for vector in (bad, delta()[:-1], delta().reshape(2, -1)):
         with pytest.raises(LocalProtocolError):
             codec.encode(vector, LAYOUT, rng())
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_arguments_are_not_modified(name):
-    vector = delta()
-    codec_for(CodecChoice(name=name)).encode(vector, LAYOUT, rng())
+    codec, vector = codec_named(name), delta()
+    vector.setflags(write=False)
+    payload = codec.encode(vector, LAYOUT, rng())
+    codec.decode(payload, LAYOUT)
     assert (vector == delta()).all()
+    assert (np.arange(0, 260, 13) == MASK).all()
 
 
-def test_every_truncation_is_a_protocol_error():
-    payload = TOPK.encode(delta(), LAYOUT, rng())
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_without_parameters_has_an_empty_update(name):
+    layout = ParameterLayout(())
+    codec = codec_named(name, mask=np.zeros(0, np.int64))
+    got = codec.decode(codec.encode(np.zeros(0, np.float32), layout, rng()), layout)
+    assert (got.size, got.indices.size, got.values.size) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_truncation_is_a_protocol_error(name):
+    codec = codec_named(name)
+    payload = codec.encode(delta(), LAYOUT, rng())
     for length in range(len(payload)):
         with pytest.raises(RemoteProtocolError):
-            TOPK.decode(payload[:length], LAYOUT)
+            codec.decode(payload[:length], LAYOUT)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_byte_more_is_a_protocol_error(name):
+    codec = codec_named(name)
+    with pytest.raises(RemoteProtocolError):
+        codec.decode(codec.encode(delta(), LAYOUT, rng()) + b"\0", LAYOUT)
 
 
 @settings(max_examples=300)
 @given(st.binary(max_size=80))
-def test_any_bytes_are_an_update_or_a_protocol_error(payload):
+@pytest.mark.parametrize("name", NAMES)
+def test_any_bytes_are_an_update_or_a_protocol_error(name, payload):
     try:
-        update = TOPK.decode(payload, LAYOUT)
+        update = codec_named(name).decode(payload, LAYOUT)
     except RemoteProtocolError:
         return
     assert update.size == LAYOUT.size
@@ -91,30 +184,47 @@ def test_any_bytes_are_an_update_or_a_protocol_error(payload):
 
 
 @pytest.mark.parametrize("scale", [np.nan, np.inf, -1.0])
-def test_a_scale_that_is_no_magnitude_is_refused(scale):
-    payload = bytearray(TOPK.encode(delta(), LAYOUT, rng()))
-    payload[4:8] = struct.pack("<f", scale)
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("dense")])
+def test_a_scale_that_is_no_magnitude_is_refused(name, scale):
+    codec, at = codec_named(name), 0 if name in MASKED else 4
+    payload = bytearray(codec.encode(delta(), LAYOUT, rng()))
+    payload[at : at + 4] = struct.pack("<f", scale)
     with pytest.raises(RemoteProtocolError, match="scale"):
-        TOPK.decode(bytes(payload), LAYOUT)
+        codec.decode(bytes(payload), LAYOUT)
+    with pytest.raises(RemoteProtocolError, match="scale"):
+        codec.norm(bytes(payload), LAYOUT)
 
 
-def test_more_values_than_parameters_are_refused():
+@pytest.mark.parametrize("name", OWN_CHOICE)
+def test_more_values_than_parameters_are_refused(name):
+    codec = codec_named(name)
+    payload = struct.pack("<I", LAYOUT.size + 1) + codec.encode(delta(), LAYOUT, rng())[4:]
     with pytest.raises(RemoteProtocolError, match="do not fit"):
-        TOPK.decode(struct.pack("<If", LAYOUT.size + 1, 1.0) + bytes(1000), LAYOUT)
+        codec.decode(payload, LAYOUT)
 
 
-def test_a_dense_update_with_nan_is_refused():
-    dense = codec_for(CodecChoice(name="dense-f32"))
+@pytest.mark.parametrize(("name", "nan"), [("dense-f32", b"\0\0\xc0\x7f"), ("dense-f16", b"\0\x7e")])
+def test_a_dense_update_with_nan_is_refused(name, nan):
     with pytest.raises(RemoteProtocolError, match="finite"):
-        dense.decode(struct.pack("<f", np.nan) * LAYOUT.size, LAYOUT)
+        codec_named(name).decode(nan * LAYOUT.size, LAYOUT)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_error_feedback_loses_nothing(name):
-    codec = codec_for(CodecChoice(name=name, density=0.05))
-    residual, sent, generator = np.zeros(LAYOUT.size, np.float32), np.zeros(LAYOUT.size), rng()
-    for seed in range(20):
-        payload, residual = encode_with_feedback(codec, delta(seed), residual, LAYOUT, generator)
-        sent += codec.decode(payload, LAYOUT).dense()
-    total = np.sum([delta(seed) for seed in range(20)], axis=0, dtype=np.float64)
-    assert np.abs(sent + residual - total).max() < 1e-4
+def test_the_short_way_to_the_norm_gives_the_norm_of_what_is_decoded(name):
+    codec = codec_named(name)
+    payload = codec.encode(delta(), LAYOUT, rng())
+    expected = float(np.linalg.norm(codec.decode(payload, LAYOUT).values.astype(np.float64)))
+    assert codec.norm(payload, LAYOUT) == pytest.approx(expected, rel=1e-6)
+    for length in (0, 2, 6):
+        with pytest.raises(RemoteProtocolError):
+            codec.norm(payload[:length], LAYOUT)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "dense-f16"])
+def test_values_at_the_end_of_float32_survive(name):
+    """Their norm does not fit a float32; the head then says the largest there is."""
+    vector = np.full(LAYOUT.size, np.finfo(np.float32).max)
+    vector[::2] *= -1
+    codec = codec_named(name, density=0.5)
+    got = codec.decode(codec.encode(vector, LAYOUT, rng()), LAYOUT)
+    assert got.values.tolist() == vector[got.indices].tolist()

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.codec.bits import BitReader, rice_encode, rice_parameter
+from wire.codec.rice import BitReader, rice_encode, rice_parameter
 from wire.errors import RemoteProtocolError
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.wire.strategies import layouts
-from wire.codec.positions import decode_positions, encode_positions
+from wire.codec.rice import decode_positions, encode_positions
 from wire.errors import RemoteProtocolError
 from wire.parameters import ParameterLayout, ParameterSpec
 

@@ -1,0 +1,84 @@
+"""One sha256 over what every codec writes for fixed updates: the same on every machine and with every numpy.
+
+``python -m tests.wire.bytes_digest`` prints it; it needs numpy, msgspec and ``wire``, nothing else. The updates are made
+from integers, so that only the codecs are compared. None of them is coded in the bitmap form, whose bytes are zlib's.
+"""
+
+import hashlib
+
+import numpy as np
+
+from wire.codec import MASKED, NAMES, codec_for, with_error_feedback
+from wire.codec.masks import choose_mask, mask_to_bytes
+from wire.codec.quantize import logarithmic_grid, quantize, uniform_grid
+from wire.codec.sparsify import count_for
+from wire.codec.topk import encode_levels
+from wire.messages import CodecChoice
+from wire.parameters import ParameterLayout, ParameterSpec
+
+EXPECTED = ""
+
+
+def lstm(words, embedding, hidden):
+    gates = 3 * hidden
+    shapes = [(words, embedding), (embedding, gates), (embedding, gates), (gates,), (hidden, embedding)]
+    return ParameterLayout(tuple(ParameterSpec(f"t{i}", shape) for i, shape in enumerate(shapes)))
+
+
+LAYOUTS = {
+    "gboard": lstm(10_000, 96, 670),
+    "tiny": lstm(300, 64, 128),
+    "odd": ParameterLayout(
+        (ParameterSpec("cube", (3, 5, 70)), ParameterSpec("row", (1, 900)), ParameterSpec("column", (700, 1)))
+    ),
+}
+
+
+def update(layout, seed):
+    """Heavy-tailed, and larger in a few rows of each tensor, as real updates are."""
+    rng = np.random.default_rng(seed)
+    parts = []
+    for spec in layout.tensors:
+        rows = spec.shape[0]
+        factors = rng.integers(-300, 301, (3, rows, spec.size // rows), dtype=np.int64)
+        loud = np.where(rng.integers(0, 20, (rows, 1), dtype=np.int64) == 0, 64, 1)
+        parts.append((factors.prod(axis=0) * loud).ravel())
+    return np.concatenate(parts).astype(np.float32) / np.float32(1 << 30)
+
+
+def pieces():
+    """Name and bytes of everything that is compared."""
+    for name, layout in LAYOUTS.items():
+        delta = update(layout, len(name))
+        mask = choose_mask(delta, count_for(0.01, layout.size), 0.2, layout.size, np.random.default_rng(1))
+        yield f"mask of {name}", mask_to_bytes(mask, layout)
+        for codec_name in NAMES:
+            for density in (0.001, 0.01, 0.05) if codec_name.startswith(("topk", "rice")) else (1,):
+                codec = codec_for(CodecChoice(name=codec_name, density=density), mask if codec_name in MASKED else None)
+                feedback, rng = with_error_feedback(codec), np.random.default_rng(2)
+                payload, residual = feedback.encode(delta, feedback.init(layout), layout, rng)
+                yield f"{codec_name} of {density} of {name}", payload
+                yield f"residual of {codec_name} of {density} of {name}", residual.astype("<f4").tobytes()
+    values = update(LAYOUTS["odd"], 9)
+    for bits in range(2, 9):
+        for grid in (uniform_grid(values, bits), *(logarithmic_grid(values, bits, reach=r) for r in (False, True))):
+            yield f"{grid}", grid.magnitudes().astype("<f8").tobytes()
+            for rng in (None, np.random.default_rng(bits)):
+                yield f"levels of {grid}", quantize(values, grid, rng).astype("<i8").tobytes()
+    ones = np.arange(0, 1050, 7)
+    yield "all levels alike", encode_levels(ones, np.ones_like(ones), logarithmic_grid(values, 4), LAYOUTS["odd"])
+
+
+def digest():
+    """Sha256 of all pieces, each after its name and length."""
+    whole = hashlib.sha256()
+    for name, data in pieces():
+        if name.startswith("topk") and data[14 if name.startswith("topk-4") else 12] != 0:
+            raise AssertionError(name)  # pick another update
+        whole.update(f"{name}: {len(data)}\n".encode())
+        whole.update(data)
+    return whole.hexdigest()
+
+
+if __name__ == "__main__":
+    print(np.__version__, digest())

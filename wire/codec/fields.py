@@ -1,0 +1,93 @@
+"""Numbers in a given number of bits each, packed without gaps: the plain part of a payload.
+
+The most significant bit of a number comes first, and the first bit is the highest of the first byte. No number is wider
+than 56 bits. Both directions work on whole arrays.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from wire.errors import RemoteProtocolError
+
+Ints = npt.NDArray[np.int64]
+
+WIDEST = 56
+"""A number that begins anywhere in a byte lies within the eight bytes from there on."""
+
+
+def pack(values: Ints, widths: Ints) -> bytes:
+    """Write numbers; the last byte is filled up with zeros.
+
+    >>> pack(np.array([1, 5]), np.array([1, 3])).hex()
+    'd0'
+
+    Args:
+        values: (m,) int64 in [0, 2**width).
+        widths: (m,) int64 in [0, 56].
+    """
+    owner = np.repeat(np.arange(values.size), widths)
+    place = np.cumsum(widths)[owner] - 1 - np.arange(owner.size)
+    return np.packbits(((values[owner] >> place) & 1).astype(np.uint8)).tobytes()
+
+
+class FieldReader:
+    """Takes numbers from the front of a byte string; every shortage is a :class:`RemoteProtocolError`."""
+
+    def __init__(self, data: bytes) -> None:
+        # Every eight bytes in a row as one number, at each byte.
+        self._windows = np.ndarray((len(data) + 1,), ">u8", data + bytes(8), strides=(1,))
+        self._bits = 8 * len(data)
+        self._at = 0
+
+    def take(self, widths: Ints) -> Ints:
+        """Read ``len(widths)`` numbers.
+
+        Args:
+            widths: (m,) int64 in [0, 56].
+
+        Returns:
+            (m,) int64 >= 0.
+
+        Raises:
+            RemoteProtocolError: the bytes end too early.
+        """
+        present = np.flatnonzero(widths)  # most numbers of a payload have no bits; a hostile one could claim millions
+        numbers = np.zeros(widths.size, np.int64)
+        if present.size == 0:
+            return numbers
+        widths = widths[present]
+        ends = self._at + np.cumsum(widths)
+        if int(ends[-1]) > self._bits:
+            msg = f"the payload ends too early: expected {int(ends[-1])} bits of numbers, got {self._bits}"
+            raise RemoteProtocolError(msg, code="payload")
+        self._at = int(ends[-1])
+        begins = ends - widths
+        windows = self._windows[begins >> 3].astype(np.uint64) << (begins & 7).astype(np.uint64)
+        numbers[present] = windows >> (64 - widths).astype(np.uint64)
+        return numbers
+
+    def one(self, width: int) -> int:
+        """Read one number.
+
+        Raises:
+            RemoteProtocolError: as :meth:`take`.
+        """
+        return int(self.take(np.array([width], np.int64))[0])
+
+    @property
+    def left(self) -> int:
+        """Bits that were not read."""
+        return self._bits - self._at
+
+    def finish(self) -> None:
+        """Check that only the zero bits that fill up the last byte are left.
+
+        Raises:
+            RemoteProtocolError: more than that is left, so the sender meant something else.
+        """
+        left = self.left
+        if left >= 8 or (left and self.one(left)):
+            msg = f"{left} bits are left after the last number, expected fewer than 8 zeros"
+            raise RemoteProtocolError(msg, code="payload")

@@ -1,0 +1,116 @@
+"""Coordinates that the coordinator chose: the same for every device of a round, so a report needs no positions.
+
+Positions that a device chose by itself tell which words were typed on it. A mask tells nothing, gives every report the
+same length, and leaves a sum of levels that secure aggregation and differential privacy can be laid over. It is an
+artifact like the model's: named by its sha256, fetched once a round.
+
+A mask holds the largest coordinates of the last committed update, and a share of random others, because the largest of
+the last update are not all of the next one's: a coordinate that was never in a mask could never show that it matters.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+
+from wire.codec import modelled
+from wire.codec.quantize import Ints, dequantize, logarithmic_grid, norm, quantize, uniform_grid
+from wire.codec.sparsify import Sparse, top_k
+from wire.codec.topk import grid_from_bytes, grid_to_bytes, pack_levels, unpack_levels
+from wire.errors import LocalProtocolError, RemoteProtocolError
+from wire.parameters import ParameterLayout, Vector
+
+MAGIC = b"NJM1"
+_HEAD = struct.Struct("<4s8sI")
+_GRID_BYTES = {8: 4, 4: 6}
+
+
+def choose_mask(
+    last_update: Vector | None, count: int, random_share: float, size: int, rng: np.random.Generator
+) -> Ints:
+    """The coordinates for the next round.
+
+    Args:
+        last_update: (n,) float32, the change of the last committed round; None before the first.
+        count: k, how many coordinates.
+        random_share: in [0, 1], how many of them are drawn evenly from those that were not among the largest.
+        size: n.
+        rng: draws them.
+
+    Returns:
+        (k,) int64, strictly ascending.
+
+    Raises:
+        LocalProtocolError: k is above n.
+    """
+    if count > size:
+        msg = f"a mask of {count} coordinates does not fit {size} parameters"
+        raise LocalProtocolError(msg)
+    largest = count - round(random_share * count) if last_update is not None else 0
+    kept = top_k(last_update, largest).indices if last_update is not None else np.zeros(0, np.int64)
+    others = np.setdiff1d(np.arange(size), kept, assume_unique=True)
+    return np.sort(np.concatenate([kept, rng.choice(others, count - largest, replace=False)])).astype(np.int64)
+
+
+def mask_to_bytes(indices: Ints, layout: ParameterLayout) -> bytes:
+    """A mask as an artifact.
+
+    Args:
+        indices: (k,) int64, strictly ascending, in [0, n).
+        layout: of n parameters.
+    """
+    head = _HEAD.pack(MAGIC, bytes.fromhex(layout.fingerprint), indices.size)
+    return head + modelled.encode(indices, None, layout).data
+
+
+def mask_from_bytes(data: bytes, layout: ParameterLayout) -> Ints:
+    """Inverse of :func:`mask_to_bytes`.
+
+    Raises:
+        RemoteProtocolError: not a mask for this layout.
+    """
+    if len(data) < _HEAD.size:
+        msg = f"a mask has at least {_HEAD.size} bytes, got {len(data)}"
+        raise RemoteProtocolError(msg, code="mask")
+    magic, fingerprint, count = _HEAD.unpack_from(data)
+    if magic != MAGIC or fingerprint.hex() != layout.fingerprint or count > layout.size:
+        msg = (
+            f"expected a mask for layout {layout.fingerprint}, got {magic!r} {fingerprint.hex()} of {count} coordinates"
+        )
+        raise RemoteProtocolError(msg, code="mask")
+    return modelled.decode(data[_HEAD.size :], count, layout, with_levels=False)[0]
+
+
+def encode_masked(delta: Vector, _layout: ParameterLayout, rng: np.random.Generator, *, mask: Ints, bits: int) -> bytes:
+    """The values at the mask's coordinates: eight bits on a uniform grid, stochastically; four on a logarithmic one."""
+    values = delta[mask]
+    if bits == 8:
+        grid = uniform_grid(values, bits)
+        return grid_to_bytes(grid) + pack_levels(quantize(values, grid, rng), grid.most)
+    coarse = logarithmic_grid(values, bits)
+    return grid_to_bytes(coarse) + pack_levels(quantize(values, coarse), coarse.most)
+
+
+def decode_masked(payload: bytes, layout: ParameterLayout, *, mask: Ints, bits: int) -> Sparse:
+    """Inverse of :func:`encode_masked`, as far as the bits go.
+
+    Raises:
+        RemoteProtocolError: not a payload for this mask.
+    """
+    grid = grid_from_bytes(payload[: _GRID_BYTES[bits]], bits) if len(payload) >= _GRID_BYTES[bits] else None
+    if grid is None:
+        msg = f"a masked update has at least {_GRID_BYTES[bits]} bytes, got {len(payload)}"
+        raise RemoteProtocolError(msg, code="payload")
+    levels = unpack_levels(payload[_GRID_BYTES[bits] :], mask.size, grid.most)
+    return Sparse(layout.size, mask, dequantize(levels, grid))
+
+
+def norm_masked(payload: bytes, _layout: ParameterLayout, *, mask: Ints, bits: int) -> float:
+    """L2 norm of the values.
+
+    Raises:
+        RemoteProtocolError: as :func:`decode_masked`.
+    """
+    grid = grid_from_bytes(payload[: _GRID_BYTES[bits]].ljust(_GRID_BYTES[bits], b"\0"), bits)
+    return norm(unpack_levels(payload[_GRID_BYTES[bits] :], mask.size, grid.most), grid)

@@ -1,0 +1,238 @@
+"""The entropy coder: interleaved rANS with statistics that are learned on the way.
+
+*rANS* keeps a number x; coding a symbol that has the share f / 2**14 of the probability makes x about 2**14 / f times
+larger, and what no longer fits moves out as 16-bit words. One such number is a sequential thing, so there are L of
+them, the *lanes*: symbol i of a step belongs to lane i, and numpy works on all lanes at once.
+
+*Learning.* A stream is coded in blocks: 64 symbols, then as many again as were coded so far. Before each block both
+ends make the table of every context anew from its prior and from what they have seen. Neighbours in a stream are alike,
+so the stream is dealt out first (:func:`dealt`), and already the first block has seen every part of it.
+
+Everything is integers: every machine writes the same bytes. A coder that starts at x = 2**16 would waste 16 bits a
+lane; here the encoder starts at 2**16 plus 16 bits of something that must be sent anyway, the *filler*, and the
+decoder, which ends where the encoder began, finds it there.
+
+Source: Duda 2013, "Asymmetric numeral systems"; Giesen 2014, "Interleaved entropy coders".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from wire.errors import RemoteProtocolError
+
+Ints = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint16]
+
+SHARE_BITS = 14
+"""Probabilities are multiples of 2**-14."""
+LOWEST = 1 << 16
+"""A lane's number lies in [2**16, 2**32) between steps."""
+SEEN_WEIGHT = 32
+"""What one symbol seen adds to its count; priors are measured in the same unit."""
+FIRST_BLOCK = 64
+LONGEST_BLOCK = 4096
+
+_SHARES = 1 << SHARE_BITS
+
+
+def dealt(size: int) -> Ints:
+    """The order in which the symbols of a stream are coded: every s-th, then every s-th from the second, and so on.
+
+    >>> dealt(5).tolist(), dealt(200)[:6].tolist()
+    ([0, 1, 2, 3, 4], [0, 3, 6, 9, 12, 15])
+
+    Returns:
+        (size,) int64, a permutation; s = size // 64, at least 1.
+    """
+    stride = max(size // FIRST_BLOCK, 1)
+    table = np.arange(-(-size // stride) * stride).reshape(-1, stride).T.ravel()
+    return table[table < size]
+
+
+def blocks(size: int) -> Iterator[tuple[int, int]]:
+    """Where the blocks of a stream begin and end.
+
+    >>> list(blocks(300))
+    [(0, 64), (64, 128), (128, 256), (256, 300)]
+    """
+    begin = 0
+    while begin < size:
+        end = min(size, begin + min(max(begin, FIRST_BLOCK), LONGEST_BLOCK))
+        yield begin, end
+        begin = end
+
+
+class Statistics:
+    """What a stream has shown so far: one table of symbol counts a context.
+
+    Args:
+        contexts: (m,) int64 >= 0, the context of each symbol of the stream, in coding order.
+        prior: (C, S) int64 >= 1, with every context below C.
+    """
+
+    def __init__(self, contexts: Ints, prior: Ints) -> None:
+        present = np.flatnonzero(np.bincount(contexts, minlength=1))
+        row_of = np.zeros(len(prior), np.int64)
+        row_of[present] = np.arange(present.size)
+        self.rows = row_of[contexts]
+        self._counts = prior[present]
+        self.alphabet = prior.shape[1]
+
+    def shares(self) -> tuple[Ints, Ints]:
+        """The present tables.
+
+        Returns:
+            (rows x S,) share f of each symbol, in units of 2**-14, at least 1; and (rows x S,) where its part begins:
+            row r occupies [r x 2**14, (r + 1) x 2**14).
+        """
+        counts = self._counts
+        total = counts.sum(axis=1, keepdims=True)
+        shares = 1 + counts * (_SHARES - self.alphabet) // total
+        likeliest = counts.argmax(axis=1)
+        shares[np.arange(len(shares)), likeliest] += _SHARES - shares.sum(axis=1)
+        flat = shares.ravel()
+        return flat, np.cumsum(flat) - flat
+
+    def ideal_bits(self, cells: Ints, rows: Ints) -> float:
+        """What these symbols cost by the present counts, were shares not rounded: minus the sum of log2 of each."""
+        return float(np.log2(self._counts.sum(axis=1)[rows] / self._counts.ravel()[cells]).sum())
+
+    def learn(self, cells: Ints) -> None:
+        """Take note of coded symbols, each given as row x S + symbol."""
+        self._counts = self._counts + SEEN_WEIGHT * np.bincount(cells, minlength=self._counts.size).reshape(
+            self._counts.shape
+        )
+
+
+class LaneEncoder:
+    """Collects streams, then writes them backwards, as rANS must.
+
+    Args:
+        lanes: L.
+
+    Attributes:
+        ideal_bits: what a perfect coder with the same model, of unlimited precision, would need so far.
+    """
+
+    def __init__(self, lanes: int) -> None:
+        self._lanes = lanes
+        self._steps: list[tuple[Ints, Ints]] = []  # share and begin (within its table) of each symbol of a step
+        self.ideal_bits = 0.0
+
+    def stream(self, symbols: Ints, contexts: Ints, prior: Ints) -> None:
+        """Add a stream.
+
+        Args:
+            symbols: (m,) int64 in [0, S).
+            contexts: (m,) int64 in [0, C).
+            prior: (C, S) int64 >= 1.
+        """
+        order = dealt(symbols.size)
+        symbols = symbols[order]
+        statistics = Statistics(contexts[order], prior)
+        for begin, end in blocks(symbols.size):
+            shares, begins = statistics.shares()
+            rows = statistics.rows[begin:end]
+            cells = rows * statistics.alphabet + symbols[begin:end]
+            share = shares[cells]
+            start = begins[cells] - rows * _SHARES
+            self.ideal_bits += statistics.ideal_bits(cells, rows)
+            for at in range(0, end - begin, self._lanes):
+                self._steps.append((share[at : at + self._lanes], start[at : at + self._lanes]))
+            statistics.learn(cells)
+
+    def finish(self, filler: Ints) -> tuple[Ints, Words]:
+        """Code everything.
+
+        Args:
+            filler: (L,) int64 in [0, 2**16): given back by the decoder at its end.
+
+        Returns:
+            (L,) int64 states, where the decoder begins, and the words in the order in which it takes them.
+        """
+        states = filler + LOWEST
+        words: list[Words] = []
+        for share, start in reversed(self._steps):
+            lanes = states[: share.size]
+            full = lanes >= share << (32 - SHARE_BITS)
+            words.append(lanes[full].astype(np.uint16))
+            lanes = np.where(full, lanes >> 16, lanes)
+            quotient, rest = np.divmod(lanes, share)
+            states[: share.size] = (quotient << SHARE_BITS) + rest + start
+        return states, np.concatenate(words[::-1]) if words else np.zeros(0, np.uint16)
+
+
+class LaneDecoder:
+    """Reads what :class:`LaneEncoder` wrote; memory and time follow from the streams asked for, whatever came.
+
+    Args:
+        states: (L,) int64 in [2**16, 2**32).
+        words: 16-bit words.
+    """
+
+    def __init__(self, states: Ints, words: Words) -> None:
+        self._states = states.copy()
+        self._words = words.astype(np.int64)
+        self._at = 0
+
+    def stream(self, contexts: Ints, prior: Ints) -> Ints:
+        """Read the next stream.
+
+        Args:
+            contexts: (m,) int64 in [0, C).
+            prior: (C, S) int64 >= 1, as the encoder had it.
+
+        Returns:
+            (m,) int64 in [0, S).
+
+        Raises:
+            RemoteProtocolError: the words end too early.
+        """
+        order = dealt(contexts.size)
+        statistics = Statistics(contexts[order], prior)
+        coded = np.empty(contexts.size, np.int64)
+        for begin, end in blocks(contexts.size):
+            shares, begins = statistics.shares()
+            rows = statistics.rows[begin:end]
+            bases = rows * _SHARES
+            cells = np.empty(end - begin, np.int64)
+            for at in range(0, end - begin, self._states.size):
+                cells[at : at + self._states.size] = self._step(bases[at : at + self._states.size], shares, begins)
+            coded[begin:end] = cells - rows * statistics.alphabet
+            statistics.learn(cells)
+        symbols = np.empty_like(coded)
+        symbols[order] = coded
+        return symbols
+
+    def _step(self, bases: Ints, shares: Ints, begins: Ints) -> Ints:
+        lanes = self._states[: bases.size]
+        places = bases + (lanes & (_SHARES - 1))
+        cells: Ints = begins.searchsorted(places, side="right") - 1
+        lanes = shares[cells] * (lanes >> SHARE_BITS) + places - begins[cells]
+        hungry = (lanes < LOWEST).nonzero()[0]
+        words = self._words[self._at : self._at + hungry.size]
+        if words.size < hungry.size:
+            msg = f"the coded symbols end too early: {self._words.size} words are not enough"
+            raise RemoteProtocolError(msg, code="payload")
+        self._at += hungry.size
+        lanes[hungry] = lanes[hungry] << 16 | words
+        self._states[: bases.size] = lanes
+        return cells
+
+    def finish(self) -> Ints:
+        """The filler.
+
+        Returns:
+            (L,) int64 in [0, 2**16).
+
+        Raises:
+            RemoteProtocolError: this is not where an encoder can have begun.
+        """
+        if self._at != self._words.size or bool((self._states >= 2 * LOWEST).any()):
+            msg = f"the coded symbols do not end where they should, {self._words.size - self._at} words are left"
+            raise RemoteProtocolError(msg, code="payload")
+        return self._states - LOWEST

@@ -1,0 +1,218 @@
+"""The payload of the top-k codecs: the k largest entries, as levels of a grid, at positions that the device chose.
+
+Two forms of the body, of which the writer takes the shorter: the *modelled* one (:mod:`wire.codec.modelled`), made for
+real updates, and a *bitmap* one, zlib over a bit for each parameter and the levels as they are, which bounds the length
+whatever the positions are. The head carries the norm of the values, so that a receiver can judge it without reading a
+single position; a payload whose head does not say the truth is refused when it is decoded.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import numpy as np
+
+from wire.codec import fields, modelled
+from wire.codec.quantize import (
+    OCTAVE,
+    Grid,
+    Ints,
+    Logarithmic,
+    Uniform,
+    dequantize,
+    logarithmic_grid,
+    most_for,
+    norm,
+    quantize,
+    uniform_grid,
+)
+from wire.codec.sparsify import Sparse, count_for, top_k
+from wire.errors import RemoteProtocolError
+from wire.parameters import ParameterLayout, Vector
+
+FORM_MODELLED = 0
+FORM_BITMAP = 1
+
+_COUNT = struct.Struct("<I")
+_UNIFORM = struct.Struct("<f")
+_LOGARITHMIC = struct.Struct("<fH")
+_NORM_AND_FORM = struct.Struct("<fB")
+
+
+def encode_topk8(delta: Vector, layout: ParameterLayout, rng: np.random.Generator, *, density: float) -> bytes:
+    """Top-k at eight bits: uniform grid, stochastic rounding."""
+    sparse = top_k(delta, count_for(density, layout.size))
+    grid = uniform_grid(sparse.values, 8)
+    return encode_levels(sparse.indices, quantize(sparse.values, grid, rng), grid, layout)
+
+
+def encode_topk4(delta: Vector, layout: ParameterLayout, _rng: np.random.Generator, *, density: float) -> bytes:
+    """Top-k at four bits: logarithmic grid, nearest point."""
+    sparse = top_k(delta, count_for(density, layout.size))
+    grid = logarithmic_grid(sparse.values, 4)
+    return encode_levels(sparse.indices, quantize(sparse.values, grid), grid, layout)
+
+
+def encode_levels(indices: Ints, levels: Ints, grid: Grid, layout: ParameterLayout) -> bytes:
+    """Write positions and levels.
+
+    Args:
+        indices: (k,) int64, strictly ascending, in [0, n).
+        levels: (k,) int64 in [-most, most].
+        grid: what the levels stand for.
+        layout: of n parameters.
+    """
+    form, body = FORM_MODELLED, modelled.encode(indices, levels, layout, grid.most).data
+    plain = _bitmap_body(indices, levels, layout, grid.most)
+    if len(plain) < len(body):
+        form, body = FORM_BITMAP, plain
+    return b"".join(
+        [
+            _COUNT.pack(indices.size),
+            grid_to_bytes(grid),
+            _NORM_AND_FORM.pack(_head_norm(levels, grid), form),
+            body,
+        ]
+    )
+
+
+def decode_topk8(payload: bytes, layout: ParameterLayout) -> Sparse:
+    """Inverse of :func:`encode_topk8`, as far as eight bits go.
+
+    Raises:
+        RemoteProtocolError: not a payload that it can have written.
+    """
+    head = _Head(payload, layout, uniform=True)
+    return head.decode(payload, layout)
+
+
+def decode_topk4(payload: bytes, layout: ParameterLayout) -> Sparse:
+    """Inverse of :func:`encode_topk4`, as far as four bits go.
+
+    Raises:
+        RemoteProtocolError: not a payload that it can have written.
+    """
+    head = _Head(payload, layout, uniform=False)
+    return head.decode(payload, layout)
+
+
+def norm_topk8(payload: bytes, layout: ParameterLayout) -> float:
+    """L2 norm of the values, as the head says.
+
+    Raises:
+        RemoteProtocolError: the head is none.
+    """
+    return _Head(payload, layout, uniform=True).norm
+
+
+def norm_topk4(payload: bytes, layout: ParameterLayout) -> float:
+    """L2 norm of the values, as the head says.
+
+    Raises:
+        RemoteProtocolError: the head is none.
+    """
+    return _Head(payload, layout, uniform=False).norm
+
+
+class _Head:
+    """What stands before the body; checked as far as that is possible without the body."""
+
+    def __init__(self, payload: bytes, layout: ParameterLayout, *, uniform: bool) -> None:
+        grid_bytes = _UNIFORM.size if uniform else _LOGARITHMIC.size
+        self.size = _COUNT.size + grid_bytes + _NORM_AND_FORM.size
+        if len(payload) < self.size:
+            msg = f"a payload of this codec has at least {self.size} bytes, got {len(payload)}"
+            raise RemoteProtocolError(msg, code="payload")
+        (self.count,) = _COUNT.unpack_from(payload)
+        self.grid = grid_from_bytes(payload[_COUNT.size : _COUNT.size + grid_bytes], 8 if uniform else 4)
+        self.norm: float
+        self.form: int
+        self.norm, self.form = _NORM_AND_FORM.unpack_from(payload, _COUNT.size + grid_bytes)
+        if self.count > layout.size or not 0 <= self.norm < np.inf or self.form not in {FORM_MODELLED, FORM_BITMAP}:
+            msg = f"k = {self.count}, norm {self.norm} and form {self.form} do not fit {layout.size} parameters"
+            raise RemoteProtocolError(msg, code="payload")
+
+    def decode(self, payload: bytes, layout: ParameterLayout) -> Sparse:
+        body, most = payload[self.size :], self.grid.most
+        if self.form == FORM_MODELLED:
+            indices, levels = modelled.decode(body, self.count, layout, with_levels=True, most=most)
+        else:
+            indices, levels = _from_bitmap_body(body, self.count, layout, most)
+        if _head_norm(levels, self.grid) != self.norm:
+            msg = f"the head says a norm of {self.norm}, the values have {_head_norm(levels, self.grid)}"
+            raise RemoteProtocolError(msg, code="payload")
+        return Sparse(layout.size, indices, dequantize(levels, self.grid))
+
+
+def _head_norm(levels: Ints, grid: Grid) -> float:
+    """The norm as a float32, the largest there is where it would be above."""
+    return float(np.float32(min(norm(levels, grid), float(np.finfo(np.float32).max))))
+
+
+def grid_to_bytes(grid: Grid) -> bytes:
+    """A grid as it stands in a payload; how many levels it has is the codec's matter."""
+    match grid:
+        case Uniform():
+            return _UNIFORM.pack(grid.scale)
+        case Logarithmic():
+            return _LOGARITHMIC.pack(grid.least, grid.ratio)
+
+
+def grid_from_bytes(data: bytes, bits: int) -> Grid:
+    """Inverse of :func:`grid_to_bytes`: four bytes are a uniform grid, six a logarithmic one.
+
+    Raises:
+        RemoteProtocolError: a scale that is no magnitude, or a ratio above an octave.
+    """
+    if len(data) == _UNIFORM.size:
+        (scale,) = _UNIFORM.unpack(data)
+        ratio = 0
+    else:
+        scale, ratio = _LOGARITHMIC.unpack(data)
+    if not 0 <= scale < np.inf or ratio > OCTAVE:
+        msg = f"a scale of {scale} and a ratio of {ratio} make no grid"
+        raise RemoteProtocolError(msg, code="payload")
+    most = most_for(bits)
+    return Uniform(scale, most) if len(data) == _UNIFORM.size else Logarithmic(scale, ratio, most)
+
+
+def pack_levels(levels: Ints, most: int) -> bytes:
+    """Levels as they are, ``level + most`` in as few bits as every level fits."""
+    return fields.pack(levels + most, np.full(levels.size, (2 * most).bit_length()))
+
+
+def unpack_levels(data: bytes, count: int, most: int) -> Ints:
+    """Inverse of :func:`pack_levels`.
+
+    Raises:
+        RemoteProtocolError: too few or too many bytes, or a level that does not exist.
+    """
+    reader = fields.FieldReader(data)
+    levels = reader.take(np.full(count, (2 * most).bit_length())) - most
+    reader.finish()
+    if count and int(levels.max()) > most:
+        msg = f"level {levels.max()} does not exist, the largest is {most}"
+        raise RemoteProtocolError(msg, code="payload")
+    return levels
+
+
+def _bitmap_body(indices: Ints, levels: Ints, layout: ParameterLayout, most: int) -> bytes:
+    bitmap = np.zeros(layout.size, np.uint8)
+    bitmap[indices] = 1
+    return zlib.compress(np.packbits(bitmap).tobytes(), 9) + pack_levels(levels, most)
+
+
+def _from_bitmap_body(body: bytes, count: int, layout: ParameterLayout, most: int) -> tuple[Ints, Ints]:
+    length = (layout.size + 7) // 8
+    reader = zlib.decompressobj()
+    try:
+        packed = reader.decompress(body, length + 1)  # a bomb ends here
+    except zlib.error as error:
+        msg = f"the bitmap cannot be decompressed: {error}"
+        raise RemoteProtocolError(msg, code="payload") from error
+    bits = np.unpackbits(np.frombuffer(packed, np.uint8))
+    if not reader.eof or len(packed) != length or bits[layout.size :].any() or int(bits.sum()) != count:
+        msg = f"expected a bitmap of {layout.size} bits with {count} ones, got {len(packed)} bytes, {bits.sum()} ones"
+        raise RemoteProtocolError(msg, code="payload")
+    return np.flatnonzero(bits).astype(np.int64), unpack_levels(reader.unused_data, count, most)

@@ -1,0 +1,161 @@
+"""Weights on their way to a device: whole, or as what changed since a version that the device holds.
+
+Whatever way they take, they arrive as the same float32 bytes with the same sha256. A *transfer* is a file that says
+how::
+
+    offset  size  field
+    0       4     magic, "NJT1"
+    4       1     form
+    5       8     layout fingerprint
+    13      ...   body
+
+=====  =========  ==============================================================================================
+form   name       body
+=====  =========  ==============================================================================================
+1      half       n float16: for weights that a coordinator rounded to float16 before it published them
+2      exact      which weights changed, and by how many steps of float32; against any other version
+3      topk-8     the payload of codec topk-8; the weights are base + update, added in float32
+4      topk-4     the same with codec topk-4
+=====  =========  ==============================================================================================
+
+Forms 3 and 4 are exact, too: a coordinator that uses them publishes what a device will compute, and keeps the rest for
+the next version (:mod:`coordinator.publishing`).
+"""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+
+from wire.codec import modelled
+from wire.codec.quantize import Ints
+from wire.codec.topk import decode_topk4, decode_topk8
+from wire.errors import LocalProtocolError, RemoteProtocolError
+from wire.parameters import ParameterLayout, Vector
+
+MAGIC = b"NJT1"
+HALF, EXACT, TOPK_8, TOPK_4 = 1, 2, 3, 4
+
+_HEAD = struct.Struct("<4sB8s")
+_EXACT = struct.Struct("<IB")
+_MOST_STEPS = 2**32 - 1
+"""From the lowest float32 to the highest."""
+_SIGN = 1 << 31
+_ZERO_GAP = 1 << 13
+"""Keeps the places of float16 numbers multiples of 2**13 on both sides of zero."""
+
+
+def half_transfer(weights: Vector, layout: ParameterLayout) -> bytes:
+    """Weights as float16.
+
+    Raises:
+        LocalProtocolError: a weight is not a float16 number.
+    """
+    half = weights.astype("<f2")
+    if not np.array_equal(half.astype(np.float32).view(np.uint32), weights.view(np.uint32)):
+        msg = "these weights are not float16 numbers; round them before they are published"
+        raise LocalProtocolError(msg)
+    return _head(HALF, layout) + half.tobytes()
+
+
+def exact_transfer(base: Vector, weights: Vector, layout: ParameterLayout) -> bytes:
+    """What changed between two versions, bit for bit.
+
+    Args:
+        base: (n,) float32, finite, what the device holds.
+        weights: (n,) float32, finite, what it is to hold.
+        layout: of n parameters.
+    """
+    steps = _steps(weights) - _steps(base)
+    changed = np.flatnonzero(steps)
+    moved = steps[changed]
+    shift = _common_zeros(moved)
+    coded = modelled.encode(changed, moved >> shift, layout, _MOST_STEPS)
+    return _head(EXACT, layout) + _EXACT.pack(changed.size, shift) + coded.data
+
+
+def topk_transfer(form: int, payload: bytes, layout: ParameterLayout) -> bytes:
+    """A payload of codec topk-8 or topk-4 as a transfer."""
+    return _head(form, layout) + payload
+
+
+def apply_transfer(data: bytes, base: Vector | None, layout: ParameterLayout) -> Vector:
+    """The weights that a transfer brings.
+
+    Args:
+        data: bytes from the network.
+        base: (n,) float32, the version that it was made against; None for a transfer that needs none.
+        layout: of n parameters.
+
+    Returns:
+        (n,) float32.
+
+    Raises:
+        RemoteProtocolError: not a transfer for this layout, or it needs a base.
+    """
+    if len(data) < _HEAD.size:
+        msg = f"a transfer has at least {_HEAD.size} bytes, got {len(data)}"
+        raise RemoteProtocolError(msg, code="transfer")
+    magic, form, fingerprint = _HEAD.unpack_from(data)
+    if magic != MAGIC or fingerprint.hex() != layout.fingerprint or not HALF <= form <= TOPK_4:
+        msg = f"expected a transfer for layout {layout.fingerprint}, got {magic!r}, form {form}, {fingerprint.hex()}"
+        raise RemoteProtocolError(msg, code="transfer")
+    body = data[_HEAD.size :]
+    if form == HALF:
+        return _whole(body, layout)
+    if base is None or base.shape != (layout.size,):
+        msg = f"a transfer of form {form} needs the {layout.size} weights that it was made against"
+        raise RemoteProtocolError(msg, code="transfer")
+    if form == EXACT:
+        return _stepped(body, base, layout)
+    update = (decode_topk8 if form == TOPK_8 else decode_topk4)(body, layout)
+    weights = base.copy()
+    weights[update.indices] += update.values
+    return weights
+
+
+def _head(form: int, layout: ParameterLayout) -> bytes:
+    return _HEAD.pack(MAGIC, form, bytes.fromhex(layout.fingerprint))
+
+
+def _whole(body: bytes, layout: ParameterLayout) -> Vector:
+    if len(body) != 2 * layout.size:
+        msg = f"expected {2 * layout.size} bytes of float16, got {len(body)}"
+        raise RemoteProtocolError(msg, code="transfer")
+    return np.frombuffer(body, "<f2").astype(np.float32)
+
+
+def _stepped(body: bytes, base: Vector, layout: ParameterLayout) -> Vector:
+    if len(body) < _EXACT.size:
+        msg = f"expected at least {_EXACT.size} bytes, got {len(body)}"
+        raise RemoteProtocolError(msg, code="transfer")
+    count, shift = _EXACT.unpack_from(body)
+    if count > layout.size or shift > 31:
+        msg = f"{count} changes, shifted by {shift}, do not fit {layout.size} parameters"
+        raise RemoteProtocolError(msg, code="transfer")
+    changed, moved = modelled.decode(body[_EXACT.size :], count, layout, with_levels=True, most=_MOST_STEPS)
+    places = _steps(base)
+    places[changed] += moved << shift
+    outside = (places >= _SIGN) | (places < -_SIGN) | ((places < 0) & (places > -_ZERO_GAP))
+    if bool(outside.any()):
+        msg = "a weight would leave the range of float32"
+        raise RemoteProtocolError(msg, code="transfer")
+    return _from_steps(places)
+
+
+def _steps(weights: Vector) -> Ints:
+    """The place of each float on the line of all float32: neighbours differ by 1, but for -0.0 and 0.0."""
+    bits = weights.astype("<f4").view("<u4").astype(np.int64)
+    return np.where(bits < _SIGN, bits, _SIGN - bits - _ZERO_GAP)
+
+
+def _from_steps(places: Ints) -> Vector:
+    bits = np.where(places >= 0, places, _SIGN - places - _ZERO_GAP)
+    return bits.astype("<u4").view("<f4").astype(np.float32)
+
+
+def _common_zeros(numbers: Ints) -> int:
+    """How many low bits are zero in all numbers: all 13 that float16 lacks, where weights are float16 numbers."""
+    together = int(np.bitwise_or.reduce(numbers)) if numbers.size else 0
+    return min((together & -together).bit_length() - 1, 31) if together else 0
