@@ -1,30 +1,31 @@
 """One aggregation from stored reports to stored weights: what the worker does.
 
-Reads reports one at a time in ascending order of devices, so memory holds one update and one sum. Measuring is handed
-in, because it needs TensorFlow and this does not.
+Reads reports one at a time in ascending order of devices, so memory holds one update and one sum. A report that turns
+out to be undecodable (:mod:`coordinator.core.checks`) is left out and named. Measuring is handed in, because it needs
+TensorFlow and this does not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import msgspec
 import numpy as np
 
-from coordinator.core.aggregate import (
-    Contribution,
-    ServerOptimizer,
-    Wide,
-    fed_avg,
-    fed_avg_m,
-    weight_of,
-    weighted_mean,
-)
+from coordinator.config import CoordinatorConfig
+from coordinator.core.aggregate import Contribution, weight_of, weighted_mean
+from coordinator.core.optimizers import ServerOptimizer, State, Wide, optimizer_for, state_from_bytes, state_to_bytes
 from coordinator.jobs import AggregationDone, AggregationJob, EvaluationDone, EvaluationJob, Job, Metrics, Result
 from coordinator.ports import BlobStore
-from models.manifest import Manifest
+from coordinator.publishing import Base, keeps_residual, publish, ways_to
+from models.manifest import Artifact, Manifest
 from wire import frame
-from wire.codec import codec_for
-from wire.errors import RemoteProtocolError
+from wire.codec import MASKED, Codec, codec_for
+from wire.codec.masks import choose_mask, mask_from_bytes, mask_to_bytes
+from wire.codec.sparsify import count_for
+from wire.errors import NightjarError, RemoteProtocolError
+from wire.identifiers import DeviceId
+from wire.messages import CodecChoice
 from wire.parameters import ParameterLayout, Vector, weights_from_bytes, weights_to_bytes
 
 Measure = Callable[[Manifest, Vector, str], Metrics]
@@ -35,7 +36,7 @@ def do_job(job: Job, artifacts: BlobStore, private: BlobStore, measure: Measure)
     """Do one job.
 
     Raises:
-        NightjarError: a blob is missing or damaged, or the result is not finite.
+        NightjarError: a blob is missing or damaged, too few reports can be decoded, or the result is not finite.
     """
     manifest = Manifest.decode(artifacts.get(job.manifest))
     weights = weights_from_bytes(artifacts.get(manifest.weights.sha256), manifest.layout)
@@ -54,46 +55,115 @@ def _aggregate(
     private: BlobStore,
     measure: Measure,
 ) -> AggregationDone:
-    mean = weighted_mean(_contributions(job, manifest.layout, private), manifest.layout.size)
-    optimizer = _optimizer(job)
-    following, state = optimizer.apply(weights, mean, _state(job, optimizer, manifest.layout.size, private))
+    unreadable: list[DeviceId] = []
+    codec = asked_codec(job.codec, manifest, artifacts)
+    mean = weighted_mean(_contributions(job, codec, manifest.layout, private, unreadable), manifest.layout.size)
+    optimizer = optimizer_for(job.optimizer)
+    state, residual = _state(job, optimizer, manifest.layout.size, private)
+    target, state = optimizer.apply(weights, mean, state)
+    rng = np.random.default_rng([job.seed, job.round])
+    published = publish(weights, target + residual, job.downlink, manifest.layout, rng)
+    following = published.weights
     if not np.isfinite(following).all():
         msg = f"the weights after round {job.round} would not be finite; lower task.server.learning_rate"
         raise RemoteProtocolError(msg, code="not-finite")
     data = weights_to_bytes(following)
-    change = following.astype(np.float64) - weights.astype(np.float64)
+    change = (following.astype(np.float64) - weights.astype(np.float64)).astype(np.float32)
+    kept = state if published.residual is None else np.vstack([state, published.residual])
+    ways = ways_to(published, Base(manifest.weights.sha256, weights), _earlier(job, artifacts), manifest.layout)
+    for _, file in ways:
+        artifacts.put(file)
     return AggregationDone(
         round=job.round,
         weights=artifacts.put(data),
         size_bytes=len(data),
-        optimizer_state=private.put(state.astype("<f8").tobytes()) if state.size else None,
-        update_norm=float(np.linalg.norm(change)),
+        optimizer_state=private.put(state_to_bytes(job.optimizer.name, kept)) if kept.size else None,
+        update_norm=float(np.linalg.norm(change.astype(np.float64))),
         metrics=None if job.evaluation is None else measure(manifest, following, job.evaluation.text),
+        unreadable=tuple(unreadable),
+        transfers=tuple(transfer for transfer, _ in ways),
+        mask=next_mask(job.codec, job.random_share, change, manifest.layout, rng, artifacts),
     )
 
 
-def _contributions(job: AggregationJob, layout: ParameterLayout, private: BlobStore) -> Iterator[Contribution]:
-    codec = codec_for(job.codec)
+def next_mask(
+    codec: CodecChoice,
+    random_share: float,
+    last_update: Vector | None,
+    layout: ParameterLayout,
+    rng: np.random.Generator,
+    artifacts: BlobStore,
+) -> Artifact | None:
+    """Choose and store the coordinates that the next version's updates have; None if the codec needs none."""
+    if codec.name not in MASKED:
+        return None
+    count = count_for(codec.density, layout.size)
+    data = mask_to_bytes(choose_mask(last_update, count, random_share, layout.size, rng), layout)
+    artifacts.put(data)
+    return Artifact.of(data)
+
+
+def with_mask(manifest: Manifest, config: CoordinatorConfig, artifacts: BlobStore) -> Manifest:
+    """The manifest with random coordinates, if the task's codec needs some and no round has chosen any for it yet."""
+    codec = config.task.codec.choice()
+    if codec.name not in MASKED:
+        return manifest
+    if manifest.mask is not None:
+        chosen = mask_from_bytes(artifacts.get(manifest.mask.sha256), manifest.layout)
+        if chosen.size == count_for(codec.density, manifest.layout.size):
+            return manifest
+    rng = np.random.default_rng([config.seed, manifest.version])
+    mask = next_mask(codec, config.task.codec.random_share, None, manifest.layout, rng, artifacts)
+    return msgspec.structs.replace(manifest, mask=mask)
+
+
+def asked_codec(codec: CodecChoice, manifest: Manifest, artifacts: BlobStore) -> Codec:
+    """The codec of updates against a version, with the version's mask if it needs one.
+
+    Raises:
+        NightjarError: the mask is missing or damaged.
+    """
+    if codec.name not in MASKED or manifest.mask is None:
+        return codec_for(codec)
+    return codec_for(codec, mask_from_bytes(artifacts.get(manifest.mask.sha256), manifest.layout))
+
+
+def _earlier(job: AggregationJob, artifacts: BlobStore) -> Iterator[Base]:
+    """Earlier versions, newest first; one whose files were removed ends the row."""
+    for name in job.bases:
+        try:
+            manifest = Manifest.decode(artifacts.get(name))
+            weights = weights_from_bytes(artifacts.get(manifest.weights.sha256), manifest.layout)
+        except NightjarError:
+            return
+        yield Base(manifest.weights.sha256, weights)
+
+
+def _contributions(
+    job: AggregationJob, codec: Codec, layout: ParameterLayout, private: BlobStore, unreadable: list[DeviceId]
+) -> Iterator[Contribution]:
     for stored in sorted(job.reports, key=lambda report: report.device):
         report = frame.decode(private.get(stored.sha256))
         if not isinstance(report, frame.Report):
             msg = f"the stored report of {stored.device} in round {job.round} is a chunk"
             raise RemoteProtocolError(msg)
-        weight = weight_of(stored.num_examples, job.max_examples)
-        yield Contribution(stored.device, weight, codec.decode(report.payload, layout))
+        try:
+            update = codec.decode(report.payload, layout)
+        except RemoteProtocolError:
+            unreadable.append(stored.device)
+            if len(job.reports) - len(unreadable) < job.minimum:
+                msg = f"{len(unreadable)} of {len(job.reports)} reports cannot be decoded; {job.minimum} are needed"
+                raise RemoteProtocolError(msg, code="payload") from None
+            continue
+        yield Contribution(stored.device, weight_of(stored.num_examples, job.max_examples), update)
 
 
-def _optimizer(job: AggregationJob) -> ServerOptimizer:
-    match job.optimizer:
-        case "fedavgm":
-            return fed_avg_m(job.learning_rate, job.momentum)
-        case _:
-            return fed_avg(job.learning_rate)
-
-
-def _state(job: AggregationJob, optimizer: ServerOptimizer, size: int, private: BlobStore) -> Wide:
+def _state(job: AggregationJob, optimizer: ServerOptimizer, size: int, private: BlobStore) -> tuple[State, Wide]:
+    """The optimizer's state, and the residual of the way down behind it."""
     first = optimizer.init(size)
-    if job.optimizer_state is None or not first.size:
-        return first
-    state = np.frombuffer(private.get(job.optimizer_state), "<f8").astype(np.float64)
-    return state if state.shape == first.shape else first
+    vectors = len(first)
+    if keeps_residual(job.downlink):
+        first = np.vstack([first, np.zeros(size)])
+    if job.optimizer_state is not None and first.size:
+        first = state_from_bytes(private.get(job.optimizer_state), job.optimizer.name, first)
+    return first[:vectors], first[vectors] if len(first) > vectors else np.zeros(size)

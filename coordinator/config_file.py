@@ -144,4 +144,4 @@ def _struct_inside(kind: Any) -> tuple[type[msgspec.Struct] | None, bool]:
 
 
 def _allows_none(kind: Any) -> bool:
-    return isinstance(kind, types.UnionType) and types.NoneType in get_args(kind)
+    return types.NoneType in get_args(kind)

@@ -3,10 +3,12 @@
 Theory of operation
 ===================
 
-An event comes out of the queue. In ONE database transaction the round's next state, the accepted report and the effects
-that follow are written; a report's bytes are on disk before that. Only after the commit are the effects carried
-out, and an effect's row is removed with the next transaction. The MQTT message behind the event is acknowledged last.
-So wherever the process is killed:
+Events come out of the queue in batches: whatever has come while the batch before was dealt with, up to a bound. In ONE
+database transaction the round's next state, the accepted reports and the effects that follow are written; the reports'
+bytes are on disk before that. Only after the commit are the effects carried out, and an effect's row is removed with
+the next transaction. The MQTT messages behind the events are acknowledged last. A quiet coordinator has batches of one;
+in a burst hundreds of reports share the cost of making things durable. An event that fails spoils its batch: nothing of
+it is written, and each of its events is handled again in a batch of its own. So wherever the process is killed:
 
 - before the commit nothing happened; the broker, or the device that got no receipt, sends the message again;
 - after the commit the effects are pending and are carried out at the next start, some of them a second time.
@@ -16,20 +18,25 @@ already committed is not committed again, and a report that comes again meets it
 message that was handed to the MQTT client and died with the process heals the same way, because devices repeat their
 check-in or their report until they are answered.
 
-What is kept in memory is only what the database holds as well. A broken disk therefore ends the process
-(UnavailableError) rather than let both drift apart.
+What is kept in memory is only what the database holds as well, and changes only after a commit. So when the disk is
+full or the database locked (UnavailableError), the same batch is tried again until it works; meanwhile nothing is
+acknowledged, and the broker keeps what comes. If it does not work for long, the process ends.
 """
 
 from __future__ import annotations
 
 import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
 import structlog
 
+from coordinator.averaging import asked_codec
 from coordinator.config import CoordinatorConfig
-from coordinator.core.events import AggregationFailed, AggregationFinished, ClockTicked, StartAggregation
+from coordinator.core.events import AggregationFailed, AggregationFinished, StartAggregation
 from coordinator.core.round import Phase, Round
 from coordinator.effects import AnnounceModel, EvaluateVersion, PendingEffect
 from coordinator.execution import Execution
@@ -41,12 +48,14 @@ from coordinator.inbox import (
     Inbox,
     JobEnded,
     MessageArrived,
+    SessionLost,
     Stopped,
     Ticked,
 )
 from coordinator.intake import Intake
 from coordinator.jobs import AggregationDone, EvaluationDone, JobFailed, Metrics, Result
 from coordinator.ports import BlobStore, Clock, Repository, Transport, VersionRecord, View, Worker
+from coordinator.staging import StagedBlobs
 from coordinator.turn import Turn
 from models.manifest import Artifact, Manifest
 from wire.errors import LocalProtocolError, UnavailableError
@@ -55,6 +64,16 @@ TICK_S = 0.25
 """How often time is looked at; deadlines are in seconds."""
 LISTEN_S = 2.0
 """After the broker is reached again no deadline passes for this long: reports may be waiting in its queue."""
+MOST_EVENTS = 256
+"""Of one batch: more would save little, and the first of them would wait longer for its receipt."""
+MOST_BYTES = 8 * 2**20
+"""Of the messages of one batch: bounds what is written at once, also when all of them are large chunks."""
+TRY_AGAIN_S = (0.5, 30.0)
+"""First and longest wait after the disk or the database failed."""
+NAMED = 20
+"""Devices in one log line."""
+GIVE_UP_AFTER_S = 600.0
+"""A disk that is full for ten minutes needs a person, and a supervisor that sees the process end calls one."""
 
 _log = structlog.get_logger("coordinator")
 
@@ -92,6 +111,10 @@ class Driver:
         self._artifacts = artifacts
         self._clock = clock
         self._inbox: queue.SimpleQueue[Inbox] = queue.SimpleQueue()
+        self._stopping = threading.Event()
+        self._trouble = ""
+        self._pending: deque[tuple[int, PendingEffect]] = deque()
+        self._unacknowledged: list[MessageArrived] = []
         self._done: list[int] = []
         self._jobs: dict[PendingEffect, int] = {}
         self._listening_since_s: float | None = None
@@ -103,18 +126,28 @@ class Driver:
             raise LocalProtocolError(msg)
         self._version: VersionRecord = version
         self._manifest = Manifest.decode(artifacts.get(version.manifest))
-        self._intake = Intake(config.population, config.task, self._manifest, private)
+        self._staged = StagedBlobs(private)
+        codec = asked_codec(config.task.codec.choice(), self._manifest, artifacts)
+        self._intake = Intake(config.population, config.task, self._manifest, codec, self._staged)
         self._execution = Execution(config, repository, private, transport, worker, clock, generator)
+        self._execution.mask = self._manifest.mask
 
     def post(self, event: Inbox) -> None:
         """Queue an event; may be called from any thread."""
+        if isinstance(event, Stopped):
+            self._stopping.set()
         self._inbox.put(event)
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing can be stored at the moment; empty if all is well. Any thread."""
+        return self._trouble
 
     def run(self) -> None:
         """Handle events until Stopped comes.
 
         Raises:
-            UnavailableError: the disk or the database is broken.
+            UnavailableError: the disk or the database did not work for long.
         """
         self.resume()
         next_tick_s = self._clock.now_s()
@@ -122,55 +155,103 @@ class Driver:
             now_s = self._clock.now_s()
             if not next_tick_s - 2 * TICK_S < now_s < next_tick_s:  # due, or the clock was set back
                 next_tick_s = now_s + TICK_S
-                self.handle(Ticked())
+                self._patiently([Ticked()])
             try:
-                event = self._inbox.get(timeout=max(next_tick_s - self._clock.now_s(), 0.0))
+                first = self._inbox.get(timeout=max(next_tick_s - self._clock.now_s(), 0.0))
             except queue.Empty:
                 continue
-            if isinstance(event, Stopped):
+            self._patiently(self._batch(first))
+            if self._stopping.is_set():
                 return
-            self.handle(event)
+
+    def _batch(self, first: Inbox) -> list[Inbox]:
+        """What waits in the queue, up to the bounds."""
+        batch, size_bytes = [first], 0
+        while len(batch) < MOST_EVENTS and size_bytes < MOST_BYTES:
+            try:
+                event = self._inbox.get_nowait()
+            except queue.Empty:
+                break
+            batch.append(event)
+            if isinstance(event, MessageArrived):
+                size_bytes += len(event.payload)
+        return batch
+
+    def _patiently(self, batch: Sequence[Inbox]) -> None:
+        """Handle a batch, and go on trying while the disk or the database refuses."""
+        steps: list[Callable[[], None]] = [lambda: self._take(batch), self._follow_up]
+        failing_since_s, wait_s = 0.0, TRY_AGAIN_S[0]
+        while steps:
+            try:
+                steps[0]()
+            except UnavailableError as error:
+                now_s = self._clock.now_s()
+                failing_since_s = failing_since_s or now_s
+                if now_s - failing_since_s > GIVE_UP_AFTER_S or self._stopping.is_set():
+                    raise
+                self._trouble = str(error)
+                _log.error("not_stored", error=str(error), again_in_s=wait_s)
+                self._stopping.wait(wait_s)
+                wait_s = min(2 * wait_s, TRY_AGAIN_S[1])
+            else:
+                steps.pop(0)
+        if self._trouble:
+            _log.info("stored_again", after_s=round(self._clock.now_s() - failing_since_s, 1))
+            self._trouble = ""
 
     def resume(self) -> None:
         """Carry out what a former process left, and see to it that there is a round.
 
         Raises:
-            UnavailableError: as run().
+            UnavailableError: the disk or the database is broken.
         """
         with self._repository.transaction() as tx:
-            left = tx.effects()
             turn = self._begin(tx)
+            left = turn.take_up(tx.begin_effects())
             if turn.round is None:
                 turn.open_next()
             added = _add(turn)
         self._adopt(turn)
-        self._carry_out(left + added)
+        self._pending.extend(left + added)
+        self._follow_up()
 
-    def handle(self, event: Inbox) -> None:
-        """One event, from the queue to its last effect.
+    def handle(self, *batch: Inbox) -> None:
+        """A batch of events, from the queue to its last effect.
 
         Raises:
-            UnavailableError: as run().
+            UnavailableError: the disk or the database is broken.
         """
+        self._take(batch)
+        self._follow_up()
+
+    def _take(self, batch: Sequence[Inbox]) -> None:
+        """Make durable what the events change, all of it or nothing."""
         try:
             with self._repository.transaction() as tx:
                 turn = self._begin(tx)
                 tx.remove_effects(self._done)
-                self._dispatch(event, turn)
+                for event in batch:
+                    self._dispatch(event, turn)
                 added = _add(turn)
+                self._staged.flush()
         except UnavailableError:
+            self._staged.forget()
             raise
         except Exception:
+            self._staged.forget()
+            if len(batch) > 1:
+                for event in batch:
+                    self._take([event])
+                return
             # A defect of ours must not become a message that kills every process that the broker sends it to.
-            _log.exception("event failed", kind=type(event).__name__)
+            _log.exception("event failed", kind=type(batch[0]).__name__)
             with self._repository.transaction() as tx:
                 tx.count("malformed_messages")
         else:
             self._done.clear()
             self._adopt(turn)
-            self._carry_out(added)
-        if isinstance(event, MessageArrived):
-            event.acknowledge()
+            self._pending.extend(added)
+        self._unacknowledged.extend(event for event in batch if isinstance(event, MessageArrived))
 
     def _begin(self, tx: View) -> Turn:
         return Turn(self._config, tx, self._clock.now_s(), self._round, self._version)
@@ -178,16 +259,24 @@ class Driver:
     def _adopt(self, turn: Turn) -> None:
         if turn.version.manifest != self._version.manifest:
             self._manifest = Manifest.decode(self._artifacts.get(turn.version.manifest))
+            self._intake.codec = asked_codec(self._config.task.codec.choice(), self._manifest, self._artifacts)
+            self._execution.mask = self._manifest.mask
         self._round, self._version = turn.round, turn.version
         for call in turn.after_commit:
             call()
 
-    def _carry_out(self, effects: list[tuple[int, PendingEffect]]) -> None:
-        for number, effect in effects:
+    def _follow_up(self) -> None:
+        """Carry out what follows from what is durable, then let go of the messages."""
+        while self._pending:
+            number, effect = self._pending[0]
             if self._execution.carry_out(effect, self._round, self._version):
                 self._done.append(number)
             else:
                 self._jobs[effect] = number
+            self._pending.popleft()
+        for message in self._unacknowledged:
+            message.acknowledge()
+        self._unacknowledged.clear()
 
     def _dispatch(self, event: Inbox, turn: Turn) -> None:
         match event:
@@ -196,7 +285,7 @@ class Driver:
             case Ticked():
                 since_s = self._listening_since_s
                 if since_s is not None and turn.now_s >= since_s + LISTEN_S:
-                    turn.step(ClockTicked(turn.now_s))
+                    turn.tick()
             case Connected():
                 self._listening_since_s = turn.now_s
                 turn.effects.append(AnnounceModel())
@@ -209,6 +298,10 @@ class Driver:
             case BrokerDropped(count):
                 turn.tx.count("broker_dropped", count)
                 _log.warning("broker_dropped_messages", count=count)
+            case SessionLost(shard):
+                # The announcement that follows the connection nudges every device with a report in its outbox.
+                turn.tx.count("broker_sessions_lost")
+                _log.warning("broker_session_lost", shard=shard, remedy="devices send again; enable its persistence")
             case Stopped():
                 pass
 
@@ -235,14 +328,17 @@ class Driver:
         return turn.round is not None and turn.round.number == number and turn.round.phase is Phase.COMMITTING
 
     def _forget_job(self, turn: Turn, effect: PendingEffect) -> None:
-        number = self._jobs.pop(effect, None)
+        number = self._jobs.get(effect)
         if number is not None:
             turn.tx.remove_effects([number])
+            turn.after_commit.append(lambda: self._jobs.pop(effect, None))
 
     def _commit(self, turn: Turn, done: AggregationDone) -> None:
         number = turn.version.version + 1
         weights = Artifact(done.weights, done.size_bytes)
-        manifest = msgspec.structs.replace(self._manifest, version=number, weights=weights)
+        manifest = msgspec.structs.replace(
+            self._manifest, version=number, weights=weights, transfers=done.transfers, mask=done.mask
+        )
         outdated = turn.version.optimizer_state
         turn.version = VersionRecord(
             version=number,
@@ -256,10 +352,14 @@ class Driver:
         turn.effects.append(AnnounceModel())
         if outdated is not None and outdated != done.optimizer_state:
             turn.forget([outdated])
-        if turn.round is not None and turn.round.started_at_s is not None:
-            self._execution.usual_reporting_s = turn.now_s - turn.round.started_at_s
         if done.metrics is not None:
             _tell(turn, number, done.metrics)
+        if done.unreadable:
+            turn.tx.count("reports_unreadable", len(done.unreadable))
+            names = ", ".join(done.unreadable[:NAMED])
+            turn.after_commit.append(
+                lambda: _log.warning("reports_unreadable", round=done.round, count=len(done.unreadable), devices=names)
+            )
         turn.step(AggregationFinished(number, turn.now_s))
 
 

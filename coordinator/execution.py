@@ -10,11 +10,12 @@ import numpy as np
 
 from coordinator.config import CoordinatorConfig
 from coordinator.core.events import AssignDevice, RejectCheckIn, SendReceipt, StartAggregation
+from coordinator.core.pace import Steering, loads, opens_in_s, retry_after_s
 from coordinator.core.round import Phase, Round, awaits_report
-from coordinator.core.selection import retry_after_s
 from coordinator.effects import AnnounceModel, EvaluateVersion, ForgetBlobs, PendingEffect, SendMissing
 from coordinator.jobs import AggregationJob, Evaluation, EvaluationJob, ReportFile
 from coordinator.ports import BlobStore, Clock, Repository, Transport, VersionRecord, Worker
+from models.manifest import Artifact
 from wire import messages, topics
 from wire.identifiers import DeviceId, Population, Sha256
 from wire.messages import Announcement, Assignment, Missing, Receipt, Rejection, RejectionReason
@@ -38,6 +39,9 @@ class Execution:
         worker: averages and measures.
         clock: wall-clock time.
         generator: jitter of retry windows.
+
+    Attributes:
+        mask: the coordinates of updates against the current version, for codecs that need them.
     """
 
     def __init__(
@@ -50,6 +54,8 @@ class Execution:
         clock: Clock,
         generator: np.random.Generator,
     ) -> None:
+        self.mask: Artifact | None = None
+        self._seed = config.seed
         self._task = config.task
         self._population = Population(config.population)
         self._repository = repository
@@ -58,10 +64,8 @@ class Execution:
         self._worker = worker
         self._clock = clock
         self._generator = generator
-        self._known_devices = 0
-        self._known_for_round = -1
-        self.usual_reporting_s = 0.0
-        """How long devices took to report in the last committed round."""
+        self._steered_round = -1
+        self._looked_up: tuple[Steering, float] | None = None
 
     def carry_out(self, effect: PendingEffect, current: Round | None, version: VersionRecord) -> bool:
         """Do it now.
@@ -76,14 +80,16 @@ class Execution:
         """
         match effect:
             case StartAggregation(round_number):
+                if current is None or current.number != round_number or current.phase is not Phase.COMMITTING:
+                    return True  # it took too long, and the round was abandoned
                 self._worker.submit(self._aggregation(round_number, version))
                 return False
             case EvaluateVersion(number):
                 return not self._evaluate(number)
             case AssignDevice():
                 self._assign(effect, current, version)
-            case RejectCheckIn(device, reason, detail):
-                wait_s = self._retry_after_s(current, reason)
+            case RejectCheckIn(device, reason, detail, rounds):
+                wait_s = self._retry_after_s(current, reason, rounds)
                 self._send(device, Rejection(reason=reason, retry_after_s=wait_s, detail=detail[:500]))
             case SendReceipt():
                 self._send_receipt(effect, current)
@@ -100,18 +106,21 @@ class Execution:
     def _aggregation(self, round_number: int, version: VersionRecord) -> AggregationJob:
         with self._repository.transaction() as tx:
             reports = tx.reports(round_number)
-        server = self._task.server
+            earlier = tx.versions(self._task.downlink.versions + 1)[:-1]
         return AggregationJob(
             round=round_number,
             manifest=version.manifest,
             reports=tuple(ReportFile(r.device, r.sha256, r.num_examples) for r in reports),
+            minimum=self._task.minimum,
             codec=self._task.codec.choice(),
             max_examples=self._task.max_examples,
-            optimizer=server.optimizer.value,
-            learning_rate=server.learning_rate,
-            momentum=server.momentum,
+            optimizer=self._task.server.choice(),
             optimizer_state=version.optimizer_state,
             evaluation=self._evaluation(),
+            downlink=self._task.downlink.choice(),
+            bases=tuple(record.manifest for record in reversed(earlier)),
+            random_share=self._task.codec.random_share,
+            seed=self._seed,
         )
 
     def _evaluate(self, number: int) -> bool:
@@ -141,7 +150,7 @@ class Execution:
                 attempt=effect.attempt,
                 version=current.base_version,
                 manifest=Sha256(version.manifest),
-                codec=self._task.codec.choice(),
+                codec=self._task.codec.choice(self.mask),
                 plan=self._task.plan.plan(),
                 report_deadline_s=remaining_s,
             ),
@@ -162,28 +171,33 @@ class Execution:
         kind = messages.KINDS[type(message)]
         self._transport.publish(topics.down(self._population, device, kind), messages.encode(message))
 
-    def _retry_after_s(self, current: Round | None, reason: RejectionReason | None) -> float:
+    def _retry_after_s(self, current: Round | None, reason: RejectionReason | None, rounds: int = 0) -> float:
         if current is None:
             return NO_TASK_RETRY_S
-        shortest_s = self._task.retry_after_s
+        steering, usual_s = self._steering(current)
+        now_s = self._clock.now_s()
+        expected_s = 0.0
+        if current.phase is not Phase.SELECTION and current.started_at_s is not None:
+            longest_s = current.rules.report_deadline_s
+            expected_s = opens_in_s(current.started_at_s, current.deadline_s, longest_s, usual_s, now_s)
+        if rounds:
+            expected_s += (rounds - (current.phase is not Phase.SELECTION)) * usual_s
         if reason in {RejectionReason.OUTDATED_AGENT, RejectionReason.TOO_FEW_EXAMPLES}:
-            shortest_s = max(shortest_s, REFUSED_RETRY_S)
-        opens_in_s = 0.0
-        if current.phase is Phase.REPORTING and current.started_at_s is not None:
-            usual_end_s = current.started_at_s + self.usual_reporting_s
-            opens_in_s = min(current.deadline_s, usual_end_s) - self._clock.now_s()
-        return retry_after_s(
-            opens_in_s,
-            shortest_s,
-            self._task.selection_deadline_s,
-            self._population_size(current),
-            current.rules.cohort,
-            self._generator,
-        )
+            expected_s = max(expected_s, REFUSED_RETRY_S)
+        return retry_after_s(steering, expected_s, now_s, self._generator)
 
-    def _population_size(self, current: Round) -> int:
-        if self._known_for_round != current.number:
+    def _steering(self, current: Round) -> tuple[Steering, float]:
+        """Looked up once a round: thousands of answers go out in one."""
+        if self._steered_round != current.number or self._looked_up is None:
+            now_s = self._clock.now_s()
             with self._repository.transaction() as tx:
-                self._known_devices = tx.devices_since(self._clock.now_s() - LATELY_S)
-            self._known_for_round = current.number
-        return self._known_devices
+                population, rhythm = tx.devices_since(now_s - LATELY_S), tx.rhythm()
+            steering = Steering(
+                population=population,
+                cohort=current.rules.cohort,
+                selection_deadline_s=current.rules.selection_deadline_s,
+                shortest_s=self._task.shortest_retry_s,
+                loads=loads(rhythm, now_s),
+            )
+            self._steered_round, self._looked_up = current.number, (steering, rhythm.usual_round_s)
+        return self._looked_up

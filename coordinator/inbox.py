@@ -62,8 +62,25 @@ class BrokerDropped:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionLost:
+    """The broker did not keep our session over a reconnect: messages may be lost that their senders believe arrived."""
+
+    shard: int
+
+
+@dataclass(frozen=True, slots=True)
 class Stopped:
     """The process should end."""
 
 
-Inbox = MessageArrived | Connected | Disconnected | Ticked | JobEnded | ArtifactServed | BrokerDropped | Stopped
+Inbox = (
+    MessageArrived
+    | Connected
+    | Disconnected
+    | Ticked
+    | JobEnded
+    | ArtifactServed
+    | BrokerDropped
+    | SessionLost
+    | Stopped
+)

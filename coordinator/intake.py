@@ -9,6 +9,7 @@ from __future__ import annotations
 import structlog
 
 from coordinator.config import TaskConfig
+from coordinator.core import lease as leases
 from coordinator.core.checks import Accepted, Asked, Invalid, check_report, max_report_bytes
 from coordinator.core.events import (
     DeviceCheckedIn,
@@ -19,7 +20,7 @@ from coordinator.core.events import (
     ReportReceived,
     SendReceipt,
 )
-from coordinator.core.lease import Lease, checked_in, heard, status_changed
+from coordinator.core.lease import CheckedIn, Heard, Lease, status_event
 from coordinator.core.round import TERMINAL, Phase, Round, awaits_report, step
 from coordinator.core.selection import Admission, refusal
 from coordinator.effects import SendMissing
@@ -28,7 +29,7 @@ from coordinator.ports import BlobStore, StoredChunk, StoredReport
 from coordinator.turn import Turn
 from models.manifest import Manifest
 from wire import frame, messages, topics
-from wire.codec import codec_for
+from wire.codec import Codec
 from wire.errors import RemoteProtocolError
 from wire.identifiers import DeviceId, Population
 from wire.messages import CheckIn, Dropout, Query, RejectionReason, Status, Verdict
@@ -46,16 +47,25 @@ class Intake:
         population: whose messages we take.
         task: what was asked of the devices.
         manifest: of any version of this task: layout and least agent version are the same in all.
+        codec: of the updates that are asked for.
         private: where reports are stored.
+
+    Attributes:
+        codec: as given; a new version may have new coordinates, and so another codec.
     """
 
-    def __init__(self, population: str, task: TaskConfig, manifest: Manifest, private: BlobStore) -> None:
+    def __init__(self, population: str, task: TaskConfig, manifest: Manifest, codec: Codec, private: BlobStore) -> None:
+        self.codec = codec
         self._population = Population(population)
-        self._codec = codec_for(task.codec.choice())
         self._layout = manifest.layout
         self._max_update_norm = task.max_update_norm
         self._max_report_bytes = max_report_bytes(manifest.layout)
-        self._admission = Admission(task.minimum_examples, manifest.minimum_agent_version)
+        self._admission = Admission(
+            minimum_examples=task.minimum_examples,
+            minimum_agent_version=manifest.minimum_agent_version,
+            minimum_separation=task.minimum_separation,
+            maximum_share=task.maximum_share,
+        )
         self._private = private
 
     def take(self, arrived: MessageArrived, turn: Turn) -> None:
@@ -102,13 +112,12 @@ class Intake:
                 raise RemoteProtocolError(msg, code="kind")
 
     def _take_check_in(self, device: DeviceId, message: CheckIn, turn: Turn) -> None:
-        known = turn.tx.lease(device) or Lease(device=device)
-        turn.tx.save_lease(checked_in(known, message, turn.now_s))
-        refused = refusal(message, self._admission)
+        lease = _note(device, CheckedIn(message, turn.now_s), turn)
+        turn.note_check_in()
         if turn.round is None:
             turn.effects.append(RejectCheckIn(device, RejectionReason.NO_TASK, "the task is done"))
-        elif refused is not None:
-            turn.effects.append(RejectCheckIn(device, *refused))
+        elif (refused := refusal(lease, turn.round.number, self._admission)) is not None:
+            turn.effects.append(RejectCheckIn(device, refused.reason, refused.detail, refused.rounds))
         else:
             turn.step(DeviceCheckedIn(device, turn.now_s))
 
@@ -141,7 +150,7 @@ class Intake:
             case Invalid(code, detail):
                 _log.info("report_refused", round=meant.number, device=device, code=code, detail=detail[:200])
                 turn.settle(meant, ReportReceived(device, report.attempt, turn.now_s, code, detail))
-            case Accepted(norm, _):
+            case Accepted(norm):
                 stored = StoredReport(
                     round=meant.number,
                     device=device,
@@ -160,7 +169,7 @@ class Intake:
     def _check(self, report: frame.Report, payload: bytes, meant: Round) -> Accepted | Invalid:
         if len(payload) > self._max_report_bytes:
             return self._too_large(len(payload))
-        return check_report(report, Asked(self._codec, self._layout, meant.base_version, self._max_update_norm))
+        return check_report(report, Asked(self.codec, self._layout, meant.base_version, self._max_update_norm))
 
     def _too_large(self, size_bytes: int) -> Invalid:
         detail = f"a report of this model has at most {self._max_report_bytes} bytes, got {size_bytes}"
@@ -214,10 +223,7 @@ class Intake:
 
 
 def _take_status(device: DeviceId, message: Status, turn: Turn, *, retained: bool) -> None:
-    known = turn.tx.lease(device) or Lease(device=device)
-    changed = status_changed(known, message, turn.now_s, retained=retained)
-    if changed != known:
-        turn.tx.save_lease(changed)
+    _note(device, status_event(message, turn.now_s, retained=retained), turn)
     if turn.round is None:
         return
     stopped_waiting = turn.round.phase is Phase.SELECTION and message.state in NOT_WAITING
@@ -246,7 +252,15 @@ _MISSING_AT_ONCE = 2000
 
 
 def _hear(device: DeviceId, turn: Turn) -> None:
-    turn.tx.save_lease(heard(turn.tx.lease(device) or Lease(device=device), turn.now_s))
+    _note(device, Heard(turn.now_s), turn)
+
+
+def _note(device: DeviceId, event: leases.Event, turn: Turn) -> Lease:
+    before = turn.tx.lease(device) or Lease(device=device)
+    after = leases.step(before, event)
+    if after != before:
+        turn.tx.save_lease(after)
+    return after
 
 
 def _refuse_broken(device: DeviceId, error: RemoteProtocolError, turn: Turn) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from coordinator.core.optimizers import OptimizerChoice
+from models.manifest import Artifact, Transfer
 from wire.identifiers import DeviceId
 from wire.messages import CodecChoice
 
@@ -36,6 +38,18 @@ class ReportFile(msgspec.Struct, frozen=True):
     num_examples: int
 
 
+class DownlinkChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """How the next weights are published; see :mod:`coordinator.publishing`.
+
+    Attributes:
+        form: ``f32``, ``f16``, ``topk-8`` or ``topk-4``.
+        density: share of the coordinates that a top-k form moves.
+    """
+
+    form: str = "f32"
+    density: float = 0.05
+
+
 class AggregationJob(msgspec.Struct, frozen=True, tag=True):
     """Average the reports of a round, and measure the result.
 
@@ -43,25 +57,31 @@ class AggregationJob(msgspec.Struct, frozen=True, tag=True):
         round: number of the round.
         manifest: hash of the manifest of the base version.
         reports: what to average.
+        minimum: fewest reports that make a mean.
         codec: how the payloads are encoded.
         max_examples: cap of a report's weight.
-        optimizer: ``fedavg`` or ``fedavgm``.
-        learning_rate: of the server.
-        momentum: of FedAvgM.
+        optimizer: of the server.
         optimizer_state: hash of the optimizer's state in the private store; None at first.
+        downlink: how the next weights are published.
+        random_share: of the coordinates of a mask, how many are drawn instead of chosen.
+        bases: hashes of the manifests of earlier versions, newest first: devices may hold their weights.
+        seed: of the next mask and of rounding.
         evaluation: None to leave the measuring out.
     """
 
     round: int
     manifest: str
     reports: tuple[ReportFile, ...]
+    minimum: int
     codec: CodecChoice
     max_examples: int
-    optimizer: str
-    learning_rate: float
-    momentum: float
+    optimizer: OptimizerChoice
     optimizer_state: str | None
     evaluation: Evaluation | None
+    downlink: DownlinkChoice = DownlinkChoice()
+    bases: tuple[str, ...] = ()
+    random_share: float = 0.2
+    seed: int = 0
 
 
 class EvaluationJob(msgspec.Struct, frozen=True, tag=True):
@@ -85,6 +105,9 @@ class AggregationDone(msgspec.Struct, frozen=True, tag=True):
         optimizer_state: hash of the next state in the private store; None if the optimizer has none.
         update_norm: L2 norm of the change of the weights.
         metrics: None if nothing was measured.
+        transfers: shorter ways to the weights.
+        mask: coordinates for the next updates, if the codec needs them.
+        unreadable: devices whose reports could not be decoded and are not in the mean.
     """
 
     round: int
@@ -93,6 +116,9 @@ class AggregationDone(msgspec.Struct, frozen=True, tag=True):
     optimizer_state: str | None
     update_norm: float
     metrics: Metrics | None
+    unreadable: tuple[DeviceId, ...] = ()
+    transfers: tuple[Transfer, ...] = ()
+    mask: Artifact | None = None
 
 
 class EvaluationDone(msgspec.Struct, frozen=True, tag=True):

@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 from coordinator.core.lease import Lease
+from coordinator.core.pace import Rhythm
 from coordinator.core.round import Phase, Round
 from coordinator.effects import PendingEffect
 from coordinator.jobs import Job, Metrics
@@ -136,6 +137,12 @@ class Transaction(Protocol):
     def save_lease(self, lease: Lease) -> None:
         """Insert or replace a device."""
 
+    def device_states(self) -> Mapping[tuple[str, str], int]:
+        """How many devices are in which (lifecycle state, reason).
+
+        The reason is only told apart for ineligible devices, and only the most frequent pairs are told.
+        """
+
     def devices_since(self, since_s: float) -> int:
         """How many devices were seen since."""
 
@@ -148,6 +155,9 @@ class Transaction(Protocol):
     def add_version(self, record: VersionRecord) -> None:
         """Insert a version."""
 
+    def set_manifest(self, version: int, manifest: str) -> None:
+        """The same weights under another manifest."""
+
     def set_metrics(self, version: int, metrics: Metrics) -> None:
         """Note how good a version is."""
 
@@ -157,11 +167,20 @@ class Transaction(Protocol):
     def add_effect(self, effect: PendingEffect) -> int:
         """Insert an effect; its number."""
 
+    def begin_effects(self) -> list[tuple[int, PendingEffect, int]]:
+        """As ``effects``, each with how often a process began with it still to be done, this time included."""
+
     def remove_effects(self, numbers: Sequence[int]) -> None:
         """These effects are done."""
 
     def count(self, name: str, amount: int = 1) -> None:
         """Add to a counter."""
+
+    def rhythm(self) -> Rhythm:
+        """When devices check in, and how long rounds take."""
+
+    def save_rhythm(self, rhythm: Rhythm) -> None:
+        """Replace it."""
 
 
 class Overview(Protocol):
@@ -211,6 +230,13 @@ class BlobStore(Protocol):
             UnavailableError: no room, or a broken disk.
         """
 
+    def put_all(self, blobs: Mapping[str, bytes]) -> None:
+        """Store all of them durably, each under its hash, which the caller has found; cheaper than one by one.
+
+        Raises:
+            UnavailableError: no room, or a broken disk; some of them may be stored.
+        """
+
     def get(self, sha256: str) -> bytes:
         """Read and verify.
 
@@ -219,7 +245,11 @@ class BlobStore(Protocol):
         """
 
     def delete(self, sha256: str) -> None:
-        """Delete it if it is there."""
+        """Delete it if it is there.
+
+        Raises:
+            UnavailableError: a broken disk.
+        """
 
 
 class Transport(Protocol):

@@ -16,6 +16,7 @@ import numpy as np
 import structlog
 from waitress.server import create_server  # type: ignore[import-untyped] # waitress has no types
 
+from coordinator.averaging import with_mask
 from coordinator.config import BrokerKind, CoordinatorConfig
 from coordinator.driver import Driver
 from coordinator.effects import EvaluateVersion
@@ -28,9 +29,11 @@ from coordinator.shell.clock import WallClock
 from coordinator.shell.database import Database
 from coordinator.shell.model_folder import import_model
 from coordinator.shell.mqtt import MqttTransport
+from coordinator.shell.packs import PackedBlobs
 from coordinator.shell.web.app import WebPorts, create_app
 from coordinator.shell.worker import WorkerProcess
 from models.corpora.tsv import tsv
+from models.manifest import Manifest
 from wire.errors import ConfigError
 from wire.identifiers import Population
 
@@ -53,7 +56,7 @@ def serve(config: CoordinatorConfig) -> None:
         if config.task.evaluation_text is not None:
             tsv(config.task.evaluation_text)  # the worker reads it much later; its faults are wanted now
         artifacts = FileBlobs(config.data_dir / "artifacts")
-        private = FileBlobs(config.data_dir / "private")
+        private = PackedBlobs(config.data_dir / "private")
         database = Database(f"sqlite:///{config.data_dir / 'coordinator.sqlite'}")
         stack.callback(database.close)
         clock = WallClock()
@@ -124,6 +127,10 @@ class _Loop:
     def running(self) -> bool:
         return self._thread.is_alive()
 
+    @property
+    def trouble(self) -> str:
+        return self._driver.trouble
+
     def run_until_signal(self) -> None:
         def stop(_number: int, _frame: FrameType | None) -> None:
             self._driver.post(Stopped())
@@ -151,6 +158,8 @@ def _troubles(loop: _Loop, transport: MqttTransport) -> list[str]:
     troubles = []
     if not loop.running:
         troubles.append("the driver is not running")
+    if loop.trouble:
+        troubles.append(f"nothing can be stored: {loop.trouble}")
     if not transport.connected:
         troubles.append("the broker is not connected")
     return troubles
@@ -179,16 +188,19 @@ def _only_one(data_dir: Path) -> Iterator[None]:
 
 def _import_once(config: CoordinatorConfig, database: Database, artifacts: FileBlobs, now_s: float) -> None:
     with database.transaction() as tx:
-        if tx.current_version() is not None:
+        current = tx.current_version()
+        if current is not None:
+            manifest = with_mask(Manifest.decode(artifacts.get(current.manifest)), config, artifacts)
+            tx.set_manifest(current.version, artifacts.put(manifest.encode()))
             return
-        manifest = import_model(config.task.model, artifacts)
-        tx.add_version(VersionRecord(version=0, manifest=manifest.sha256, created_s=now_s))
+        manifest = with_mask(import_model(config.task.model, artifacts), config, artifacts)
+        tx.add_version(VersionRecord(version=0, manifest=artifacts.put(manifest.encode()), created_s=now_s))
         if config.task.evaluation_text is not None:
             tx.add_effect(EvaluateVersion(0))
     _log.info("model_imported", configuration=manifest.configuration, parameters=manifest.layout.size)
 
 
-def _sweep(database: Database, private: FileBlobs) -> None:
+def _sweep(database: Database, private: PackedBlobs) -> None:
     """Delete private blobs without a row: what was left by a kill between a blob and its row."""
     with database.transaction() as tx:
         needed = tx.private_blobs()

@@ -6,17 +6,34 @@ carried out after the commit. It sends nothing itself.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 import structlog
 
 from coordinator.config import CoordinatorConfig
-from coordinator.core.events import Effect, Event, KeepReport, ReportReceived, SendReceipt
-from coordinator.core.round import TERMINAL, Phase, Round, RoundRules, SeatState, dropouts, open_round, step
+from coordinator.core import lease as leases
+from coordinator.core.events import (
+    AggregationFailed,
+    ClockTicked,
+    Effect,
+    Event,
+    KeepReport,
+    ReportReceived,
+    SendReceipt,
+    StartAggregation,
+)
+from coordinator.core.lease import ReportCounted
+from coordinator.core.pace import check_in_counted, round_timed
+from coordinator.core.round import TERMINAL, AbandonCause, Phase, Round, causes_of, dropouts, open_round, step
+from coordinator.core.waiting import doing, sentence
 from coordinator.effects import ForgetBlobs, PendingEffect
 from coordinator.ports import StoredReport, VersionRecord, View
 from wire.errors import LocalProtocolError
-from wire.messages import Verdict
+from wire.messages import DropoutCause, Verdict
+
+MOST_BEGINNINGS = 3
+"""Processes that may end with the same thing still to be done: one may be bad luck, two a coincidence."""
 
 _log = structlog.get_logger("coordinator")
 
@@ -46,7 +63,7 @@ class Turn:
         self.round = current
         self.version = version
         self.effects: list[PendingEffect] = []
-        self.after_commit: list[Callable[[], None]] = []
+        self.after_commit: list[Callable[[], object]] = []
         self._config = config
 
     def step(self, event: Event, report: StoredReport | None = None) -> None:
@@ -66,12 +83,47 @@ class Turn:
         if after != before:
             self.tx.save_round(after)
             self.round = after
-            self._note_changes(before, after)
+            self._note_changes(before, after, event)
         self._take_over(effects, report)
         if after.phase in TERMINAL:
             self.forget([stored.sha256 for stored in self.tx.reports(after.number)])
             self.forget(self.tx.drop_chunks(after.number))
             self.open_next()
+
+    def tick(self) -> None:
+        """Let time pass; a selection that ends without enough devices is told what the others do."""
+        elsewhere, current = "", self.round
+        if current is not None and current.phase is Phase.SELECTION and self.now_s >= current.deadline_s:
+            elsewhere = sentence(doing(self.tx.device_states()))
+        self.step(ClockTicked(self.now_s, elsewhere))
+
+    def note_check_in(self) -> None:
+        """Count a check-in for pace steering."""
+        self.tx.save_rhythm(check_in_counted(self.tx.rhythm(), self.now_s))
+
+    def take_up(self, left: Iterable[tuple[int, PendingEffect, int]]) -> list[tuple[int, PendingEffect]]:
+        """What a former process left to be done, without what has ended one process after the other.
+
+        Whatever kills us must not be begun for ever. Most of what is set aside heals by itself: devices repeat what was
+        not answered. A round whose reports cannot be averaged is abandoned.
+
+        Args:
+            left: number, effect, and how many processes began with it still to be done.
+
+        Returns:
+            What is to be carried out again.
+        """
+        again = []
+        for number, effect, begun in left:
+            if begun < MOST_BEGINNINGS:
+                again.append((number, effect))
+                continue
+            self.tx.remove_effects([number])
+            self.tx.count("effects_set_aside")
+            _log.error("effect_set_aside", effect=type(effect).__name__, begun=begun)
+            if isinstance(effect, StartAggregation) and self.round is not None and effect.round == self.round.number:
+                self.step(AggregationFailed(f"the coordinator ended {begun} times while it was at it", self.now_s))
+        return again
 
     def settle(self, meant: Round, received: ReportReceived, report: StoredReport | None = None) -> None:
         """Let the round that a report belongs to say its verdict; it may be long over."""
@@ -108,17 +160,11 @@ class Turn:
             self.round = None
             self._say("task_done", task=task.name, rounds=committed)
             return
-        rules = RoundRules(
-            goal=task.goal,
-            minimum=task.minimum,
-            over_selection=task.over_selection,
-            selection_window_s=task.selection_window_s,
-            selection_deadline_s=task.selection_deadline_s,
-            report_deadline_s=task.report_deadline_s,
-            lost_grace_s=task.lost_grace_s,
-        )
-        number = self.tx.last_round_number() + 1
-        self.round = open_round(number, self.version.version, rules, self._config.seed, self.now_s)
+        number, ended = self.tx.last_round_number() + 1, self.round
+        empty_before = 0
+        if ended is not None and ended.cause is AbandonCause.NOBODY_CAME:
+            empty_before = ended.empty_before + 1
+        self.round = open_round(number, self.version.version, task.rules(), self._config.seed, self.now_s, empty_before)
         self.tx.save_round(self.round)
         self._say("round_opened", round=number, version=self.version.version, goal=task.goal, minimum=task.minimum)
 
@@ -130,35 +176,41 @@ class Turn:
                         msg = f"the round kept a report of {effect.device} that nobody checked"
                         raise LocalProtocolError(msg)
                     self.tx.add_report(report)
+                    heard = self.tx.lease(report.device)
+                    if heard is not None:
+                        self.tx.save_lease(leases.step(heard, ReportCounted(report.round)))
                 case SendReceipt():
                     self.answer(effect)
                 case _:
                     self.effects.append(effect)
 
-    def _note_changes(self, before: Round, after: Round) -> None:
-        change = dropouts(after)
-        change.subtract(dropouts(before))
+    def _note_changes(self, before: Round, after: Round, event: Event) -> None:
+        change = _dropouts_touched(after, before, event)
+        change.subtract(_dropouts_touched(before, after, event))
         for cause, amount in change.items():
             if amount:
                 self.tx.count(f"dropouts:{cause.value}", amount)
             if amount > 0:
                 self._say("devices_dropped_out", round=after.number, cause=cause.value, devices=amount)
-        reported = len(after.devices(SeatState.REPORTED))
         if after.phase is not before.phase:
-            self._say_phase(after, reported)
-        elif _tenths(reported, after) != _tenths(len(before.devices(SeatState.REPORTED)), before):
-            self._say("reports_accepted", round=after.number, accepted=reported, goal=after.rules.goal)
+            self._say_phase(after)
+        elif _tenths(after) != _tenths(before):
+            self._say("reports_accepted", round=after.number, accepted=after.reported, goal=after.rules.goal)
 
-    def _say_phase(self, after: Round, reported: int) -> None:
+    def _say_phase(self, after: Round) -> None:
         match after.phase:
             case Phase.REPORTING:
                 self._say("round_started", round=after.number, selected=len(after.seats))
             case Phase.COMMITTING:
-                self._say("averaging_reports", round=after.number, accepted=reported, selected=len(after.seats))
+                self._say("averaging_reports", round=after.number, accepted=after.reported, selected=len(after.seats))
             case Phase.COMMITTED:
+                if after.started_at_s is not None:
+                    self.tx.save_rhythm(round_timed(self.tx.rhythm(), max(self.now_s - after.started_at_s, 0.0)))
                 self._say("round_committed", round=after.number, version=after.version)
             case Phase.ABANDONED:
-                self._say("round_abandoned", round=after.number, reason=after.reason)
+                cause = AbandonCause.AVERAGING_FAILED if after.cause is None else after.cause
+                self.tx.count(f"rounds_abandoned:{cause.value}")
+                self._say("round_abandoned", round=after.number, cause=cause.value, reason=after.reason)
             case Phase.SELECTION:
                 pass
 
@@ -166,6 +218,15 @@ class Turn:
         self.after_commit.append(lambda: _log.info(event, **fields))
 
 
-def _tenths(reported: int, state: Round) -> int:
+def _tenths(state: Round) -> int:
     """How many tenths of the goal are there: a large round must not log a line for each report."""
-    return 10 * reported // state.rules.goal
+    return 10 * state.reported // state.rules.goal
+
+
+def _dropouts_touched(state: Round, other: Round, event: Event) -> Counter[DropoutCause]:
+    """Dropouts in the seats that the event can have changed: those of its device, or all when time decided."""
+    device = getattr(event, "device", None)
+    if device is None or state.phase is not other.phase:
+        return dropouts(state)
+    seat = state.seats.get(device)
+    return causes_of([] if seat is None else [seat])

@@ -30,7 +30,7 @@ from edge_agent.core.events import (
     StopWork,
     Train,
 )
-from edge_agent.core.lifecycle import CheckedIn, Preparing, Reporting, Training
+from edge_agent.core.lifecycle import CheckedIn, Preparing, Reporting, Settling, Training
 from edge_agent.core.training import Stopped
 from edge_agent.keyboard_upkeep import KeyboardUpkeep
 from edge_agent.ports import (
@@ -181,7 +181,8 @@ class Driver:
             left_while=lifecycle.name(self._state),
         )
         with self._contained():
-            self._step(events.Restarted(self._moment()))
+            at_work = isinstance(self._state, Preparing | Training)
+            self._step(events.Restarted(self._moment(), remembered.deaths + at_work))
         model = self._ports.artifacts.current()
         if model is not None:
             self._keyboard.arrived(model)
@@ -198,6 +199,18 @@ class Driver:
             self._step(ConditionsJudged(self._moment(), standing, reason, verdict.cause))
             self._send_what_is_due()
             self._fetch_for_keyboard(readings)
+
+    def due_at_s(self) -> float | None:
+        """The moment from which on a poll has something to do even if the conditions stay as they are; None: never.
+
+        A real agent polls anyway, because conditions change unasked; a simulation, which knows when they do, sleeps.
+        """
+        due: list[float | None] = [lifecycle.due_at_s(self._state)]
+        if isinstance(self._state, Settling) and self._eligible_since_s is not None:
+            due.append(self._eligible_since_s + self._pace.hysteresis_s)
+        if self._outbox is not None and self._ports.transport.connected:
+            due.append(outbox.due_at_s(self._outbox))
+        return min((moment_s for moment_s in due if moment_s is not None), default=None)
 
     def handle(self, item: Item) -> None:
         """Take one item from the queue."""
@@ -305,7 +318,7 @@ class Driver:
         state, effects = lifecycle.step(before, event)
         dropouts = [effect for effect in effects if isinstance(effect, SendDropout)]
         if state != before or dropouts:
-            self._ports.journal.commit(Change(state, report, settlement, dropouts))
+            self._ports.journal.commit(Change(state, report, settlement, dropouts, _deaths_after(event)))
         self._state = state
         if _face(before) != _face(state):
             name, reason = _face(state)
@@ -358,7 +371,7 @@ class Driver:
         if isinstance(state, outbox.Settled):
             receipt = state.receipt
             self._log.info("receipt", round=receipt.round, verdict=receipt.verdict.value, code=receipt.code or None)
-            settlement = Settlement(adopt=outbox.AdoptResidual() in effects)
+            settlement = Settlement(outbox.AdoptResidual() in effects, put_back=outbox.PutBack() in effects)
             self._step(events.ReportSettled(event.at, receipt), settlement=settlement)
             self._outbox = None
             return
@@ -369,7 +382,7 @@ class Driver:
                     self._uplink.report(state.parcel, parts)
                 case outbox.SendQuery(parcel):
                     self._uplink.query(parcel)
-                case outbox.AdoptResidual():
+                case outbox.AdoptResidual() | outbox.PutBack():
                     pass  # part of the settlement
 
     def _send_what_is_due(self) -> None:
@@ -424,6 +437,17 @@ class Driver:
             self._log.error("not_stored", error=str(error))
         except LocalProtocolError as error:
             self._log.error("illegal_event", error=str(error))
+
+
+def _deaths_after(event: events.Event) -> int | None:
+    """How many processes in a row ended in the middle of a session, if the event says anything about it."""
+    match event:
+        case events.Restarted(_, deaths):
+            return deaths
+        case events.Trained():
+            return 0
+        case _:
+            return None
 
 
 def _face(state: lifecycle.State) -> tuple[str, str]:

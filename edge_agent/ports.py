@@ -18,6 +18,7 @@ from edge_agent.core.events import SendDropout
 from edge_agent.core.lifecycle import State
 from edge_agent.core.outbox import Parcel
 from models.manifest import Manifest
+from wire.codec import Sparse
 from wire.identifiers import Sha256
 from wire.parameters import Vector
 
@@ -73,6 +74,7 @@ class Model:
         program: path of the ``.tflite`` file.
         weights: path of the flat weights.
         vocabulary: path of the word list.
+        mask: path of the coordinates of updates, if the manifest has some.
     """
 
     sha256: Sha256
@@ -80,6 +82,7 @@ class Model:
     program: Path
     weights: Path
     vocabulary: Path
+    mask: Path | None = None
 
 
 class Artifacts(Protocol):
@@ -188,23 +191,28 @@ class NewReport:
         frame: its exact bytes.
         layout: fingerprint of the parameter layout, to which the residual is bound.
         residual: (n,) float32, the next residual; None if error feedback was not asked for.
+        carried: what the report takes out of the residual: both together are all that was learned; None likewise.
     """
 
     parcel: Parcel
     frame: bytes
     layout: str
     residual: Vector | None
+    carried: Sparse | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """What becomes of the report in the outbox: it goes, and its residual is adopted or thrown away.
+    """What becomes of the report in the outbox: it goes, and with error feedback something of it may stay.
 
     Attributes:
-        adopt: the coordinator has the report (accepted now or before): adopt the residual.
+        adopt: the coordinator has the report (accepted now or before): the residual that was stored with it stands.
+        put_back: it came too late and counts for nothing: that residual stands, and what the report carried is put back
+            into it. With neither, the old residual stands and the update is gone.
     """
 
     adopt: bool
+    put_back: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,12 +224,14 @@ class Change:
         report: goes into the outbox.
         settlement: empties the outbox.
         dropouts: messages that are to be sent even if the process dies now.
+        deaths: how many processes in a row ended in the middle of a session; None leaves it as it is.
     """
 
     lifecycle: State
     report: NewReport | None = None
     settlement: Settlement | None = None
     dropouts: Sequence[SendDropout] = ()
+    deaths: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,10 +241,12 @@ class Remembered:
     Attributes:
         lifecycle: its state; None on a new device.
         parcel: the report in the outbox, if any.
+        deaths: how many processes in a row, before that one, ended in the middle of a session.
     """
 
     lifecycle: State | None
     parcel: Parcel | None
+    deaths: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from edge_agent.core.outbox import Parcel
 from edge_agent.core.training import Stopped, train
 from edge_agent.ports import Artifacts, ExampleStore, LoadProgram, Model, NewReport
 from models.batches import Batches, pack
 from models.vocabulary import Vocabulary, words
-from wire.codec import codec_for, encode_with_feedback
+from wire.codec import Sparse, codec_for, with_error_feedback
+from wire.codec.masks import mask_from_bytes
 from wire.errors import RemoteProtocolError
 from wire.frame import Report, encode_report, publishes
 from wire.messages import Assignment
@@ -104,7 +106,7 @@ def run_session(
         RemoteProtocolError: the program cannot be run, or the assignment asks for a codec that we do not know.
     """
     manifest = model.manifest
-    codec = codec_for(assignment.codec)
+    codec = codec_for(assignment.codec, _mask(assignment, model))
     vocabulary = Vocabulary.from_bytes(model.vocabulary.read_bytes())
     batches = batches_of(desk.examples.texts(), vocabulary, manifest.batch_rows, manifest.sequence_length)
     program = desk.load_program(model)
@@ -116,11 +118,16 @@ def run_session(
 
     layout = manifest.layout
     following: Vector | None = None
+    carried: Sparse | None = None
     if assignment.codec.error_feedback:
+        feedback = with_error_feedback(codec)
         residual = desk.residual(layout.fingerprint)
         if residual is None:
-            residual = np.zeros(layout.size, np.float32)
-        payload, following = encode_with_feedback(codec, trained.delta, residual, layout, generator)
+            residual = feedback.init(layout)
+        payload, following = feedback.encode(trained.delta, residual, layout, generator)
+        difference = trained.delta + residual - following
+        indices = np.flatnonzero(difference)
+        carried = Sparse(layout.size, indices, difference[indices])
     else:
         payload = codec.encode(trained.delta, layout, generator)
     frame = encode_report(
@@ -138,5 +145,15 @@ def run_session(
         )
     )
     parcel = Parcel(assignment.round, assignment.attempt, len(publishes(frame, assignment.round, assignment.attempt)))
-    report = NewReport(parcel, frame, layout.fingerprint, following)
+    report = NewReport(parcel, frame, layout.fingerprint, following, carried)
     return Produced(report, trained.num_examples, trained.steps, trained.loss, trained.seconds)
+
+
+def _mask(assignment: Assignment, model: Model) -> npt.NDArray[np.int64] | None:
+    """The coordinates that the assignment names: those of the model's manifest, whose hash vouches for them."""
+    if assignment.codec.mask is None:
+        return None
+    if model.mask is None or model.mask.name != assignment.codec.mask:
+        msg = f"the assignment names mask {assignment.codec.mask[:12]}, the manifest of its model does not"
+        raise RemoteProtocolError(msg, code="mask")
+    return mask_from_bytes(model.mask.read_bytes(), model.manifest.layout)

@@ -41,7 +41,19 @@ class Artifact(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return cls(hashlib.sha256(data).hexdigest(), len(data))
 
 
-class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Transfer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Another way to the weights of a version than fetching them whole: a file of :mod:`wire.codec.transfers`.
+
+    Attributes:
+        file: the transfer.
+        base: sha256 of the weights that it was made against; None if it needs none.
+    """
+
+    file: Artifact
+    base: Sha256Hex | None = None
+
+
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One version of the model.
 
     Attributes:
@@ -55,6 +67,8 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         sequence_length: T of the same.
         hidden: H, size of the state c.
         minimum_agent_version: an older agent must not run this program, ``major.minor.patch``.
+        transfers: ways to the same weights that may be shorter.
+        mask: the coordinates of updates against this version, for codecs whose coordinates the coordinator chooses.
     """
 
     version: Annotated[int, Meta(ge=0, lt=1 << 53)]
@@ -67,6 +81,8 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sequence_length: Annotated[int, Meta(ge=1, le=4096)]
     hidden: Annotated[int, Meta(ge=1, le=1 << 16)]
     minimum_agent_version: Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+\Z", max_length=32)]
+    transfers: Annotated[tuple[Transfer, ...], Meta(max_length=64)] = ()
+    mask: Artifact | None = None
 
     @property
     def embedding(self) -> int:

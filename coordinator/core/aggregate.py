@@ -1,27 +1,23 @@
-"""FedAvg: the weighted mean of updates, and the server's optimizers.
+"""The weighted mean of updates.
 
-McMahan et al. 2017, "Communication-Efficient Learning of Deep Networks from Decentralized Data" (FedAvg);
-Hsu et al. 2019 and Reddi et al. 2021, "Adaptive Federated Optimization" (server optimizers, FedAvgM).
+Everything is summed in float64 in ascending order of devices, so the same reports give the same mean, bit for bit, on
+every machine. One update and one sum are in memory at a time, however many reports there are. What the mean does to the
+model is :mod:`coordinator.core.optimizers`' business.
 
-Everything is summed in float64 in ascending order of devices, so the same reports give the same weights, bit for
-bit, on every machine. Optimizers are pairs of pure functions; their state is passed in and out.
+Source: McMahan et al. 2017, "Communication-Efficient Learning of Deep Networks from Decentralized Data".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from coordinator.core.optimizers import Wide
 from wire.codec import Sparse
 from wire.errors import LocalProtocolError
 from wire.identifiers import DeviceId
-from wire.parameters import Vector
-
-Wide = npt.NDArray[np.float64]
-"""(n,) float64: sums and optimizer state."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,6 +73,7 @@ def weighted_mean(contributions: Iterable[Contribution], size: int) -> Wide:
             )
             raise LocalProtocolError(msg)
         update = contribution.update
+        # Indices are unique within an update, so this adds each once, ten times as fast as numpy.add.at.
         total[update.indices] += contribution.weight * update.values.astype(np.float64)
         weights += contribution.weight
         last = contribution.device
@@ -84,35 +81,3 @@ def weighted_mean(contributions: Iterable[Contribution], size: int) -> Wide:
         msg = "a mean needs at least one contribution"
         raise LocalProtocolError(msg)
     return total / weights
-
-
-@dataclass(frozen=True, slots=True)
-class ServerOptimizer:
-    """How the mean update changes the model.
-
-    Attributes:
-        init: n -> first state.
-        apply: (weights (n,) float32, mean (n,) float64, state) -> (next weights (n,) float32, next state).
-    """
-
-    init: Callable[[int], Wide]
-    apply: Callable[[Vector, Wide, Wide], tuple[Vector, Wide]]
-
-
-def fed_avg(learning_rate: float) -> ServerOptimizer:
-    """``x <- x + eta * mean``; without state. Rate 1 is McMahan's FedAvg."""
-
-    def apply(weights: Vector, mean: Wide, state: Wide) -> tuple[Vector, Wide]:
-        return (weights.astype(np.float64) + learning_rate * mean).astype(np.float32), state
-
-    return ServerOptimizer(lambda _size: np.zeros(0, np.float64), apply)
-
-
-def fed_avg_m(learning_rate: float, momentum: float) -> ServerOptimizer:
-    """``v <- beta v + mean; x <- x + eta v`` (Reddi et al. 2021, server SGD with momentum); the state is v."""
-
-    def apply(weights: Vector, mean: Wide, state: Wide) -> tuple[Vector, Wide]:
-        velocity = momentum * state + mean
-        return (weights.astype(np.float64) + learning_rate * velocity).astype(np.float32), velocity
-
-    return ServerOptimizer(lambda size: np.zeros(size, np.float64), apply)

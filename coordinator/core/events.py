@@ -60,9 +60,10 @@ class ReportReceived:
 
 @dataclass(frozen=True, slots=True)
 class ClockTicked:
-    """Time passed."""
+    """Time passed; ``elsewhere`` says what the devices do that did not come, for when a selection ends without them."""
 
     now_s: float
+    elsewhere: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +106,12 @@ class AssignDevice(msgspec.Struct, frozen=True, tag=True):
 
 
 class RejectCheckIn(msgspec.Struct, frozen=True, tag=True):
-    """Tell a device to come back later."""
+    """Tell a device to come back later; not before so many more ``rounds`` have passed."""
 
     device: DeviceId
     reason: RejectionReason
     detail: str = ""
+    rounds: int = 0
 
 
 class KeepReport(msgspec.Struct, frozen=True, tag=True):

@@ -1,16 +1,48 @@
-"""What the coordinator knows of a device.
+"""What the coordinator knows of a device: a small state machine over what it heard.
 
-A record and the few ways in which it changes; pure. It is a lease and not the truth: a device may be gone without
-anybody having said so, therefore a round relies on its own deadlines and never on this.
+Theory of operation
+===================
+
+A lease is AWAY, PRESENT or READY::
+
+    step(lease, event) -> lease
+
+It is READY from its check-in on, until its status says that it does something else or its connection is gone. It is a
+lease and not the truth: a device may be gone without anybody having said so, therefore a round relies on its own
+deadlines and never on this. A pair (presence, event) that is not in TABLE raises IllegalEvent and changes nothing.
+
+A lease also remembers the rounds in which a report of the device was accepted, for the limits on taking part: one bit
+for each of the last :data:`SHARE_WINDOW` rounds. Who may wait for a round, :mod:`coordinator.core.selection` says.
 """
 
 from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
 
 import msgspec
 from msgspec.structs import replace
 
 from wire.identifiers import DeviceId
+from wire.machine import Row, find_row, row
 from wire.messages import CheckIn, Status
+
+SHARE_WINDOW = 50
+"""Rounds that are remembered: a fleet's evening, and few enough bits for any database's integer."""
+_WINDOW_BITS = (1 << SHARE_WINDOW) - 1
+_STILL_WAITING = frozenset({"", "checked-in"})
+"""Lifecycle states in a status that do not contradict a check-in."""
+
+
+class Presence(enum.Enum):
+    """Where a device is, as far as was heard."""
+
+    AWAY = "away"
+    """Never heard of, or its connection is gone."""
+    PRESENT = "present"
+    """Connected, and busy with something else than waiting for us."""
+    READY = "ready"
+    """Checked in: it wants to take part."""
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,7 +50,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         device: its id.
-        online: whether it is connected, as it or its last will said.
+        presence: where it is.
         state: its lifecycle state, in its own words.
         reason: why it is in this state, in its own words.
         last_seen_s: wall-clock time of its last sign of life.
@@ -28,10 +60,12 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         weights: hash of the weights that it holds.
         examples: messages that it could train on.
         emulated: whether it is an emulated phone.
+        last_round: the last round that counts a report of it; 0 if none does.
+        rounds_counted: bit k says the same of the k-th round before ``last_round``.
     """
 
     device: DeviceId
-    online: bool = False
+    presence: Presence = Presence.AWAY
     state: str = ""
     reason: str = ""
     last_seen_s: float = 0.0
@@ -41,38 +75,149 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     weights: str | None = None
     examples: int = 0
     emulated: bool = False
+    last_round: int = 0
+    rounds_counted: int = 0
+
+    @property
+    def online(self) -> bool:
+        """Whether it is connected, as it or its last will said."""
+        return self.presence is not Presence.AWAY
+
+    def rounds_lately(self, number: int) -> int:
+        """In how many of the SHARE_WINDOW rounds that end with round ``number``, itself left out, a report counted."""
+        since = min(max(number - self.last_round - 1, 0), SHARE_WINDOW)
+        return ((self.rounds_counted << since) & (_WINDOW_BITS >> 1)).bit_count()
 
 
-def heard(lease: Lease, now_s: float) -> Lease:
+# Events
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
     """The device sent something."""
-    return replace(lease, online=True, last_seen_s=now_s)
+
+    now_s: float
 
 
-def checked_in(lease: Lease, message: CheckIn, now_s: float) -> Lease:
+@dataclass(frozen=True, slots=True)
+class CheckedIn:
     """The device offered itself and said what it holds."""
-    return replace(
-        heard(lease, now_s),
-        agent_version=message.agent_version,
-        runtime=message.runtime,
-        program=message.program,
-        weights=message.weights,
-        examples=message.examples,
-        emulated=message.emulated,
-    )
+
+    message: CheckIn
+    now_s: float
 
 
-def status_changed(lease: Lease, message: Status, now_s: float, *, retained: bool) -> Lease:
-    """The device, or its last will, said how it is.
+@dataclass(frozen=True, slots=True)
+class StatusCame:
+    """The device says how it is; a ``retained`` status is an old one that the broker kept, so no sign of life."""
 
-    A retained status is an old one that the broker kept, and the will of a device is not a sign of life, so neither
-    renews ``last_seen_s``.
+    message: Status
+    now_s: float
+    retained: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WentAway:
+    """The device, or its last will, says that its connection is gone; no sign of life either."""
+
+    message: Status
+
+
+@dataclass(frozen=True, slots=True)
+class ReportCounted:
+    """A report of the device was accepted in that round."""
+
+    round: int
+
+
+Event = Heard | CheckedIn | StatusCame | WentAway | ReportCounted
+
+
+def step(lease: Lease, event: Event) -> Lease:
+    """The lease after an event.
+
+    >>> step(Lease(device=DeviceId("a")), Heard(5.0)).presence
+    <Presence.PRESENT: 'present'>
+
+    Raises:
+        IllegalEvent: the table has no row for this event in this presence.
     """
-    seen_s = now_s if message.online and not retained else lease.last_seen_s
+    where = f"lease of {lease.device}, {lease.presence.value}"
+    after: Lease = find_row(TABLE, lease.presence, event, where).handle(lease, event)
+    return after
+
+
+def status_event(message: Status, now_s: float, *, retained: bool) -> StatusCame | WentAway:
+    """The event that a status is."""
+    return StatusCame(message, now_s, retained) if message.online else WentAway(message)
+
+
+def _arrive(lease: Lease, event: Heard) -> Lease:
+    return replace(lease, presence=Presence.PRESENT, last_seen_s=event.now_s)
+
+
+def _live(lease: Lease, event: Heard) -> Lease:
+    return replace(lease, last_seen_s=event.now_s)
+
+
+def _offer(lease: Lease, event: CheckedIn) -> Lease:
+    said = event.message
     return replace(
         lease,
-        online=message.online,
-        state=message.state or lease.state if message.online else "offline",
-        reason=message.reason,
-        emulated=message.emulated or lease.emulated,
-        last_seen_s=seen_s,
+        presence=Presence.READY,
+        last_seen_s=event.now_s,
+        agent_version=said.agent_version,
+        runtime=said.runtime,
+        program=said.program,
+        weights=said.weights,
+        examples=said.examples,
+        emulated=said.emulated,
     )
+
+
+def _tell(lease: Lease, event: StatusCame) -> Lease:
+    said = event.message
+    waits = lease.presence is Presence.READY and said.state in _STILL_WAITING
+    return replace(
+        lease,
+        presence=Presence.READY if waits else Presence.PRESENT,
+        state=said.state or lease.state,
+        reason=said.reason,
+        emulated=said.emulated or lease.emulated,
+        last_seen_s=lease.last_seen_s if event.retained else event.now_s,
+    )
+
+
+def _leave(lease: Lease, event: WentAway) -> Lease:
+    said = event.message
+    emulated = said.emulated or lease.emulated
+    return replace(lease, presence=Presence.AWAY, state="offline", reason=said.reason, emulated=emulated)
+
+
+def _count(lease: Lease, event: ReportCounted) -> Lease:
+    passed = event.round - lease.last_round
+    if passed < 0:
+        return lease
+    earlier = (lease.rounds_counted << passed) & _WINDOW_BITS if passed < SHARE_WINDOW else 0
+    return replace(lease, presence=Presence.PRESENT, last_round=event.round, rounds_counted=earlier | 1)
+
+
+_AWAY, _PRESENT, _READY = Presence.AWAY, Presence.PRESENT, Presence.READY
+
+TABLE: dict[tuple[Presence, type[Event]], Row] = {
+    (_AWAY, Heard): row(_arrive, _PRESENT),
+    (_AWAY, CheckedIn): row(_offer, _READY),
+    (_AWAY, StatusCame): row(_tell, _PRESENT),
+    (_AWAY, WentAway): row(_leave, _AWAY),
+    (_PRESENT, Heard): row(_live, _PRESENT),
+    (_PRESENT, CheckedIn): row(_offer, _READY),
+    (_PRESENT, StatusCame): row(_tell, _PRESENT),
+    (_PRESENT, WentAway): row(_leave, _AWAY),
+    (_PRESENT, ReportCounted): row(_count, _PRESENT),
+    (_READY, Heard): row(_live, _READY),
+    (_READY, CheckedIn): row(_offer, _READY),
+    (_READY, StatusCame): row(_tell, _READY, _PRESENT),
+    (_READY, WentAway): row(_leave, _AWAY),
+    (_READY, ReportCounted): row(_count, _PRESENT),
+}
+"""Every legal pair. A report is heard before it is counted, so none is ever counted of a device that is AWAY."""

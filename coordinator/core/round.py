@@ -5,9 +5,9 @@ Theory of operation
 
 A round begins in SELECTION. Devices that check in join a *pool*. When the pool holds a cohort (goal x over-selection,
 and the selection window has passed) or the selection deadline comes with at least the minimum, a seeded uniform sample
-of the pool is given *seats* and the round goes to REPORTING; the rest is told to come back later. With some devices but
-fewer than the minimum at the deadline the round is ABANDONED. With none at all nobody was kept waiting, so the
-window simply opens anew.
+of the pool is given *seats* and the round goes to REPORTING; the rest is told to come back later. With fewer than the
+minimum at the deadline the round is ABANDONED. While the pool is empty nobody is kept waiting, so a round that follows
+empty ones stays open longer; from the first arrival on the usual deadline holds.
 
 In REPORTING each seat ends as reported, refused (an invalid report) or dropped. A dropped seat leaves room for a
 device that checks in during the first half of the reporting time; the same device may come back as its next attempt.
@@ -16,8 +16,11 @@ comes before the round ends. The round goes to COMMITTING when the goal is reach
 least the minimum reported, or at the deadline with at least the minimum; otherwise it is ABANDONED and
 the model stays as it is.
 
-In COMMITTING the reports are being averaged. That ends in COMMITTED or, if it fails, in ABANDONED. Both are terminal:
-they only answer reports that come again or too late.
+In COMMITTING the reports are being averaged. That ends in COMMITTED or, if it fails or takes too long, in ABANDONED.
+Both are terminal: they only answer reports that come again or too late.
+
+Every phase has a deadline, and no deadline is ever further away than its phase is long: a clock that is set back does
+not make a round wait for the time that it lost. How long each is: :mod:`coordinator.core.rules`.
 
 ::
 
@@ -32,11 +35,8 @@ Source: Bonawitz et al. 2019, "Towards Federated Learning at Scale", section 2.2
 from __future__ import annotations
 
 import enum
-import math
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -58,16 +58,14 @@ from coordinator.core.events import (
     SendReceipt,
     StartAggregation,
 )
+from coordinator.core.rules import REPLACEMENT_SHARE, RoundRules
 from coordinator.core.selection import sample
-from wire.errors import IllegalEvent
 from wire.identifiers import DeviceId
+from wire.machine import Row, find_row, row
 from wire.messages import DropoutCause, RejectionReason, Verdict
 
 MAX_ATTEMPTS = 3
 """Seats that one device may take in one round: a device that fails over and over must not keep others out."""
-
-REPLACEMENT_SHARE = 0.5
-"""Share of the reporting time during which a dropped device is replaced; later a newcomer could hardly finish."""
 
 
 class Phase(enum.Enum):
@@ -83,37 +81,13 @@ class Phase(enum.Enum):
 TERMINAL = frozenset({Phase.COMMITTED, Phase.ABANDONED})
 
 
-class RoundRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What a round needs to begin, to end, and how long it waits.
+class AbandonCause(enum.Enum):
+    """Why a round was abandoned, for counting; its ``reason`` says it in words."""
 
-    Attributes:
-        goal: reports that end the round at once.
-        minimum: fewest devices that a round begins with, and fewest reports that it commits with.
-        over_selection: devices selected for each report of the goal.
-        selection_window_s: shortest time of SELECTION, so that the sample is not just the first to come.
-        selection_deadline_s: longest time of SELECTION.
-        report_deadline_s: longest time of REPORTING.
-        lost_grace_s: how long a selected device may be disconnected before its seat counts as dropped.
-    """
-
-    goal: int
-    minimum: int
-    over_selection: float
-    selection_window_s: float
-    selection_deadline_s: float
-    report_deadline_s: float
-    lost_grace_s: float
-
-    @property
-    def cohort(self) -> int:
-        """Devices to select: goal x over-selection, rounded up.
-
-        >>> rules = RoundRules(goal=10, minimum=2, over_selection=1.3, selection_window_s=0, selection_deadline_s=9,
-        ...                    report_deadline_s=9, lost_grace_s=1)
-        >>> rules.cohort
-        13
-        """
-        return math.ceil(round(self.goal * self.over_selection, 9))  # 100 x 1.1 is a hair above 110 in floats
+    NOBODY_CAME = "nobody-came"
+    TOO_FEW_DEVICES = "too-few-devices"
+    TOO_FEW_REPORTS = "too-few-reports"
+    AVERAGING_FAILED = "averaging-failed"
 
 
 class SeatState(enum.Enum):
@@ -158,9 +132,13 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
         phase: where it is.
         pool: devices that wait to be selected, in the order in which they came.
         seats: selected devices.
+        working: how many of them are at work; counted along, so that a report costs no walk over all seats.
+        reported: how many have reported, likewise.
         started_at_s: when REPORTING began.
         closed_at_s: when it became terminal.
-        reason: why it was abandoned.
+        empty_before: rounds in a row, just before this one, to which nobody came.
+        cause: why it was abandoned, for counting.
+        reason: why it was abandoned, for a person.
         version: the version that it committed.
     """
 
@@ -173,8 +151,12 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     phase: Phase = Phase.SELECTION
     pool: tuple[DeviceId, ...] = ()
     seats: Mapping[DeviceId, Seat] = msgspec.field(default_factory=dict)
+    working: int = 0
+    reported: int = 0
     started_at_s: float | None = None
     closed_at_s: float | None = None
+    empty_before: int = 0
+    cause: AbandonCause | None = None
     reason: str = ""
     version: int | None = None
 
@@ -182,26 +164,27 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
         """The selected devices in that state, in ascending order."""
         return sorted(device for device, seat in self.seats.items() if seat.state is state)
 
-    @property
-    def explanation(self) -> str:
-        """What the round waits for, or why it was abandoned, in words for a person."""
+    def explain(self, elsewhere: str = "") -> str:
+        """What the round waits for, or why it was abandoned, in words for a person.
+
+        Args:
+            elsewhere: what the devices do that are not in the pool; only said in SELECTION.
+        """
         match self.phase:
             case Phase.SELECTION:
-                return f"waiting: {len(self.pool)} of {self.rules.minimum} phones eligible"
+                here = f"waiting: {len(self.pool)} of {self.rules.minimum} phones eligible"
+                return f"{here}; {elsewhere}" if elsewhere else here
             case Phase.REPORTING:
-                reported = len(self.devices(SeatState.REPORTED))
-                return f"waiting: {reported} of {self.rules.goal} reports, {self._working} phones at work"
+                return f"waiting: {self.reported} of {self.rules.goal} reports, {self.working} phones at work"
             case Phase.COMMITTING:
-                return f"averaging {len(self.devices(SeatState.REPORTED))} reports"
+                return f"averaging {self.reported} reports"
             case Phase.COMMITTED | Phase.ABANDONED:
                 return self.reason
 
-    @property
-    def _working(self) -> int:
-        return len(self.devices(SeatState.WORKING))
 
-
-def open_round(number: int, base_version: int, rules: RoundRules, seed: int, now_s: float) -> Round:
+def open_round(
+    number: int, base_version: int, rules: RoundRules, seed: int, now_s: float, empty_before: int = 0
+) -> Round:
     """A round at the beginning of SELECTION."""
     return Round(
         number=number,
@@ -209,14 +192,24 @@ def open_round(number: int, base_version: int, rules: RoundRules, seed: int, now
         rules=rules,
         seed=seed,
         opened_at_s=now_s,
-        deadline_s=now_s + rules.selection_deadline_s,
+        deadline_s=now_s + rules.empty_selection_s(empty_before),
+        empty_before=empty_before,
     )
 
 
 def dropouts(state: Round) -> Counter[DropoutCause]:
     """Dropouts by cause, those of earlier attempts included."""
-    causes = Counter(cause for seat in state.seats.values() for cause in seat.earlier)
-    causes.update(seat.cause for seat in state.seats.values() if seat.cause is not None)
+    return causes_of(state.seats.values())
+
+
+def causes_of(seats: Iterable[Seat]) -> Counter[DropoutCause]:
+    """Dropouts of these seats by cause, those of earlier attempts included."""
+    causes: Counter[DropoutCause] = Counter()
+    for seat in seats:
+        if seat.earlier:
+            causes.update(seat.earlier)
+        if seat.cause is not None:
+            causes[seat.cause] += 1
     return causes
 
 
@@ -237,14 +230,6 @@ def awaits_report(state: Round, device: DeviceId, attempt: int) -> bool:
 Step = tuple[Round, tuple[Effect, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """What happens on an event in a phase, and the phases that it may lead to."""
-
-    handle: Callable[[Round, Any], Step]
-    leads_to: frozenset[Phase]
-
-
 def step(state: Round, event: Event) -> Step:
     """The round after an event, and what is to be done about it.
 
@@ -258,11 +243,9 @@ def step(state: Round, event: Event) -> Step:
     Raises:
         IllegalEvent: the table has no row for this event in this phase.
     """
-    row = TABLE.get((state.phase, type(event)))
-    if row is None:
-        msg = f"round {state.number}: {type(event).__name__} cannot happen in {state.phase.value}"
-        raise IllegalEvent(msg)
-    return row.handle(state, event)
+    where = f"round {state.number}, {state.phase.value}"
+    stepped: Step = find_row(TABLE, state.phase, event, where).handle(state, event)
+    return stepped
 
 
 # SELECTION
@@ -270,7 +253,9 @@ def step(state: Round, event: Event) -> Step:
 
 def _join_pool(state: Round, event: DeviceCheckedIn) -> Step:
     pool = state.pool if event.device in state.pool else (*state.pool, event.device)
-    return _begin_if_due(replace(state, pool=pool), event.now_s)
+    # A wait that nobody shared may have been long; for those who are there it is the usual one.
+    joined = _bounded(replace(state, pool=pool), event.now_s + state.rules.selection_deadline_s)
+    return _begin(joined, event.now_s) if _may_begin(joined, event.now_s) else (joined, ())
 
 
 def _leave_pool(state: Round, event: DeviceLost | DeviceDroppedOut) -> Step:
@@ -278,22 +263,23 @@ def _leave_pool(state: Round, event: DeviceLost | DeviceDroppedOut) -> Step:
 
 
 def _watch_selection(state: Round, event: ClockTicked) -> Step:
-    return _begin_if_due(state, event.now_s)
-
-
-def _begin_if_due(state: Round, now_s: float) -> Step:
-    rules = state.rules
-    if len(state.pool) >= rules.cohort and now_s >= state.opened_at_s + rules.selection_window_s:
+    rules, now_s = state.rules, event.now_s
+    longest_s = rules.selection_deadline_s if state.pool else rules.empty_selection_s(state.empty_before)
+    state = _bounded(state, now_s + longest_s)
+    if _may_begin(state, now_s):
         return _begin(state, now_s)
     if now_s < state.deadline_s:
         return state, ()
-    if len(state.pool) >= rules.minimum:
-        return _begin(state, now_s)
-    if not state.pool:
-        return replace(state, deadline_s=now_s + rules.selection_deadline_s), ()
-    reason = state.explanation
+    reason = state.explain(event.elsewhere)
     turned_away = tuple(RejectCheckIn(d, RejectionReason.TOO_FEW_DEVICES, reason) for d in state.pool)
-    return replace(_abandoned(state, reason, now_s), pool=()), turned_away
+    cause = AbandonCause.TOO_FEW_DEVICES if state.pool else AbandonCause.NOBODY_CAME
+    return replace(_abandoned(state, cause, reason, now_s), pool=()), turned_away
+
+
+def _may_begin(state: Round, now_s: float) -> bool:
+    rules = state.rules
+    full = len(state.pool) >= rules.cohort and now_s >= state.opened_at_s + rules.selection_window_s
+    return full or (now_s >= state.deadline_s and len(state.pool) >= rules.minimum)
 
 
 def _begin(state: Round, now_s: float) -> Step:
@@ -303,6 +289,7 @@ def _begin(state: Round, now_s: float) -> Step:
         phase=Phase.REPORTING,
         pool=(),
         seats={device: Seat() for device in chosen},
+        working=len(chosen),
         started_at_s=now_s,
         deadline_s=now_s + state.rules.report_deadline_s,
     )
@@ -320,8 +307,7 @@ def _seat_newcomer(state: Round, event: DeviceCheckedIn) -> Step:
         # It does not know of its seat: the assignment was lost.
         known = _with_seat(state, event.device, replace(seat, lost_since_s=None))
         return known, (AssignDevice(event.device, state.number, seat.attempt),)
-    taken = len(state.devices(SeatState.WORKING)) + len(state.devices(SeatState.REPORTED))
-    room = taken < state.rules.cohort and event.now_s < _replacement_ends_s(state)
+    room = state.working + state.reported < state.rules.cohort and event.now_s < _replacement_ends_s(state)
     if not room or (seat is not None and (seat.state is not SeatState.DROPPED or seat.attempt >= MAX_ATTEMPTS)):
         return _turn_away(state, event)
     newcomer = Seat()
@@ -376,33 +362,35 @@ def _take_report(state: Round, event: ReportReceived) -> Step:
 
 
 def _watch_reporting(state: Round, event: ClockTicked) -> Step:
+    state = _bounded(state, event.now_s + state.rules.report_deadline_s)
     seats = dict(state.seats)
     for device, seat in state.seats.items():
         if seat.lost_since_s is not None and event.now_s >= seat.lost_since_s + state.rules.lost_grace_s:
             seats[device] = _dropped(seat, DropoutCause.CONNECTION_LOST)
-    watched = state if seats == state.seats else replace(state, seats=seats)
+    watched = state if seats == state.seats else _with_seats(state, seats)
     return _end_if_due(watched, event.now_s)
 
 
 def _end_if_due(state: Round, now_s: float) -> Step:
-    reported = len(state.devices(SeatState.REPORTED))
-    if reported >= state.rules.goal:
-        return _commit(state)
+    if state.reported >= state.rules.goal:
+        return _commit(state, now_s)
     if now_s >= state.deadline_s:
-        state = replace(state, seats={device: _out_of_time(seat) for device, seat in state.seats.items()})
-    if state.devices(SeatState.WORKING):
+        state = _with_seats(state, {device: _out_of_time(seat) for device, seat in state.seats.items()})
+    if state.working:
         return state, ()
-    if reported >= state.rules.minimum:
-        return _commit(state)
+    if state.reported >= state.rules.minimum:
+        return _commit(state, now_s)
     if now_s < min(_replacement_ends_s(state), state.deadline_s):
         return state, ()
     causes = ", ".join(sorted(f"{cause.value} {count}" for cause, count in dropouts(state).items()))
-    reason = f"{reported} of {state.rules.minimum} needed reports came" + (f"; dropouts: {causes}" if causes else "")
-    return _abandoned(state, reason, now_s), ()
+    reason = f"{state.reported} of {state.rules.minimum} needed reports came"
+    reason += f"; dropouts: {causes}" if causes else ""
+    return _abandoned(state, AbandonCause.TOO_FEW_REPORTS, reason, now_s), ()
 
 
-def _commit(state: Round) -> Step:
-    return replace(state, phase=Phase.COMMITTING), (StartAggregation(state.number),)
+def _commit(state: Round, now_s: float) -> Step:
+    deadline_s = now_s + state.rules.commit_deadline_s
+    return replace(state, phase=Phase.COMMITTING, deadline_s=deadline_s), (StartAggregation(state.number),)
 
 
 # COMMITTING and after
@@ -413,7 +401,15 @@ def _finish(state: Round, event: AggregationFinished) -> Step:
 
 
 def _fail(state: Round, event: AggregationFailed) -> Step:
-    return _abandoned(state, f"averaging failed: {event.reason}", event.now_s), ()
+    return _abandoned(state, AbandonCause.AVERAGING_FAILED, f"averaging failed: {event.reason}", event.now_s), ()
+
+
+def _watch_committing(state: Round, event: ClockTicked) -> Step:
+    state = _bounded(state, event.now_s + state.rules.commit_deadline_s)
+    if event.now_s < state.deadline_s:
+        return state, ()
+    reason = f"averaging did not end within {state.rules.commit_deadline_s:g} s"
+    return _abandoned(state, AbandonCause.AVERAGING_FAILED, reason, event.now_s), ()
 
 
 def _answer_again(state: Round, event: ReportReceived) -> Step:
@@ -442,7 +438,19 @@ def _receipt(state: Round, event: ReportReceived, verdict: Verdict, code: str = 
 
 
 def _with_seat(state: Round, device: DeviceId, seat: Seat) -> Round:
-    return replace(state, seats={**state.seats, device: seat})
+    before = state.seats.get(device)
+    was = None if before is None else before.state
+    return replace(
+        state,
+        seats={**state.seats, device: seat},
+        working=state.working + (seat.state is SeatState.WORKING) - (was is SeatState.WORKING),
+        reported=state.reported + (seat.state is SeatState.REPORTED) - (was is SeatState.REPORTED),
+    )
+
+
+def _with_seats(state: Round, seats: Mapping[DeviceId, Seat]) -> Round:
+    states = Counter(seat.state for seat in seats.values())
+    return replace(state, seats=seats, working=states[SeatState.WORKING], reported=states[SeatState.REPORTED])
 
 
 def _dropped(seat: Seat, cause: DropoutCause) -> Seat:
@@ -455,8 +463,12 @@ def _out_of_time(seat: Seat) -> Seat:
     return _dropped(seat, DropoutCause.SILENT if seat.lost_since_s is None else DropoutCause.CONNECTION_LOST)
 
 
-def _abandoned(state: Round, reason: str, now_s: float) -> Round:
-    return replace(state, phase=Phase.ABANDONED, reason=reason, closed_at_s=now_s)
+def _abandoned(state: Round, cause: AbandonCause, reason: str, now_s: float) -> Round:
+    return replace(state, phase=Phase.ABANDONED, cause=cause, reason=reason, closed_at_s=now_s)
+
+
+def _bounded(state: Round, latest_s: float) -> Round:
+    return state if state.deadline_s <= latest_s else replace(state, deadline_s=latest_s)
 
 
 def _replacement_ends_s(state: Round) -> float:
@@ -467,27 +479,27 @@ _SELECTION, _REPORTING, _COMMITTING = Phase.SELECTION, Phase.REPORTING, Phase.CO
 _COMMITTED, _ABANDONED = Phase.COMMITTED, Phase.ABANDONED
 
 TABLE: dict[tuple[Phase, type[Event]], Row] = {
-    (_SELECTION, DeviceCheckedIn): Row(_join_pool, frozenset({_SELECTION, _REPORTING, _ABANDONED})),
-    (_SELECTION, DeviceLost): Row(_leave_pool, frozenset({_SELECTION})),
-    (_SELECTION, DeviceReturned): Row(_ignore, frozenset({_SELECTION})),
-    (_SELECTION, DeviceDroppedOut): Row(_leave_pool, frozenset({_SELECTION})),
-    (_SELECTION, ReportReceived): Row(_answer_again, frozenset({_SELECTION})),
-    (_SELECTION, ClockTicked): Row(_watch_selection, frozenset({_SELECTION, _REPORTING, _ABANDONED})),
-    (_REPORTING, DeviceCheckedIn): Row(_seat_newcomer, frozenset({_REPORTING})),
-    (_REPORTING, DeviceLost): Row(_start_grace, frozenset({_REPORTING})),
-    (_REPORTING, DeviceReturned): Row(_end_grace, frozenset({_REPORTING})),
-    (_REPORTING, DeviceDroppedOut): Row(_drop, frozenset({_REPORTING, _COMMITTING, _ABANDONED})),
-    (_REPORTING, ReportReceived): Row(_take_report, frozenset({_REPORTING, _COMMITTING, _ABANDONED})),
-    (_REPORTING, ClockTicked): Row(_watch_reporting, frozenset({_REPORTING, _COMMITTING, _ABANDONED})),
-    (_COMMITTING, DeviceCheckedIn): Row(_turn_away, frozenset({_COMMITTING})),
-    (_COMMITTING, DeviceLost): Row(_ignore, frozenset({_COMMITTING})),
-    (_COMMITTING, DeviceReturned): Row(_ignore, frozenset({_COMMITTING})),
-    (_COMMITTING, DeviceDroppedOut): Row(_ignore, frozenset({_COMMITTING})),
-    (_COMMITTING, ReportReceived): Row(_answer_again, frozenset({_COMMITTING})),
-    (_COMMITTING, ClockTicked): Row(_ignore, frozenset({_COMMITTING})),
-    (_COMMITTING, AggregationFinished): Row(_finish, frozenset({_COMMITTED})),
-    (_COMMITTING, AggregationFailed): Row(_fail, frozenset({_ABANDONED})),
-    (_COMMITTED, ReportReceived): Row(_answer_again, frozenset({_COMMITTED})),
-    (_ABANDONED, ReportReceived): Row(_answer_again, frozenset({_ABANDONED})),
+    (_SELECTION, DeviceCheckedIn): row(_join_pool, _SELECTION, _REPORTING),
+    (_SELECTION, DeviceLost): row(_leave_pool, _SELECTION),
+    (_SELECTION, DeviceReturned): row(_ignore, _SELECTION),
+    (_SELECTION, DeviceDroppedOut): row(_leave_pool, _SELECTION),
+    (_SELECTION, ReportReceived): row(_answer_again, _SELECTION),
+    (_SELECTION, ClockTicked): row(_watch_selection, _SELECTION, _REPORTING, _ABANDONED),
+    (_REPORTING, DeviceCheckedIn): row(_seat_newcomer, _REPORTING),
+    (_REPORTING, DeviceLost): row(_start_grace, _REPORTING),
+    (_REPORTING, DeviceReturned): row(_end_grace, _REPORTING),
+    (_REPORTING, DeviceDroppedOut): row(_drop, _REPORTING, _COMMITTING, _ABANDONED),
+    (_REPORTING, ReportReceived): row(_take_report, _REPORTING, _COMMITTING, _ABANDONED),
+    (_REPORTING, ClockTicked): row(_watch_reporting, _REPORTING, _COMMITTING, _ABANDONED),
+    (_COMMITTING, DeviceCheckedIn): row(_turn_away, _COMMITTING),
+    (_COMMITTING, DeviceLost): row(_ignore, _COMMITTING),
+    (_COMMITTING, DeviceReturned): row(_ignore, _COMMITTING),
+    (_COMMITTING, DeviceDroppedOut): row(_ignore, _COMMITTING),
+    (_COMMITTING, ReportReceived): row(_answer_again, _COMMITTING),
+    (_COMMITTING, ClockTicked): row(_watch_committing, _COMMITTING, _ABANDONED),
+    (_COMMITTING, AggregationFinished): row(_finish, _COMMITTED),
+    (_COMMITTING, AggregationFailed): row(_fail, _ABANDONED),
+    (_COMMITTED, ReportReceived): row(_answer_again, _COMMITTED),
+    (_ABANDONED, ReportReceived): row(_answer_again, _ABANDONED),
 }
 """Every legal pair; a pair that is not here raises IllegalEvent."""

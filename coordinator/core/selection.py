@@ -1,7 +1,7 @@
-"""Who may wait for a round, who is drawn, and when the others should come back (pace steering).
+"""Who may wait for a round, and who of those who wait is drawn.
 
-Pure: the seed, the generator and all times are arguments. The round decides *when* to draw; this module does not.
-Source: Bonawitz et al. 2019, section 2.3 (pace steering).
+Pure: the seed and all that is known of a device are arguments. The round decides *when* to draw; when those who are not
+drawn should come back is :mod:`coordinator.core.pace`'s business.
 """
 
 from __future__ import annotations
@@ -12,18 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from coordinator.core.lease import SHARE_WINDOW, Lease
 from wire.identifiers import DeviceId
-from wire.messages import CheckIn, RejectionReason
+from wire.messages import RejectionReason
 
 _SELECTION_STREAM = 1
 """Separates the draws of the selection from other uses of the same root seed."""
-
-SMALL_POPULATION = 10
-"""Up to this many times the cohort a population is small: it must be brought together, not spread out."""
-RENDEZVOUS_SHARE = 0.1
-"""Jitter of a rendezvous as a share of the waiting time: enough not to arrive in one instant, and still together."""
-ARRIVALS_WANTED = 2.0
-"""Cohorts that a large population should send into one selection window."""
 
 
 def sample(pool: Sequence[DeviceId], count: int, seed: int, round_number: int) -> list[DeviceId]:
@@ -50,58 +44,69 @@ def sample(pool: Sequence[DeviceId], count: int, seed: int, round_number: int) -
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What a device must have to wait in the pool.
+    """What a device must have, and how often it may take part.
 
     Attributes:
         minimum_examples: fewest stored messages.
         minimum_agent_version: ``major.minor.patch`` of the manifest.
+        minimum_separation: a device whose report counts in round n may take part again in round n + this.
+        maximum_share: of the last SHARE_WINDOW rounds, that one device may have a report in.
     """
 
     minimum_examples: int
     minimum_agent_version: str
+    minimum_separation: int = 1
+    maximum_share: float = 1.0
+
+    @property
+    def maximum_rounds(self) -> int:
+        """Of the last SHARE_WINDOW rounds; one at least, or nobody could ever take part."""
+        return max(1, int(self.maximum_share * SHARE_WINDOW))
 
 
-def refusal(check_in: CheckIn, admission: Admission) -> tuple[RejectionReason, str] | None:
-    """Why a device may not wait in the pool, with words for its owner; None if it may."""
-    if _version(check_in.agent_version) < _version(admission.minimum_agent_version):
-        detail = f"this model needs agent {admission.minimum_agent_version} or newer, got {check_in.agent_version[:32]}"
-        return RejectionReason.OUTDATED_AGENT, detail
-    if check_in.examples < admission.minimum_examples:
-        detail = f"{admission.minimum_examples} stored messages are needed, the device has {check_in.examples}"
-        return RejectionReason.TOO_FEW_EXAMPLES, detail
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a device may not wait in the pool.
+
+    Attributes:
+        reason: on the wire.
+        detail: for its owner.
+        rounds: how many more rounds have to pass before it can be otherwise.
+    """
+
+    reason: RejectionReason
+    detail: str
+    rounds: int = 0
+
+
+def refusal(lease: Lease, round_number: int, admission: Admission) -> Refusal | None:
+    """Why a device that has just checked in may not wait for a round; None if it may."""
+    if _version(lease.agent_version) < _version(admission.minimum_agent_version):
+        detail = f"this model needs agent {admission.minimum_agent_version} or newer, got {lease.agent_version[:32]}"
+        return Refusal(RejectionReason.OUTDATED_AGENT, detail)
+    if lease.examples < admission.minimum_examples:
+        detail = f"{admission.minimum_examples} stored messages are needed, the device has {lease.examples}"
+        return Refusal(RejectionReason.TOO_FEW_EXAMPLES, detail)
+    if lease.last_round and lease.last_round < round_number:  # in its own round the round itself has the answer
+        return _took_part_too_often(lease, round_number, admission)
     return None
 
 
-def retry_after_s(
-    opens_in_s: float,
-    shortest_s: float,
-    window_s: float,
-    population: int,
-    cohort: int,
-    generator: np.random.Generator,
-) -> float:
-    """When a device that is not needed now should check in again.
+def _took_part_too_often(lease: Lease, round_number: int, admission: Admission) -> Refusal | None:
+    next_round = lease.last_round + admission.minimum_separation
 
-    A small population is called to a rendezvous just after the next selection is expected to open, so that enough
-    devices wait at the same time. A large one is spread over so long a time that about two cohorts arrive in each
-    selection window, so that the coordinator is not overrun.
+    def may(number: int) -> bool:
+        return number >= next_round and lease.rounds_lately(number) < admission.maximum_rounds
 
-    Args:
-        opens_in_s: time until the next selection is expected to open.
-        shortest_s: no device is called back sooner.
-        window_s: longest time of a selection.
-        population: devices seen lately.
-        cohort: devices that a round selects.
-        generator: source of the jitter.
-
-    Returns:
-        Seconds from now, at least ``shortest_s``.
-    """
-    earliest_s = max(opens_in_s, shortest_s)
-    spread_s = RENDEZVOUS_SHARE * earliest_s
-    if population > SMALL_POPULATION * cohort:
-        spread_s = window_s * population / (ARRIVALS_WANTED * cohort)
-    return earliest_s + spread_s * float(generator.random())
+    if may(round_number):
+        return None
+    if round_number < next_round:
+        detail = f"it took part in round {lease.last_round} and may again from round {next_round} on"
+    else:
+        often = lease.rounds_lately(round_number)
+        detail = f"it took part in {often} of the last {SHARE_WINDOW} rounds; {admission.maximum_rounds} are allowed"
+    rounds = next(rounds for rounds in range(1, 2 * SHARE_WINDOW) if may(round_number + rounds))
+    return Refusal(RejectionReason.TOOK_PART_LATELY, detail, rounds)
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -10,13 +10,14 @@ import contextlib
 import hashlib
 import os
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from wire.errors import IntegrityError, UnavailableError
 from wire.identifiers import sha256 as checked_sha256
 
-_WRITING = ".writing-"
+WRITING = ".writing-"
+"""Begins the names of files that are not whole yet."""
 
 
 class FileBlobs:
@@ -34,7 +35,7 @@ class FileBlobs:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise _unavailable(folder, error) from error
+            raise unavailable(folder, error) from error
 
     def path(self, sha256: str) -> Path:
         """Where a blob lies, if it is there.
@@ -57,9 +58,9 @@ class FileBlobs:
             return name
         try:
             target.parent.mkdir(exist_ok=True)
-            _write_durably(target, data)
+            write_durably(target, data)
         except OSError as error:
-            raise _unavailable(target, error) from error
+            raise unavailable(target, error) from error
         return name
 
     def get(self, sha256: str) -> bytes:
@@ -76,7 +77,7 @@ class FileBlobs:
             msg = f"there is no blob {sha256} in {self._folder}"
             raise IntegrityError(msg) from error
         except OSError as error:
-            raise _unavailable(path, error) from error
+            raise unavailable(path, error) from error
         found = hashlib.sha256(data).hexdigest()
         if found != sha256:
             msg = f"{path} is damaged: its bytes have the sha256 {found}"
@@ -84,8 +85,25 @@ class FileBlobs:
         return data
 
     def delete(self, sha256: str) -> None:
-        """Delete it if it is there."""
-        self.path(sha256).unlink(missing_ok=True)
+        """Delete it if it is there.
+
+        Raises:
+            UnavailableError: a broken disk.
+        """
+        path = self.path(sha256)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise unavailable(path, error) from error
+
+    def put_all(self, blobs: Mapping[str, bytes]) -> None:
+        """Store each under its hash.
+
+        Raises:
+            UnavailableError: as ``put``.
+        """
+        for data in blobs.values():
+            self.put(data)
 
     def sweep(self, needed: Collection[str]) -> int:
         """Delete everything else: what a process left that was killed between a blob and its row; how many files."""
@@ -97,8 +115,13 @@ class FileBlobs:
         return removed
 
 
-def _write_durably(target: Path, data: bytes) -> None:
-    handle, name = tempfile.mkstemp(prefix=_WRITING, dir=target.parent)
+def write_durably(target: Path, data: bytes) -> None:
+    """Write a file that is there whole or not at all, also after a power cut.
+
+    Raises:
+        OSError: it could not be written; nothing of it is left.
+    """
+    handle, name = tempfile.mkstemp(prefix=WRITING, dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -116,5 +139,6 @@ def _write_durably(target: Path, data: bytes) -> None:
         os.close(folder)
 
 
-def _unavailable(path: Path, error: OSError) -> UnavailableError:
+def unavailable(path: Path, error: OSError) -> UnavailableError:
+    """What to raise when the disk refuses."""
     return UnavailableError(f"{path}: {error.strerror or error}; free some space or give another data_dir")

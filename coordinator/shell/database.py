@@ -1,12 +1,17 @@
-"""The database: SQLAlchemy Core over SQLite in WAL mode, or over any other SQL URL.
+"""The database: SQLAlchemy Core over SQLite in WAL mode, or over PostgreSQL by its URL.
 
 Rounds and effects are JSON with a few columns beside them to search by; everything else has a column of its own. One
 thread writes (the driver); web threads read in transactions of their own.
+
+The driver handles hundreds of messages in one transaction, so a view *writes behind*: what is changed again and again
+(the round, leases, counters) is written once, and rows of one kind (reports, effects) go out together, at the end of
+the transaction or before anything is read that they could change. One statement for a row costs ten times as much.
 """
 
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,15 +22,17 @@ import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
 from msgspec import structs
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from coordinator import effects as effect_json
-from coordinator.core.lease import Lease
+from coordinator.core.lease import Lease, Presence
+from coordinator.core.pace import Rhythm
 from coordinator.core.round import TERMINAL, Phase, Round
 from coordinator.effects import PendingEffect
 from coordinator.jobs import Metrics
 from coordinator.ports import RoundSummary, StoredChunk, StoredReport, VersionRecord
-from coordinator.shell.tables import chunks, counters, devices, effects, reports, rounds, versions
+from coordinator.shell.tables import chunks, counters, devices, effects, facts, reports, rounds, versions
 from wire.errors import UnavailableError
 from wire.identifiers import DeviceId
 
@@ -34,7 +41,15 @@ BUSY_TIMEOUT_S = 10
 MEDIAN_OF = 1000
 """The median is of the newest reports, so that it stays cheap and tells of today."""
 
+STATES_TOLD_APART = 50
+"""Devices choose their reasons; a person reads four of them."""
+RHYTHM = "rhythm"
+"""Its name among the facts."""
+LEASES_KEPT = 20_000
+"""Leases in memory: a cohort and those that wait; about 1 kB each."""
+
 _ROUND = msgspec.json.Decoder(Round)
+_INSERTS: dict[str, Callable[[sa.Table], Any]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 
 class Database:
@@ -56,6 +71,8 @@ class Database:
             sa.event.listen(self._engine, "after_cursor_execute", lambda *_: after_statement())
         with self._translated(), self._engine.begin() as connection:
             _migrate(connection)
+            last = connection.scalar(sa.select(sa.func.max(effects.c.number))) or 0
+        self._memory = _Memory(self._engine.dialect.name, last)
 
     def close(self) -> None:
         """Give the connections back."""
@@ -68,8 +85,12 @@ class Database:
         Raises:
             UnavailableError: the database cannot be read or written now.
         """
-        with self._translated(), self._engine.begin() as connection:
-            yield DatabaseView(connection)
+        with self._translated():
+            with self._engine.begin() as connection:
+                view = DatabaseView(connection, self._memory)
+                yield view
+                view.flush()
+            view.committed()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -82,48 +103,113 @@ class Database:
             raise UnavailableError(msg) from error
 
 
+class _Memory:
+    """What one process keeps from one transaction to the next, all of it also in the database."""
+
+    def __init__(self, dialect: str, last_effect: int) -> None:
+        self.insert = _INSERTS[dialect]
+        self.last_effect = last_effect
+        self.leases: dict[DeviceId, Lease] = {}
+        self.closed_rounds: dict[int, Round] = {}
+
+
 class DatabaseView:
     """What a transaction can read and write; see :class:`coordinator.ports.Transaction` for each method."""
 
-    def __init__(self, connection: sa.Connection) -> None:
+    def __init__(self, connection: sa.Connection, memory: _Memory) -> None:
         self._connection = connection
+        self._memory = memory
+        self._rounds: dict[int, Round] = {}
+        self._leases: dict[DeviceId, Lease] = {}
+        self._reports: list[StoredReport] = []
+        self._effects: list[tuple[int, PendingEffect]] = []
+        self._counts: Counter[str] = Counter()
+        self._rhythm: Rhythm | None = None
+        self._rhythm_changed = False
+        self._saved_leases: dict[DeviceId, Lease] = {}
+        self._without_chunks: set[int] = set()
+
+    def flush(self) -> None:
+        """Write what is held back."""
+        insert, execute = self._memory.insert, self._connection.execute
+        if self._rounds:
+            execute(_upsert(insert, rounds, "number"), [_round_row(state) for state in self._rounds.values()])
+            self._rounds.clear()
+        if self._reports:
+            execute(sa.insert(reports), [structs.asdict(report) for report in self._reports])
+            self._reports.clear()
+        if self._leases:
+            execute(_upsert(insert, devices, "device"), [_lease_row(lease) for lease in self._leases.values()])
+            self._saved_leases |= self._leases
+            self._leases.clear()
+        if self._effects:
+            added = [{"number": number, "body": effect_json.to_json(effect)} for number, effect in self._effects]
+            execute(sa.insert(effects), added)
+            self._effects.clear()
+        if self._counts:
+            total = counters.c.value + insert(counters).excluded.value
+            execute(
+                insert(counters).on_conflict_do_update(index_elements=["name"], set_={"value": total}),
+                [{"name": name, "value": amount} for name, amount in self._counts.items()],
+            )
+            self._counts.clear()
+        if self._rhythm_changed:
+            execute(_upsert(insert, facts, "name"), {"name": RHYTHM, "value": msgspec.json.encode(self._rhythm)})
+            self._rhythm_changed = False
+
+    def committed(self) -> None:
+        """The transaction was committed: keep the leases for the next one."""
+        kept = self._memory.leases
+        for device, lease in self._saved_leases.items():
+            kept.pop(device, None)  # the newest stand last
+            kept[device] = lease
+        for device in list(kept)[: max(len(kept) - LEASES_KEPT, 0)]:
+            del kept[device]
 
     # Rounds
 
     def open_round(self) -> Round | None:
         """The round that is not over."""
+        self.flush()
         over = [phase.value for phase in TERMINAL]
         state = self._connection.scalar(sa.select(rounds.c.state).where(rounds.c.phase.not_in(over)))
         return None if state is None else _ROUND.decode(state)
 
     def round(self, number: int) -> Round | None:
         """A round, over or not."""
-        state = self._connection.scalar(sa.select(rounds.c.state).where(rounds.c.number == number))
-        return None if state is None else _ROUND.decode(state)
+        found = self._rounds.get(number) or self._memory.closed_rounds.get(number)
+        if found is None:
+            state = self._connection.scalar(sa.select(rounds.c.state).where(rounds.c.number == number))
+            found = None if state is None else _ROUND.decode(state)
+            if found is not None and found.phase in TERMINAL:  # late reports ask for it again and again
+                self._memory.closed_rounds = {number: found}
+        return found
 
     def last_round_number(self) -> int:
         """Number of the newest round; 0 before the first."""
+        self.flush()
         return self._connection.scalar(sa.select(sa.func.max(rounds.c.number))) or 0
 
     def rounds_in(self, phase: Phase) -> int:
         """How many rounds are in a phase."""
+        self.flush()
         return self._scalar(sa.select(sa.func.count()).select_from(rounds).where(rounds.c.phase == phase.value))
 
     def save_round(self, state: Round) -> None:
         """Insert or replace a round."""
-        values = {"phase": state.phase.value, "base_version": state.base_version, "state": msgspec.json.encode(state)}
-        self._upsert(rounds, {"number": state.number}, values)
+        self._rounds[state.number] = state
 
     # Reports and chunks
 
     def reports(self, round_number: int) -> list[StoredReport]:
         """Accepted reports of a round, in ascending order of devices."""
+        self.flush()
         query = sa.select(reports).where(reports.c.round == round_number).order_by(reports.c.device)
         return [StoredReport(**row) for row in self._connection.execute(query).mappings()]
 
     def add_report(self, report: StoredReport) -> None:
         """Insert an accepted report."""
-        self._connection.execute(sa.insert(reports).values(structs.asdict(report)))
+        self._reports.append(report)
 
     def chunks(self, round_number: int, device: DeviceId, attempt: int) -> list[StoredChunk]:
         """Chunks of one report, in ascending order."""
@@ -134,11 +220,18 @@ class DatabaseView:
 
     def add_chunk(self, chunk: StoredChunk) -> None:
         """Insert a chunk that is not there yet."""
+        self.flush()  # its round comes first
+        self._without_chunks.discard(chunk.round)
         self._connection.execute(sa.insert(chunks).values(structs.asdict(chunk)))
 
     def drop_chunks(self, round_number: int, device: DeviceId | None = None) -> list[str]:
         """Delete the chunks of a round, or of one of its devices; the hashes that no other chunk names."""
+        if round_number in self._without_chunks:  # asked for each report, and nearly always so
+            return []
         which = chunks.c.round == round_number
+        if self._connection.scalar(sa.select(chunks.c.round).where(which).limit(1)) is None:
+            self._without_chunks.add(round_number)
+            return []
         if device is not None:
             which = which & (chunks.c.device == device)
         hashes = set(self._connection.scalars(sa.select(chunks.c.sha256).where(which)))
@@ -149,6 +242,7 @@ class DatabaseView:
 
     def private_blobs(self) -> set[str]:
         """Hashes of the private blobs that are still needed: open reports, chunks, the optimizer's state."""
+        self.flush()
         over = [phase.value for phase in TERMINAL]
         still_open = sa.select(rounds.c.number).where(rounds.c.phase.not_in(over))
         needed = set(self._connection.scalars(sa.select(reports.c.sha256).where(reports.c.round.in_(still_open))))
@@ -162,23 +256,35 @@ class DatabaseView:
 
     def lease(self, device: DeviceId) -> Lease | None:
         """What is known of a device."""
-        row = self._connection.execute(sa.select(devices).where(devices.c.device == device)).mappings().first()
-        return None if row is None else Lease(**row)
+        found = self._leases.get(device) or self._saved_leases.get(device) or self._memory.leases.get(device)
+        if found is None:
+            row = self._connection.execute(sa.select(devices).where(devices.c.device == device)).mappings().first()
+            found = None if row is None else _lease(row)
+        return found
 
     def save_lease(self, lease: Lease) -> None:
         """Insert or replace a device."""
-        values = structs.asdict(lease)
-        del values["device"]
-        self._upsert(devices, {"device": lease.device}, values)
+        self._leases[lease.device] = lease
 
     def devices_since(self, since_s: float) -> int:
         """How many devices were seen since."""
+        self.flush()
         return self._scalar(sa.select(sa.func.count()).select_from(devices).where(devices.c.last_seen_s >= since_s))
+
+    def device_states(self) -> Mapping[tuple[str, str], int]:
+        """How many devices are in which state; the reason is only told apart for ineligible ones."""
+        self.flush()
+        reason = sa.case((devices.c.state == "ineligible", devices.c.reason), else_="").label("reason")
+        many = sa.func.count().label("many")
+        query = sa.select(devices.c.state, reason, many).group_by(devices.c.state, reason)
+        found = self._connection.execute(query.order_by(many.desc()).limit(STATES_TOLD_APART))
+        return {(state, why): count for state, why, count in found}
 
     def leases(self, limit: int) -> list[Lease]:
         """The devices seen last, in ascending order of their names."""
+        self.flush()
         query = sa.select(devices).order_by(devices.c.last_seen_s.desc()).limit(limit)
-        found = [Lease(**row) for row in self._connection.execute(query).mappings()]
+        found = [_lease(row) for row in self._connection.execute(query).mappings()]
         return sorted(found, key=lambda lease: lease.device)
 
     # Versions
@@ -198,6 +304,10 @@ class DatabaseView:
         measured = {} if metrics is None else structs.asdict(metrics)
         self._connection.execute(sa.insert(versions).values({**values, **measured}))
 
+    def set_manifest(self, version: int, manifest: str) -> None:
+        """The same weights under another manifest."""
+        self._connection.execute(sa.update(versions).where(versions.c.version == version).values(manifest=manifest))
+
     def set_metrics(self, version: int, metrics: Metrics) -> None:
         """Note how good a version is."""
         which = versions.c.version == version
@@ -212,35 +322,59 @@ class DatabaseView:
 
     def effects(self) -> list[tuple[int, PendingEffect]]:
         """Effects that were not done, in the order in which they were added."""
+        self.flush()
         query = sa.select(effects.c.number, effects.c.body).order_by(effects.c.number)
         return [(number, effect_json.from_json(body)) for number, body in self._connection.execute(query)]
 
     def add_effect(self, effect: PendingEffect) -> int:
         """Insert an effect; its number."""
-        done = self._connection.execute(sa.insert(effects).values(body=effect_json.to_json(effect)))
-        key = done.inserted_primary_key
-        return int(key[0]) if key is not None else 0
+        # Counted here and not by the database, so that many can be inserted at once; nobody else adds any.
+        self._memory.last_effect += 1
+        self._effects.append((self._memory.last_effect, effect))
+        return self._memory.last_effect
+
+    def begin_effects(self) -> list[tuple[int, PendingEffect, int]]:
+        """As ``effects``, each with how often a process began with it, this time included."""
+        self.flush()
+        self._connection.execute(sa.update(effects).values(begun=effects.c.begun + 1))
+        query = sa.select(effects.c.number, effects.c.body, effects.c.begun).order_by(effects.c.number)
+        return [(number, effect_json.from_json(body), begun) for number, body, begun in self._connection.execute(query)]
 
     def remove_effects(self, numbers: Sequence[int]) -> None:
         """These effects are done."""
         if numbers:
-            self._connection.execute(sa.delete(effects).where(effects.c.number.in_(numbers)))
+            self.flush()
+            which = effects.c.number == sa.bindparam("done")
+            self._connection.execute(sa.delete(effects).where(which), [{"done": number} for number in numbers])
 
     def count(self, name: str, amount: int = 1) -> None:
         """Add to a counter."""
-        which = counters.c.name == name
-        if not self._update(sa.update(counters).where(which).values(value=counters.c.value + amount)):
-            self._connection.execute(sa.insert(counters).values(name=name, value=amount))
+        self._counts[name] += amount
 
     def counters(self) -> Mapping[str, int]:
         """Every counter by name."""
+        self.flush()
         rows = self._connection.execute(sa.select(counters.c.name, counters.c.value))
         return {row.name: row.value for row in rows}
+
+    # Small facts
+
+    def rhythm(self) -> Rhythm:
+        """When devices check in, and how long rounds take."""
+        if self._rhythm is None:
+            found = self._connection.scalar(sa.select(facts.c.value).where(facts.c.name == RHYTHM))
+            self._rhythm = Rhythm() if found is None else msgspec.json.decode(found, type=Rhythm)
+        return self._rhythm
+
+    def save_rhythm(self, rhythm: Rhythm) -> None:
+        """Replace it."""
+        self._rhythm, self._rhythm_changed = rhythm, True
 
     # For people
 
     def recent_rounds(self, limit: int) -> list[RoundSummary]:
         """The newest rounds, in ascending order."""
+        self.flush()
         query = sa.select(rounds.c.state).order_by(rounds.c.number.desc()).limit(limit)
         states = [_ROUND.decode(state) for state in self._connection.scalars(query)][::-1]
         if not states:
@@ -255,10 +389,12 @@ class DatabaseView:
 
     def accepted_reports(self) -> int:
         """Accepted reports of all rounds."""
+        self.flush()
         return self._scalar(sa.select(sa.func.count()).select_from(reports))
 
     def report_bytes_median(self) -> int | None:
         """Median length of the newest accepted reports."""
+        self.flush()
         query = sa.select(reports.c.size_bytes).order_by(reports.c.received_s.desc()).limit(MEDIAN_OF)
         sizes = list(self._connection.scalars(query))
         return int(statistics.median(sizes)) if sizes else None
@@ -270,13 +406,30 @@ class DatabaseView:
     def _scalar(self, query: sa.Select[Any]) -> int:
         return int(self._connection.scalar(query) or 0)
 
-    def _update(self, statement: sa.Update) -> bool:
-        return self._connection.execute(statement).rowcount > 0
 
-    def _upsert(self, table: sa.Table, key: dict[str, Any], values: dict[str, Any]) -> None:
-        which = sa.and_(*(table.c[name] == value for name, value in key.items()))
-        if not self._update(sa.update(table).where(which).values(values)):
-            self._connection.execute(sa.insert(table).values({**key, **values}))
+def _round_row(state: Round) -> dict[str, Any]:
+    return {
+        "number": state.number,
+        "phase": state.phase.value,
+        "base_version": state.base_version,
+        "state": msgspec.json.encode(state),
+    }
+
+
+def _upsert(insert: Callable[[sa.Table], Any], table: sa.Table, key: str) -> Any:
+    """Insert rows, or replace those that are there; both dialects write it alike."""
+    statement = insert(table)
+    others = {column.name: statement.excluded[column.name] for column in table.columns if column.name != key}
+    return statement.on_conflict_do_update(index_elements=[key], set_=others)
+
+
+def _lease_row(lease: Lease) -> dict[str, Any]:
+    return {**structs.asdict(lease), "presence": lease.presence.value}
+
+
+def _lease(row: sa.RowMapping) -> Lease:
+    values: dict[str, Any] = {str(name): value for name, value in row.items()}
+    return Lease(**{**values, "presence": Presence(values["presence"])})
 
 
 def _version(row: sa.RowMapping) -> VersionRecord:

@@ -76,7 +76,7 @@ devices = Table(
     "devices",
     METADATA,
     Column("device", String(64), primary_key=True),
-    Column("online", Boolean, nullable=False),
+    Column("presence", String(16), nullable=False),  # coordinator.core.lease.Presence
     Column("state", String(500), nullable=False),
     Column("reason", String(500), nullable=False),
     Column("last_seen_s", Float, nullable=False),
@@ -86,6 +86,8 @@ devices = Table(
     Column("weights", String(64)),
     Column("examples", BigInteger, nullable=False),
     Column("emulated", Boolean, nullable=False),
+    Column("last_round", BigInteger, nullable=False),
+    Column("rounds_counted", BigInteger, nullable=False),  # one bit a round
     Index("devices_by_last_seen", "last_seen_s"),
 )
 
@@ -95,7 +97,15 @@ effects = Table(
     # SQLite counts up by itself only in a plain INTEGER column.
     Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
     Column("body", LargeBinary, nullable=False),  # JSON of coordinator.effects.PendingEffect
+    Column("begun", Integer, nullable=False, server_default="0"),  # by how many processes, and still to be done
     sqlite_autoincrement=True,  # numbers are never used again
+)
+
+facts = Table(
+    "facts",
+    METADATA,
+    Column("name", String(100), primary_key=True),
+    Column("value", LargeBinary, nullable=False),  # JSON of coordinator.core.pace.Rhythm
 )
 
 counters = Table(

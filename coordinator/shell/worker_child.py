@@ -17,7 +17,9 @@ import numpy as np
 
 from coordinator.averaging import do_job
 from coordinator.jobs import Job, Metrics, Result, failed
+from coordinator.ports import BlobStore
 from coordinator.shell.blobs import FileBlobs
+from coordinator.shell.packs import PackedBlobs
 from coordinator.shell.parent_death import die_with_parent
 from models.batches import Batches, pack
 from models.configurations import configuration
@@ -59,7 +61,7 @@ class Evaluator:
         return pack(messages, EVALUATION_ROWS, sequence_length)
 
 
-def serve(jobs: BinaryIO, results: BinaryIO, artifacts: FileBlobs, private: FileBlobs) -> None:
+def serve(jobs: BinaryIO, results: BinaryIO, artifacts: FileBlobs, private: BlobStore) -> None:
     """Do jobs until the input ends."""
     evaluator = Evaluator(artifacts)
     for line in jobs:
@@ -68,7 +70,7 @@ def serve(jobs: BinaryIO, results: BinaryIO, artifacts: FileBlobs, private: File
         results.flush()
 
 
-def _attempt(job: Job, artifacts: FileBlobs, private: FileBlobs, evaluator: Evaluator) -> Result:
+def _attempt(job: Job, artifacts: FileBlobs, private: BlobStore, evaluator: Evaluator) -> Result:
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # the result is checked
             return do_job(job, artifacts, private, evaluator.measure)
@@ -85,7 +87,7 @@ def main(arguments: list[str]) -> None:
     # Libraries print what they like to standard output; results need it for themselves.
     results = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    serve(sys.stdin.buffer, results, FileBlobs(Path(artifacts)), FileBlobs(Path(private)))
+    serve(sys.stdin.buffer, results, FileBlobs(Path(artifacts)), PackedBlobs(Path(private)))
 
 
 if __name__ == "__main__":

@@ -98,9 +98,13 @@ class ReportSettled:
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """The process began; the state is the one that the last process left."""
+    """The process began; the state is the one that the last process left.
+
+    ``deaths`` is how many processes in a row ended in the middle of a session, without one session that ended well.
+    """
 
     at: Moment
+    deaths: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,13 +23,11 @@ The usual circle is::
 - The report itself, its re-sending and its receipt belong to :mod:`edge_agent.core.outbox`.
 
 After a process restart the driver loads the last state and sends :class:`Restarted`: a round that was being worked on
-is given up with cause RESTARTED, a report in the outbox is kept.
+is given up with cause RESTARTED, a report in the outbox is kept. If that happens several times in a row, it is the work
+that ends the process, and the device rests for hours instead of doing the same again.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
@@ -56,13 +54,17 @@ from edge_agent.core.events import (
     Trained,
     WorkFailed,
 )
-from wire.errors import IllegalEvent
+from wire.machine import Row, find_row, row
 from wire.messages import Assignment, DropoutCause
 
 CHECK_IN_AGAIN = BackOff(first_s=20.0, most_s=300.0)
 """No answer before a cohort is full is normal; but a coordinator may also have lost its pool."""
 NUDGE_SPREAD_S = 2.0
 """When everybody learns at the same moment that the coordinator is back, their check-ins are spread over this time."""
+DEATHS_ALLOWED = 3
+"""Sessions in a row that may end with the process: one may be an empty battery, two a coincidence."""
+REST_AFTER_DEATHS_S = 6 * 3600.0
+"""Then it is the session that kills us, of too little memory perhaps; the next model may be another one."""
 SHORTEST_REST_S = 1.0
 """A retry window of nothing would make a circle of check-ins and rejections as fast as the network allows."""
 
@@ -157,6 +159,19 @@ def reason(state: State) -> str:
             return why
 
 
+def due_at_s(state: State) -> float | None:
+    """When time alone ends this state; None if only something that happens can.
+
+    >>> due_at_s(Resting(60.0, "round in progress"))
+    60.0
+    """
+    match state:
+        case CheckedIn(_, when_s) | Preparing(_, when_s) | Training(_, when_s) | Resting(when_s, _, _, _):
+            return when_s
+        case Ineligible() | Settling() | Reporting():
+            return None
+
+
 Result = tuple[State, tuple[Effect, ...]]
 
 
@@ -169,7 +184,7 @@ def step(state: State, event: Event) -> Result:
     >>> from edge_agent.core.events import Moment
     >>> step(STARTING, Prepared(Moment(0.0, 0.0)))
     Traceback (most recent call last):
-    wire.errors.IllegalEvent: lifecycle: Prepared cannot happen while ineligible
+    wire.errors.IllegalEvent: lifecycle, ineligible: Prepared cannot happen here
 
     Args:
         state: where we are.
@@ -181,11 +196,8 @@ def step(state: State, event: Event) -> Result:
     Raises:
         IllegalEvent: the table has no such row.
     """
-    row = TABLE.get((type(state), type(event)))
-    if row is None:
-        msg = f"lifecycle: {type(event).__name__} cannot happen while {name(state)}"
-        raise IllegalEvent(msg)
-    return row(state, event)
+    stepped: Result = find_row(TABLE, type(state), event, f"lifecycle, {name(state)}").handle(state, event)
+    return stepped
 
 
 def _stay(state: State, _event: Event) -> Result:
@@ -296,9 +308,13 @@ def _begin_anew(_state: State, _event: Restarted) -> Result:
     return STARTING, ()
 
 
-def _say_restarted(state: Preparing | Training, _event: Restarted) -> Result:
+def _say_restarted(state: Preparing | Training, event: Restarted) -> Result:
     mine = state.assignment
-    return STARTING, (SendDropout(mine.round, mine.attempt, DropoutCause.RESTARTED, "the agent was restarted"),)
+    if event.deaths < DEATHS_ALLOWED:
+        return STARTING, (SendDropout(mine.round, mine.attempt, DropoutCause.RESTARTED, "the agent was restarted"),)
+    why = f"the last {event.deaths} sessions ended the agent"
+    given_up = SendDropout(mine.round, mine.attempt, DropoutCause.TRAINING_FAILED, why)
+    return Resting(event.at.now_s + REST_AFTER_DEATHS_S, why), (given_up,)
 
 
 def _stop(_state: State, _event: Stopping) -> Result:
@@ -310,60 +326,60 @@ def _stop_work(state: Preparing | Training, _event: Stopping) -> Result:
     return _give_up(state, cause, "the agent was stopped", Ineligible("stopped", cause))
 
 
-# The rows are typed by their state and event, which a dict of callables cannot say; the tests call every row.
-TABLE: dict[tuple[type[State], type[Event]], Callable[[Any, Any], Result]] = {
-    (Ineligible, ConditionsJudged): _follow_conditions,
-    (Ineligible, Connected): _stay,
-    (Ineligible, Announced): _stay,
-    (Ineligible, Assigned): _refuse,
-    (Ineligible, Rejected): _stay,
-    (Ineligible, Restarted): _begin_anew,
-    (Ineligible, Stopping): _stop,
-    (Settling, ConditionsJudged): _follow_conditions,
-    (Settling, Connected): _stay,
-    (Settling, Announced): _stay,
-    (Settling, Assigned): _refuse,
-    (Settling, Rejected): _stay,
-    (Settling, Restarted): _begin_anew,
-    (Settling, Stopping): _stop,
-    (CheckedIn, ConditionsJudged): _wait_for_answer,
-    (CheckedIn, Connected): _check_in_again,
-    (CheckedIn, Announced): _check_in_soon,
-    (CheckedIn, Assigned): _accept,
-    (CheckedIn, Rejected): _rest_after_rejection,
-    (CheckedIn, Restarted): _begin_anew,
-    (CheckedIn, Stopping): _stop,
-    (Preparing, ConditionsJudged): _watch_work,
-    (Preparing, Connected): _stay,
-    (Preparing, Announced): _stay,
-    (Preparing, Assigned): _refuse,
-    (Preparing, Rejected): _stay,
-    (Preparing, Prepared): _train,
-    (Preparing, WorkFailed): _fail,
-    (Preparing, Restarted): _say_restarted,
-    (Preparing, Stopping): _stop_work,
-    (Training, ConditionsJudged): _watch_work,
-    (Training, Connected): _stay,
-    (Training, Announced): _stay,
-    (Training, Assigned): _refuse,
-    (Training, Rejected): _stay,
-    (Training, Trained): _report,
-    (Training, WorkFailed): _fail,
-    (Training, Restarted): _say_restarted,
-    (Training, Stopping): _stop_work,
-    (Reporting, ConditionsJudged): _stay,
-    (Reporting, Connected): _stay,
-    (Reporting, Announced): _stay,
-    (Reporting, Assigned): _refuse,
-    (Reporting, Rejected): _stay,
-    (Reporting, ReportSettled): _rest_after_receipt,
-    (Reporting, Restarted): _stay,
-    (Reporting, Stopping): _stay,
-    (Resting, ConditionsJudged): _rest,
-    (Resting, Connected): _stay,
-    (Resting, Announced): _stay,
-    (Resting, Assigned): _refuse,
-    (Resting, Rejected): _stay,
-    (Resting, Restarted): _begin_anew,
-    (Resting, Stopping): _stop,
+TABLE: dict[tuple[type[State], type[Event]], Row] = {
+    (Ineligible, ConditionsJudged): row(_follow_conditions, Ineligible, Settling, CheckedIn),
+    (Ineligible, Connected): row(_stay, Ineligible),
+    (Ineligible, Announced): row(_stay, Ineligible),
+    (Ineligible, Assigned): row(_refuse, Ineligible),
+    (Ineligible, Rejected): row(_stay, Ineligible),
+    (Ineligible, Restarted): row(_begin_anew, Ineligible),
+    (Ineligible, Stopping): row(_stop, Ineligible),
+    (Settling, ConditionsJudged): row(_follow_conditions, Ineligible, Settling, CheckedIn),
+    (Settling, Connected): row(_stay, Settling),
+    (Settling, Announced): row(_stay, Settling),
+    (Settling, Assigned): row(_refuse, Settling),
+    (Settling, Rejected): row(_stay, Settling),
+    (Settling, Restarted): row(_begin_anew, Ineligible),
+    (Settling, Stopping): row(_stop, Ineligible),
+    (CheckedIn, ConditionsJudged): row(_wait_for_answer, CheckedIn, Ineligible),
+    (CheckedIn, Connected): row(_check_in_again, CheckedIn),
+    (CheckedIn, Announced): row(_check_in_soon, CheckedIn),
+    (CheckedIn, Assigned): row(_accept, Preparing),
+    (CheckedIn, Rejected): row(_rest_after_rejection, Resting),
+    (CheckedIn, Restarted): row(_begin_anew, Ineligible),
+    (CheckedIn, Stopping): row(_stop, Ineligible),
+    (Preparing, ConditionsJudged): row(_watch_work, Preparing, Ineligible, Resting),
+    (Preparing, Connected): row(_stay, Preparing),
+    (Preparing, Announced): row(_stay, Preparing),
+    (Preparing, Assigned): row(_refuse, Preparing),
+    (Preparing, Rejected): row(_stay, Preparing),
+    (Preparing, Prepared): row(_train, Training),
+    (Preparing, WorkFailed): row(_fail, Resting),
+    (Preparing, Restarted): row(_say_restarted, Ineligible, Resting),
+    (Preparing, Stopping): row(_stop_work, Ineligible),
+    (Training, ConditionsJudged): row(_watch_work, Training, Ineligible, Resting),
+    (Training, Connected): row(_stay, Training),
+    (Training, Announced): row(_stay, Training),
+    (Training, Assigned): row(_refuse, Training),
+    (Training, Rejected): row(_stay, Training),
+    (Training, Trained): row(_report, Reporting),
+    (Training, WorkFailed): row(_fail, Resting),
+    (Training, Restarted): row(_say_restarted, Ineligible, Resting),
+    (Training, Stopping): row(_stop_work, Ineligible),
+    (Reporting, ConditionsJudged): row(_stay, Reporting),
+    (Reporting, Connected): row(_stay, Reporting),
+    (Reporting, Announced): row(_stay, Reporting),
+    (Reporting, Assigned): row(_refuse, Reporting),
+    (Reporting, Rejected): row(_stay, Reporting),
+    (Reporting, ReportSettled): row(_rest_after_receipt, Resting),
+    (Reporting, Restarted): row(_stay, Reporting),
+    (Reporting, Stopping): row(_stay, Reporting),
+    (Resting, ConditionsJudged): row(_rest, Resting, Ineligible, Settling, CheckedIn),
+    (Resting, Connected): row(_stay, Resting),
+    (Resting, Announced): row(_stay, Resting),
+    (Resting, Assigned): row(_refuse, Resting),
+    (Resting, Rejected): row(_stay, Resting),
+    (Resting, Restarted): row(_begin_anew, Ineligible),
+    (Resting, Stopping): row(_stop, Ineligible),
 }
+"""Every legal pair; a pair that is not here raises IllegalEvent."""

@@ -12,19 +12,21 @@ A PUBACK is not a receipt: brokers drop queued messages and say Success. So a re
 after a back-off, for ever, with the same bytes. One that was cut in chunks is not sent again blindly: a query asks what
 is missing, and only that is sent.
 
+With error feedback no update is lost by being late: what a report carried goes back into the residual, and into the
+next report. An INVALID one is thrown away, and the residual is what it was before.
+
 ``step`` has the same form as in :mod:`edge_agent.core.lifecycle`. Times are on a clock that may begin anew with each
 process; after a restart everything is PENDING again, which sends at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from dataclasses import dataclass
-from typing import Any
 
 from edge_agent.core.backoff import BackOff
 from edge_agent.core.events import Moment
-from wire.errors import IllegalEvent
+from wire.machine import Row, find_row, row
 from wire.messages import Missing, Receipt, Verdict
 
 SEND_AGAIN = BackOff(first_s=5.0, most_s=300.0)
@@ -127,8 +129,24 @@ class AdoptResidual:
     """Continue error feedback from the residual that was stored with the report."""
 
 
-Effect = SendParts | SendQuery | AdoptResidual
+@dataclass(frozen=True, slots=True)
+class PutBack:
+    """Likewise, and put what the report carried back into it: nobody will count the report."""
+
+
+Effect = SendParts | SendQuery | AdoptResidual | PutBack
 Result = tuple[State, tuple[Effect, ...]]
+
+
+def due_at_s(state: State) -> float | None:
+    """When something is to be sent, if there is a connection; None if nothing is."""
+    match state:
+        case Pending():
+            return -math.inf
+        case Sent(_, _, again_at_s):
+            return again_at_s
+        case Settled():
+            return None
 
 
 def step(state: State, event: Event) -> Result:
@@ -140,11 +158,9 @@ def step(state: State, event: Event) -> Result:
     Raises:
         IllegalEvent: the table has no such row.
     """
-    row = TABLE.get((type(state), type(event)))
-    if row is None:
-        msg = f"outbox: {type(event).__name__} cannot happen to a report that is {type(state).__name__.lower()}"
-        raise IllegalEvent(msg)
-    return row(state, event)
+    where = f"outbox, {type(state).__name__.lower()}"
+    stepped: Result = find_row(TABLE, type(state), event, where).handle(state, event)
+    return stepped
 
 
 def _stay(state: State, _event: Event) -> Result:
@@ -180,7 +196,10 @@ def _settle(state: Pending | Sent, event: ReceiptCame) -> Result:
         # A duplicate was accepted before; only its receipt got lost.
         case Verdict.ACCEPTED | Verdict.DUPLICATE:
             return Settled(state.parcel, said), (AdoptResidual(),)
-        case Verdict.LATE | Verdict.INVALID:
+        case Verdict.LATE:
+            return Settled(state.parcel, said), (PutBack(),)
+        # Whatever is wrong with it would be wrong with the next report, too, if it were kept.
+        case Verdict.INVALID:
             return Settled(state.parcel, said), ()
 
 
@@ -192,14 +211,14 @@ def _send_missing(state: Sent, event: MissingCame) -> Result:
     return _sent(state.parcel, 1, event.at), (SendParts(parts),) if parts else ()
 
 
-# The rows are typed by their state and event, which a dict of callables cannot say; the tests call every row.
-TABLE: dict[tuple[type[State], type[Event]], Callable[[Any, Any], Result]] = {
-    (Pending, TimePassed): _send_all,
-    (Pending, Nudged): _stay,
-    (Pending, ReceiptCame): _settle,
-    (Pending, MissingCame): _stay,
-    (Sent, TimePassed): _send_again,
-    (Sent, Nudged): _hasten,
-    (Sent, ReceiptCame): _settle,
-    (Sent, MissingCame): _send_missing,
+TABLE: dict[tuple[type[State], type[Event]], Row] = {
+    (Pending, TimePassed): row(_send_all, Sent),
+    (Pending, Nudged): row(_stay, Pending),
+    (Pending, ReceiptCame): row(_settle, Pending, Settled),
+    (Pending, MissingCame): row(_stay, Pending),
+    (Sent, TimePassed): row(_send_again, Sent),
+    (Sent, Nudged): row(_hasten, Sent),
+    (Sent, ReceiptCame): row(_settle, Sent, Settled),
+    (Sent, MissingCame): row(_send_missing, Sent),
 }
+"""Every legal pair; a pair that is not here raises IllegalEvent."""

@@ -18,29 +18,34 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from edge_agent.core.events import SendDropout
 from edge_agent.core.lifecycle import State
 from edge_agent.core.outbox import Parcel
 from edge_agent.ports import Change, Clock, PendingDropout, Remembered, Tally
+from wire.codec import Sparse
 from wire.errors import ConfigError, LocalProtocolError, UnavailableError
 from wire.messages import DropoutCause
 from wire.parameters import Vector
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _SCHEMA = """
 CREATE TABLE examples (id INTEGER PRIMARY KEY, text TEXT NOT NULL, bytes INTEGER NOT NULL, typed_at_s REAL NOT NULL);
 CREATE TABLE lifecycle (only INTEGER PRIMARY KEY CHECK (only = 1), state BLOB NOT NULL);
 CREATE TABLE outbox (only INTEGER PRIMARY KEY CHECK (only = 1), round INTEGER NOT NULL, attempt INTEGER NOT NULL,
-                     parts INTEGER NOT NULL, frame BLOB NOT NULL, layout TEXT NOT NULL, residual BLOB);
+                     parts INTEGER NOT NULL, frame BLOB NOT NULL, layout TEXT NOT NULL, residual BLOB, carried BLOB);
 CREATE TABLE residual (only INTEGER PRIMARY KEY CHECK (only = 1), layout TEXT NOT NULL, vector BLOB NOT NULL);
 CREATE TABLE dropouts (number INTEGER PRIMARY KEY AUTOINCREMENT, round INTEGER NOT NULL, attempt INTEGER NOT NULL,
                        cause TEXT NOT NULL, detail TEXT NOT NULL);
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
+_MIGRATIONS = {1: "ALTER TABLE outbox ADD COLUMN carried BLOB;"}
+"""Version of the tables -> how to get to the next one."""
 MOST_PENDING_DROPOUTS = 16
 """Dropouts of rounds long past help nobody."""
 
+_DEATHS = "session_deaths"
 _STATE = msgspec.json.Decoder(State)
 
 
@@ -92,9 +97,11 @@ class Database:
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if version == 0:
             self._connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
-        elif version != SCHEMA_VERSION:
+        elif version > SCHEMA_VERSION:
             msg = f"version {version} of the tables, this agent knows {SCHEMA_VERSION}"
             raise sqlite3.DatabaseError(msg)
+        for older in range(version or SCHEMA_VERSION, SCHEMA_VERSION):
+            self._connection.executescript(f"BEGIN; {_MIGRATIONS[older]} PRAGMA user_version = {older + 1}; COMMIT;")
 
     def close(self) -> None:
         """Close the file."""
@@ -170,7 +177,7 @@ class Database:
         except msgspec.MsgspecError:
             # Another version of the agent wrote it; what matters beyond a restart is in the outbox.
             lifecycle = None
-        return Remembered(lifecycle, Parcel(*parcels[0]) if parcels else None)
+        return Remembered(lifecycle, Parcel(*parcels[0]) if parcels else None, int(self.fact(_DEATHS) or 0))
 
     def commit(self, change: Change) -> None:
         """Write a change, whole or not at all.
@@ -182,23 +189,28 @@ class Database:
             state = msgspec.json.encode(change.lifecycle)
             connection.execute("INSERT OR REPLACE INTO lifecycle VALUES (1, ?)", (state,))
             if change.settlement is not None:
-                if change.settlement.adopt:
+                if change.settlement.adopt or change.settlement.put_back:
                     connection.execute(
                         "INSERT OR REPLACE INTO residual SELECT 1, layout, residual FROM outbox "
                         "WHERE residual IS NOT NULL"
                     )
+                if change.settlement.adopt:
                     self._count_report(connection)
+                if change.settlement.put_back:
+                    self._put_back(connection)
                 connection.execute("DELETE FROM outbox")
             if change.report is not None:
                 new = change.report
                 residual = None if new.residual is None else new.residual.astype("<f4").tobytes()
                 parcel = (new.parcel.round, new.parcel.attempt, new.parcel.parts)
                 connection.execute(
-                    "INSERT OR REPLACE INTO outbox VALUES (1, ?, ?, ?, ?, ?, ?)",
-                    (*parcel, new.frame, new.layout, residual),
+                    "INSERT OR REPLACE INTO outbox VALUES (1, ?, ?, ?, ?, ?, ?, ?)",
+                    (*parcel, new.frame, new.layout, residual, None if new.carried is None else _to_blob(new.carried)),
                 )
                 self._remember(connection, "last_report_bytes", str(len(new.frame)))
                 self._remember(connection, "last_trained_at_s", str(self._clock.wall_s()))
+            if change.deaths is not None:
+                self._remember(connection, _DEATHS, str(change.deaths))
             for dropout in change.dropouts:
                 row = (dropout.round, dropout.attempt, dropout.cause.value, dropout.detail)
                 connection.execute("INSERT INTO dropouts (round, attempt, cause, detail) VALUES (?, ?, ?, ?)", row)
@@ -264,6 +276,17 @@ class Database:
         connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
 
     @staticmethod
+    def _put_back(connection: sqlite3.Connection) -> None:
+        found = connection.execute(
+            "SELECT vector, carried FROM residual JOIN outbox USING (only) WHERE carried IS NOT NULL"
+        ).fetchone()
+        if found is not None:
+            vector = np.frombuffer(found[0], "<f4").astype(np.float32)
+            indices, values = _from_blob(found[1])
+            vector[indices] += values
+            connection.execute("UPDATE residual SET vector = ?", (vector.astype("<f4").tobytes(),))
+
+    @staticmethod
     def _count_report(connection: sqlite3.Connection) -> None:
         for name, term in (("reports_sent", "1"), ("bytes_sent", "length(frame)")):
             connection.execute(
@@ -295,3 +318,13 @@ class Database:
                     self._connection.execute("ROLLBACK")
                 msg = f"the agent's database could not be written ({error}); is the disk full or read-only?"
                 raise UnavailableError(msg) from error
+
+
+def _to_blob(sparse: Sparse) -> bytes:
+    """Indices as little-endian int32, then values as float32."""
+    return sparse.indices.astype("<i4").tobytes() + sparse.values.astype("<f4").tobytes()
+
+
+def _from_blob(blob: bytes) -> tuple[npt.NDArray[np.int32], Vector]:
+    count = len(blob) // 8
+    return np.frombuffer(blob, "<i4", count).astype(np.int32), np.frombuffer(blob, "<f4", offset=4 * count)

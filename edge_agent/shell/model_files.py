@@ -3,13 +3,19 @@
 ``artifacts/<sha256>`` is verified; ``artifacts/<sha256>.part`` is a download under way. The file ``artifacts/current``
 names the manifest of the newest model that is whole, and is replaced only when the next one is: whoever predicts words
 keeps the last good model whatever happens to a download. Files that no model needs any more are removed.
+
+Weights come by the shortest way that the manifest offers from the weights that are here (:mod:`wire.codec.transfers`);
+the result must have the hash of the whole weights, and if it has not, those are fetched.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
+
+import structlog
 
 from edge_agent import __version__
 from edge_agent.ports import Model
@@ -17,8 +23,12 @@ from edge_agent.shell.http import Downloader
 from models.folder import MANIFEST, PROGRAM, VOCABULARY, WEIGHTS
 from models.manifest import MAX_MANIFEST_BYTES, Manifest
 from models.vocabulary import Vocabulary
-from wire.errors import NightjarError, RemoteProtocolError, UnavailableError
+from wire.codec.transfers import apply_transfer
+from wire.errors import IntegrityError, NightjarError, RemoteProtocolError, UnavailableError
 from wire.identifiers import Sha256, sha256
+from wire.parameters import weights_from_bytes, weights_to_bytes
+
+log = structlog.get_logger()
 
 
 class ModelFiles:
@@ -56,8 +66,9 @@ class ModelFiles:
             self._bring(manifest, MAX_MANIFEST_BYTES, should_stop)
             wanted = Manifest.decode((self._folder / manifest).read_bytes())
             self._check_version(wanted)
-            for artifact in (wanted.program, wanted.vocabulary, wanted.weights):
+            for artifact in (wanted.program, wanted.vocabulary, *([wanted.mask] if wanted.mask else [])):
                 self._bring(Sha256(artifact.sha256), artifact.size_bytes, should_stop)
+            self._bring_weights(wanted, should_stop)
             model = self._open(manifest)
             self._check_vocabulary(model)
             _write(self._folder / "current", manifest.encode())
@@ -78,6 +89,32 @@ class ModelFiles:
         partial.replace(path)
         _sync_folder(self._folder)
 
+    def _bring_weights(self, wanted: Manifest, should_stop: Callable[[], bool]) -> None:
+        """The shortest way first; whatever is wrong with it, the whole weights are right."""
+        name = Sha256(wanted.weights.sha256)
+        ways = [way for way in wanted.transfers if way.base is None or (self._folder / way.base).exists()]
+        shortest = min(ways, key=lambda way: way.file.size_bytes, default=None)
+        if shortest is not None and not (self._folder / name).exists():
+            file = Sha256(shortest.file.sha256)
+            try:
+                self._bring(file, shortest.file.size_bytes, should_stop)
+                base = None if shortest.base is None else (self._folder / shortest.base).read_bytes()
+                held = None if base is None else weights_from_bytes(base, wanted.layout)
+                weights = apply_transfer((self._folder / file).read_bytes(), held, wanted.layout)
+                self._keep(name, weights_to_bytes(weights))
+            except (RemoteProtocolError, IntegrityError) as error:
+                log.warning("transfer_of_no_use", file=file[:12], code=error.code, reason=str(error)[:200])
+            finally:
+                (self._folder / file).unlink(missing_ok=True)
+        self._bring(name, wanted.weights.size_bytes, should_stop)
+
+    def _keep(self, name: Sha256, data: bytes) -> None:
+        found = hashlib.sha256(data).hexdigest()
+        if found != name:
+            msg = f"the transfer led to weights {found[:12]}, expected {name[:12]}"
+            raise IntegrityError(msg)
+        _write(self._folder / name, data)
+
     def _open(self, name: Sha256) -> Model:
         manifest = Manifest.decode((self._folder / name).read_bytes())
         paths = [self._folder / a.sha256 for a in (manifest.program, manifest.weights, manifest.vocabulary)]
@@ -87,7 +124,8 @@ class ModelFiles:
                 msg = f"{path}: expected {size_bytes} bytes, got {path.stat().st_size}"
                 raise RemoteProtocolError(msg, code="manifest")
         program, weights, vocabulary = paths
-        return Model(name, manifest, program, weights, vocabulary)
+        mask = None if manifest.mask is None else self._folder / manifest.mask.sha256
+        return Model(name, manifest, program, weights, vocabulary, mask)
 
     def _check_version(self, manifest: Manifest) -> None:
         if _numbers(self._agent_version) < _numbers(manifest.minimum_agent_version):
@@ -102,6 +140,8 @@ class ModelFiles:
 
     def _remove_all_but(self, model: Model) -> None:
         kept = {"current", model.sha256, model.program.name, model.weights.name, model.vocabulary.name}
+        if model.mask is not None:
+            kept.add(model.mask.name)
         for path in self._folder.iterdir():
             if path.name not in kept:
                 path.unlink(missing_ok=True)

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,13 +11,14 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from coordinator.averaging import do_job
+from coordinator.averaging import do_job, with_mask
 from coordinator.config import CodecConfig, CoordinatorConfig, TaskConfig
+from coordinator.core.pace import Rhythm
 from coordinator.core.round import TERMINAL, Phase
 from coordinator.driver import LISTEN_S, Driver
 from coordinator.inbox import Connected, JobEnded, MessageArrived, Ticked
 from coordinator.jobs import Metrics
-from coordinator.ports import RoundSummary, VersionRecord
+from coordinator.ports import Repository, RoundSummary, VersionRecord
 from models.manifest import Manifest
 from wire import messages, topics
 from wire.errors import IntegrityError
@@ -42,6 +44,10 @@ class MemoryBlobs:
         self.on_touch()
         return name
 
+    def put_all(self, blobs) -> None:
+        for data in blobs.values():
+            self.put(data)
+
     def get(self, sha256: str) -> bytes:
         if sha256 not in self.blobs:
             raise IntegrityError(f"no blob {sha256}")
@@ -61,6 +67,8 @@ class Tables:
     versions: dict = field(default_factory=dict)
     effects: dict = field(default_factory=dict)
     counters: dict = field(default_factory=dict)
+    facts: dict = field(default_factory=dict)
+    begun: dict = field(default_factory=dict)
     last_effect: int = 0
 
 
@@ -117,6 +125,12 @@ class MemoryView:
         self._touch()
         self._t.leases[lease.device] = lease
 
+    def device_states(self):
+        states = Counter(
+            (one.state, one.reason if one.state == "ineligible" else "") for one in self._t.leases.values()
+        )
+        return dict(states)
+
     def devices_since(self, since_s):
         return sum(lease.last_seen_s >= since_s for lease in self._t.leases.values())
 
@@ -136,6 +150,9 @@ class MemoryView:
             raise ValueError(f"version {record.version} twice")
         self._t.versions[record.version] = record
 
+    def set_manifest(self, version, manifest):
+        self._t.versions[version] = msgspec.structs.replace(self._t.versions[version], manifest=manifest)
+
     def set_metrics(self, version, metrics):
         self._t.versions[version] = msgspec.structs.replace(self._t.versions[version], metrics=metrics)
 
@@ -151,6 +168,11 @@ class MemoryView:
         self._t.effects[self._t.last_effect] = effect
         return self._t.last_effect
 
+    def begin_effects(self):
+        for number in self._t.effects:
+            self._t.begun[number] = self._t.begun.get(number, 0) + 1
+        return [(number, effect, self._t.begun[number]) for number, effect in self.effects()]
+
     def remove_effects(self, numbers):
         self._touch()
         for number in numbers:
@@ -158,6 +180,13 @@ class MemoryView:
 
     def count(self, name, amount=1):
         self._t.counters[name] = self._t.counters.get(name, 0) + amount
+
+    def rhythm(self):
+        return self._t.facts.get("rhythm", Rhythm())
+
+    def save_rhythm(self, rhythm):
+        self._touch()
+        self._t.facts["rhythm"] = rhythm
 
     def counters(self):
         return dict(self._t.counters)
@@ -196,7 +225,7 @@ class MemoryRepository:
     @contextlib.contextmanager
     def transaction(self) -> Iterator[MemoryView]:
         draft = copy.copy(self.tables)
-        for name in ("rounds", "reports", "chunks", "leases", "versions", "effects", "counters"):
+        for name in ("rounds", "reports", "chunks", "leases", "versions", "effects", "counters", "facts", "begun"):
             setattr(draft, name, dict(getattr(self.tables, name)))
         self.on_touch()
         yield MemoryView(draft, self.on_touch)
@@ -258,18 +287,26 @@ def task_config(model: Path, **fields) -> TaskConfig:
 
 
 class World:
-    """A coordinator on in-memory ports that can be killed at any touch and started again on what it left."""
+    """A coordinator on in-memory ports that can be killed at any touch and started again on what it left.
 
-    def __init__(self, manifest: Manifest, folder: Path, **task) -> None:
+    ``open_repository`` is called at each start; without it there is one in memory.
+    """
+
+    def __init__(
+        self, manifest: Manifest, folder: Path, open_repository: Callable[[], Repository] | None = None, **task
+    ) -> None:
         self.manifest = manifest
         self.config = CoordinatorConfig(task=task_config(folder, **task))
         self.clock = FakeClock()
-        self.repository = MemoryRepository()
+        memory = MemoryRepository()
+        self.open_repository = open_repository or (lambda: memory)
+        self.repository = self.open_repository()
         self.artifacts, self.private = MemoryBlobs(), MemoryBlobs()
         for name in ("program.tflite", "weights.bin", "vocabulary.txt", "manifest.json"):
             self.artifacts.put((folder / name).read_bytes())
         with self.repository.transaction() as tx:
-            tx.add_version(VersionRecord(version=0, manifest=manifest.sha256))
+            first = with_mask(manifest, self.config, self.artifacts)
+            tx.add_version(VersionRecord(version=0, manifest=self.artifacts.put(first.encode())))
         self.transport = FakeTransport()
         self.worker = FakeWorker()
         self.acknowledged = 0
@@ -278,6 +315,7 @@ class World:
     def start(self) -> None:
         """A fresh process: nothing but the database, the files and the network's memory remains."""
         self.worker.jobs.clear()
+        self.repository = self.open_repository()
         self.driver = Driver(
             self.config,
             self.repository,

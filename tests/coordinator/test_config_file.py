@@ -5,8 +5,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from coordinator.config import BrokerKind, CoordinatorConfig, OptimizerName
+from coordinator.config import BrokerKind, CoordinatorConfig
 from coordinator.config_file import load_config
+from coordinator.core.optimizers import OptimizerName
 from tests.coordinator.model_folder import write_model
 from wire.errors import ConfigError
 

@@ -3,12 +3,14 @@ import numpy as np
 import pytest
 
 from coordinator.averaging import do_job
-from coordinator.config import OptimizerName, ServerConfig
+from coordinator.config import ServerConfig
+from coordinator.core.optimizers import OptimizerName
 from coordinator.core.round import Phase, SeatState
 from coordinator.driver import LISTEN_S
 from coordinator.effects import EvaluateVersion, StartAggregation
 from coordinator.inbox import ArtifactServed, BrokerDropped, Disconnected, JobEnded, MessageArrived
 from coordinator.jobs import AggregationDone, EvaluationJob, JobFailed
+from coordinator.turn import MOST_BEGINNINGS
 from models.manifest import Manifest
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import Killed, World
@@ -258,7 +260,8 @@ def test_too_few_devices_are_told_to_come_back_and_a_new_round_opens(make_world)
     world.tick(60.0)
     (rejection,) = world.transport.to("a", Rejection)
     assert rejection.reason is RejectionReason.TOO_FEW_DEVICES
-    assert rejection.detail == "waiting: 1 of 2 phones eligible"
+    assert rejection.detail == world.tables.rounds[1].reason == "waiting: 1 of 2 phones eligible"
+    assert world.counters["rounds_abandoned:too-few-devices"] == 1
     assert rejection.retry_after_s >= 5.0
     assert world.phase_of(2) is Phase.SELECTION
 
@@ -292,7 +295,7 @@ def test_an_average_that_is_not_finite_is_refused(make_world):
     for device in ("a", "b"):
         world.receive(device, "report", report(world, device, 1e7))
     (job,) = world.worker.jobs
-    too_much = msgspec.structs.replace(job, learning_rate=1e38)
+    too_much = msgspec.structs.replace(job, optimizer=msgspec.structs.replace(job.optimizer, learning_rate=1e38))
     with pytest.raises(RemoteProtocolError, match="not be finite"), np.errstate(over="ignore"):
         do_job(too_much, world.artifacts, world.private, lambda *_: None)
 
@@ -541,6 +544,86 @@ def test_killed_while_averaging_the_job_is_done_again(make_world):
     assert len(world.worker.jobs) == 1
     world.work()
     assert world.phase_of(1) is Phase.COMMITTED
+
+
+def test_an_averaging_that_ends_the_process_again_and_again_is_set_aside(make_world):
+    world = make_world()
+    world.check_in("a", "b")
+    for device in ("a", "b"):
+        world.receive(device, "report", report(world, device))
+    for _ in range(MOST_BEGINNINGS - 1):
+        world.start()
+        assert len(world.worker.jobs) == 1
+    world.start()
+    assert world.worker.jobs == []
+    assert world.phase_of(1) is Phase.ABANDONED
+    assert world.tables.rounds[1].reason == "averaging failed: the coordinator ended 3 times while it was at it"
+    assert world.phase_of(2) is Phase.SELECTION
+    assert world.counters["effects_set_aside"] == 1
+    world.check_in("a", "b")
+    for device in ("a", "b"):
+        world.receive(device, "report", report(world, device))
+    world.work()
+    assert world.phase_of(2) is Phase.COMMITTED
+
+
+def test_a_version_whose_measuring_ends_the_process_stays_unmeasured(tmp_path):
+    world = World(write_model(tmp_path), tmp_path, evaluation_text=tmp_path / "text.tsv")
+    with world.repository.transaction() as tx:
+        tx.add_effect(EvaluateVersion(0))
+    for _ in range(MOST_BEGINNINGS):
+        world.start()
+    assert world.worker.jobs == []
+    assert EvaluateVersion(0) not in world.tables.effects.values()
+    assert world.phase_of(1) is Phase.SELECTION
+
+
+def test_nobody_there_is_a_reason_too_and_writes_ever_fewer_rounds(make_world):
+    world = make_world()
+    world.listen()
+    world.status("a", Status(online=True, state="ineligible", reason="not charging"))
+    for _ in range(24 * 60):
+        world.tick(60.0)
+    over = [state for state in world.tables.rounds.values() if state.phase is Phase.ABANDONED]
+    assert over[0].reason == "waiting: 0 of 2 phones eligible; 1 not charging"
+    assert len(over) == world.counters["rounds_abandoned:nobody-came"] < 40
+    world.check_in("a", "b")
+    assert world.phase_of(len(over) + 1) is Phase.REPORTING
+
+
+def test_a_phone_that_took_part_is_left_in_peace_as_long_as_the_task_says(make_world):
+    world = make_world(minimum_separation=2, goal=1, minimum=1)
+    world.check_in("a")
+    world.receive("a", "report", report(world, "a"))
+    world.work()
+    world.check_in("a")
+    rejection = world.transport.to("a", Rejection)[-1]
+    assert rejection.reason is RejectionReason.TOOK_PART_LATELY
+    assert rejection.detail == "it took part in round 1 and may again from round 3 on"
+    assert world.tables.rounds[2].pool == ()
+    world.check_in("b")
+    world.receive("b", "report", report(world, "b"))
+    world.work()
+    world.check_in("a")
+    assert world.phase_of(3) is Phase.REPORTING
+
+
+def test_devices_that_are_sent_away_while_a_round_runs_are_called_to_its_usual_end(make_world):
+    world = make_world()
+    world.check_in("a", "b")
+    world.tick(80.0)
+    for device in ("a", "b"):
+        world.receive(device, "report", report(world, device))
+    world.work()
+    world.check_in("a", "b")
+    world.tick(20.0)
+    world.check_in("c", "d")
+    for device in ("c", "d"):
+        (rejection,) = world.transport.to(device, Rejection)
+        assert rejection.reason is RejectionReason.ROUND_IN_PROGRESS
+        assert 60.0 <= rejection.retry_after_s <= 66.0
+    assert world.tables.facts["rhythm"].usual_round_s == 80.0
+    assert sum(world.tables.facts["rhythm"].hours) == 6.0
 
 
 def test_nothing_that_is_logged_or_sent_holds_parameters(make_world, capsys):

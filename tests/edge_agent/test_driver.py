@@ -70,7 +70,7 @@ def test_a_whole_round(phone):
     (sent,) = phone.transport.of("report")
     report = frame.decode(sent)
     expected = pack([VOCABULARY.encode(words(t)) for t in phone.database.texts()], 2, 6)
-    assert (report.round, report.attempt, report.version, report.codec) == (7, 1, 0, 2)
+    assert (report.round, report.attempt, report.version, report.codec) == (7, 1, 0, 4)
     assert report.layout == LAYOUT.fingerprint
     assert report.num_examples == expected.targets
     assert report.steps == len(expected)
@@ -300,15 +300,18 @@ def test_a_phone_that_comes_back_checks_in_again(phone):
 
 
 @pytest.mark.parametrize("verdict", list(Verdict))
-def test_the_residual_is_adopted_only_if_the_report_was_accepted(phone, verdict):
+def test_what_is_not_counted_stays_on_the_device_unless_it_was_invalid(phone, verdict):
     to_report(phone, codec=FEEDBACK)
     phone.hear(receipt(verdict))
     residual = phone.database.residual(LAYOUT.fingerprint)
-    if verdict in (Verdict.ACCEPTED, Verdict.DUPLICATE):
-        sent = codec_for(FEEDBACK).decode(frame.decode(phone.transport.of("report")[0]).payload, LAYOUT).dense()
-        np.testing.assert_allclose(residual + sent, phone.programs[0].delta(), atol=1e-6)
-    else:
-        assert residual is None
+    match verdict:
+        case Verdict.ACCEPTED | Verdict.DUPLICATE:
+            sent = codec_for(FEEDBACK).decode(frame.decode(phone.transport.of("report")[0]).payload, LAYOUT).dense()
+            np.testing.assert_allclose(residual + sent, phone.programs[0].delta(), atol=1e-6)
+        case Verdict.LATE:
+            np.testing.assert_allclose(residual, phone.programs[0].delta(), atol=1e-6)
+        case Verdict.INVALID:
+            assert residual is None
 
 
 def test_the_next_round_sends_what_the_last_one_left_out(phone):
@@ -320,10 +323,44 @@ def test_the_next_round_sends_what_the_last_one_left_out(phone):
     phone.work()
     phone.work()
     sent = codec_for(FEEDBACK).decode(frame.decode(phone.transport.of("report")[1]).payload, LAYOUT).dense()
-    phone.hear(receipt(Verdict.LATE, 2))
+    phone.hear(receipt(Verdict.INVALID, 2))
     np.testing.assert_array_equal(phone.database.residual(LAYOUT.fingerprint), left_out)
     # Error feedback sends of the sum, so coordinates left out in round 1 are among those of round 2.
     assert np.count_nonzero(sent[np.flatnonzero(left_out)]) > 0
+
+
+def test_a_session_that_ends_the_process_again_and_again_is_not_begun_for_ever(phone):
+    for number in (1, 2, 3):
+        phone.check_in() if number == 1 else phone.pass_time(121)
+        phone.pass_time(121)
+        assert phone.state == "checked-in"
+        phone.be_assigned(number)
+        phone.work()
+        assert phone.state == "training"
+        phone.kill()
+    assert phone.state == "resting"
+    (dropout,) = phone.transport.of("dropout")
+    assert (dropout.cause, dropout.detail) == (DropoutCause.TRAINING_FAILED, "the last 3 sessions ended the agent")
+    phone.pass_time(5 * 3600)
+    assert phone.state == "resting"
+    phone.pass_time(3600)
+    phone.pass_time(121)
+    assert phone.state == "checked-in"
+
+
+def test_a_session_that_ends_well_forgives_those_before(phone):
+    phone.check_in()
+    for number, fate in enumerate(("dies", "dies", "ends well", "dies", "dies"), 1):
+        while phone.state != "checked-in":
+            phone.pass_time(121)
+        phone.be_assigned(number)
+        phone.work()
+        if fate == "dies":
+            phone.kill()
+            assert phone.state == "ineligible"
+        else:
+            phone.work()
+            phone.hear(receipt(number=number))
 
 
 def test_without_error_feedback_no_residual_is_kept(phone):

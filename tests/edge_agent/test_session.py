@@ -1,5 +1,7 @@
 """A session on the real runtime: from typed messages to a report that the codec reads."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -8,9 +10,12 @@ from edge_agent.session import Desk, Produced, run_session
 from edge_agent.shell.clock import SystemClock
 from edge_agent.shell.database import Database
 from edge_agent.shell.tflite import load_program
+from models.manifest import Artifact
 from tests.edge_agent.fakes import CAPS, FakeClock, assignment
 from wire import frame
 from wire.codec import codec_for
+from wire.codec.masks import mask_to_bytes
+from wire.errors import RemoteProtocolError
 from wire.messages import CodecChoice, DropoutCause, TrainingPlan
 
 pytestmark = pytest.mark.tflite
@@ -73,3 +78,21 @@ def test_no_typed_word_is_in_a_report(desk, exported):
     made = run(desk, exported)
     texts = desk.examples.texts()
     assert not any(text.encode() in made.report.frame for text in texts)
+
+
+def test_a_masked_report_has_the_values_at_the_mask_and_no_positions(desk, exported, tmp_path):
+    layout = exported.model.manifest.layout
+    mask = np.arange(3, layout.size, 50)
+    data = mask_to_bytes(mask, layout)
+    artifact = Artifact.of(data)
+    path = tmp_path / artifact.sha256
+    path.write_bytes(data)
+    codec = CodecChoice(name="mask-8", mask=artifact.sha256)
+    made = run(desk, dataclasses.replace(exported, model=dataclasses.replace(exported.model, mask=path)), codec=codec)
+    report = frame.decode(made.report.frame)
+    update = codec_for(codec, mask).decode(report.payload, layout)
+    assert update.indices.tolist() == mask.tolist()
+    assert update.values.any()
+    assert len(report.payload) == 4 + mask.size
+    with pytest.raises(RemoteProtocolError, match="names mask"):
+        run(desk, exported, codec=codec)

@@ -9,6 +9,7 @@ import msgspec
 from coordinator.config import CoordinatorConfig
 from coordinator.core.lease import Lease
 from coordinator.core.round import TERMINAL, Phase, Round, SeatState, dropouts
+from coordinator.core.waiting import doing, sentence
 from coordinator.ports import RoundSummary, VersionRecord, View
 from models.manifest import Manifest
 
@@ -40,7 +41,10 @@ class TaskView(msgspec.Struct, frozen=True):
 
 
 class RoundView(msgspec.Struct, frozen=True):
-    """The open round; ``dropped`` is device -> cause, ``reason`` says what it waits for."""
+    """The open round; ``dropped`` is device -> cause, ``reason`` says what it waits for.
+
+    ``elsewhere`` is what the devices do that do not wait for it -> how many do so.
+    """
 
     number: int
     phase: str
@@ -51,6 +55,7 @@ class RoundView(msgspec.Struct, frozen=True):
     reported: list[str]
     dropped: dict[str, str]
     pool: list[str]
+    elsewhere: dict[str, int]
     deadline_in_s: float
 
 
@@ -68,10 +73,14 @@ class DeviceView(msgspec.Struct, frozen=True):
 
 
 class RoundRow(msgspec.Struct, frozen=True):
-    """A round that is over or open; ``version`` and the figures after it are None where there are none."""
+    """A round that is over or open; ``version`` and the figures after it are None where there are none.
+
+    ``cause`` is why it was abandoned, for counting; empty if it was not.
+    """
 
     number: int
     phase: str
+    cause: str
     reason: str
     selected: int
     accepted: int
@@ -101,6 +110,7 @@ class Counters(msgspec.Struct, frozen=True):
 
     rounds_committed: int
     rounds_abandoned: int
+    rounds_abandoned_by_cause: dict[str, int]
     reports_accepted: int
     reports_duplicate: int
     reports_late: int
@@ -145,7 +155,7 @@ def build_state(
     return State(
         population=config.population,
         task=_task(config, manifest, versions, running=current is not None),
-        round=None if current is None else _round(current, now_s),
+        round=None if current is None else _round(current, _elsewhere(view, current), now_s),
         devices=[_device(lease, now_s) for lease in view.leases(DEVICES_SHOWN)],
         rounds=_rows(view.recent_rounds(ROUNDS_SHOWN), versions, now_s),
         versions=[_version(record) for record in versions],
@@ -187,17 +197,23 @@ def _task(config: CoordinatorConfig, manifest: Manifest, versions: list[VersionR
     )
 
 
-def _round(state: Round, now_s: float) -> RoundView:
+def _elsewhere(view: View, current: Round) -> dict[str, int]:
+    # Counting all devices is not free, and only who waits for devices asks where they are.
+    return doing(view.device_states()) if current.phase is Phase.SELECTION else {}
+
+
+def _round(state: Round, elsewhere: dict[str, int], now_s: float) -> RoundView:
     return RoundView(
         number=state.number,
         phase=state.phase.value,
-        reason=state.explanation,
+        reason=state.explain(sentence(elsewhere)),
         goal=state.rules.goal,
         minimum=state.rules.minimum,
         selected=sorted(state.seats),
         reported=[str(device) for device in state.devices(SeatState.REPORTED)],
         dropped={device: seat.cause.value for device, seat in sorted(state.seats.items()) if seat.cause is not None},
         pool=sorted(state.pool),
+        elsewhere=elsewhere,
         deadline_in_s=max(0.0, state.deadline_s - now_s) if state.phase is not Phase.COMMITTING else 0.0,
     )
 
@@ -230,7 +246,8 @@ def _row(summary: RoundSummary, made: VersionRecord | None, now_s: float) -> Rou
     return RoundRow(
         number=state.number,
         phase=state.phase.value,
-        reason=state.reason if state.phase in TERMINAL else state.explanation,
+        cause="" if state.cause is None else state.cause.value,
+        reason=state.reason if state.phase in TERMINAL else state.explain(),
         selected=len(state.seats),
         accepted=len(state.devices(SeatState.REPORTED)),
         dropped={
@@ -263,6 +280,7 @@ def _counters(view: View) -> Counters:
     return Counters(
         rounds_committed=view.rounds_in(Phase.COMMITTED),
         rounds_abandoned=view.rounds_in(Phase.ABANDONED),
+        rounds_abandoned_by_cause=_by(counted, "rounds_abandoned:"),
         reports_accepted=view.accepted_reports(),
         reports_duplicate=counted.get("reports_duplicate", 0),
         reports_late=counted.get("reports_late", 0),

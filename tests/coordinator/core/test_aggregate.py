@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.core.aggregate import Contribution, fed_avg, fed_avg_m, weight_of, weighted_mean
+from coordinator.core.aggregate import Contribution, weight_of, weighted_mean
 from wire.codec import Sparse
 from wire.errors import LocalProtocolError
 from wire.identifiers import DeviceId
@@ -47,27 +47,3 @@ def test_the_mean_lies_between_the_extremes_and_repeats_bit_for_bit(parts):
 def test_a_mean_that_makes_no_sense_is_refused(wrong):
     with pytest.raises(LocalProtocolError):
         weighted_mean(wrong, 1)
-
-
-def test_fed_avg_adds_the_mean():
-    optimizer = fed_avg(0.5)
-    weights, state = optimizer.apply(np.array([1, 2], np.float32), np.array([2.0, -4.0]), optimizer.init(2))
-    assert weights.dtype == np.float32
-    assert weights.tolist() == [2.0, 0.0]
-    assert state.size == 0
-
-
-def test_two_steps_of_fed_avg_m_equal_those_by_hand():
-    optimizer = fed_avg_m(learning_rate=0.5, momentum=0.9)
-    weights, state = optimizer.apply(np.array([1.0], np.float32), np.array([2.0]), optimizer.init(1))
-    # v1 = 0.9 * 0 + 2 = 2, x1 = 1 + 0.5 * 2 = 2; v2 = 0.9 * 2 + 4 = 5.8, x2 = 2 + 0.5 * 5.8 = 4.9
-    assert (weights.tolist(), state.tolist()) == ([2.0], [2.0])
-    weights, state = optimizer.apply(weights, np.array([4.0]), state)
-    assert weights.tolist() == [pytest.approx(4.9)]
-    assert state.tolist() == [pytest.approx(5.8)]
-
-
-def test_optimizers_do_not_change_what_they_are_given():
-    weights, mean, velocity = np.ones(2, np.float32), np.ones(2), np.ones(2)
-    fed_avg_m(1.0, 0.9).apply(weights, mean, velocity)
-    assert (weights.tolist(), mean.tolist(), velocity.tolist()) == ([1, 1], [1, 1], [1, 1])

@@ -34,7 +34,6 @@ def test_a_sound_report_is_accepted_with_its_norm():
     found = check_report(report(), ASKED)
     assert isinstance(found, Accepted)
     assert found.norm == pytest.approx(0.5 * LAYOUT.size**0.5)
-    assert found.nonzeros == LAYOUT.size
 
 
 @pytest.mark.parametrize(
@@ -62,7 +61,7 @@ def test_each_fault_has_its_code(changes, code):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_codec_makes_a_report_above_the_size_limit(name):
-    codec = codec_for(CodecChoice(name=name, density=1.0))
+    codec = codec_for(CodecChoice(name=name, density=1.0), mask=np.arange(LAYOUT.size))
     delta = np.random.default_rng(1).normal(size=LAYOUT.size).astype(np.float32)
     payload = codec.encode(delta, LAYOUT, np.random.default_rng(1))
     whole = frame.encode_report(report(codec=codec.wire_id, payload=payload))

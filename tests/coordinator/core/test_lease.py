@@ -1,24 +1,122 @@
-from coordinator.core.lease import Lease, checked_in, heard, status_changed
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.core.lease import (
+    SHARE_WINDOW,
+    TABLE,
+    CheckedIn,
+    Heard,
+    Lease,
+    Presence,
+    ReportCounted,
+    StatusCame,
+    WentAway,
+    status_event,
+    step,
+)
+from wire.errors import IllegalEvent
 from wire.identifiers import DeviceId
 from wire.messages import CheckIn, Status
 
 LEASE = Lease(device=DeviceId("a"), last_seen_s=10.0)
+OFFER = CheckIn(agent_version="0.1.0", runtime="none", examples=7, emulated=True, weights="0" * 64)
+
+
+def status(state: str = "training", *, retained: bool = False, now_s: float = 20.0) -> StatusCame:
+    return StatusCame(Status(online=True, state=state, reason="round 3"), now_s, retained)
+
+
+GONE = WentAway(Status(online=False))
+EVENTS = (Heard(20.0), CheckedIn(OFFER, 20.0), status(), GONE, ReportCounted(3))
+
+
+def in_presence(presence: Presence) -> Lease:
+    match presence:
+        case Presence.AWAY:
+            return LEASE
+        case Presence.PRESENT:
+            return step(LEASE, Heard(15.0))
+        case Presence.READY:
+            return step(LEASE, CheckedIn(OFFER, 15.0))
+
+
+@pytest.mark.parametrize(
+    ("presence", "event"),
+    list(itertools.product(Presence, EVENTS)),
+    ids=lambda v: getattr(v, "value", type(v).__name__),
+)
+def test_each_pair_is_in_the_table_or_raises_and_changes_nothing(presence, event):
+    lease = in_presence(presence)
+    assert lease.presence is presence
+    row = TABLE.get((presence, type(event)))
+    if row is None:
+        with pytest.raises(IllegalEvent):
+            step(lease, event)
+    else:
+        assert step(lease, event).presence in row.leads_to
+    assert lease == in_presence(presence)
+
+
+def test_a_report_of_a_device_that_was_not_heard_is_never_counted():
+    with pytest.raises(IllegalEvent, match="lease of a, away: ReportCounted"):
+        step(LEASE, ReportCounted(3))
 
 
 def test_a_check_in_tells_what_the_device_holds():
-    message = CheckIn(agent_version="0.1.0", runtime="none", examples=7, emulated=True, weights="0" * 64)
-    lease = checked_in(LEASE, message, 20.0)
-    assert (lease.online, lease.last_seen_s, lease.examples, lease.emulated) == (True, 20.0, 7, True)
-    assert lease.weights == "0" * 64
+    lease = step(LEASE, CheckedIn(OFFER, 20.0))
+    assert (lease.presence, lease.online, lease.last_seen_s) == (Presence.READY, True, 20.0)
+    assert (lease.examples, lease.emulated, lease.weights) == (7, True, "0" * 64)
+
+
+@pytest.mark.parametrize(
+    ("state", "presence"),
+    [
+        ("checked-in", Presence.READY),
+        ("", Presence.READY),
+        ("preparing", Presence.PRESENT),
+        ("resting", Presence.PRESENT),
+    ],
+)
+def test_who_has_checked_in_is_ready_until_it_says_that_it_does_something_else(state, presence):
+    assert step(in_presence(Presence.READY), status(state)).presence is presence
 
 
 def test_a_status_is_a_sign_of_life_unless_the_broker_had_kept_it():
-    status = Status(online=True, state="training", reason="round 3")
-    assert status_changed(LEASE, status, 20.0, retained=False).last_seen_s == 20.0
-    kept = status_changed(LEASE, status, 20.0, retained=True)
-    assert (kept.last_seen_s, kept.state, kept.reason) == (10.0, "training", "round 3")
+    assert step(LEASE, status()).last_seen_s == 20.0
+    kept = step(LEASE, status(retained=True))
+    assert (kept.last_seen_s, kept.state, kept.reason, kept.online) == (10.0, "training", "round 3", True)
 
 
 def test_a_last_will_is_no_sign_of_life():
-    lease = status_changed(heard(LEASE, 20.0), Status(online=False), 30.0, retained=False)
+    lease = step(step(LEASE, Heard(20.0)), status_event(Status(online=False), 30.0, retained=False))
     assert (lease.online, lease.state, lease.last_seen_s) == (False, "offline", 20.0)
+
+
+def test_the_rounds_that_it_took_part_in_are_counted_within_the_window():
+    lease = in_presence(Presence.PRESENT)
+    assert lease.rounds_lately(1) == 0
+    for number in (3, 4, 10):
+        lease = step(lease, ReportCounted(number))
+    assert lease.last_round == 10
+    assert [lease.rounds_lately(number) for number in (11, 52, 53, 54, 59, 60)] == [3, 3, 2, 1, 1, 0]
+
+
+def test_an_older_round_is_not_counted_after_a_newer_one():
+    lease = step(in_presence(Presence.PRESENT), ReportCounted(10))
+    assert step(lease, ReportCounted(9)) == lease
+
+
+@given(st.lists(st.integers(1, 30), max_size=40), st.integers(1, 200))
+def test_the_bits_say_the_same_as_a_list_of_rounds(gaps, later):
+    lease, taken = in_presence(Presence.PRESENT), []
+    number = 0
+    for gap in gaps:
+        number += gap
+        lease = step(lease, ReportCounted(number))
+        taken.append(number)
+    asked = number + later
+    assert lease.rounds_lately(asked) == sum(asked - SHARE_WINDOW < one < asked for one in taken)
+    assert 0 <= lease.rounds_counted < 2**SHARE_WINDOW

@@ -25,15 +25,16 @@ from coordinator.core.round import (
     MAX_ATTEMPTS,
     TABLE,
     TERMINAL,
+    AbandonCause,
     Phase,
     Round,
-    RoundRules,
     SeatState,
     awaits_report,
     dropouts,
     open_round,
     step,
 )
+from coordinator.core.rules import RoundRules
 from wire.errors import IllegalEvent
 from wire.identifiers import DeviceId
 from wire.messages import DropoutCause, RejectionReason, Verdict
@@ -154,9 +155,43 @@ def test_too_few_at_the_selection_deadline_are_told_so():
     assert effects == (RejectCheckIn(A, RejectionReason.TOO_FEW_DEVICES, state.reason),)
 
 
-def test_with_nobody_there_the_selection_window_opens_anew():
-    state = after(opened(), ClockTicked(60.0))
-    assert (state.phase, state.deadline_s) == (Phase.SELECTION, 120.0)
+def test_a_round_to_which_nobody_comes_is_abandoned_and_says_what_the_others_do():
+    state, effects = step(opened(), ClockTicked(60.0, "14 not charging"))
+    assert (state.phase, state.cause, effects) == (Phase.ABANDONED, AbandonCause.NOBODY_CAME, ())
+    assert state.reason == "waiting: 0 of 2 phones eligible; 14 not charging"
+
+
+def test_after_empty_rounds_a_selection_stays_open_longer_until_somebody_comes():
+    state = open_round(4, 0, RULES, seed=7, now_s=0.0, empty_before=3)
+    assert state.deadline_s == 480.0
+    state = after(state, ClockTicked(400.0), DeviceCheckedIn(A, 401.0))
+    assert state.deadline_s == 461.0
+    assert after(state, ClockTicked(461.0)).cause is AbandonCause.TOO_FEW_DEVICES
+
+
+def test_the_time_of_those_who_wait_is_not_made_longer_by_those_who_come_later():
+    state = after(opened(), DeviceCheckedIn(A, 50.0))
+    assert state.deadline_s == 60.0
+
+
+@pytest.mark.parametrize("phase", [Phase.SELECTION, Phase.REPORTING, Phase.COMMITTING])
+def test_a_clock_that_is_set_back_makes_no_phase_longer_than_it_is(phase):
+    state, long_ago_s = in_phase(phase), -1e6
+    longest_s = {
+        Phase.SELECTION: RULES.selection_deadline_s,
+        Phase.REPORTING: RULES.report_deadline_s,
+        Phase.COMMITTING: RULES.commit_deadline_s,
+    }[phase]
+    state = after(state, ClockTicked(long_ago_s))
+    assert state.phase is phase
+    assert state.deadline_s == long_ago_s + longest_s
+    assert after(state, ClockTicked(long_ago_s + longest_s)).phase is Phase.ABANDONED
+
+
+def test_an_averaging_that_never_ends_is_given_up():
+    state = after(committing(), ClockTicked(3.0 + RULES.commit_deadline_s))
+    assert (state.phase, state.cause) == (Phase.ABANDONED, AbandonCause.AVERAGING_FAILED)
+    assert state.reason == "averaging did not end within 7200 s"
 
 
 def test_the_goal_ends_the_reporting_and_the_reports_are_kept_before_their_receipts():
@@ -370,6 +405,8 @@ def test_whatever_happens_no_round_commits_below_the_minimum_or_counts_anyone_tw
             assert state == before
         assert len(kept) == len(set(kept)), "a device was counted twice"
         assert sorted(kept) == state.devices(SeatState.REPORTED)
+        assert state.reported == len(state.devices(SeatState.REPORTED))
+        assert state.working == len(state.devices(SeatState.WORKING))
         assert all(seat.cause is not None for seat in state.seats.values() if seat.state is SeatState.DROPPED)
         assert state.phase is not Phase.SELECTION or not state.seats
     if state.phase is Phase.COMMITTED:

@@ -1,11 +1,12 @@
 from collections import Counter
+from itertools import pairwise
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.core.selection import Admission, refusal, retry_after_s, sample
+from coordinator.core.lease import SHARE_WINDOW, CheckedIn, Lease, ReportCounted, step
+from coordinator.core.selection import Admission, refusal, sample
 from wire.identifiers import DeviceId
 from wire.messages import CheckIn, RejectionReason
 
@@ -27,6 +28,19 @@ def test_over_many_rounds_everyone_is_drawn_equally_often():
     assert all(400 < count < 600 for count in drawn.values())
 
 
+def checked_in(*rounds: int, version: str = "0.2.0", examples: int = 5) -> Lease:
+    """A device whose reports counted in these rounds."""
+    message = CheckIn(agent_version=version, runtime="none", examples=examples)
+    lease = step(Lease(device=DeviceId("a")), CheckedIn(message, 1.0))
+    for number in rounds:
+        lease = step(lease, ReportCounted(number))
+    return step(lease, CheckedIn(message, 2.0))
+
+
+def admission(**changes) -> Admission:
+    return Admission(**({"minimum_examples": 5, "minimum_agent_version": "0.2.0"} | changes))
+
+
 @pytest.mark.parametrize(
     ("version", "examples", "reason"),
     [
@@ -39,27 +53,53 @@ def test_over_many_rounds_everyone_is_drawn_equally_often():
     ],
 )
 def test_old_agents_and_devices_without_text_are_sent_away(version, examples, reason):
-    check_in = CheckIn(agent_version=version, runtime="none", examples=examples)
-    refused = refusal(check_in, Admission(minimum_examples=5, minimum_agent_version="0.2.0"))
-    assert (refused[0] if refused else None) is reason
+    refused = refusal(checked_in(version=version, examples=examples), 1, admission())
+    assert (refused.reason if refused else None) is reason
 
 
-def windows(population: int, opens_in_s: float = 30.0) -> list[float]:
-    generator = np.random.default_rng(1)
-    return [retry_after_s(opens_in_s, 5.0, 60.0, population, 10, generator) for _ in range(500)]
+def test_without_limits_a_device_may_take_part_in_every_round():
+    assert refusal(checked_in(*range(1, 60)), 60, admission()) is None
 
 
-def test_a_small_population_is_called_together_just_after_the_next_selection_opens():
-    found = windows(population=50)
-    assert min(found) >= 30.0
-    assert max(found) <= 33.0
+def test_a_device_is_left_in_peace_for_some_rounds_and_told_how_many():
+    lease, limits = checked_in(4), admission(minimum_separation=3)
+    refused = refusal(lease, 5, limits)
+    assert (refused.reason, refused.rounds) == (RejectionReason.TOOK_PART_LATELY, 2)
+    assert refused.detail == "it took part in round 4 and may again from round 7 on"
+    assert refusal(lease, 6, limits).rounds == 1
+    assert refusal(lease, 7, limits) is None
 
 
-def test_a_large_population_is_spread_so_that_two_cohorts_come_in_a_window():
-    found = windows(population=10_000)
-    arrivals_in_a_window = 10_000 * 60.0 / (max(found) - min(found))
-    assert 19 < arrivals_in_a_window < 21
+def test_in_the_round_in_which_it_took_part_the_round_itself_answers():
+    assert refusal(checked_in(4), 4, admission(minimum_separation=3)) is None
 
 
-def test_nobody_is_called_back_sooner_than_the_shortest_wait():
-    assert min(windows(population=50, opens_in_s=-7.0)) >= 5.0
+def test_no_device_is_in_more_than_its_share_of_the_last_rounds():
+    lease, limits = checked_in(1, 2, 3, 4, 5), admission(maximum_share=0.1)
+    refused = refusal(lease, 6, limits)
+    assert (refused.reason, refused.rounds) == (RejectionReason.TOOK_PART_LATELY, 45)
+    assert refused.detail == "it took part in 5 of the last 50 rounds; 5 are allowed"
+    assert refusal(lease, 50, limits).rounds == 1
+    assert refusal(lease, 51, limits) is None
+
+
+@given(st.floats(0.001, 1), st.integers(1, SHARE_WINDOW), st.integers(60, 200))
+def test_whoever_always_comes_takes_part_as_often_as_the_limits_allow_and_no_more(share, separation, rounds):
+    limits = admission(maximum_share=share, minimum_separation=separation)
+    lease, taken = checked_in(), []
+    for number in range(1, rounds + 1):
+        refused = refusal(lease, number, limits)
+        if refused is None:
+            taken.append(number)
+            lease = checked_in_again(step(lease, ReportCounted(number)))
+        else:
+            assert refused.rounds >= 1
+            assert refusal(lease, number + refused.rounds, limits) is None, "the wait that it is told is enough"
+            assert refusal(lease, number + refused.rounds - 1, limits) is not None, "and not too long"
+    assert all(later - earlier >= separation for earlier, later in pairwise(taken))
+    for number in range(1, rounds + 1):
+        assert sum(number - SHARE_WINDOW < one <= number for one in taken) <= limits.maximum_rounds
+
+
+def checked_in_again(lease: Lease) -> Lease:
+    return step(lease, CheckedIn(CheckIn(agent_version="0.2.0", runtime="", examples=5), 1.0))

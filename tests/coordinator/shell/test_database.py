@@ -1,12 +1,20 @@
 import sqlite3
 import threading
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 
-from coordinator.core.round import Phase, RoundRules, open_round
+import coordinator.shell
+from coordinator import effects
+from coordinator.core.lease import Presence
+from coordinator.core.round import Phase, open_round
+from coordinator.core.rules import RoundRules
+from coordinator.effects import AnnounceModel
 from coordinator.ports import StoredChunk, StoredReport, VersionRecord
 from coordinator.shell.database import Database
 from coordinator.shell.tables import METADATA
@@ -36,6 +44,31 @@ def test_migrations_make_exactly_the_tables_that_the_code_uses(database, tmp_pat
     with engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
     engine.dispose()
+
+
+def test_a_database_of_the_first_version_is_brought_up_to_date_with_what_is_in_it(tmp_path):
+    url = f"sqlite:///{tmp_path / 'old.sqlite'}"
+    engine = sa.create_engine(url)
+    config = Config()
+    config.set_main_option("script_location", str(Path(coordinator.shell.__file__).parent / "migrations"))
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+        connection.exec_driver_sql(
+            "INSERT INTO devices VALUES ('a', 1, 'training', '', 5.0, '0.1.0', 'none', NULL, NULL, 3, 0), "
+            "('b', 0, 'offline', '', 4.0, '0.1.0', 'none', NULL, NULL, 3, 0)"
+        )
+        connection.exec_driver_sql("INSERT INTO effects (body) VALUES (?)", (effects.to_json(AnnounceModel()),))
+    engine.dispose()
+    database = Database(url)
+    with database.transaction() as tx:
+        assert tx.lease(DeviceId("a")).presence is Presence.PRESENT
+        assert tx.lease(DeviceId("b")).presence is Presence.AWAY
+        assert tx.lease(DeviceId("a")).examples == 3
+        assert tx.begin_effects() == [(1, AnnounceModel(), 1)]
+        tx.remove_effects([1])
+        assert tx.add_effect(AnnounceModel()) == 2, "a number is never used again"
+    database.close()
 
 
 def test_a_second_start_finds_what_the_first_wrote(tmp_path):

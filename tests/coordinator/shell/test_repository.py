@@ -4,12 +4,15 @@ import msgspec
 import pytest
 
 from coordinator.core.events import AssignDevice, RejectCheckIn, SendReceipt, StartAggregation
-from coordinator.core.lease import Lease
-from coordinator.core.round import Phase, Round, RoundRules, Seat, SeatState, open_round
+from coordinator.core.lease import Lease, Presence
+from coordinator.core.pace import Rhythm, check_in_counted
+from coordinator.core.round import Phase, Round, Seat, SeatState, open_round
+from coordinator.core.rules import RoundRules
 from coordinator.effects import AnnounceModel, EvaluateVersion, ForgetBlobs, SendMissing
 from coordinator.jobs import Metrics
 from coordinator.ports import StoredChunk, StoredReport, VersionRecord
 from coordinator.shell.database import Database
+from simulation.rounds.storage import MemoryRepository as SimulatedRepository
 from tests.coordinator.fakes import MemoryRepository
 from wire.identifiers import DeviceId
 from wire.messages import DropoutCause, RejectionReason, Verdict
@@ -26,10 +29,13 @@ RULES = RoundRules(
 A, B = DeviceId("a"), DeviceId("b")
 
 
-@pytest.fixture(params=["database", "memory"])
+@pytest.fixture(params=["database", "memory", "simulation"])
 def repository(request, tmp_path):
     if request.param == "memory":
         yield MemoryRepository()
+        return
+    if request.param == "simulation":
+        yield SimulatedRepository()
         return
     database = Database(f"sqlite:///{tmp_path / 'test.sqlite'}")
     yield database
@@ -136,15 +142,70 @@ def test_dropped_chunks_name_only_blobs_that_nobody_else_needs(started):
 
 def test_leases_are_replaced_and_counted_by_when_they_were_seen(repository):
     with repository.transaction() as tx:
-        tx.save_lease(Lease(device=B, online=True, last_seen_s=10.0, program="4" * 64))
+        tx.save_lease(Lease(device=B, presence=Presence.READY, last_seen_s=10.0, program="4" * 64))
         tx.save_lease(Lease(device=A, last_seen_s=5.0))
-        tx.save_lease(Lease(device=A, last_seen_s=20.0, reason="not charging", examples=3, emulated=True))
+        tx.save_lease(
+            Lease(
+                device=A,
+                last_seen_s=20.0,
+                reason="not charging",
+                examples=3,
+                emulated=True,
+                last_round=2**40,
+                rounds_counted=2**50 - 1,
+            )
+        )
     with repository.transaction() as tx:
-        assert tx.lease(A) == Lease(device=A, last_seen_s=20.0, reason="not charging", examples=3, emulated=True)
+        assert (tx.lease(A).presence, tx.lease(A).reason, tx.lease(A).examples) == (Presence.AWAY, "not charging", 3)
+        assert (tx.lease(A).last_round, tx.lease(A).rounds_counted) == (2**40, 2**50 - 1)
         assert tx.lease(B).program == "4" * 64
         assert tx.devices_since(15.0) == 1
         assert [lease.device for lease in tx.leases(10)] == [A, B]
         assert [lease.device for lease in tx.leases(1)] == [A]
+
+
+def test_devices_are_counted_by_what_they_do_and_only_the_ineligible_by_why(repository):
+    with repository.transaction() as tx:
+        for number, (state, reason) in enumerate(
+            [
+                ("ineligible", "not charging"),
+                ("ineligible", "not charging"),
+                ("ineligible", "in use"),
+                ("resting", "again in 30 s"),
+                ("resting", "again in 31 s"),
+            ]
+        ):
+            device = DeviceId(f"d{number}")
+            tx.save_lease(Lease(device=device, presence=Presence.PRESENT, state=state, reason=reason))
+    with repository.transaction() as tx:
+        assert tx.device_states() == {
+            ("ineligible", "not charging"): 2,
+            ("ineligible", "in use"): 1,
+            ("resting", ""): 2,
+        }
+
+
+def test_the_rhythm_is_kept(repository):
+    with repository.transaction() as tx:
+        assert tx.rhythm() == Rhythm()
+        tx.save_rhythm(check_in_counted(tx.rhythm(), 1e9))
+        tx.save_rhythm(check_in_counted(tx.rhythm(), 1e9))
+    with repository.transaction() as tx:
+        assert sum(tx.rhythm().hours) == 2
+        assert tx.rhythm().since_s == 1e9
+
+
+def test_effects_that_are_left_over_count_how_often_they_were_begun(repository):
+    with repository.transaction() as tx:
+        first = tx.add_effect(StartAggregation(1))
+    with repository.transaction() as tx:
+        assert tx.begin_effects() == [(first, StartAggregation(1), 1)]
+        second = tx.add_effect(AnnounceModel())
+    with repository.transaction() as tx:
+        assert tx.begin_effects() == [(first, StartAggregation(1), 2), (second, AnnounceModel(), 1)]
+        tx.remove_effects([first])
+    with repository.transaction() as tx:
+        assert tx.begin_effects() == [(second, AnnounceModel(), 2)]
 
 
 def test_versions_keep_their_metrics(started):

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from coordinator.core.optimizers import OptimizerChoice, OptimizerName
 from coordinator.inbox import JobEnded
 from coordinator.jobs import (
     AggregationDone,
@@ -77,11 +78,10 @@ def job_on(manifest, private, **changes) -> AggregationJob:
         round=1,
         manifest=manifest.sha256,
         reports=reports,
+        minimum=1,
         codec=DENSE,
         max_examples=3,
-        optimizer="fedavg",
-        learning_rate=1.0,
-        momentum=0.0,
+        optimizer=OptimizerChoice(name=OptimizerName.FEDAVG, learning_rate=1.0),
         optimizer_state=None,
         evaluation=None,
     )

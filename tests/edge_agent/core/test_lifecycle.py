@@ -207,6 +207,19 @@ ROWS = [
         for s in (Preparing(MINE, 160.0), Training(MINE, 160.0))
     ),
     *(
+        (s, Restarted(AT, 2), STARTING, (SendDropout(3, 1, DropoutCause.RESTARTED, "the agent was restarted"),))
+        for s in (Preparing(MINE, 160.0), Training(MINE, 160.0))
+    ),
+    *(
+        (
+            s,
+            Restarted(AT, 3),
+            Resting(100.0 + 6 * 3600, "the last 3 sessions ended the agent"),
+            (SendDropout(3, 1, DropoutCause.TRAINING_FAILED, "the last 3 sessions ended the agent"),),
+        )
+        for s in (Preparing(MINE, 160.0), Training(MINE, 160.0))
+    ),
+    *(
         (
             s,
             Stopping(AT),
@@ -230,9 +243,9 @@ def test_every_pair_is_a_row_or_illegal_and_leaves_the_state_equal(state, event)
     before = msgspec.json.encode(state)
     if (type(state), type(event)) in TABLE:
         following, _ = step(state, event)
-        assert isinstance(following, typing.get_args(lifecycle.State))
+        assert type(following) in TABLE[type(state), type(event)].leads_to
     else:
-        with pytest.raises(IllegalEvent, match=f"{type(event).__name__} cannot happen while {name(state)}"):
+        with pytest.raises(IllegalEvent, match=f"lifecycle, {name(state)}: {type(event).__name__} cannot happen here"):
             step(state, event)
     assert msgspec.json.encode(state) == before
 

@@ -12,6 +12,7 @@ from edge_agent.core.outbox import (
     Nudged,
     Parcel,
     Pending,
+    PutBack,
     ReceiptCame,
     SendParts,
     SendQuery,
@@ -62,12 +63,12 @@ def test_row(state, event, following, effects):
     [
         (Verdict.ACCEPTED, (AdoptResidual(),)),
         (Verdict.DUPLICATE, (AdoptResidual(),)),
-        (Verdict.LATE, ()),
+        (Verdict.LATE, (PutBack(),)),
         (Verdict.INVALID, ()),
     ],
 )
 @pytest.mark.parametrize("state", [Pending(WHOLE), Sent(CUT, 4, 200.0)])
-def test_a_receipt_settles_and_only_an_accepted_report_adopts_its_residual(state, verdict, effects):
+def test_a_receipt_settles_and_says_what_becomes_of_the_residual(state, verdict, effects):
     event = receipt(verdict)
     assert step(state, event) == (Settled(state.parcel, event.receipt), effects)
 
@@ -81,9 +82,10 @@ EVENTS = [TimePassed(AT), Nudged(AT), receipt(), missing(0)]
 )
 def test_every_pair_is_a_row_or_illegal(state, event):
     if (type(state), type(event)) in TABLE:
-        step(state, event)
+        following, _ = step(state, event)
+        assert type(following) in TABLE[type(state), type(event)].leads_to
     else:
-        with pytest.raises(IllegalEvent, match="cannot happen to a report that is settled"):
+        with pytest.raises(IllegalEvent, match="outbox, settled: "):
             step(state, event)
 
 

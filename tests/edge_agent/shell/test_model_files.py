@@ -1,10 +1,16 @@
 import hashlib
 
+import msgspec
+import numpy as np
 import pytest
 
 from edge_agent.shell.model_files import ModelFiles
+from models.manifest import Artifact, Transfer
 from tests.edge_agent.fakes import write_model
+from wire.codec.masks import mask_to_bytes
+from wire.codec.transfers import exact_transfer
 from wire.errors import RemoteProtocolError, UnavailableError
+from wire.parameters import weights_from_bytes, weights_to_bytes
 
 
 class FolderDownloader:
@@ -114,3 +120,64 @@ def test_files_that_somebody_touched_count_as_no_model(files, remote, tmp_path, 
         case "pointer":
             (tmp_path / "artifacts" / "current").write_text("../../etc/passwd")
     assert files.current() is None
+
+
+def offer(remote, base, seed=1):
+    """The next version of a model, with a transfer from the one before."""
+    layout = base.manifest.layout
+    held = weights_from_bytes(base.weights.read_bytes(), layout)
+    weights = held.copy()
+    weights[seed] += 1
+    data = exact_transfer(held, weights, layout)
+    whole = weights_to_bytes(weights)
+    transfer = Transfer(Artifact.of(data), base.manifest.weights.sha256)
+    manifest = msgspec.structs.replace(
+        base.manifest, version=base.manifest.version + 1, weights=Artifact.of(whole), transfers=(transfer,)
+    )
+    for content in (data, whole, manifest.encode()):
+        (remote / hashlib.sha256(content).hexdigest()).write_bytes(content)
+    return manifest, whole
+
+
+def test_a_device_that_holds_the_base_fetches_only_what_changed(files, remote, tmp_path):
+    first = write_model(remote)
+    manifest, whole = offer(remote, first)
+    files.fetch(first.sha256, never)
+    files._downloader.asked.clear()
+    model = files.fetch(manifest.sha256, never)
+    assert files._downloader.asked == [manifest.sha256, manifest.transfers[0].file.sha256]
+    assert model.weights.read_bytes() == whole
+    assert len(list((tmp_path / "artifacts").iterdir())) == 5, "the transfer itself is not kept"
+
+
+def test_a_device_without_the_base_fetches_the_whole(files, remote):
+    manifest, whole = offer(remote, write_model(remote))
+    assert files.fetch(manifest.sha256, never).weights.read_bytes() == whole
+    assert manifest.transfers[0].file.sha256 not in files._downloader.asked
+
+
+@pytest.mark.parametrize("damage", ["missing", "garbage", "wrong base"])
+def test_a_transfer_of_no_use_falls_back_to_the_whole(files, remote, tmp_path, damage):
+    first = write_model(remote)
+    manifest, whole = offer(remote, first)
+    files.fetch(first.sha256, never)
+    file = remote / manifest.transfers[0].file.sha256
+    if damage == "missing":
+        file.unlink()
+    elif damage == "garbage":
+        file.write_bytes(b"NJT1" + bytes(40))
+    else:
+        held = tmp_path / "artifacts" / first.manifest.weights.sha256
+        held.write_bytes(bytes(held.stat().st_size))
+    assert files.fetch(manifest.sha256, never).weights.read_bytes() == whole
+
+
+def test_the_mask_of_a_version_is_brought_and_kept(files, remote, tmp_path):
+    base = write_model(remote)
+    data = mask_to_bytes(np.array([1, 5]), base.manifest.layout)
+    manifest = msgspec.structs.replace(base.manifest, mask=Artifact.of(data))
+    for content in (data, manifest.encode()):
+        (remote / hashlib.sha256(content).hexdigest()).write_bytes(content)
+    model = files.fetch(manifest.sha256, never)
+    assert model.mask.read_bytes() == data
+    assert files.current() == model

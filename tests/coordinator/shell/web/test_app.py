@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from coordinator.config import BaselineConfig, CoordinatorConfig
-from coordinator.core.lease import Lease
-from coordinator.core.round import Phase, RoundRules, Seat, SeatState, open_round
+from coordinator.core.lease import Lease, Presence
+from coordinator.core.round import AbandonCause, Phase, Seat, SeatState, open_round
+from coordinator.core.rules import RoundRules
 from coordinator.inbox import ArtifactServed
 from coordinator.jobs import Metrics
 from coordinator.ports import StoredReport, VersionRecord
@@ -69,7 +70,13 @@ class Site:
             )
             second = open_round(2, 1, RULES, 7, 995.0)
             tx.save_round(
-                msgspec.structs.replace(second, phase=Phase.ABANDONED, closed_at_s=996.0, reason="<b>nobody</b>")
+                msgspec.structs.replace(
+                    second,
+                    phase=Phase.ABANDONED,
+                    closed_at_s=996.0,
+                    cause=AbandonCause.NOBODY_CAME,
+                    reason="<b>nobody</b>",
+                )
             )
             third = open_round(3, 1, RULES, 7, 996.0)
             dropped = Seat(state=SeatState.DROPPED, cause=DropoutCause.IN_USE, earlier=(DropoutCause.UNPLUGGED,))
@@ -97,11 +104,21 @@ class Site:
                 )
             tx.save_lease(
                 Lease(
-                    device=A, online=True, state="training", reason="<script>x</script>", last_seen_s=998.0, examples=7
+                    device=A,
+                    presence=Presence.PRESENT,
+                    state="training",
+                    reason="<script>x</script>",
+                    last_seen_s=998.0,
+                    examples=7,
                 )
             )
-            tx.save_lease(Lease(device=B, online=False, state="offline", emulated=True))
-            for name, amount in (("dropouts:in-use", 1), ("reports_invalid:norm", 2), ("bytes_up", 1234)):
+            tx.save_lease(Lease(device=B, state="offline", emulated=True))
+            for name, amount in (
+                ("dropouts:in-use", 1),
+                ("reports_invalid:norm", 2),
+                ("bytes_up", 1234),
+                ("rounds_abandoned:nobody-came", 1),
+            ):
                 tx.count(name, amount)
 
     def get(self, path: str, **headers: str):
@@ -186,14 +203,30 @@ def test_the_state_in_the_middle_of_things(site):
     assert (first["phase"], first["accepted"], first["selected"], first["seconds"]) == ("committed", 2, 3, 5.0)
     assert (first["top1"], first["mean_training_loss"], first["report_bytes_median"]) == (0.1, 3.5, 200)
     assert (second["phase"], second["version"], second["top1"]) == ("abandoned", None, None)
+    assert second["cause"] == "nobody-came"
     assert third["dropped"] == {"in-use": 1, "unplugged": 1}
     counters = state["counters"]
     assert (counters["rounds_committed"], counters["rounds_abandoned"]) == (1, 1)
+    assert counters["rounds_abandoned_by_cause"] == {"nobody-came": 1}
     assert (counters["reports_accepted"], counters["reports_invalid"]) == (2, {"norm": 2})
     assert (counters["dropouts"], counters["bytes_up"]) == ({"in-use": 1}, 1234)
     device = state["devices"][0]
     assert (device["device"], device["online"], device["last_seen_s_ago"], device["examples"]) == ("a", True, 2.0, 7)
     assert state["devices"][1]["last_seen_s_ago"] is None
+
+
+def test_a_round_that_waits_says_what_the_others_do(site):
+    with site.repository.transaction() as tx:
+        for number in range(3):
+            device = DeviceId(f"d{number}")
+            tx.save_lease(Lease(device=device, presence=Presence.PRESENT, state="ineligible", reason="not charging"))
+        tx.save_lease(Lease(device=A, presence=Presence.PRESENT, state="ineligible", reason="<i>in use"))
+        tx.save_round(msgspec.structs.replace(tx.round(1), pool=(B,)))
+    current = site.state()["round"]
+    assert current["reason"] == "waiting: 1 of 2 phones eligible; 3 not charging, 1 <i>in use"
+    assert current["elsewhere"] == {"not charging": 3, "<i>in use": 1}
+    page = site.get("/").text
+    assert "waiting: 1 of 2 phones eligible; 3 not charging, 1 &lt;i&gt;in use" in page
 
 
 def test_when_the_task_is_done_there_is_no_round(site):

@@ -1,0 +1,158 @@
+"""The packets of MQTT 3.1.1 that a client of ours needs, as bytes: built and read, without a socket.
+
+Source: MQTT Version 3.1.1, OASIS Standard, 2014; chapter numbers beside each packet. QoS 0 and 1 only.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from wire.errors import RemoteProtocolError
+
+CONNACK, PUBLISH, PUBACK, SUBACK, PINGRESP = 0x20, 0x30, 0x40, 0x90, 0xD0
+"""Upper four bits of a packet's first byte (2.2.1), for the packets that a broker sends us."""
+REFUSED = 0x80
+"""Return code of a subscription that was not granted (3.9.3)."""
+MAX_PACKET_BYTES = 16 * 2**20
+"""A broker that announces more than this has lost its place in the stream; our messages have 120 KiB at most."""
+
+PINGREQ = b"\xc0\x00"
+DISCONNECT = b"\xe0\x00"
+
+_QOS1, _RETAIN, _DUP = 0x02, 0x01, 0x08
+
+
+class Malformed(RemoteProtocolError):  # noqa: N818 - reads as what the packet is
+    """What came is not a packet of MQTT.
+
+    Args:
+        what: the part that cannot be read.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"the broker sent a malformed {what}; is it an MQTT broker?", code="mqtt")
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A PUBLISH that came (3.3); ``number`` is None at QoS 0."""
+
+    topic: str
+    payload: bytes
+    retained: bool
+    number: int | None
+
+
+def connect(client_id: str, username: str, password: str, keepalive_s: int, *, clean: bool) -> bytes:
+    """CONNECT (3.1)."""
+    flags = 0x02 * clean | 0x80 * bool(username) | 0x40 * bool(username and password)
+    body = _text("MQTT") + struct.pack(">BBH", 4, flags, keepalive_s) + _text(client_id)
+    body += _text(username) if username else b""
+    body += _text(password) if username and password else b""
+    return _packet(0x10, body)
+
+
+def subscribe(number: int, filters: Sequence[tuple[str, int]]) -> bytes:
+    """SUBSCRIBE (3.8) to (filter, QoS) pairs."""
+    return _packet(0x82, struct.pack(">H", number) + b"".join(_text(one) + bytes([qos]) for one, qos in filters))
+
+
+def publish(topic: str, payload: bytes, number: int, *, retain: bool = False) -> bytes:
+    """PUBLISH at QoS 1 (3.3)."""
+    return _packet(PUBLISH | _QOS1 | retain * _RETAIN, _text(topic) + struct.pack(">H", number) + payload)
+
+
+def again(published: bytes) -> bytes:
+    """The same PUBLISH as one that may have come before (3.3.1.1)."""
+    return bytes([published[0] | _DUP]) + published[1:]
+
+
+def puback(number: int) -> bytes:
+    """PUBACK (3.4)."""
+    return struct.pack(">BBH", PUBACK, 2, number)
+
+
+def read_connack(body: bytes) -> tuple[bool, int]:
+    """Whether the broker kept our session, and the return code: 0 is yes (3.2)."""
+    if len(body) != 2:
+        raise Malformed(what="CONNACK")
+    return bool(body[0] & 1), body[1]
+
+
+def read_number(body: bytes) -> int:
+    """The packet identifier that a PUBACK or SUBACK begins with."""
+    if len(body) < 2:
+        raise Malformed(what="acknowledgement")
+    return body[0] << 8 | body[1]
+
+
+def read_publish(first: int, body: bytes) -> Message:
+    """A PUBLISH.
+
+    Raises:
+        Malformed: it is cut.
+    """
+    end = 2 + (body[0] << 8 | body[1]) if len(body) >= 2 else 2
+    start = end + 2 if first & 0x06 else end
+    if len(body) < start:
+        raise Malformed(what="PUBLISH")
+    number = body[end] << 8 | body[end + 1] if first & 0x06 else None
+    try:
+        topic = body[2:end].decode()
+    except UnicodeDecodeError:
+        topic = ""  # nobody's; but the message must be acknowledged, so it goes on its way
+    return Message(topic, body[start:], bool(first & _RETAIN), number)
+
+
+class Reader:
+    """Cuts a stream into packets."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """The packets that are whole now: first byte and body of each.
+
+        Raises:
+            Malformed: this is not a stream of packets.
+        """
+        data = self._rest + data if self._rest else data
+        at, end = 0, len(data)
+        try:
+            while end - at >= 2:
+                size, shift, body = 0, 0, at + 1
+                while True:
+                    if body == end:
+                        return
+                    low = data[body]
+                    size |= (low & 0x7F) << shift
+                    shift, body = shift + 7, body + 1
+                    if low < 0x80:
+                        break
+                    if shift > 21:
+                        raise Malformed(what="length")
+                if size > MAX_PACKET_BYTES:
+                    raise Malformed(what="length")
+                if end - body < size:
+                    return
+                first, at = data[at], body + size
+                yield first, data[body:at]
+        finally:
+            self._rest = data[at:]
+
+
+def _packet(first: int, body: bytes) -> bytes:
+    size = len(body)
+    length = bytearray()
+    while True:
+        size, low = size >> 7, size & 0x7F
+        length.append(low | 0x80 if size else low)
+        if not size:
+            return bytes([first]) + length + body
+
+
+def _text(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack(">H", len(data)) + data

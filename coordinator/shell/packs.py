@@ -1,0 +1,167 @@
+"""The private store: many blobs in one file, because a file for each report costs ten times its bytes.
+
+The driver stores the reports of hundreds of messages at once. They go into one *pack*: written, flushed to the disk and
+renamed like any blob, so a pack is there whole or not at all. A pack is a row of entries::
+
+    32 bytes  sha256 of the blob
+     4 bytes  its length, little-endian
+     n bytes  the blob
+
+A pack goes when nobody needs any of its blobs any more, which is when the round of its reports is over. What is put
+alone (an optimizer's state) is a plain file. Nothing here is an index on disk: the entries are read at the start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from coordinator.shell.blobs import WRITING, FileBlobs, unavailable, write_durably
+from wire.errors import IntegrityError
+
+_ENTRY = struct.Struct("<32sI")
+_SUFFIX = ".pack"
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    pack: Path
+    offset: int
+    size_bytes: int
+
+
+class PackedBlobs:
+    """Blobs in packs and plain files of one folder; several processes may read, one writes packs.
+
+    Args:
+        folder: made if it is not there.
+
+    Raises:
+        UnavailableError: the folder cannot be made or read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._files = FileBlobs(folder)
+        self._folder = folder
+        self._places: dict[str, _Place] = {}
+        self._packs: dict[Path, set[str]] = {}
+        self._lock = threading.Lock()
+        self._read_new_packs()
+
+    def put(self, data: bytes) -> str:
+        """Store one blob durably, in a file of its own; its hash.
+
+        Raises:
+            UnavailableError: no room, or a broken disk.
+        """
+        return self._files.put(data)
+
+    def put_all(self, blobs: Mapping[str, bytes]) -> None:
+        """Store blobs durably in one pack, each under its hash.
+
+        Raises:
+            UnavailableError: no room, or a broken disk.
+        """
+        fresh = {name: data for name, data in blobs.items() if name not in self._places}
+        if not fresh:
+            return
+        parts = [part for name, data in fresh.items() for part in (_ENTRY.pack(bytes.fromhex(name), len(data)), data)]
+        pack = self._folder / (hashlib.sha256("".join(fresh).encode()).hexdigest() + _SUFFIX)
+        try:
+            write_durably(pack, b"".join(parts))
+        except OSError as error:
+            raise unavailable(pack, error) from error
+        offset = 0
+        with self._lock:
+            for name, data in fresh.items():
+                offset += _ENTRY.size
+                self._remember(name, _Place(pack, offset, len(data)))
+                offset += len(data)
+
+    def get(self, sha256: str) -> bytes:
+        """Read and verify.
+
+        Raises:
+            IntegrityError: there is no such blob, or its bytes are damaged.
+            UnavailableError: it cannot be read.
+        """
+        place = self._places.get(sha256)
+        if place is None and not self._files.path(sha256).exists():
+            self._read_new_packs()  # another process wrote it
+            place = self._places.get(sha256)
+        if place is None:
+            return self._files.get(sha256)
+        try:
+            with place.pack.open("rb") as file:
+                file.seek(place.offset)
+                data = file.read(place.size_bytes)
+        except OSError as error:
+            raise unavailable(place.pack, error) from error
+        found = hashlib.sha256(data).hexdigest()
+        if found != sha256:
+            msg = f"{place.pack} is damaged: the bytes of {sha256} have the sha256 {found}"
+            raise IntegrityError(msg)
+        return data
+
+    def delete(self, sha256: str) -> None:
+        """Delete it if it is there; its bytes go with the last blob of its pack.
+
+        Raises:
+            UnavailableError: a broken disk.
+        """
+        with self._lock:
+            place = self._places.pop(sha256, None)
+            if place is None:
+                self._files.delete(sha256)
+                return
+            left = self._packs[place.pack]
+            left.discard(sha256)
+            if not left:
+                del self._packs[place.pack]
+                try:
+                    place.pack.unlink(missing_ok=True)
+                except OSError as error:
+                    raise unavailable(place.pack, error) from error
+
+    def sweep(self, needed: Collection[str]) -> int:
+        """Delete everything else: what a process left that was killed between a blob and its row; how many files."""
+        packs = len(self._packs)
+        for name in [name for name in self._places if name not in needed]:
+            self.delete(name)
+        unfinished = list(self._folder.glob(f"{WRITING}*"))
+        for path in unfinished:
+            path.unlink(missing_ok=True)
+        return packs - len(self._packs) + len(unfinished) + self._files.sweep(needed)
+
+    def _read_new_packs(self) -> None:
+        try:
+            for pack in sorted(self._folder.glob(f"*{_SUFFIX}")):
+                if pack not in self._packs:
+                    entries = list(_entries(pack))
+                    with self._lock:
+                        for name, place in entries:
+                            self._remember(name, place)
+        except OSError as error:
+            raise unavailable(self._folder, error) from error
+
+    def _remember(self, name: str, place: _Place) -> None:
+        self._places[name] = place
+        self._packs.setdefault(place.pack, set()).add(name)
+
+
+def _entries(pack: Path) -> Iterator[tuple[str, _Place]]:
+    try:
+        with pack.open("rb") as file:
+            while head := file.read(_ENTRY.size):
+                digest, size_bytes = _ENTRY.unpack(head)
+                yield digest.hex(), _Place(pack, file.tell(), size_bytes)
+                file.seek(size_bytes, 1)
+    except FileNotFoundError:
+        return  # deleted by the process that writes
+    except struct.error as error:
+        msg = f"{pack} is damaged: it ends in the middle of an entry"
+        raise IntegrityError(msg) from error

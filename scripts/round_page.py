@@ -1,0 +1,133 @@
+"""Writes docs/round.md: the state machines as diagrams and tables, taken from the tables that the code runs on.
+
+``--check`` only compares, for the tests.
+"""
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "round.md"
+sys.path.insert(0, str(ROOT))
+
+from coordinator.core import lease, round  # noqa: E402 - the machine is called round
+from edge_agent.core import lifecycle, outbox  # noqa: E402
+from wire.machine import Row  # noqa: E402
+
+HEAD = """# The state machines of a round
+
+Made by `python scripts/round_page.py` from the tables in the code; do not edit by hand.
+
+Four small machines, two on each side, and each is one table: (state, event) → what happens. A pair that is not in the
+table cannot happen; it raises `IllegalEvent` and leaves the state as it was. No machine reads a clock, draws a random
+number or sends anything: events carry their time, and what is to be done comes out as effects. The drivers write the
+new state and the effects in one transaction, and only then carry the effects out.
+
+In a diagram an arrow that leads back to its own state is left out; the table below it has every pair: the states that
+an event may lead to, and a dash where it cannot happen. What the states and events mean, the docstrings of the modules
+say.
+"""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A section of the page."""
+
+    title: str
+    module: str
+    text: str
+    table: Mapping[tuple[object, type], Row]
+    begins: object
+
+
+MACHINES = (
+    Machine(
+        "Round (coordinator)",
+        "coordinator/core/round.py",
+        "One attempt to get enough reports for a new version. Every phase has a deadline, so none waits for ever; the "
+        "deadlines follow from two numbers (`coordinator/core/rules.py`).",
+        round.TABLE,
+        round.Phase.SELECTION,
+    ),
+    Machine(
+        "Device lease (coordinator)",
+        "coordinator/core/lease.py",
+        "What the coordinator knows of a device, by what it heard. A round never relies on it alone.",
+        lease.TABLE,
+        lease.Presence.AWAY,
+    ),
+    Machine(
+        "Lifecycle (agent)",
+        "edge_agent/core/lifecycle.py",
+        "What a device does: wait for its conditions, check in, work, report, rest.",
+        lifecycle.TABLE,
+        lifecycle.Ineligible,
+    ),
+    Machine(
+        "Outbox (agent)",
+        "edge_agent/core/outbox.py",
+        "A report on its way. It is sent again until a receipt comes; a PUBACK is not one.",
+        outbox.TABLE,
+        outbox.Pending,
+    ),
+)
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join([HEAD, *(_section(machine) for machine in MACHINES)])
+
+
+def _section(machine: Machine) -> str:
+    states = _in_order([machine.begins, *(state for state, _ in machine.table)], machine.table)
+    events = list(dict.fromkeys(event for _, event in machine.table))
+    lines = [f"## {machine.title}\n", f"[`{machine.module}`](../{machine.module}): {machine.text}\n"]
+    lines += ["```mermaid", "stateDiagram-v2", *_diagram(machine, states), "```\n"]
+    lines += [f"| event | {' | '.join(map(_name, states))} |", "|---" * (len(states) + 1) + "|"]
+    for event in events:
+        cells = [_cell(machine.table.get((state, event)), states) for state in states]
+        lines.append(f"| `{event.__name__}` | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _diagram(machine: Machine, states: list[object]) -> list[str]:
+    lines = [f'    state "{_name(state)}" as {_identifier(state)}' for state in states]
+    lines.append(f"    [*] --> {_identifier(machine.begins)}")
+    for state in states:
+        for target in states:
+            why = [e.__name__ for (s, e), row in machine.table.items() if s == state and target in row.leads_to]
+            if why and target != state:
+                lines.append(f"    {_identifier(state)} --> {_identifier(target)}: {', '.join(why)}")
+    left = {state for (state, _), row in machine.table.items() if row.leads_to - {state}}
+    return lines + [f"    {_identifier(state)} --> [*]" for state in states if state not in left]
+
+
+def _cell(row: Row | None, states: list[object]) -> str:
+    return "-" if row is None else ", ".join(_name(state) for state in states if state in row.leads_to)
+
+
+def _in_order(states: list[object], table: Mapping[tuple[object, type], Row]) -> list[object]:
+    """Each once; those that only occur as a target, such as an end without any event, come last."""
+    targets = [target for row in table.values() for target in sorted(row.leads_to, key=_name)]
+    return list(dict.fromkeys([*states, *targets]))
+
+
+def _name(state: object) -> str:
+    """A state as on the status page."""
+    if isinstance(state, Enum):
+        return str(state.value)
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", getattr(state, "__name__", str(state))).lower()
+
+
+def _identifier(state: object) -> str:
+    return _name(state).replace("-", "_")
+
+
+if __name__ == "__main__":
+    if "--check" in sys.argv:
+        sys.exit(PAGE.read_text() != page() and f"{PAGE} is out of date: run python {sys.argv[0]}")
+    PAGE.write_text(page())

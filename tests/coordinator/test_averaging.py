@@ -1,0 +1,125 @@
+"""An aggregation as the worker does it, over stored frames."""
+
+import dataclasses
+import tracemalloc
+
+import msgspec
+import numpy as np
+import pytest
+
+from coordinator.averaging import do_job
+from coordinator.core.optimizers import OptimizerChoice, OptimizerName
+from coordinator.jobs import AggregationJob, ReportFile
+from coordinator.shell.blobs import FileBlobs
+from coordinator.shell.model_folder import import_model
+from tests.coordinator.fake_device import report_frame
+from tests.coordinator.model_folder import write_model
+from wire import frame
+from wire.errors import RemoteProtocolError
+from wire.identifiers import DeviceId
+from wire.messages import Assignment, CodecChoice, TrainingPlan
+
+SPARSE = CodecChoice(name="topk-8", density=0.01)
+WORDS = tuple(f"w{number}" for number in range(3_000))
+
+
+class Averaging:
+    """Reports on disk, and jobs over them."""
+
+    def __init__(self, folder, choice: OptimizerChoice | None = None) -> None:
+        self.manifest = write_model(folder / "model", WORDS)
+        self.artifacts, self.private = FileBlobs(folder / "artifacts"), FileBlobs(folder / "private")
+        import_model(folder / "model", self.artifacts)
+        self.choice = choice or OptimizerChoice(name=OptimizerName.FEDAVG, learning_rate=1.0)
+
+    def report(self, number: int) -> ReportFile:
+        asked = Assignment(
+            task="t",
+            round=1,
+            attempt=1,
+            version=0,
+            manifest=self.manifest.sha256,
+            codec=SPARSE,
+            plan=TrainingPlan(learning_rate=1, clip_norm=1),
+            report_deadline_s=1,
+        )
+        layout = self.manifest.layout
+        delta = np.random.default_rng(number).normal(0, 0.01, layout.size).astype(np.float32)
+        data = report_frame(asked, delta, layout, num_examples=1 + number)
+        return ReportFile(DeviceId(f"d{number:03d}"), self.private.put(data), 1 + number)
+
+    def broken_report(self, number: int) -> ReportFile:
+        """Its values are sound and its CRC is right; its positions are nonsense."""
+        good = frame.decode(self.private.get(self.report(number).sha256))
+        k = int.from_bytes(good.payload[:4], "little")
+        cut = dataclasses.replace(good, payload=good.payload[: 8 + k] + bytes(40))
+        return ReportFile(DeviceId(f"d{number:03d}"), self.private.put(frame.encode_report(cut)), 1)
+
+    def job(self, reports, state: str | None = None) -> AggregationJob:
+        return AggregationJob(
+            round=1,
+            manifest=self.manifest.sha256,
+            reports=tuple(reports),
+            minimum=1,
+            codec=SPARSE,
+            max_examples=100,
+            optimizer=self.choice,
+            optimizer_state=state,
+            evaluation=None,
+        )
+
+    def do(self, job: AggregationJob):
+        return do_job(job, self.artifacts, self.private, lambda *_: None)
+
+
+def test_the_order_in_which_reports_came_plays_no_part(tmp_path):
+    world = Averaging(tmp_path)
+    reports = [world.report(number) for number in range(7)]
+    assert world.do(world.job(reports)) == world.do(world.job(reversed(reports)))
+
+
+def test_memory_does_not_grow_with_the_number_of_reports(tmp_path):
+    world = Averaging(tmp_path)
+    peaks = []
+    reports = [world.report(number % 10) for number in range(200)]
+    reports = [msgspec.structs.replace(one, device=DeviceId(f"d{n:03d}")) for n, one in enumerate(reports)]
+    world.do(world.job(reports[:2]))  # imports and caches
+    for count in (10, 200):
+        tracemalloc.start()
+        world.do(world.job(reports[:count]))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    few, many = peaks
+    one_update = 12 * 0.01 * world.manifest.layout.size
+    assert many - few < 2 * one_update + 200 * 300, "more than a line of the job for each report"
+
+
+@pytest.mark.parametrize("name", OptimizerName)
+def test_the_state_is_stored_and_goes_on(tmp_path, name):
+    world = Averaging(tmp_path, OptimizerChoice(name=name, learning_rate=0.5))
+    reports = [world.report(1), world.report(2)]
+    first = world.do(world.job(reports))
+    second = world.do(world.job(reports, first.optimizer_state))
+    assert (first.optimizer_state is None) is (name is OptimizerName.FEDAVG)
+    assert first.weights != world.manifest.weights.sha256
+    assert (first.weights == second.weights) is (name is OptimizerName.FEDAVG), "the base is the same, the state not"
+
+
+def test_a_state_of_another_optimizer_is_not_used(tmp_path):
+    world = Averaging(tmp_path, OptimizerChoice(name=OptimizerName.FEDAVGM, learning_rate=0.5))
+    reports = [world.report(1), world.report(2)]
+    left = world.do(world.job(reports)).optimizer_state
+    changed = msgspec.structs.replace(world.choice, name=OptimizerName.FEDADAGRAD)
+    job = msgspec.structs.replace(world.job(reports), optimizer=changed)
+    assert world.do(msgspec.structs.replace(job, optimizer_state=left)).weights == world.do(job).weights
+
+
+def test_a_report_whose_positions_cannot_be_read_is_left_out_and_named(tmp_path):
+    averaging = Averaging(tmp_path)
+    sound = [averaging.report(number) for number in range(3)]
+    broken = averaging.broken_report(3)
+    done = averaging.do(averaging.job([*sound, broken]))
+    assert done.unreadable == (broken.device,)
+    assert done.weights == averaging.do(averaging.job(sound)).weights
+    with pytest.raises(RemoteProtocolError, match="1 of 4 reports cannot be decoded; 4 are needed"):
+        averaging.do(msgspec.structs.replace(averaging.job([*sound, broken]), minimum=4))
