@@ -7,7 +7,7 @@ import sys
 
 import click
 
-MODULES = ("training_step", "report_bytes", "suggestion", "agent_memory")
+MODULES = ("training_step", "codec", "suggestion", "agent_memory")
 
 
 @click.command()

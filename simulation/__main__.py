@@ -7,6 +7,7 @@ import sys
 import click
 
 from simulation.demo.command import demo
+from simulation.rounds.command import rounds
 from wire.errors import NightjarError
 
 
@@ -16,6 +17,7 @@ def commands() -> None:
 
 
 commands.add_command(demo)
+commands.add_command(rounds)
 
 
 def main() -> None:

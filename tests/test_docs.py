@@ -47,9 +47,10 @@ def test_every_enumerated_value_is_in_the_wire_format(value):
     assert f"`{value}`" in WIRE_FORMAT
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_codec_is_in_the_wire_format(name):
-    assert re.search(rf"## Payload of codec \d+, `{name}`", WIRE_FORMAT)
+@pytest.mark.parametrize(("wire_id", "name"), list(enumerate(NAMES, 1)))
+def test_every_codec_has_its_wire_id_and_name_in_a_heading_of_the_wire_format(wire_id, name):
+    headings = [line for line in WIRE_FORMAT.splitlines() if line.startswith("## ") and f"`{name}`" in line]
+    assert any(re.search(rf"\bcodecs? .*\b{wire_id}\b", heading) for heading in headings)
 
 
 def refusal_codes():
@@ -78,7 +79,8 @@ def test_documents_name_no_missing_file():
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_the_configuration_page_is_up_to_date():
-    script = ROOT / "scripts" / "configuration_page.py"
+@pytest.mark.parametrize("name", ["configuration_page", "round_page"])
+def test_a_generated_page_is_up_to_date(name):
+    script = ROOT / "scripts" / f"{name}.py"
     done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

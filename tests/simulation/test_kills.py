@@ -12,7 +12,8 @@ import paho.mqtt.client as mqtt
 import pytest
 from rich.console import Console
 
-from coordinator.core.aggregate import Contribution, fed_avg, weight_of, weighted_mean
+from coordinator.core.aggregate import Contribution, weight_of, weighted_mean
+from coordinator.core.optimizers import fed_avg
 from coordinator.shell.blobs import FileBlobs
 from models.manifest import Manifest
 from simulation.demo.configuration import DemoSettings

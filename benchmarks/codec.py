@@ -1,0 +1,158 @@
+"""The update codec on real updates: bytes of a report (always ``len(frame)``), what they are made of, and time.
+
+Beside each density stand the ideal length of the codec's own adaptive model (what a perfect coder with the same
+statistics would need), the bound for positions that are uniformly random, and general-purpose compressors on the packed
+bitmap of the same positions.
+"""
+
+from __future__ import annotations
+
+import lzma
+import math
+import sys
+import tempfile
+import zlib
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import numpy as np
+from rich.console import Console
+
+from benchmarks.measuring import median, show, time_ms
+from coordinator.core.aggregate import Contribution, weighted_mean
+from simulation.collect_updates import CollectionSettings, Updates, collect, load
+from wire.codec import Codec, codec_for, modelled
+from wire.codec.quantize import logarithmic_grid, quantize, uniform_grid
+from wire.codec.sparsify import count_for, top_k
+from wire.codec.topk import pack_levels
+from wire.errors import NightjarError
+from wire.frame import Report, encode_report
+from wire.identifiers import DeviceId
+from wire.messages import CodecChoice
+from wire.parameters import ParameterLayout, Vector
+
+DENSITIES = (0.001, 0.01, 0.05)
+SEED = 7
+REPEATS = 5
+"""Timings of one client; the fastest counts, because whatever else runs here only ever adds."""
+REPORTS = 500
+"""In the round whose decoding and summing is timed."""
+
+
+def measure(updates: Updates, name: str) -> dict[str, Any]:
+    """Everything for one codec: a row for each density, and the time of a round of 500 reports."""
+    rows = []
+    for density in DENSITIES:
+        found = [_client(delta, updates.layout, name, density) for delta in updates.deltas]
+        rows.append({"density": density} | {key: median([one[key] for one in found]) for key in found[0]})
+    about = {key: getattr(updates.about, key) for key in ("corpus", "model", "seed", "clients", "parameters")}
+    return {
+        "codec": name,
+        "updates": about,
+        "densities": rows,
+        "decode_and_accumulate_500_s": _round_s(updates, codec_for(CodecChoice(name=name, density=0.01))),
+    }
+
+
+def _client(delta: Vector, layout: ParameterLayout, name: str, density: float) -> dict[str, float]:
+    codec = codec_for(CodecChoice(name=name, density=density))
+    sparse = top_k(delta, count_for(density, layout.size))
+    k = sparse.indices.size
+    if name == "topk-4":
+        grid = logarithmic_grid(sparse.values, 4)
+        levels = quantize(sparse.values, grid)
+    else:
+        grid = uniform_grid(sparse.values, 8)
+        levels = quantize(sparse.values, grid, np.random.default_rng(SEED))
+    coded = modelled.encode(sparse.indices, levels, layout, grid.most)
+    payload = codec.encode(delta, layout, np.random.default_rng(SEED))
+    frame = _frame(codec, payload, layout)
+    sent = codec.decode(payload, layout)
+    bitmap = np.zeros(layout.size, np.uint8)
+    bitmap[sparse.indices] = 1
+    packed = np.packbits(bitmap).tobytes()
+    # The coder does not keep the two apart: what it needs beyond the model is shared out in proportion.
+    overhead = 8 * len(coded.data) / coded.ideal_bits
+    return {
+        "report_bytes": len(frame),
+        "position_bits": overhead * coded.position_bits / k,
+        "value_bits": overhead * (coded.ideal_bits - coded.position_bits) / k,
+        "model_bits": coded.ideal_bits / k,
+        "above_model_percent": 100 * (8 * len(frame) / coded.ideal_bits - 1),
+        "uniform_bits": _uniform_bits(layout.size, k),
+        "zlib_bytes": len(zlib.compress(packed, 9)),
+        "zlib_and_raw_values_bytes": len(zlib.compress(packed, 9)) + len(pack_levels(levels, grid.most)),
+        "lzma_bytes": len(lzma.compress(packed)),
+        "energy_kept": _energy(delta[sparse.indices]) / _energy(delta),
+        "value_error": _energy(delta[sent.indices] - sent.values) / _energy(delta[sent.indices]),
+        "encode_ms": min(
+            time_ms(partial(codec.encode, delta, layout, np.random.default_rng(SEED))) for _ in range(REPEATS)
+        ),
+        "decode_ms": min(time_ms(partial(codec.decode, payload, layout)) for _ in range(REPEATS)),
+        "ratio": 4 * layout.size / len(frame),
+    }
+
+
+def _round_s(updates: Updates, codec: Codec) -> float:
+    layout = updates.layout
+    payloads = [codec.encode(delta, layout, np.random.default_rng(SEED)) for delta in updates.deltas]
+
+    def work() -> None:
+        contributions = (
+            Contribution(DeviceId(f"device-{n:05d}"), 1.0, codec.decode(payloads[n % len(payloads)], layout))
+            for n in range(REPORTS)
+        )
+        weighted_mean(contributions, layout.size)
+
+    return min(time_ms(work) for _ in range(3)) / 1e3
+
+
+def _frame(codec: Codec, payload: bytes, layout: ParameterLayout) -> bytes:
+    return encode_report(Report(1, 1, codec.wire_id, layout.fingerprint, 0, 1, 1, 0.0, 0.0, payload))
+
+
+def _energy(values: Vector) -> float:
+    return float(np.square(values.astype(np.float64)).sum())
+
+
+def _uniform_bits(n: int, k: int) -> float:
+    """log2 C(n, k) / k: what a position costs if all sets of k are equally likely."""
+    return (math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)) / math.log(2) / k
+
+
+@click.command()
+@click.option(
+    "--updates",
+    "folder",
+    type=click.Path(path_type=Path),
+    help="Folder that simulation.collect_updates wrote. Default: collect 6 clients of the built-in corpus.",
+)
+@click.option("--codec", "name", type=click.Choice(["topk-4", "topk-8"]), default="topk-4", show_default=True)
+@click.option("--json", "as_json", is_flag=True)
+def main(*, folder: Path | None, name: str, as_json: bool) -> None:
+    """Measure the update codec on real updates; medians over the clients."""
+    try:
+        if folder is not None:
+            updates = load(folder)
+        else:
+            with tempfile.TemporaryFile("w") as quiet:
+                console = Console(file=quiet) if as_json else Console(stderr=True)
+                updates = collect(CollectionSettings(clients=6), console)
+    except NightjarError as error:
+        click.echo(f"codec: {error}", err=True)
+        sys.exit(2)
+    found = measure(updates, name)
+    if as_json:
+        click.echo(msgspec.json.encode(found).decode())
+        return
+    about = updates.about
+    title = f"codec {name} on {about.clients} clients of {about.corpus}, {about.parameters:,} parameters"
+    show(f"{title} (medians)", found["densities"], as_json=False, key="densities")
+    click.echo(f"decode and sum {REPORTS} reports at 1 %: {found['decode_and_accumulate_500_s']:.2f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""``python -m simulation.codec_study``: run what is missing, then say what it comes to."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from models import corpora
+from models.corpora import Corpus
+from simulation.codec_study.federation import run
+from simulation.codec_study.population import POPULATIONS, Population, prepare
+from simulation.codec_study.results import Training, append, outcomes, read, table
+from simulation.codec_study.variants import VARIANTS
+from simulation.progress import say
+from wire.errors import ConfigError, NightjarError
+
+PLOTS = (".svg", ".png")
+
+
+@click.command()
+@click.option("--corpus", required=True, help="A TSV file (user, text) with about 1,500 users, or a name.")
+@click.option("--seeds", default=3, show_default=True, type=click.IntRange(1, 100), help="Trainings of each kind.")
+@click.option("--rounds", default=None, type=click.IntRange(1, 10_000), help="Of each; by default the population's.")
+@click.option("--population", "only", default=None, type=click.Choice([p.name for p in POPULATIONS]), help="Only this.")
+@click.option(
+    "--json",
+    "trainings",
+    default=Path("build") / "codec-study.jsonl",
+    show_default=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Finished trainings, one JSON line each; those in it are not run again.",
+)
+@click.option("--plot", default=None, type=click.Path(path_type=Path, dir_okay=False), help="A .svg or .png to draw.")
+def command(
+    *, corpus: str, seeds: int, rounds: int | None, only: str | None, trainings: Path, plot: Path | None
+) -> None:
+    """Compare codecs by what the model learns in equal rounds.
+
+    The tiny model is trained by two populations of phones, once with each codec and seed: about 25 minutes of one core
+    for three seeds. Stop it at any time; the same command goes on where it was.
+    """
+    if plot is not None and plot.suffix not in PLOTS:
+        msg = f"expected --plot FILE ending in {' or '.join(PLOTS)}, got {plot}"
+        raise ConfigError(msg)
+    console = Console(width=max(140, Console().width))  # a table narrower than that cannot be read
+    populations = [population for population in POPULATIONS if only in {None, population.name}]
+    text = corpora.load(corpus, 0)
+    for seed in range(1, seeds + 1):
+        for population in populations:
+            _train_missing(text, population, seed, rounds or population.rounds, trainings, console)
+    kinds = {(population.name, rounds or population.rounds) for population in populations}
+    finished = (t for t in read(trainings) if t.corpus == text.name and t.seed <= seeds)
+    found = outcomes(t for t in finished if (t.population, t.rounds) in kinds)
+    console.print(table(found))
+    if plot is not None:
+        from simulation.codec_study.plot import draw
+
+        draw(found, plot)
+        say(console, f"{plot}: drawn")
+
+
+def _train_missing(
+    corpus: Corpus, population: Population, seed: int, rounds: int, trainings: Path, console: Console
+) -> None:
+    done = {training.key for training in read(trainings)}
+    names = {variant: (corpus.name, population.name, variant.name, seed, rounds) for variant in VARIANTS}
+    missing = [variant for variant, key in names.items() if key not in done]
+    if not missing:
+        return
+    setting = prepare(corpus, population, seed)
+    for variant in missing:
+        started_s = time.monotonic()
+        with console.status(f"seed {seed}, {population.name}, {variant.name}: {rounds} rounds"):
+            curve, report_bytes = run(setting, variant, rounds)
+        training = Training(
+            corpus=corpus.name,
+            population=population.name,
+            variant=variant.name,
+            seed=seed,
+            rounds=rounds,
+            codec=variant.codec.name,
+            density=variant.codec.density,
+            error_feedback=variant.codec.error_feedback,
+            late_share=variant.late_share,
+            report_bytes=report_bytes,
+            curve=tuple(curve),
+            seconds=round(time.monotonic() - started_s, 1),
+        )
+        append(trainings, training)
+        end = curve[-1]
+        say(
+            console,
+            f"seed {seed}, {population.name}, {variant.name}: nll {curve[0].nll:.3f} to {end.nll:.3f}, top-3 "
+            f"{100 * end.top3:.1f} %, {report_bytes:,.0f} B a report, {training.seconds:.0f} s",
+        )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command; an expected fault is one line and an exit status, never a traceback.
+
+    Args:
+        arguments: None takes those of the process.
+    """
+    try:
+        command(arguments, prog_name="simulation.codec_study")
+    except NightjarError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(error.exit_status)
+
+
+if __name__ == "__main__":
+    main()

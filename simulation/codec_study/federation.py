@@ -1,0 +1,166 @@
+"""One federated training in this process: the real parts at both ends of the wire, and nothing between them.
+
+Every phone of a cohort restores the model, trains and encodes; the coordinator's mean of the decoded updates goes
+through its optimizer. A late report is made and paid for, and counts for nothing. Error-feedback state is adopted as an
+agent adopts it: only when the report was accepted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import statistics
+
+from coordinator.core.aggregate import Contribution, weight_of, weighted_mean
+from coordinator.core.optimizers import fed_avg_m
+from edge_agent.core.training import Stopped, Trained, train
+from simulation.codec_study.coarse import coarse_codec
+from simulation.codec_study.population import Setting
+from simulation.codec_study.results import Point
+from simulation.codec_study.variants import AfterLate, Variant
+from simulation.warm_start import CLIP_NORM, evaluate, seeded
+from wire.codec import MASKED, NAMES, Codec, codec_for, with_error_feedback
+from wire.codec.masks import choose_mask
+from wire.codec.sparsify import count_for
+from wire.errors import UnavailableError
+from wire.frame import Report, encode_report
+from wire.identifiers import DeviceId
+from wire.messages import TrainingPlan
+from wire.parameters import Vector
+
+SERVER_LEARNING_RATE = 1.0
+MOMENTUM = 0.9
+"""FedAvgM at this rate and momentum learned most from scratch (Reddi et al. 2021 find the same of momentum)."""
+WEIGHT_CAP = 10_000
+"""Examples that count of a report; no phone here has so many."""
+MASK_RANDOM_SHARE = 0.2
+"""Of a mask; the rest are the largest of the last update."""
+POINTS = 5
+"""So often is the model scored on the way, beside the start."""
+
+
+def run(setting: Setting, variant: Variant, rounds: int) -> tuple[list[Point], float]:
+    """Train for a number of rounds.
+
+    Args:
+        setting: what to begin with; its device is used.
+        variant: how updates are coded.
+        rounds: at least 1.
+
+    Returns:
+        The model's quality by rounds, and the median length of a report's frame in bytes.
+
+    Raises:
+        UnavailableError: a phone's training came to nothing.
+    """
+    optimizer = fed_avg_m(SERVER_LEARNING_RATE, MOMENTUM)
+    weights, state = setting.start, optimizer.init(setting.layout.size)
+    last_update = None
+    phones = Phones(setting, variant)
+    curve = [_score(setting, weights, 0)]
+    for number in range(1, rounds + 1):
+        contributions = phones.round(number, weights, _codec(setting, variant, number, last_update))
+        if contributions:
+            mean = weighted_mean(contributions, setting.layout.size)
+            moved, state = optimizer.apply(weights, mean, state)
+            weights, last_update = moved, moved - weights
+        if number == rounds or number % -(-rounds // POINTS) == 0:
+            curve.append(_score(setting, weights, number))
+    return curve, statistics.median(phones.report_bytes)
+
+
+class Phones:
+    """The phones of one training, and what their agents keep between rounds.
+
+    Attributes:
+        residuals: phone -> error-feedback state, (n,) float32; no entry stands for zeros.
+        report_bytes: length of each report's frame, late ones included.
+    """
+
+    def __init__(self, setting: Setting, variant: Variant) -> None:
+        self._setting = setting
+        self._variant = variant
+        self._plan = TrainingPlan(learning_rate=setting.population.learning_rate, clip_norm=CLIP_NORM)
+        self.residuals: dict[int, Vector] = {}
+        self.report_bytes: list[int] = []
+
+    def round(self, number: int, weights: Vector, codec: Codec) -> list[Contribution]:
+        """What counts of a cohort's reports, in ascending order of devices.
+
+        Args:
+            number: of the round, from 1.
+            weights: (n,) float32, the current model.
+            codec: of this round.
+        """
+        chance = seeded(self._setting.seed, "cohort", number)
+        cohort = sorted(chance.permutation(len(self._setting.phones))[: self._setting.population.cohort].tolist())
+        late = (chance.random(len(cohort)) < self._variant.late_share).tolist()
+        reports = [
+            self._report(number, phone, weights, codec, late=is_late)
+            for phone, is_late in zip(cohort, late, strict=True)
+        ]
+        return [report for report in reports if report is not None]
+
+    def _report(self, number: int, phone: int, weights: Vector, codec: Codec, *, late: bool) -> Contribution | None:
+        trained = self._train(number, phone, weights)
+        layout, rounding = self._setting.layout, seeded(self._setting.seed, "rounding", number, phone)
+        if self._variant.codec.error_feedback:
+            feedback = with_error_feedback(codec)
+            residual = self.residuals.get(phone, feedback.init(layout))
+            payload, following = feedback.encode(trained.delta, residual, layout, rounding)
+            if not late:
+                self.residuals[phone] = following
+            elif self._variant.after_late is AfterLate.ADD:
+                self.residuals[phone] = residual + trained.delta
+        else:
+            payload = codec.encode(trained.delta, layout, rounding)
+        self.report_bytes.append(self._frame_bytes(number, trained, codec, payload))
+        if late:
+            return None
+        weight = weight_of(trained.num_examples, WEIGHT_CAP)
+        return Contribution(DeviceId(f"phone-{phone:04d}"), weight, codec.decode(payload, layout))
+
+    def _train(self, number: int, phone: int, weights: Vector) -> Trained:
+        device = self._setting.device
+        device.restore(weights)
+        shuffle = seeded(self._setting.seed, "shuffle", number, phone)
+        trained = train(device, self._setting.phones[phone], self._plan, shuffle, lambda: False, lambda: 0.0)
+        if isinstance(trained, Stopped):
+            msg = f"phone {phone} could not train in round {number}: {trained.detail}"
+            raise UnavailableError(msg)
+        return trained
+
+    def _frame_bytes(self, number: int, trained: Trained, codec: Codec, payload: bytes) -> int:
+        report = Report(
+            round=number,
+            attempt=1,
+            codec=codec.wire_id,
+            layout=self._setting.layout.fingerprint,
+            version=number - 1,
+            num_examples=trained.num_examples,
+            steps=trained.steps,
+            loss=trained.loss,
+            seconds=trained.seconds,
+            payload=payload,
+        )
+        return len(encode_report(report))
+
+
+def _codec(setting: Setting, variant: Variant, number: int, last_update: Vector | None) -> Codec:
+    """The codec of one round; it remembers its last decoding, which error feedback and the coordinator both ask for."""
+    choice, size = variant.codec, setting.layout.size
+    if choice.name not in NAMES:
+        codec = coarse_codec(choice)
+    elif choice.name not in MASKED:
+        codec = codec_for(choice)
+    else:
+        chance = seeded(setting.seed, "mask", number)
+        mask = choose_mask(last_update, count_for(choice.density, size), MASK_RANDOM_SHARE, size, chance)
+        codec = codec_for(choice, mask)
+    return dataclasses.replace(codec, decode=functools.lru_cache(maxsize=1)(codec.decode))
+
+
+def _score(setting: Setting, weights: Vector, number: int) -> Point:
+    setting.device.restore(weights)
+    nll, top1, top3 = evaluate(setting.device, [setting.test])
+    return Point(round=number, nll=nll, top1=top1, top3=top3)

@@ -1,0 +1,63 @@
+"""What is compared: codecs, with and without error feedback, and what becomes of the state when a report is late."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from wire.messages import CodecChoice
+
+LATE_SHARE = 0.2
+
+
+class AfterLate(enum.Enum):
+    """What a phone does with its error-feedback state when the receipt of its report says *late*."""
+
+    KEEP = "keep"
+    """The state stays what it was before: this training is lost."""
+    ADD = "add"
+    """The whole delta is added to the state: this training is sent later, though it began from an older model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way to run a training.
+
+    Attributes:
+        codec: how updates are written.
+        late_share: of all reports, by chance.
+        after_late: what a phone with error feedback does then.
+    """
+
+    codec: CodecChoice
+    late_share: float = 0.0
+    after_late: AfterLate = AfterLate.KEEP
+
+    @property
+    def name(self) -> str:
+        """For people, and to find a finished training again.
+
+        >>> Variant(CodecChoice(name="topk-8", density=0.01, error_feedback=True), 0.2).name
+        'topk-8 1 % EF, 20 % late: keep'
+        """
+        density = "" if self.codec.name.startswith("dense") else f" {100 * self.codec.density:g} %"
+        feedback = " EF" if self.codec.error_feedback else ""
+        late = f", {100 * self.late_share:g} % late: {self.after_late.value}" if self.late_share else ""
+        return f"{self.codec.name}{density}{feedback}{late}"
+
+
+DENSE = Variant(CodecChoice(name="dense-f32"))
+
+
+def _choice(name: str, density: float, *, feedback: bool) -> CodecChoice:
+    return CodecChoice(name=name, density=density, error_feedback=feedback)
+
+
+VARIANTS = (
+    DENSE,
+    *(Variant(_choice("topk-4", d, feedback=f)) for d in (0.05, 0.01, 0.001) for f in (False, True)),
+    *(Variant(_choice("mask-4", 0.01, feedback=f)) for f in (False, True)),
+    # Without error feedback, which would make up for some of what coarse values lose.
+    *(Variant(_choice(name, 0.01, feedback=False)) for name in ("topk-8", "topk-3", "topk-2", "topk-4-unbiased")),
+    *(Variant(_choice("topk-4", 0.01, feedback=True), LATE_SHARE, after) for after in AfterLate),
+)

@@ -1,0 +1,179 @@
+"""When phones are free to train: windows in which a phone is idle, charging and on Wi-Fi.
+
+Two sources: the windows of real phones, and a generated pattern with the same shape. Both answer one question, the next
+window of a phone, without keeping anything for each phone, so a hundred thousand phones cost nothing while they sleep.
+Time 0 is a midnight.
+
+The trace: 710 phones of a field study, about five days each (Yang et al. 2021, "FLASH"; PKU-Chengxu/FLASH, parsed in
+Carkham/FLHetBench). Each phone repeats its whole days. More phones than the trace has are copies on other days, moved
+by some minutes, so that copies do not march in step.
+
+The generated pattern: lengths as in that trace, beginnings by a sine over the day.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from bisect import bisect_right
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from wire.errors import ConfigError
+
+DAY_S = 86_400.0
+WINDOWS_PER_DAY = 4.3
+"""Of one generated phone; gives the trace's 9 % of phones on average together with the lengths below."""
+PEAK_HOUR = 1.7
+"""Beginnings are densest before the trace's fullest hour, 3 o'clock, because windows last."""
+SWING = 0.72
+"""Amplitude of the density of beginnings; windows that last smooth it to four times as many phones at the peak."""
+LENGTH_QUANTILES = ((0.0, 1.0), (0.25, 10.0), (0.5, 138.0), (0.75, 1080.0), (0.9, 4200.0), (0.99, 30_240.0), (1.0, 4e4))
+"""Share of windows that are shorter than so many seconds, measured on the trace."""
+COPY_SPREAD_S = 1800.0
+"""Standard deviation of how far the day of a copied phone is moved."""
+
+Numbers = npt.NDArray[np.float64]
+Window = tuple[float, float]
+"""Begin and end, in seconds of virtual time; the end is later than the begin."""
+
+
+class Availability(Protocol):
+    """When a phone is free."""
+
+    def next_window(self, phone: int, after_s: float) -> Window | None:
+        """The first window of a phone that ends after a moment; it may have begun before. None: never again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Trace:
+    """The windows of one real phone within its period of whole days, in ascending order, not overlapping."""
+
+    period_s: float
+    begins: tuple[float, ...]
+    ends: tuple[float, ...]
+
+
+class TracedAvailability:
+    """Phones that live by recorded windows.
+
+    Args:
+        path: CSV with the columns device, trace_start_s, trace_end_s, window_start_s, window_end_s.
+        phones: how many there are.
+        generator: draws the days of copies.
+
+    Raises:
+        ConfigError: the file cannot be read, or has no window.
+    """
+
+    def __init__(self, path: Path, phones: int, generator: np.random.Generator) -> None:
+        self._traces = _read(path)
+        copies = np.arange(phones) >= len(self._traces)
+        days = generator.integers(0, 7, phones) * DAY_S + generator.normal(0.0, COPY_SPREAD_S, phones)
+        # Whole seconds, as in the trace: the end of a window must stay the same number on every path to it.
+        self._shift_s = np.where(copies, np.round(days), 0.0)
+
+    def next_window(self, phone: int, after_s: float) -> Window | None:
+        """As :meth:`Availability.next_window`."""
+        trace = self._traces[phone % len(self._traces)]
+        shift_s = float(self._shift_s[phone])
+        cycle, moment_s = divmod(after_s - shift_s, trace.period_s)
+        place = bisect_right(trace.ends, moment_s)
+        if place == len(trace.ends):
+            place, cycle = 0, cycle + 1
+        offset_s = cycle * trace.period_s + shift_s
+        return trace.begins[place] + offset_s, trace.ends[place] + offset_s
+
+
+class GeneratedAvailability:
+    """Phones with a drawn life: no two days are alike, the night is full and the afternoon empty.
+
+    Args:
+        seed: of everything that is drawn.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._quantiles = np.array([q for q, _ in LENGTH_QUANTILES])
+        self._log_lengths = np.log([length for _, length in LENGTH_QUANTILES])
+
+    def next_window(self, phone: int, after_s: float) -> Window | None:
+        """As :meth:`Availability.next_window`."""
+        # The longest window is shorter than a day, so one that is open now began today or yesterday.
+        day = math.floor(after_s / DAY_S) - 1
+        while True:
+            for begin_s, end_s in self._windows(phone, day):
+                if end_s > after_s:
+                    return begin_s, end_s
+            day += 1
+
+    def _windows(self, phone: int, day: int) -> list[Window]:
+        if day < -1:
+            return []
+        generator = np.random.default_rng([self._seed, phone, day + 1])
+        count = int(generator.poisson(WINDOWS_PER_DAY))
+        begins = np.sort(_begin_hours(generator.random(count))) * 3600.0 + day * DAY_S
+        lengths = np.exp(np.interp(generator.random(count), self._quantiles, self._log_lengths))
+        windows: list[Window] = []
+        for begin_s, length_s in zip(begins.tolist(), lengths.tolist(), strict=True):
+            if not windows or begin_s > windows[-1][1]:
+                windows.append((begin_s, begin_s + length_s))
+        return windows
+
+
+def _begin_hours(uniform: Numbers) -> Numbers:
+    """Hours with density ``1 + SWING cos(2 pi (h - PEAK_HOUR) / 24)``: its distribution function, inverted."""
+    hours = np.linspace(0.0, 24.0, 97)
+    angle = 2 * np.pi / 24
+    below = (hours + SWING / angle * (np.sin(angle * (hours - PEAK_HOUR)) + np.sin(angle * PEAK_HOUR))) / 24.0
+    return np.asarray(np.interp(uniform, below, hours))
+
+
+def _read(path: Path) -> list[_Trace]:
+    spans: dict[str, Window] = {}
+    windows: dict[str, list[Window]] = {}
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                device = row["device"]
+                spans[device] = (float(row["trace_start_s"]), float(row["trace_end_s"]))
+                window = (float(row["window_start_s"]), float(row["window_end_s"]))
+                windows.setdefault(device, []).append(window)
+    except (OSError, UnicodeDecodeError, KeyError, TypeError, ValueError) as error:
+        msg = f"expected a CSV file of availability windows, got: {path}: {error!r}"
+        raise ConfigError(msg) from error
+    traces = [_fold(spans[device], windows[device]) for device in sorted(windows, key=lambda name: (len(name), name))]
+    traces = [trace for trace in traces if trace.begins]
+    if not traces:
+        msg = f"{path}: expected windows of availability, got none"
+        raise ConfigError(msg)
+    return traces
+
+
+def _fold(span: Window, windows: list[Window]) -> _Trace:
+    """The windows within the trace's whole days, with its first midnight as time 0, sorted and merged."""
+    period_s = max(math.floor((span[1] - span[0]) / DAY_S), 1) * DAY_S
+    midnight_s = math.ceil(span[0] / DAY_S) * DAY_S
+    pieces: list[Window] = []
+    for begin_s, end_s in windows:
+        end_s = min(end_s, span[0] + period_s)
+        length_s = end_s - begin_s
+        if length_s <= 0:
+            continue
+        start_s = (begin_s - midnight_s) % period_s
+        pieces.append((start_s, min(start_s + length_s, period_s)))
+        if start_s + length_s > period_s:
+            pieces.append((0.0, start_s + length_s - period_s))
+    begins: list[float] = []
+    ends: list[float] = []
+    for begin_s, end_s in sorted(pieces):
+        if ends and begin_s <= ends[-1]:
+            ends[-1] = max(ends[-1], end_s)
+        else:
+            begins.append(begin_s)
+            ends.append(end_s)
+    return _Trace(period_s, tuple(begins), tuple(ends))

@@ -1,0 +1,64 @@
+"""``python -m simulation rounds``: the options, and what is printed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import msgspec
+from rich.console import Console
+
+from simulation.rounds.faults import Fault, dangers
+from simulation.rounds.result import result_of, table_of
+from simulation.rounds.world import CODECS, Settings, simulate
+from wire.errors import UnavailableError
+
+
+@click.command()
+@click.option("--devices", default=1000, show_default=True, type=click.IntRange(2, 1_000_000), help="Phones.")
+@click.option("--rounds", default=50, show_default=True, type=click.IntRange(1, 100_000), help="Rounds to the end of.")
+@click.option("--seed", default=1, show_default=True, type=click.IntRange(0, 2**31), help="Root of all randomness.")
+@click.option(
+    "--faults",
+    default="none",
+    show_default=True,
+    help=f"none, all, or some of {', '.join(fault.value for fault in Fault)}; also in one place: power-cut:training.",
+)
+@click.option("--severity", default=1.0, show_default=True, type=click.FloatRange(0, 1000), help="Times every rate.")
+@click.option(
+    "--availability",
+    default=None,
+    type=click.Path(path_type=Path),
+    help="CSV of real windows; without it a generated day.",
+)
+@click.option("--codec", default=CODECS[0], show_default=True, type=click.Choice(CODECS), help="How reports are coded.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.option("--plot", default=None, type=click.Path(path_type=Path), help="PNG file for a picture of the rounds.")
+def rounds(
+    *,
+    devices: int,
+    rounds: int,
+    seed: int,
+    faults: str,
+    severity: float,
+    availability: Path | None,
+    codec: str,
+    as_json: bool,
+    plot: Path | None,
+) -> None:
+    """Run rounds of a whole fleet under a virtual clock, with real cores and drivers and seeded faults."""
+    settings = Settings(devices, rounds, seed, dangers(faults), severity, availability, codec)
+    outcome = simulate(settings)
+    result = result_of(outcome)
+    if plot is not None:
+        from simulation.rounds.plot import draw  # it takes a second, and only a plot needs it
+
+        draw(outcome, plot)
+    if as_json:
+        click.echo(msgspec.json.encode(result))
+    else:
+        Console().print(table_of(result))
+    ended = result["rounds_committed"] + result["rounds_abandoned"]
+    if ended < rounds:
+        msg = f"only {ended} of {rounds} rounds ended within {result['virtual_hours']} virtual hours"
+        raise UnavailableError(msg)

@@ -1,0 +1,294 @@
+"""The simulated coordinator's process: the real driver, killed and started again on what its disk holds.
+
+The disk is the repository and the blobs; everything else is of one process and dies with it: the driver, the worker's
+jobs, and messages that were not handed to the broker yet. What the broker was not told to forget comes again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from coordinator.averaging import do_job
+from coordinator.config import CoordinatorConfig
+from coordinator.core.round import TERMINAL, Phase, Round
+from coordinator.driver import Driver
+from coordinator.inbox import ArtifactServed, Connected, Disconnected, Inbox, JobEnded, MessageArrived, Ticked
+from coordinator.jobs import AggregationDone, AggregationJob, Job, Metrics, Result, failed
+from coordinator.ports import VersionRecord
+from models.manifest import Manifest
+from simulation.rounds.broker import Broker
+from simulation.rounds.faults import PHASE_FAULTS, Dice, Fault, Fuse, PowerCut
+from simulation.rounds.storage import MemoryBlobs, MemoryRepository
+from simulation.rounds.timeline import Timeline
+from wire.errors import NightjarError, UnavailableError
+from wire.parameters import Vector
+
+EPOCH_S = 1.7e9
+"""Wall-clock time at the beginning, seconds since 1970."""
+TICK_S = 1.0
+"""The product looks four times as often; deadlines are minutes."""
+RESTART_S = (3.0, 30.0)
+"""A supervisor starts it again; importing what it needs takes seconds."""
+AVERAGING_S = 2.0
+DISK_FULL_S = (5.0, 60.0)
+BROKER_DOWN_S = (2.0, 30.0)
+CLOCK_JUMP_S = (0.5, 600.0)
+"""From what a time server corrects daily to a virtual machine that slept."""
+LASTS_S = {Phase.SELECTION: 20.0, Phase.REPORTING: 60.0, Phase.COMMITTING: 2.0}
+"""Trouble that was drawn for a phase comes within so many seconds, if the round is still in it."""
+TOUCHES = 200
+"""A kill in the middle of handling comes within so many touches of the disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """Who is told what the coordinator does.
+
+    Attributes:
+        averaged: every aggregation that ended, before the driver hears of it.
+        phase: every phase that a round enters.
+        over: every round that ended.
+    """
+
+    averaged: Callable[[AggregationJob, AggregationDone], None]
+    phase: Callable[[Round], None]
+    over: Callable[[Round], None]
+
+
+class CoordinatorHost:
+    """A machine that runs a coordinator.
+
+    Args:
+        config: the whole configuration.
+        timeline: virtual time.
+        broker: to the phones.
+        dice: what goes wrong.
+        artifacts: what phones fetch.
+        manifest: of version 0, already among the artifacts.
+        generator: jitter of retry windows.
+        watched: who is told.
+
+    Attributes:
+        repository: the database.
+        private: reports and optimizer states.
+    """
+
+    def __init__(
+        self,
+        config: CoordinatorConfig,
+        timeline: Timeline,
+        broker: Broker,
+        dice: Dice,
+        artifacts: MemoryBlobs,
+        manifest: Manifest,
+        generator: np.random.Generator,
+        watched: Watched,
+    ) -> None:
+        self._config = config
+        self._timeline = timeline
+        self._broker = broker
+        self._dice = dice
+        self._artifacts = artifacts
+        self._generator = generator
+        self._watched = watched
+        self._fuse = Fuse()
+        self._disk_full_until_s = -math.inf
+        self._clock_offset_s = 0.0
+        self._driver: Driver | None = None
+        self._life = 0
+        self._connected = False
+        self._unsent: list[tuple[str, bytes, bool]] = []
+        self._round: tuple[int, Phase] | None = None
+        self.repository = MemoryRepository(self._touched)
+        self.private = MemoryBlobs(self._touched)
+        with self.repository.transaction() as tx:
+            tx.add_version(VersionRecord(version=0, manifest=manifest.sha256, created_s=self.now_s()))
+        broker.on_coordinator_link = self._link_changed
+
+    @property
+    def up(self) -> bool:
+        """Whether the process runs."""
+        return self._driver is not None
+
+    def now_s(self) -> float:
+        """Wall-clock time, as this machine has it."""
+        return EPOCH_S + self._timeline.now_s + self._clock_offset_s
+
+    # Life
+
+    def start(self) -> None:
+        """Start the process."""
+        self._life += 1
+        life = self._life
+        try:
+            with self.repository.transaction() as tx:
+                needed = tx.private_blobs()
+            self.private.sweep(needed)
+            driver = Driver(
+                self._config,
+                self.repository,
+                self._artifacts,
+                self.private,
+                _Transport(self._publish),
+                _Worker(self._submit),
+                _WallClock(self.now_s),
+                self._generator,
+            )
+            self._driver = driver
+            driver.resume()
+        except (PowerCut, UnavailableError):
+            self.kill()
+            return
+        self._look()
+        self._broker.connect_coordinator(self._arrived, lambda: self._life == life and not self._connected)
+        self._timeline.after(TICK_S, partial(self._tick, life))
+
+    def kill(self) -> None:
+        """``kill -9``: now, whatever it is doing; it is started again a little later."""
+        self._life += 1
+        self._driver = None
+        self._connected = False
+        self._unsent.clear()
+        self._fuse.left = None
+        self._broker.coordinator_vanished()
+        self._timeline.after(self._dice.between(*RESTART_S), self._start_again)
+
+    def _start_again(self) -> None:
+        if self._driver is None:
+            self.start()
+
+    def handle(self, *events: Inbox) -> None:
+        """Let the driver handle events, if there is one."""
+        if self._driver is None:
+            return
+        try:
+            self._driver.handle(*events)
+        except (PowerCut, UnavailableError):
+            # A full disk ends the simulated process at once; the real one first tries again for ten minutes.
+            self.kill()
+        else:
+            self._look()
+
+    def _tick(self, life: int) -> None:
+        if self._life == life:
+            self.handle(Ticked())
+            self._timeline.after(TICK_S, partial(self._tick, life))
+
+    def _look(self) -> None:
+        """See which phase the round is in; a new one may bring a fault."""
+        view = self.repository.view
+        current = view.open_round()
+        if current is None or (current.number, current.phase) == self._round:
+            return
+        last = self._round[0] if self._round is not None else 0
+        self._round = (current.number, current.phase)
+        for number in range(last, current.number):
+            ended = view.round(number)
+            if ended is not None and ended.phase in TERMINAL:
+                self._watched.over(ended)
+        self._watched.phase(current)
+        fault, phase = self._dice.one_of(PHASE_FAULTS, current.phase.value), current.phase
+        if fault is Fault.COORDINATOR_RESTART and self._dice.between(0.0, 1.0) < 0.5:
+            self._fuse.blown = partial(self._dice.note, fault, phase.value)
+            self._fuse.left = self._dice.within(1, TOUCHES)
+        elif fault is not None:
+            delay_s = self._dice.between(0.0, LASTS_S[phase])
+            self._timeline.after(delay_s, partial(self._suffer, fault, current.number, phase))
+
+    def _suffer(self, fault: Fault, number: int, phase: Phase) -> None:
+        if self._round != (number, phase) or not self.up:
+            return
+        self._dice.note(fault, phase.value)
+        match fault:
+            case Fault.COORDINATOR_RESTART:
+                self.kill()
+            case Fault.COORDINATOR_DISK_FULL:
+                self._disk_full_until_s = self._timeline.now_s + self._dice.between(*DISK_FULL_S)
+            case Fault.COORDINATOR_CLOCK_JUMP:
+                size_s = math.exp(self._dice.between(*map(math.log, CLOCK_JUMP_S)))
+                self._clock_offset_s += size_s if self._dice.between(0.0, 1.0) < 0.5 else -size_s
+            case Fault.BROKER_RESTART | Fault.BROKER_AMNESIA:
+                self._broker.restart(self._dice.between(*BROKER_DOWN_S), forget=fault is Fault.BROKER_AMNESIA)
+            case _:
+                pass
+
+    # The broker
+
+    def _link_changed(self, up: bool) -> None:
+        self._connected = up
+        if not up:
+            life = self._life
+            self.handle(Disconnected())
+            self._broker.connect_coordinator(self._arrived, lambda: self._life == life and not self._connected)
+            return
+        unsent, self._unsent = self._unsent, []
+        for topic, payload, retain in unsent:
+            self._broker.from_coordinator(topic, payload, retain=retain)
+        self.handle(Connected())
+
+    def _arrived(self, topic: str, payload: bytes, retained: bool, acknowledge: Callable[[], None]) -> None:
+        self.handle(MessageArrived(topic, payload, retained, acknowledge))
+
+    def _publish(self, topic: str, payload: bytes, retain: bool) -> None:
+        self._touched()
+        if self._connected:
+            self._broker.from_coordinator(topic, payload, retain=retain)
+        else:
+            self._unsent.append((topic, payload, retain))
+
+    def served(self, size_bytes: int) -> None:
+        """A phone fetched an artifact."""
+        self.handle(ArtifactServed(size_bytes))
+
+    # The worker
+
+    def _submit(self, job: Job) -> None:
+        self._timeline.after(AVERAGING_S, partial(self._do_job, job, self._life))
+
+    def _do_job(self, job: Job, life: int) -> None:
+        if self._life != life:
+            return
+        result: Result
+        try:
+            result = do_job(job, self._artifacts, self.private, _measure_nothing)
+        except PowerCut:
+            self.kill()
+            return
+        except NightjarError as error:
+            result = failed(job, str(error))
+        if isinstance(job, AggregationJob) and isinstance(result, AggregationDone):
+            self._watched.averaged(job, result)
+        self.handle(JobEnded(result))
+
+    def _touched(self) -> None:
+        self._fuse.touch()
+        if self._timeline.now_s < self._disk_full_until_s:
+            msg = "the coordinator's disk is full"
+            raise UnavailableError(msg)
+
+
+def _measure_nothing(_manifest: Manifest, _weights: Vector, _text: str) -> Metrics:
+    return Metrics(0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Transport:
+    send: Callable[[str, bytes, bool], None]
+
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        self.send(topic, payload, retain)
+
+
+@dataclass(frozen=True, slots=True)
+class _Worker:
+    submit: Callable[[Job], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _WallClock:
+    now_s: Callable[[], float]

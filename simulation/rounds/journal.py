@@ -1,0 +1,120 @@
+"""What a simulated phone keeps through a power cut: the agent's journal in memory, small enough for a hundred thousand.
+
+It does what :mod:`edge_agent.shell.database` does on a disk, and can fail as a disk does: be full, or lose its power
+before or after a change is whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from edge_agent.core.lifecycle import State
+from edge_agent.core.outbox import Parcel
+from edge_agent.ports import Change, NewReport, PendingDropout, Remembered, Settlement, Tally
+from wire.errors import LocalProtocolError
+from wire.parameters import Vector
+
+MOST_PENDING_DROPOUTS = 16
+"""As on a real device."""
+
+
+class MemoryJournal:
+    """Implements :class:`edge_agent.ports.Journal`.
+
+    Attributes:
+        touched: called before and after each change; may raise UnavailableError, or cut the power.
+        produced: told every report that is stored.
+    """
+
+    __slots__ = (
+        "_deaths",
+        "_dropouts",
+        "_number",
+        "_report",
+        "_residual",
+        "_sent",
+        "_sent_bytes",
+        "_state",
+        "produced",
+        "touched",
+    )
+
+    def __init__(self, touched: Callable[[], None], produced: Callable[[NewReport], None]) -> None:
+        self.touched = touched
+        self.produced = produced
+        self._state: State | None = None
+        self._report: NewReport | None = None
+        self._residual: tuple[str, Vector] | None = None
+        self._dropouts: tuple[PendingDropout, ...] = ()
+        self._deaths = 0
+        self._number = 0
+        self._sent = 0
+        self._sent_bytes = 0
+
+    def load(self) -> Remembered:
+        """What the last process left."""
+        return Remembered(self._state, self._parcel(), self._deaths)
+
+    def commit(self, change: Change) -> None:
+        """Write a change, whole or not at all."""
+        self.touched()
+        self._state = change.lifecycle
+        if change.settlement is not None:
+            if self._report is not None:
+                self._settle(self._report, change.settlement)
+            self._report = None
+        if change.report is not None:
+            self._report = change.report
+            self.produced(change.report)
+        for dropout in change.dropouts:
+            self._number += 1
+            self._dropouts = (*self._dropouts, PendingDropout(self._number, dropout))[-MOST_PENDING_DROPOUTS:]
+        if change.deaths is not None:
+            self._deaths = change.deaths
+        self.touched()
+
+    def _settle(self, report: NewReport, settlement: Settlement) -> None:
+        if settlement.adopt:
+            self._sent += 1
+            self._sent_bytes += len(report.frame)
+        if report.residual is None or not (settlement.adopt or settlement.put_back):
+            return
+        residual = report.residual
+        if settlement.put_back and report.carried is not None:
+            residual = residual + report.carried.dense()
+        self._residual = (report.layout, residual)
+
+    def frame(self) -> bytes:
+        """The bytes of the report in the outbox.
+
+        Raises:
+            LocalProtocolError: the outbox is empty.
+        """
+        if self._report is None:
+            msg = "the outbox is empty"
+            raise LocalProtocolError(msg)
+        return self._report.frame
+
+    def residual(self, layout: str) -> Vector | None:
+        """The adopted residual for a parameter layout."""
+        return self._residual[1] if self._residual is not None and self._residual[0] == layout else None
+
+    def pending_dropouts(self) -> list[PendingDropout]:
+        """Dropouts that still have to be sent, oldest first."""
+        return list(self._dropouts)
+
+    def dropout_sent(self, number: int) -> None:
+        """Forget a dropout that was handed to the connection."""
+        self._dropouts = tuple(pending for pending in self._dropouts if pending.number != number)
+
+    def tally(self) -> Tally:
+        """What the device did so far."""
+        return Tally(self._sent, self._sent_bytes)
+
+    @property
+    def empty(self) -> bool:
+        """Nothing waits to be sent."""
+        return self._report is None and not self._dropouts
+
+    def _parcel(self) -> Parcel | None:
+        return None if self._report is None else self._report.parcel

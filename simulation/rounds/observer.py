@@ -1,0 +1,170 @@
+"""Watches a simulation from outside, and checks what it must not believe the coordinator about.
+
+It sees three things: the reports that phones stored, the messages that the coordinator published, and what went into
+each aggregation. From these alone it decides whether an accepted report was lost or counted twice, and whether the new
+weights are the mean of what the phones sent, to the last bit. The coordinator's own counters play no part.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from coordinator.config import TaskConfig
+from coordinator.core.round import Phase, Round
+from coordinator.jobs import AggregationDone, AggregationJob
+from coordinator.ports import BlobStore
+from edge_agent.ports import NewReport
+from models.manifest import Manifest
+from simulation.rounds.model import LAYOUT
+from wire import frame, messages, topics
+from wire.codec import codec_for
+from wire.errors import RemoteProtocolError
+from wire.identifiers import DeviceId
+from wire.messages import Receipt, Verdict
+from wire.parameters import weights_from_bytes
+
+Wide = npt.NDArray[np.float64]
+Key = tuple[int, DeviceId, int]
+"""Round, device, attempt."""
+_FORGET_AFTER = 3
+"""Rounds after which the bytes of old reports are not needed any more; late ones come within one or two."""
+
+
+class Observer:
+    """What was seen.
+
+    Args:
+        task: what the phones were asked.
+        artifacts: where versions lie.
+        current_version: of the coordinator, now.
+
+    Attributes:
+        verdicts: receipts by verdict; an accepted report counts once however often it is told.
+        stale: reports by how many versions had been committed since their base when their receipt was sent.
+        wrong_means: committed rounds whose weights are not the mean of what the phones sent.
+        lost: accepted reports that are in no commit, in no abandoned round and not in the round that is open.
+        rounds: those that ended, in order.
+    """
+
+    def __init__(self, task: TaskConfig, artifacts: BlobStore, current_version: Callable[[], int]) -> None:
+        self._codec = codec_for(task.codec.choice())
+        self._max_examples = task.max_examples
+        self._artifacts = artifacts
+        self._current_version = current_version
+        self._produced: dict[Key, bytes] = {}
+        self._base_versions: dict[int, int] = {}
+        self._accepted: dict[int, set[Key]] = {}
+        self._averaged: dict[int, tuple[AggregationJob, AggregationDone]] = {}
+        self._means: Counter[tuple[int, DeviceId]] = Counter()
+        self.verdicts: Counter[str] = Counter()
+        self.stale: Counter[int] = Counter()
+        self.wrong_means: list[int] = []
+        self.lost: list[Key] = []
+        self.rounds: list[Round] = []
+
+    @property
+    def counted_twice(self) -> int:
+        """How many (round, device) entered means more than once, each time beyond the first."""
+        return sum(count - 1 for count in self._means.values() if count > 1)
+
+    def produced(self, device: DeviceId, report: NewReport) -> None:
+        """A phone stored a report in its outbox."""
+        self._produced[(report.parcel.round, device, report.parcel.attempt)] = report.frame
+
+    def published(self, topic: str, payload: bytes) -> None:
+        """The coordinator sent a message."""
+        if not topic.endswith("/receipt"):
+            return
+        match topics.parse(topic):
+            case topics.DownTopic(device=device, kind=kind):
+                receipt = messages.decode(kind, payload)
+                if isinstance(receipt, Receipt):
+                    self._note_receipt(device, receipt)
+            case _:
+                pass
+
+    def _note_receipt(self, device: DeviceId, receipt: Receipt) -> None:
+        key = (receipt.round, device, receipt.attempt)
+        if receipt.verdict is Verdict.ACCEPTED:
+            accepted = self._accepted.setdefault(receipt.round, set())
+            if key in accepted:
+                return
+            accepted.add(key)
+        self.verdicts[receipt.verdict.value] += 1
+        base = self._base_versions.get(receipt.round)
+        if base is not None:
+            self.stale[self._current_version() - base] += 1
+
+    def entered(self, state: Round) -> None:
+        """A round entered a phase."""
+        self._base_versions[state.number] = state.base_version
+
+    def averaged(self, job: AggregationJob, done: AggregationDone) -> None:
+        """An aggregation ended; whether it is committed is another matter."""
+        self._averaged[job.round] = (job, done)
+
+    def over(self, state: Round) -> None:
+        """A round ended."""
+        self.rounds.append(state)
+        if state.phase is Phase.COMMITTED:
+            self._check_commit(state)
+        for number in [number for number in self._averaged if number <= state.number - _FORGET_AFTER]:
+            del self._averaged[number]
+        old = [key for key in self._produced if key[0] <= state.number - _FORGET_AFTER]
+        for key in old:
+            del self._produced[key]
+
+    def finish(self) -> None:
+        """The simulation is over: settle the accounts of every round that is."""
+        phases = {state.number: state.phase for state in self.rounds}
+        newest = max(self._base_versions, default=0)
+        for number, accepted in sorted(self._accepted.items()):
+            match phases.get(number):
+                case Phase.COMMITTED:
+                    self.lost += sorted(key for key in accepted if (key[0], key[1]) not in self._means)
+                case Phase.ABANDONED:
+                    pass
+                case _ if number != newest:  # a round that nobody saw, or that never ended
+                    self.lost += sorted(accepted)
+                case _:
+                    pass
+
+    def _check_commit(self, state: Round) -> None:
+        if state.number not in self._averaged:
+            self.wrong_means.append(state.number)
+            return
+        job, done = self._averaged[state.number]
+        for report in job.reports:
+            if report.device not in done.unreadable:
+                self._means[(state.number, report.device)] += 1
+        if not self._is_the_mean(state, job, done):
+            self.wrong_means.append(state.number)
+
+    def _is_the_mean(self, state: Round, job: AggregationJob, done: AggregationDone) -> bool:
+        base = Manifest.decode(self._artifacts.get(job.manifest))
+        weights = weights_from_bytes(self._artifacts.get(base.weights.sha256), LAYOUT)
+        attempts = {device: seat.attempt for device, seat in state.seats.items()}
+        total, weight_sum = np.zeros(LAYOUT.size, np.float64), 0.0
+        for device in sorted(report.device for report in job.reports if report.device not in done.unreadable):
+            sent = self._produced.get((state.number, device, attempts.get(device, 0)))
+            if sent is None:
+                return False
+            weight, update = self._decode(sent)
+            total += weight * update
+            weight_sum += weight
+        expected = (weights.astype(np.float64) + total / weight_sum).astype(np.float32)
+        return bool(np.array_equal(expected, weights_from_bytes(self._artifacts.get(done.weights), LAYOUT)))
+
+    def _decode(self, sent: bytes) -> tuple[float, Wide]:
+        report = frame.decode(sent)
+        if not isinstance(report, frame.Report):
+            msg = "a report of this model fits one message"
+            raise RemoteProtocolError(msg)
+        update = self._codec.decode(report.payload, LAYOUT)
+        dense = np.zeros(LAYOUT.size, np.float64)
+        dense[update.indices] = update.values
+        return float(min(report.num_examples, self._max_examples)), dense

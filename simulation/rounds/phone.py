@@ -1,0 +1,449 @@
+"""A simulated phone: the real agent driver, asleep most of its life.
+
+A phone has a driver only while something can happen to it: while its window is open, a report waits, or a message
+comes. Asleep it is its journal, its connection and a plan for the next window, which is why a hundred thousand of them
+fit into memory. Waking is not a restart for anybody else: the connection stands, and nobody is told.
+
+The agent looks at its conditions once a second. Here the looks that cannot find anything new are left out, and the
+others happen at the second at which the real agent would look.
+"""
+
+from __future__ import annotations
+
+import math
+import queue
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from edge_agent.core import lifecycle
+from edge_agent.core.eligibility import Answer, Condition, Reading, Readings
+from edge_agent.core.lifecycle import Ineligible, Training
+from edge_agent.driver import Driver, Pace, Ports
+from edge_agent.ports import Arrived, Item, Job, LinkDown, LinkUp, Model, NewReport, WorkDone
+from edge_agent.session import Desk
+from edge_agent.shell.http import Patience
+from edge_agent.uplink import Identity
+from simulation.rounds.availability import Availability
+from simulation.rounds.broker import Broker
+from simulation.rounds.faults import PHONE_FAULTS, Dice, Fault, Fuse, PowerCut
+from simulation.rounds.journal import MemoryJournal
+from simulation.rounds.model import LAYOUT, WORDS, LeastSquares, Shelf
+from simulation.rounds.ports import (
+    FixedExamples,
+    SimulatedArtifacts,
+    SimulatedClock,
+    SimulatedConditions,
+    SimulatedTransport,
+    SimulatedWorker,
+)
+from simulation.rounds.timeline import Timeline
+from wire import messages, topics
+from wire.errors import UnavailableError
+from wire.identifiers import DeviceId, Population, Sha256
+from wire.messages import Status
+from wire.parameters import Vector
+
+PACE = Pace(poll_s=1.0, hysteresis_s=120.0, session_limit_s=585.0)
+"""The agent's defaults."""
+TRAINING_S = (45.0, 0.5)
+"""Median and spread (of the logarithm) of a training: the 1.41M-parameter model on 20 batches of a mid-range phone."""
+FETCH_S = (3.0, 0.8)
+"""Median and spread of fetching weights over Wi-Fi."""
+FIRST_MINUTES_S = 600.0
+"""Phones whose window is open when the simulation begins come within this time."""
+PATIENCE = Patience()
+"""Of a download: the agent's."""
+SLOW_FACTOR = 6.0
+BATCH_S = 0.5
+"""A training that is told to stop ends with its batch."""
+REBOOT_S = (20.0, 90.0)
+DISK_FULL_S = (30.0, 900.0)
+UNPLUGGED_S = (30.0, 1800.0)
+CLOCK_JUMP_S = 400 * 86_400.0
+"""A phone whose battery was empty may believe any date."""
+LASTS_S = {
+    "ineligible": 60.0, "settling": 120.0, "checked-in": 20.0, "preparing": 3.0, "training": 45.0, "reporting": 0.2,
+    "resting": 60.0,
+}  # fmt: skip
+"""A power cut that was drawn for a state comes within so many seconds, if the phone is still in it."""
+TOUCHES = 4
+"""A power cut in the middle of writing comes within so many touches of the journal."""
+EPOCH_S = 1.7e9
+"""Wall-clock time at the beginning, seconds since 1970."""
+
+_SOURCE = "simulated"
+_HOLDS: Readings = {
+    condition: Reading(Answer.YES, _SOURCE, "holds")
+    for condition in Condition
+    if condition is not Condition.HAS_EXAMPLES
+}
+_LOST: tuple[Readings, ...] = (
+    {**_HOLDS, Condition.CHARGING: Reading(Answer.NO, _SOURCE, "not charging")},
+    {**_HOLDS, Condition.IDLE: Reading(Answer.NO, _SOURCE, "in use")},
+    {**_HOLDS, Condition.UNMETERED: Reading(Answer.NO, _SOURCE, "not on Wi-Fi")},
+)
+_TEXTS = tuple((" ".join(WORDS[start : start + 4]),) * count for count in (1, 2, 3, 5, 8) for start in (0, 8, 16, 24))
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all phones share.
+
+    Attributes:
+        timeline: virtual time.
+        broker: to the coordinator.
+        availability: when they are free.
+        dice: what goes wrong.
+        shelf: the models.
+        coordinator_up: whether artifacts can be fetched now.
+        fetched: told the size of what was fetched.
+        produced: told every report that a phone stored, with the phone's name.
+        free_changed: told +1 and -1 as phones become free to train and cease to be.
+        generator: of jitter and durations.
+        population: the fleet.
+        seed: of everything else.
+    """
+
+    timeline: Timeline
+    broker: Broker
+    availability: Availability
+    dice: Dice
+    shelf: Shelf
+    coordinator_up: Callable[[], bool]
+    fetched: Callable[[int], None]
+    produced: Callable[[DeviceId, NewReport], None]
+    free_changed: Callable[[int], None]
+    generator: np.random.Generator
+    population: Population
+    seed: int
+
+
+class Phone:
+    """One phone, awake or asleep.
+
+    Args:
+        number: from 0.
+        around: what it lives among.
+    """
+
+    __slots__ = (
+        "_around", "_booted_s", "_clock_offset_s", "_connected", "_disk_full_until_s", "_driver", "_free_until_s",
+        "_fuse", "_job", "_journal", "_life", "_model", "_off", "_poll_at_s", "_shown", "_slow", "_stopped",
+        "_unplugged_until_s", "device", "number",
+    )  # fmt: skip
+
+    def __init__(self, number: int, around: Surroundings) -> None:
+        self.number = number
+        self.device = DeviceId(f"phone-{number:06d}")
+        self._around = around
+        self._fuse: Fuse | None = None
+        self._journal = MemoryJournal(self._touched, partial(around.produced, self.device))
+        self._driver: Driver | None = None
+        self._life = 0
+        self._off = True
+        self._model: Model | None = None
+        self._connected = False
+        self._booted_s = 0.0
+        self._clock_offset_s = 0.0
+        self._disk_full_until_s = -math.inf
+        self._unplugged_until_s = -math.inf
+        self._free_until_s = -math.inf
+        self._poll_at_s = math.inf
+        self._shown = ""
+        self._job: Job | None = None
+        self._stopped = 0
+        self._slow = around.dice.strikes(Fault.SLOW)
+        if self._slow:
+            around.dice.note(Fault.SLOW)
+        self._plan_window(0.0)
+
+    # Windows
+
+    def _plan_window(self, after_s: float) -> None:
+        window = self._around.availability.next_window(self.number, after_s)
+        if window is None:
+            return
+        begin_s, end_s = window
+        if begin_s < after_s:  # only at midnight of the first day: thousands must not begin in one second
+            begin_s = after_s + self.number * 0.618 % 1.0 * min(FIRST_MINUTES_S, end_s - after_s)
+        self._around.timeline.at(begin_s, partial(self._open_window, end_s))
+
+    def _open_window(self, end_s: float) -> None:
+        self._free_until_s = end_s
+        self._around.free_changed(1)
+        self._around.timeline.at(end_s, self._close_window)
+        if self._life == 0:  # the first window of its life: somebody installs the agent
+            self._boot()
+        else:
+            self._happen(lambda _driver: None)
+
+    def _close_window(self) -> None:
+        self._around.free_changed(-1)
+        if self._driver is not None:
+            self._poll_soon()
+        self._plan_window(self._around.timeline.now_s)
+
+    def _conditions(self) -> Readings:
+        now_s = self._around.timeline.now_s
+        if now_s < self._unplugged_until_s:
+            return _LOST[0]
+        if now_s < self._free_until_s:
+            return _HOLDS
+        return _LOST[(self.number + int(self._free_until_s)) % len(_LOST)] if self._free_until_s > 0 else _LOST[0]
+
+    # Life
+
+    def _boot(self) -> None:
+        self._life += 1
+        self._off = False
+        # Whole seconds, so that the difference of two polls is exact.
+        self._booted_s = math.floor(self._around.timeline.now_s)
+        self._happen(lambda _driver: None)
+        self._connect()
+
+    def _connect(self) -> None:
+        life = self._life
+        self._around.broker.connect(self, self._will(), lambda: self._life == life and not self._connected)
+
+    def _will(self) -> tuple[str, bytes]:
+        topic = topics.status(self._around.population, self.device)
+        return topic, messages.encode(Status(online=False, reason="connection lost"))
+
+    def _wake(self) -> Driver:
+        if self._driver is None:
+            # The agent begins before it is connected, as always; what it would say then is nobody's business.
+            connected, self._connected = self._connected, False
+            self._driver = self._make_driver()
+            self._driver.begin()
+            self._connected = connected
+        return self._driver
+
+    def _happen(self, what: Callable[[Driver], None]) -> None:
+        """Let something happen to the driver; then see what follows: a fault, a look at the conditions, sleep."""
+        if self._off:
+            return
+        life = self._life
+        try:
+            driver = self._wake()
+            what(driver)
+        except PowerCut:
+            self._lose_power()
+            return
+        if self._life == life:
+            self._after(driver)
+
+    def _after(self, driver: Driver) -> None:
+        state = lifecycle.name(driver.state)
+        if state != self._shown:
+            self._shown = state
+            self._throw_dice(driver)
+        due_s = driver.due_at_s()
+        if due_s is not None:
+            self._poll_at(max(due_s + self._booted_s, self._around.timeline.now_s))
+        elif isinstance(driver.state, Ineligible):
+            self._poll_soon()
+
+    def _throw_dice(self, driver: Driver) -> None:
+        dice, timeline = self._around.dice, self._around.timeline
+        state, life = self._shown, self._life
+        if isinstance(driver.state, Training) and dice.strikes(Fault.UNPLUG):
+            timeline.after(dice.between(0.0, TRAINING_S[0]), partial(self._unplug, life))
+        match dice.one_of(PHONE_FAULTS, state):
+            case Fault.POWER_CUT if dice.between(0.0, 1.0) < 0.5:
+                self._fuse = Fuse(dice.within(1, TOUCHES), partial(dice.note, Fault.POWER_CUT, state))
+            case Fault.POWER_CUT:
+                timeline.after(dice.between(0.0, LASTS_S[state]), partial(self._lose_power_in, state, life))
+            case Fault.PHONE_DISK_FULL:
+                dice.note(Fault.PHONE_DISK_FULL, state)
+                self._disk_full_until_s = timeline.now_s + dice.between(*DISK_FULL_S)
+            case Fault.PHONE_CLOCK_JUMP:
+                dice.note(Fault.PHONE_CLOCK_JUMP, state)
+                self._clock_offset_s = dice.between(-CLOCK_JUMP_S, CLOCK_JUMP_S)
+            case _:
+                pass
+
+    def _unplug(self, life: int) -> None:
+        if self._life == life and self._driver is not None:
+            self._around.dice.note(Fault.UNPLUG)
+            self._unplugged_until_s = self._around.timeline.now_s + self._around.dice.between(*UNPLUGGED_S)
+            self._poll_soon()
+            self._around.timeline.at(self._unplugged_until_s, self._plugged_in)
+
+    def _plugged_in(self) -> None:
+        if self._around.timeline.now_s < self._free_until_s:
+            self._happen(lambda _driver: None)
+
+    def _lose_power_in(self, state: str, life: int) -> None:
+        if self._life == life and self._shown == state:
+            self._around.dice.note(Fault.POWER_CUT, state)
+            self._lose_power()
+
+    def _lose_power(self) -> None:
+        """The process is gone; so is whatever was not in the journal."""
+        self._life += 1
+        self._off = True
+        self._driver, self._job, self._fuse = None, None, None
+        self._shown = ""
+        if self._connected:
+            self._connected = False
+            self._around.broker.vanished(self, self._will())
+        self._around.timeline.after(self._around.dice.between(*REBOOT_S), partial(self._reboot, self._life))
+
+    def _reboot(self, life: int) -> None:
+        if self._life == life:
+            self._boot()
+
+    # Looking at the conditions
+
+    def _poll_soon(self) -> None:
+        self._poll_at(self._around.timeline.now_s)
+
+    def _poll_at(self, when_s: float) -> None:
+        """Plan a look for the agent's first one at or after a moment, but one that has not been."""
+        phase = (self.number % 64) / 64
+        tick_s = math.ceil(when_s - phase) + phase
+        if tick_s <= self._around.timeline.now_s:
+            tick_s += PACE.poll_s
+        if tick_s < self._poll_at_s:
+            self._poll_at_s = tick_s
+            self._around.timeline.at(tick_s, partial(self._poll, tick_s))
+
+    def _poll(self, tick_s: float) -> None:
+        if self._poll_at_s != tick_s:
+            return
+        self._poll_at_s = math.inf
+        if self._driver is None:
+            return
+        self._happen(lambda driver: driver.poll())
+        self._sleep_if_idle()
+
+    def _sleep_if_idle(self) -> None:
+        driver = self._driver
+        if driver is None or self._job is not None or not self._connected or not self._journal.empty:
+            return
+        if isinstance(driver.state, Ineligible) and self._conditions() is not _HOLDS:
+            self._driver, self._poll_at_s = None, math.inf
+
+    @property
+    def outbox_round(self) -> int | None:
+        """The round of the report that waits for its receipt; None if none does."""
+        parcel = self._journal.load().parcel
+        return None if parcel is None else parcel.round
+
+    # The connection
+
+    @property
+    def awake(self) -> bool:
+        """Whether an announcement would mean anything to it."""
+        return self._driver is not None
+
+    def arrived(self, topic: str, payload: bytes) -> None:
+        """A message came."""
+        if self._connected:
+            self._happen(lambda driver: driver.handle(Arrived(topic, payload)))
+
+    def link_down(self) -> None:
+        """The connection broke."""
+        self._connected = False
+        if self._driver is not None:
+            self._happen(lambda driver: driver.handle(LinkDown("the broker is gone")))
+        self._connect()
+
+    def link_up(self) -> None:
+        """The connection stands."""
+        self._happen(self._say_connected)
+
+    def _say_connected(self, driver: Driver) -> None:
+        self._connected = True
+        driver.handle(LinkUp())
+
+    def _publish(self, topic: str, payload: bytes, retain: bool) -> bool:
+        return self._connected and self._around.broker.from_phone(topic, payload, retain=retain)
+
+    # Work
+
+    def _start_job(self, job: Job) -> None:
+        self._job, self._stopped = job, 0
+        driver = self._driver
+        training = driver is not None and isinstance(driver.state, Training)
+        median_s, spread = TRAINING_S if training else FETCH_S
+        seconds = median_s * math.exp(spread * float(self._around.generator.standard_normal()))
+        if training and self._slow:
+            seconds *= SLOW_FACTOR
+        call = partial(self._end_job, job, self._life) if training else partial(self._end_fetch, job, self._life, 1)
+        self._around.timeline.after(seconds, call)
+
+    def _stop_job(self, number: int) -> None:
+        if self._job is not None and self._job.number == number:
+            self._stopped = number
+            self._around.timeline.after(BATCH_S, partial(self._end_job, self._job, self._life))
+
+    def _end_fetch(self, job: Job, life: int, tries: int) -> None:
+        """A download is tried several times, as the real one is, before it fails."""
+        if self._around.coordinator_up() or tries >= PATIENCE.tries:
+            self._end_job(job, life)
+        elif self._job is job:
+            wait_s = PATIENCE.back_off.delay_s(tries, float(self._around.generator.random()))
+            self._around.timeline.after(wait_s, partial(self._end_fetch, job, life, tries + 1))
+
+    def _end_job(self, job: Job, life: int) -> None:
+        if self._life != life or self._job is not job:
+            return
+        self._job = None
+        outcome: object
+        try:
+            outcome = job.work(lambda: self._stopped == job.number)
+        except Exception as error:  # as the real worker does: whatever it is, the driver says it and goes on
+            outcome = error
+        self._happen(lambda driver: driver.handle(WorkDone(job.number, outcome)))
+
+    def _fetch(self, manifest: Sha256, should_stop: Callable[[], bool]) -> Model:
+        if should_stop() or not self._around.coordinator_up():
+            msg = "the coordinator cannot be reached"
+            raise UnavailableError(msg)
+        if self._model is None or self._model.sha256 != manifest:
+            self._model = self._around.shelf.model(manifest)
+            self._around.fetched(self._model.manifest.weights.size_bytes)
+        return self._model
+
+    def _load_program(self, model: Model) -> LeastSquares:
+        return LeastSquares(self._around.shelf.weights(model.manifest), self.optimum())
+
+    def optimum(self) -> Vector:
+        """(n,) float32, where this phone's examples pull."""
+        generator = np.random.default_rng([self._around.seed, self.number])
+        return generator.standard_normal(LAYOUT.size, np.float32)
+
+    # The driver and its ports
+
+    def _touched(self) -> None:
+        if self._fuse is not None:
+            self._fuse.touch()
+        if self._around.timeline.now_s < self._disk_full_until_s:
+            msg = "the phone's disk is full"
+            raise UnavailableError(msg)
+
+    def _monotonic_s(self) -> float:
+        return self._around.timeline.now_s - self._booted_s
+
+    def _make_driver(self) -> Driver:
+        around, journal = self._around, self._journal
+        examples = FixedExamples(_TEXTS[self.number % len(_TEXTS)])
+        identity = Identity(around.population, self.device, 1, "least squares", 8, 4 << 30, emulated=True)
+        ports = Ports(
+            clock=SimulatedClock(self._monotonic_s, lambda: EPOCH_S + around.timeline.now_s + self._clock_offset_s),
+            jitter=lambda: float(around.generator.random()),
+            random_for=lambda number, attempt: np.random.default_rng([around.seed, self.number, number, attempt]),
+            conditions=SimulatedConditions(self._conditions),
+            transport=SimulatedTransport(lambda: self._connected, self._publish),
+            artifacts=SimulatedArtifacts(lambda: self._model, self._fetch),
+            examples=examples,
+            journal=journal,
+            worker=SimulatedWorker(self._start_job, self._stop_job),
+            desk=Desk(examples, self._load_program, journal.residual, self._monotonic_s),
+        )
+        inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
+        return Driver(identity, PACE, ports, inbox)

@@ -1,0 +1,87 @@
+"""The agent's ports as a simulated phone fills them: each hands on to a function of the phone's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from edge_agent.core.eligibility import Readings
+from edge_agent.ports import Job, Model
+from wire.identifiers import Sha256
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedClock:
+    """Implements :class:`edge_agent.ports.Clock`."""
+
+    monotonic_s: Callable[[], float]
+    wall_s: Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedConditions:
+    """Implements :class:`edge_agent.ports.Conditions`."""
+
+    read: Callable[[], Readings]
+
+
+@dataclass(frozen=True, slots=True)
+class FixedExamples:
+    """Implements :class:`edge_agent.ports.ExampleStore` for a person who types nothing more."""
+
+    kept: tuple[str, ...]
+
+    def add(self, text: str) -> None:
+        """Nothing is typed here."""
+
+    def count(self) -> int:
+        """How many messages there are."""
+        return len(self.kept)
+
+    def texts(self) -> list[str]:
+        """All of them."""
+        return list(self.kept)
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedTransport:
+    """Implements :class:`edge_agent.ports.Transport`."""
+
+    is_connected: Callable[[], bool]
+    send: Callable[[str, bytes, bool], bool]
+
+    @property
+    def connected(self) -> bool:
+        """The broker has us."""
+        return self.is_connected()
+
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> bool:
+        """Hand a message to the connection; False if there is none."""
+        return self.send(topic, payload, retain)
+
+    def close(self, topic: str, payload: bytes) -> None:
+        """Simulated phones never say goodbye: they sleep, or lose their power."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedWorker:
+    """Implements :class:`edge_agent.ports.Worker`."""
+
+    start: Callable[[Job], None]
+    stop: Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedArtifacts:
+    """Implements :class:`edge_agent.ports.Artifacts`."""
+
+    newest: Callable[[], Model | None]
+    bring: Callable[[Sha256, Callable[[], bool]], Model]
+
+    def current(self) -> Model | None:
+        """The newest model on the phone."""
+        return self.newest()
+
+    def fetch(self, manifest: Sha256, should_stop: Callable[[], bool]) -> Model:
+        """Bring a model onto the phone."""
+        return self.bring(manifest, should_stop)

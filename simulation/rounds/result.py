@@ -1,0 +1,122 @@
+"""What a simulation says: one flat object for machines, a table for people."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from collections import Counter
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from coordinator.core.round import Phase, Round, SeatState, dropouts
+from simulation.rounds.world import Outcome
+
+QUANTILES = (0.1, 0.5, 0.9, 1.0)
+MEASURED = ("wall_seconds", "peak_memory_mb")
+"""Keys whose values are of this run on this machine; all others follow from the settings."""
+
+
+def result_of(outcome: Outcome) -> dict[str, Any]:
+    """The result as one JSON object; keys are described in ``docs/simulation.md``."""
+    settings, observer = outcome.settings, outcome.observer
+    rounds = observer.rounds
+    committed = [state for state in rounds if state.phase is Phase.COMMITTED]
+    abandoned = [state for state in rounds if state.phase is Phase.ABANDONED]
+    selected, dropped = seats(rounds)
+    return {
+        "devices": settings.devices,
+        "rounds": settings.rounds,
+        "seed": settings.seed,
+        "faults": sorted(map(str, settings.faults)),
+        "severity": settings.severity,
+        "availability": "generated" if settings.availability is None else "traces",
+        "codec": settings.codec,
+        "rounds_committed": len(committed),
+        "rounds_abandoned": len(abandoned),
+        "abandoned_reasons": _counted(Counter(state.reason for state in abandoned)),
+        "dropout_rate": round(dropped / selected, 4) if selected else 0.0,
+        "dropout_causes": _counted(sum((_causes(state) for state in rounds), Counter())),
+        "reports_accepted": observer.verdicts["accepted"],
+        "reports_duplicate": observer.verdicts["duplicate"],
+        "reports_late": observer.verdicts["late"],
+        "reports_invalid": observer.verdicts["invalid"],
+        "reports_lost": len(observer.lost),
+        "reports_counted_twice": observer.counted_twice,
+        "commits_that_are_not_the_mean": len(observer.wrong_means),
+        "round_seconds": quantiles([seconds(state) for state in committed]),
+        "staleness": {str(versions): observer.stale[versions] for versions in sorted(observer.stale)},
+        "peak_messages_per_s": outcome.peak_messages_per_s,
+        "messages_lost": _counted(outcome.lost_messages),
+        "faults_thrown": _counted(outcome.thrown),
+        "errors_logged": _counted(outcome.errors),
+        "virtual_hours": round(outcome.virtual_s / 3600, 3),
+        "wall_seconds": round(outcome.wall_s, 2),
+        "peak_memory_mb": round(peak_memory_mb(), 1),
+    }
+
+
+def seconds(state: Round) -> float:
+    """Virtual seconds from the opening of a round to its end, as the coordinator's clock had them."""
+    return (state.closed_at_s or state.opened_at_s) - state.opened_at_s
+
+
+def seats(rounds: list[Round]) -> tuple[int, int]:
+    """How often a device was selected in these rounds, and how often one of them dropped out.
+
+    A device that still worked when the goal was reached did not drop out: it was not needed any more.
+    """
+    selected = dropped = 0
+    for state in rounds:
+        earlier = sum(len(seat.earlier) for seat in state.seats.values())
+        selected += len(state.seats) + earlier
+        dropped += earlier + sum(seat.state is SeatState.DROPPED for seat in state.seats.values())
+    return selected, dropped
+
+
+def quantiles(values: list[float]) -> dict[str, float]:
+    """Some quantiles by name.
+
+    >>> quantiles([1.0, 2.0, 3.0])["p50"]
+    2.0
+    """
+    if not values:
+        return {}
+    found = np.quantile(values, QUANTILES).tolist()
+    names = ("max" if share == 1.0 else f"p{100 * share:.0f}" for share in QUANTILES)
+    return {name: round(value, 1) for name, value in zip(names, found, strict=True)}
+
+
+def peak_memory_mb() -> float:
+    """The most memory that this process ever had, in MB."""
+    kilo = 1.0 if sys.platform == "darwin" else 1024.0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * kilo / 1e6
+
+
+def table_of(result: dict[str, Any]) -> Table:
+    """The result as a table of two columns."""
+    table = Table(title="Rounds", show_header=False)
+    table.add_column("what", no_wrap=True)
+    table.add_column("how much", overflow="fold")
+    for key, value in result.items():
+        table.add_row(key.replace("_", " "), _in_words(value))
+    return table
+
+
+def _causes(state: Round) -> Counter[str]:
+    return Counter({cause.value: count for cause, count in dropouts(state).items()})
+
+
+def _counted(counter: Counter[str]) -> dict[str, int]:
+    return {name: counter[name] for name in sorted(counter) if counter[name]}
+
+
+def _in_words(value: object) -> str:
+    match value:
+        case dict():
+            return ", ".join(f"{name} {amount}" for name, amount in value.items()) or "none"
+        case list():
+            return ", ".join(map(str, value)) or "none"
+        case _:
+            return str(value)

@@ -1,0 +1,371 @@
+"""The coordinator's database and blobs in memory, with transactions that hold.
+
+They survive a simulated restart as a disk would, and nothing else of the coordinator does. A transaction writes in
+place and keeps an undo log, so its cost is that of its writes and not of the tables. Every touch of a store calls
+``touched``, which may raise: a power cut between any two writes is simulated there, and a full disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from coordinator.core.lease import Lease
+from coordinator.core.pace import Rhythm
+from coordinator.core.round import TERMINAL, Phase, Round
+from coordinator.effects import PendingEffect
+from coordinator.jobs import Metrics
+from coordinator.ports import RoundSummary, StoredChunk, StoredReport, VersionRecord
+from wire.errors import IntegrityError, LocalProtocolError
+from wire.identifiers import DeviceId
+
+Touched = Callable[[], None]
+"""Called before a store is touched; raises what shall go wrong there."""
+
+_Key = TypeVar("_Key")
+_Row = TypeVar("_Row")
+_ABSENT: Any = object()
+
+
+def nothing_wrong() -> None:
+    """A touch without consequences."""
+
+
+class MemoryBlobs:
+    """Implements :class:`coordinator.ports.BlobStore`.
+
+    Args:
+        touched: called before each change.
+    """
+
+    def __init__(self, touched: Touched = nothing_wrong) -> None:
+        self._touched = touched
+        self._blobs: dict[str, bytes] = {}
+
+    def put(self, data: bytes) -> str:
+        """Store; the hash."""
+        self._touched()
+        name = hashlib.sha256(data).hexdigest()
+        self._blobs[name] = data
+        return name
+
+    def put_all(self, blobs: Mapping[str, bytes]) -> None:
+        """Store all of them, each under its hash."""
+        for name, data in blobs.items():
+            self._touched()
+            self._blobs[name] = data
+
+    def get(self, sha256: str) -> bytes:
+        """Read.
+
+        Raises:
+            IntegrityError: there is no such blob.
+        """
+        if sha256 not in self._blobs:
+            msg = f"there is no blob {sha256}"
+            raise IntegrityError(msg)
+        return self._blobs[sha256]
+
+    def delete(self, sha256: str) -> None:
+        """Delete it if it is there."""
+        self._touched()
+        self._blobs.pop(sha256, None)
+
+    def sweep(self, needed: set[str]) -> int:
+        """Delete what is not needed; how many."""
+        orphans = [name for name in self._blobs if name not in needed]
+        for name in orphans:
+            del self._blobs[name]
+        return len(orphans)
+
+    def __len__(self) -> int:
+        """Number of blobs."""
+        return len(self._blobs)
+
+
+class MemoryView:
+    """Tables, and what a transaction can do with them; see :class:`coordinator.ports.View` for each method.
+
+    Args:
+        touched: called before each write.
+    """
+
+    def __init__(self, touched: Touched) -> None:
+        self._touched = touched
+        self._undo: list[tuple[dict[Any, Any], Any, Any]] = []
+        self._rounds: dict[int, Round] = {}
+        self._phases: dict[Phase, int] = {}
+        self._open: dict[int, Round] = {}
+        self._reports: dict[int, dict[tuple[DeviceId, int], StoredReport]] = {}
+        self._chunks: dict[tuple[int, DeviceId, int, int], StoredChunk] = {}
+        self._leases: dict[DeviceId, Lease] = {}
+        self._states: dict[tuple[str, str], int] = {}
+        self._versions: dict[int, VersionRecord] = {}
+        self._effects: dict[int, PendingEffect] = {}
+        self._begun: dict[int, int] = {}
+        self._counters: dict[str, int] = {}
+        self._rhythm: dict[str, Rhythm] = {}
+        self._last: dict[str, int] = {}
+
+    # Transactions
+
+    def commit(self) -> None:
+        """Keep what was written."""
+        self._undo.clear()
+
+    def roll_back(self) -> None:
+        """Take back what was written since the last commit."""
+        for table, key, before in reversed(self._undo):
+            if before is _ABSENT:
+                del table[key]
+            else:
+                table[key] = before
+        self._undo.clear()
+
+    def _put(self, table: dict[_Key, _Row], key: _Key, row: _Row) -> None:
+        self._touched()
+        self._undo.append((table, key, table.get(key, _ABSENT)))
+        table[key] = row
+
+    def _remove(self, table: dict[_Key, _Row], key: _Key) -> None:
+        if key in table:
+            self._touched()
+            self._undo.append((table, key, table.pop(key)))
+
+    def _insert(self, table: dict[_Key, _Row], key: _Key, row: _Row) -> None:
+        if key in table:
+            msg = f"a row {key} is there; inserted twice"
+            raise LocalProtocolError(msg)
+        self._put(table, key, row)
+
+    # Rounds
+
+    def open_round(self) -> Round | None:
+        """The round that is not over."""
+        return next(iter(self._open.values()), None)
+
+    def round(self, number: int) -> Round | None:
+        """A round, over or not."""
+        return self._rounds.get(number)
+
+    def last_round_number(self) -> int:
+        """Number of the newest round; 0 before the first."""
+        return self._last.get("round", 0)
+
+    def rounds_in(self, phase: Phase) -> int:
+        """How many rounds are in a phase."""
+        return self._phases.get(phase, 0)
+
+    def save_round(self, state: Round) -> None:
+        """Insert or replace a round."""
+        before = self._rounds.get(state.number)
+        self._put(self._rounds, state.number, state)
+        if before is None or before.phase is not state.phase:
+            if before is not None:
+                self._put(self._phases, before.phase, self._phases[before.phase] - 1)
+            self._put(self._phases, state.phase, self._phases.get(state.phase, 0) + 1)
+        if state.phase in TERMINAL:
+            self._remove(self._open, state.number)
+        else:
+            self._put(self._open, state.number, state)
+        if state.number > self.last_round_number():
+            self._put(self._last, "round", state.number)
+
+    # Reports and chunks
+
+    def reports(self, round_number: int) -> list[StoredReport]:
+        """Accepted reports of a round, in ascending order of devices."""
+        found = self._reports.get(round_number, {})
+        return [found[key] for key in sorted(found)]
+
+    def add_report(self, report: StoredReport) -> None:
+        """Insert an accepted report."""
+        if report.round not in self._reports:
+            self._put(self._reports, report.round, {})
+        self._insert(self._reports[report.round], (report.device, report.attempt), report)
+
+    def chunks(self, round_number: int, device: DeviceId, attempt: int) -> list[StoredChunk]:
+        """Chunks of one report, in ascending order."""
+        return [self._chunks[key] for key in sorted(self._chunks) if key[:3] == (round_number, device, attempt)]
+
+    def add_chunk(self, chunk: StoredChunk) -> None:
+        """Insert a chunk that is not there yet."""
+        self._insert(self._chunks, (chunk.round, chunk.device, chunk.attempt, chunk.number), chunk)
+
+    def drop_chunks(self, round_number: int, device: DeviceId | None = None) -> list[str]:
+        """Delete the chunks of a round, or of one of its devices; the hashes that no other chunk names."""
+        keys = [key for key in sorted(self._chunks) if key[0] == round_number and device in {None, key[1]}]
+        dropped = {self._chunks[key].sha256 for key in keys}
+        for key in keys:
+            self._remove(self._chunks, key)
+        return sorted(dropped - {chunk.sha256 for chunk in self._chunks.values()})
+
+    def private_blobs(self) -> set[str]:
+        """Hashes of the private blobs that are still needed: open reports, chunks, the optimizer's state."""
+        needed = {report.sha256 for number in self._open for report in self._reports.get(number, {}).values()}
+        needed.update(chunk.sha256 for chunk in self._chunks.values())
+        current = self.current_version()
+        if current is not None and current.optimizer_state is not None:
+            needed.add(current.optimizer_state)
+        return needed
+
+    # Devices
+
+    def lease(self, device: DeviceId) -> Lease | None:
+        """What is known of a device."""
+        return self._leases.get(device)
+
+    def save_lease(self, lease: Lease) -> None:
+        """Insert or replace a device."""
+        before = self._leases.get(lease.device)
+        self._put(self._leases, lease.device, lease)
+        key = _state_of(lease)
+        if before is None or _state_of(before) != key:
+            self._put(self._states, key, self._states.get(key, 0) + 1)
+            if before is not None:
+                self._put(self._states, _state_of(before), self._states[_state_of(before)] - 1)
+
+    def device_states(self) -> Mapping[tuple[str, str], int]:
+        """How many devices are in which (lifecycle state, reason)."""
+        return {pair: count for pair, count in self._states.items() if count}
+
+    def devices_since(self, since_s: float) -> int:
+        """How many devices were seen since."""
+        return sum(lease.last_seen_s >= since_s for lease in self._leases.values())
+
+    def leases(self, limit: int) -> list[Lease]:
+        """The devices seen last, in ascending order of their names."""
+        newest = sorted(self._leases.values(), key=lambda lease: -lease.last_seen_s)[:limit]
+        return sorted(newest, key=lambda lease: lease.device)
+
+    # Versions
+
+    def version(self, number: int) -> VersionRecord | None:
+        """A version."""
+        return self._versions.get(number)
+
+    def current_version(self) -> VersionRecord | None:
+        """The newest version."""
+        return self._versions.get(self._last.get("version", -1))
+
+    def add_version(self, record: VersionRecord) -> None:
+        """Insert a version."""
+        self._insert(self._versions, record.version, record)
+        self._put(self._last, "version", max(record.version, self._last.get("version", -1)))
+
+    def set_manifest(self, version: int, manifest: str) -> None:
+        """The same weights under another manifest."""
+        self._put(self._versions, version, replace(self._versions[version], manifest=manifest))
+
+    def set_metrics(self, version: int, metrics: Metrics) -> None:
+        """Note how good a version is."""
+        self._put(self._versions, version, replace(self._versions[version], metrics=metrics))
+
+    def versions(self, limit: int) -> list[VersionRecord]:
+        """The newest versions, in ascending order."""
+        return [self._versions[number] for number in sorted(self._versions)[-limit:]]
+
+    # Effects and counters
+
+    def effects(self) -> list[tuple[int, PendingEffect]]:
+        """Effects that were not done, in the order in which they were added."""
+        return sorted(self._effects.items())
+
+    def add_effect(self, effect: PendingEffect) -> int:
+        """Insert an effect; its number."""
+        number = self._last.get("effect", 0) + 1
+        self._put(self._last, "effect", number)
+        self._put(self._effects, number, effect)
+        return number
+
+    def begin_effects(self) -> list[tuple[int, PendingEffect, int]]:
+        """As ``effects``, each with how often a process began with it still to be done, this time included."""
+        for number in self._effects:
+            self._put(self._begun, number, self._begun.get(number, 0) + 1)
+        return [(number, effect, self._begun[number]) for number, effect in self.effects()]
+
+    def remove_effects(self, numbers: Sequence[int]) -> None:
+        """These effects are done."""
+        for number in numbers:
+            self._remove(self._effects, number)
+            self._remove(self._begun, number)
+
+    def count(self, name: str, amount: int = 1) -> None:
+        """Add to a counter."""
+        self._put(self._counters, name, self._counters.get(name, 0) + amount)
+
+    def rhythm(self) -> Rhythm:
+        """When devices check in, and how long rounds take."""
+        return self._rhythm.get("rhythm", Rhythm())
+
+    def save_rhythm(self, rhythm: Rhythm) -> None:
+        """Replace it."""
+        self._put(self._rhythm, "rhythm", rhythm)
+
+    def counters(self) -> Mapping[str, int]:
+        """Every counter by name."""
+        return dict(self._counters)
+
+    # For people
+
+    def recent_rounds(self, limit: int) -> list[RoundSummary]:
+        """The newest rounds, in ascending order."""
+        return [self._summary(self._rounds[number]) for number in sorted(self._rounds)[-limit:]]
+
+    def accepted_reports(self) -> int:
+        """Accepted reports of all rounds."""
+        return sum(map(len, self._reports.values()))
+
+    def report_bytes_median(self) -> int | None:
+        """Median length of the accepted reports."""
+        sizes = [report.size_bytes for found in self._reports.values() for report in found.values()]
+        return int(statistics.median(sizes)) if sizes else None
+
+    def _summary(self, state: Round) -> RoundSummary:
+        found = self.reports(state.number)
+        if not found:
+            return RoundSummary(state=state, mean_training_loss=None, report_bytes_median=None)
+        examples = sum(report.num_examples for report in found)
+        return RoundSummary(
+            state=state,
+            mean_training_loss=sum(report.loss * report.num_examples for report in found) / examples,
+            report_bytes_median=int(statistics.median(report.size_bytes for report in found)),
+        )
+
+
+def _state_of(lease: Lease) -> tuple[str, str]:
+    return lease.state, lease.reason if lease.state == "ineligible" else ""
+
+
+class MemoryRepository:
+    """Implements :class:`coordinator.ports.Repository`.
+
+    Args:
+        touched: called before each write, and at both ends of a transaction.
+    """
+
+    def __init__(self, touched: Touched = nothing_wrong) -> None:
+        self._touched = touched
+        self._view = MemoryView(touched)
+
+    @property
+    def view(self) -> MemoryView:
+        """What is committed, to look at from outside, without touching anything."""
+        return self._view
+
+    @contextmanager
+    def transaction(self) -> Iterator[MemoryView]:
+        """Begin; commit at the end of the block, roll back if it raises."""
+        self._touched()
+        try:
+            yield self._view
+            self._touched()
+        except BaseException:
+            self._view.roll_back()
+            raise
+        self._view.commit()

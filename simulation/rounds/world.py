@@ -1,0 +1,253 @@
+"""One simulation from its settings to its result: puts the parts together and lets time run."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import structlog
+
+from coordinator.config import CodecConfig, CoordinatorConfig, PlanConfig, TaskConfig
+from coordinator.core.round import Round
+from simulation.rounds.availability import Availability, GeneratedAvailability, TracedAvailability
+from simulation.rounds.broker import Broker
+from simulation.rounds.coordinator import CoordinatorHost, Watched
+from simulation.rounds.faults import Danger, Dice
+from simulation.rounds.model import Shelf, first_manifest
+from simulation.rounds.observer import Observer
+from simulation.rounds.phone import Phone, Surroundings
+from simulation.rounds.storage import MemoryBlobs
+from simulation.rounds.timeline import Timeline
+from wire.identifiers import Population
+
+POPULATION = Population("simulation")
+LIMIT_S = 60 * 86_400.0
+"""Virtual time after which a simulation ends with fewer rounds than it should have."""
+GOAL_SHARE = 0.025
+"""Reports wanted in a round as a share of the phones: a quarter of the 9 % that are free on average."""
+MOST_GOAL = 200
+"""Hard et al. 2018 and later Gboard work average a few hundred phones a round; more costs, and teaches little more."""
+SELECTION_DEADLINE_S = 600.0
+REPORT_DEADLINE_S = 600.0
+"""A session on a phone is ended after 585 s."""
+SAMPLE_EVERY_S = 60.0
+CODECS = ("dense-f16", "dense-f32", "topk-8", "topk-4", "rice-8")
+"""The first is the default: of a few hundred parameters, entropy coding would be most of the running time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the command line asked for.
+
+    Attributes:
+        devices: phones.
+        rounds: rounds that are to end, one way or the other.
+        seed: of everything.
+        faults: what may go wrong.
+        severity: multiplies the rates of all faults.
+        availability: CSV of real windows; None for a generated pattern.
+        codec: how reports are encoded.
+    """
+
+    devices: int
+    rounds: int
+    seed: int
+    faults: frozenset[Danger] = frozenset()
+    severity: float = 1.0
+    availability: Path | None = None
+    codec: str = CODECS[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The fleet at a moment.
+
+    Attributes:
+        now_s: when.
+        free: phones whose window is open.
+        messages: to and from the coordinator since the last sample.
+    """
+
+    now_s: float
+    free: int
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a simulation leaves.
+
+    Attributes:
+        settings: what it was.
+        observer: what was seen.
+        thrown: faults by name.
+        lost_messages: by where.
+        errors: error lines of the two sides' logs by event.
+        peak_messages_per_s: to and from the coordinator in its busiest second.
+        samples: the fleet over time.
+        virtual_s: length in virtual time.
+        wall_s: length in real time.
+        counters: the coordinator's own.
+    """
+
+    settings: Settings
+    observer: Observer
+    thrown: Counter[str]
+    lost_messages: Counter[str]
+    errors: Counter[str]
+    peak_messages_per_s: int
+    samples: list[Sample]
+    virtual_s: float
+    wall_s: float
+    counters: dict[str, int]
+
+
+def generator_for(seed: int, name: str) -> np.random.Generator:
+    """A stream of random numbers of its own for each purpose, from one root seed."""
+    return np.random.default_rng([seed, zlib.crc32(name.encode())])
+
+
+def task_for(devices: int, codec: str) -> TaskConfig:
+    """The task that a fleet of that size is given."""
+    goal = min(MOST_GOAL, max(2, round(GOAL_SHARE * devices)))
+    return TaskConfig(
+        model=Path("not-a-folder"),
+        goal=goal,
+        minimum=max(2, goal // 2),
+        selection_deadline_s=SELECTION_DEADLINE_S,
+        report_deadline_s=REPORT_DEADLINE_S,
+        codec=CodecConfig(name=codec, density=0.1, error_feedback=True),
+        plan=PlanConfig(learning_rate=0.5, clip_norm=100.0),
+    )
+
+
+class World:
+    """A fleet, a broker and a coordinator.
+
+    Args:
+        settings: what was asked for.
+        folder: for the one file that a session reads by its path.
+    """
+
+    def __init__(self, settings: Settings, folder: Path) -> None:
+        seed = settings.seed
+        self.settings = settings
+        self.timeline = Timeline()
+        self.dice = Dice(settings.faults, settings.severity, generator_for(seed, "faults"))
+        self.artifacts = MemoryBlobs()
+        manifest = first_manifest(self.artifacts)
+        config = CoordinatorConfig(task=task_for(settings.devices, settings.codec), population=POPULATION, seed=seed)
+        self.observer = Observer(config.task, self.artifacts, self._current_version)
+        self.broker = Broker(self.timeline, self.dice, POPULATION, self.observer.published)
+        self.coordinator = CoordinatorHost(
+            config,
+            self.timeline,
+            self.broker,
+            self.dice,
+            self.artifacts,
+            manifest,
+            generator_for(seed, "coordinator"),
+            Watched(self.observer.averaged, self.observer.entered, self.observer.over),
+        )
+        self.free = 0
+        self.samples: list[Sample] = []
+        self._messages = 0
+        around = Surroundings(
+            timeline=self.timeline,
+            broker=self.broker,
+            availability=_availability(settings),
+            dice=self.dice,
+            shelf=Shelf(self.artifacts, folder),
+            coordinator_up=lambda: self.coordinator.up,
+            fetched=self.coordinator.served,
+            produced=self.observer.produced,
+            free_changed=self._free_changed,
+            generator=generator_for(seed, "phones"),
+            population=POPULATION,
+            seed=seed,
+        )
+        self.phones = [Phone(number, around) for number in range(settings.devices)]
+
+    def run(self) -> None:
+        """Let time run until enough rounds have ended."""
+        self.coordinator.start()
+        self._sample()
+        wanted = self.settings.rounds
+        self.timeline.run(lambda: len(self.observer.rounds) >= wanted, LIMIT_S)
+        self.observer.finish()
+
+    def _current_version(self) -> int:
+        current = self.coordinator.repository.view.current_version()
+        return 0 if current is None else current.version
+
+    def _free_changed(self, by: int) -> None:
+        self.free += by
+
+    def _sample(self) -> None:
+        messages = self.broker.messages
+        self.samples.append(Sample(self.timeline.now_s, self.free, messages - self._messages))
+        self._messages = messages
+        self.timeline.after(SAMPLE_EVERY_S, self._sample)
+
+
+def simulate(settings: Settings) -> Outcome:
+    """Run a simulation.
+
+    Raises:
+        ConfigError: the availability file cannot be read.
+    """
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder, _errors_counted() as errors:
+        world = World(settings, Path(folder))
+        world.run()
+    return Outcome(
+        settings=settings,
+        observer=world.observer,
+        thrown=world.dice.thrown,
+        lost_messages=world.broker.lost,
+        errors=errors,
+        peak_messages_per_s=world.broker.peak_per_s,
+        samples=world.samples,
+        virtual_s=world.timeline.now_s,
+        wall_s=time.monotonic() - started,
+        counters=dict(world.coordinator.repository.view.counters()),
+    )
+
+
+def rounds_of(outcome: Outcome) -> list[Round]:
+    """The rounds that ended, in order."""
+    return outcome.observer.rounds
+
+
+def _availability(settings: Settings) -> Availability:
+    if settings.availability is None:
+        return GeneratedAvailability(settings.seed)
+    generator = generator_for(settings.seed, "availability")
+    return TracedAvailability(settings.availability, settings.devices, generator)
+
+
+@contextmanager
+def _errors_counted() -> Iterator[Counter[str]]:
+    """Silence both sides' logs, and count their errors: a simulation of a sound system has none but full disks."""
+    errors: Counter[str] = Counter()
+
+    def count(_logger: Any, _method: str, event: Any) -> Any:
+        errors[str(event["event"])] += 1
+        raise structlog.DropEvent
+
+    before = structlog.get_config()
+    structlog.configure(
+        processors=[count], wrapper_class=structlog.make_filtering_bound_logger(40), cache_logger_on_first_use=False
+    )
+    try:
+        yield errors
+    finally:
+        structlog.configure(**before)

@@ -1,0 +1,127 @@
+"""A partly trained model on a device in this process: where measurements on real training begin.
+
+The program is loaded as an agent loads it and trained centrally on the text of people who are not clients, with its own
+``train`` signature, so TensorFlow is needed at most once, to export the program. Of rounds nothing is known here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from edge_agent.ports import Program
+from edge_agent.shell.model_files import exported_model
+from edge_agent.shell.tflite import TfliteProgram, load_program
+from models.batches import Batches, Ids, pack
+from models.configurations import ModelConfiguration
+from models.export import export_program
+from models.folder import write_model_folder
+from models.initial import initial_weights
+from models.vocabulary import Vocabulary, words
+from wire.errors import UnavailableError
+
+PROGRAMS = Path("build") / "programs"
+CLIP_NORM = 1.0
+WARM_UP_RATE = 3.0
+"""With gradients clipped at 1, the constant rate at which one pass over chat text taught ``tiny`` most."""
+
+
+def seeded(seed: int, *names: str | int) -> np.random.Generator:
+    """A generator for one purpose: the child of the root seed by name, so that no two purposes share their draws."""
+    entropy = [name if isinstance(name, int) else zlib.crc32(name.encode()) for name in names]
+    return np.random.default_rng(np.random.SeedSequence([seed, *entropy]))
+
+
+def full_vocabulary(texts: Iterable[str], size: int) -> tuple[Vocabulary, int]:
+    """The vocabulary of some texts, filled up with invented words so that the model has its full number of parameters.
+
+    >>> vocabulary, invented = full_vocabulary(["a b"], 8)
+    >>> vocabulary.words, invented
+    (('a', 'b', 'word0', 'word1'), 2)
+
+    Args:
+        texts: raw messages.
+        size: number of ids, the specials included.
+
+    Returns:
+        The vocabulary, and how many of its words are invented.
+
+    Raises:
+        CorpusError: there is no word in the texts.
+    """
+    known = Vocabulary.build(texts, size)
+    taken = set(known.words)
+    free = (word for word in (f"word{i}" for i in itertools.count()) if word not in taken)
+    invented = tuple(itertools.islice(free, size - known.size))
+    return Vocabulary((*known.words, *invented)), len(invented)
+
+
+def load_device(shape: ModelConfiguration, vocabulary: Vocabulary, seed: int) -> TfliteProgram:
+    """The program with random weights, in one thread; its files need not outlive the loading.
+
+    Raises:
+        ConfigError: no TFLite runtime, or the program was never made here and TensorFlow is not installed.
+        UnavailableError: the program could not be made.
+    """
+    program = export_program(shape, vocabulary.size, PROGRAMS)
+    with tempfile.TemporaryDirectory() as folder:
+        write_model_folder(Path(folder), shape, vocabulary, program, initial_weights(shape, vocabulary.size, seed))
+        return load_program(exported_model(Path(folder)))
+
+
+def warm_up_batches(
+    texts: Sequence[str], vocabulary: Vocabulary, shape: ModelConfiguration, steps: int, seed: int
+) -> list[tuple[Ids, Ids]]:
+    """So many batches of messages drawn by chance; where the text is too short for that, again from the first.
+
+    Args:
+        texts: raw messages, with words.
+        vocabulary: gives the ids.
+        shape: of the batches.
+        steps: how many batches.
+        seed: root seed of the order.
+    """
+    wanted = steps * shape.batch_rows * shape.sequence_length
+    chosen: list[list[int]] = []
+    targets = 0
+    for i in seeded(seed, "warm-up").permutation(len(texts)).tolist():
+        if targets >= wanted:
+            break
+        chosen.append(vocabulary.encode(words(texts[i])))
+        targets += len(chosen[-1]) + 1
+    packed = pack(chosen, shape.batch_rows, shape.sequence_length)
+    return list(itertools.islice(itertools.cycle(packed), steps))
+
+
+def warm_up(device: Program, batches: Iterable[tuple[Ids, Ids]]) -> None:
+    """Plain SGD on what the device holds.
+
+    Raises:
+        UnavailableError: the loss is not finite any more.
+    """
+    for x, y in batches:
+        loss = device.train(x, y, WARM_UP_RATE, CLIP_NORM).loss
+        if not np.isfinite(loss):
+            msg = f"the warm-up diverged, the loss was {loss}; use another --seed"
+            raise UnavailableError(msg)
+
+
+def evaluate(device: Program, parts: Iterable[Batches]) -> tuple[float, float, float]:
+    """How good what the device holds is on all batches together.
+
+    Returns:
+        Mean loss per target in nats, top-1 and top-3 recall from 0 to 1; zeros where there are no targets.
+    """
+    scores = [device.evaluate(x, y) for batches in parts for x, y in batches]
+    targets = max(1.0, sum(s.targets for s in scores))
+    counted = max(1.0, sum(s.counted for s in scores))
+    return (
+        sum(s.loss_sum for s in scores) / targets,
+        sum(s.top1 for s in scores) / counted,
+        sum(s.top3 for s in scores) / counted,
+    )

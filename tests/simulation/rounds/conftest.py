@@ -1,0 +1,24 @@
+"""Small simulations: a fleet that fits into a second, on phones that are free most of the time."""
+
+from pathlib import Path
+
+import pytest
+
+from simulation.rounds.faults import dangers
+from simulation.rounds.world import Outcome, Settings, World, simulate
+
+
+@pytest.fixture(scope="session")
+def quiet() -> Outcome:
+    """A hundred phones and three rounds, and nothing goes wrong."""
+    return simulate(Settings(devices=100, rounds=3, seed=1))
+
+
+@pytest.fixture
+def make_world(tmp_path: Path):
+    """A world that a test can look into."""
+
+    def make(devices: int = 100, rounds: int = 3, seed: int = 1, faults: str = "none", severity: float = 1.0) -> World:
+        return World(Settings(devices, rounds, seed, dangers(faults), severity), tmp_path)
+
+    return make
