@@ -80,7 +80,7 @@ class Turn:
         if before is None:
             return
         after, effects = step(before, event)
-        if after != before:
+        if after is not before:  # comparing would walk over every seat
             self.tx.save_round(after)
             self.round = after
             self._note_changes(before, after, event)

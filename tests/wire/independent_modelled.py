@@ -157,10 +157,7 @@ def modelled(data, shapes, k, top):
     (count,) = unpack("<I", data)
     words = unpack(f"<{count}H", data, 4)
     bits = Bits(data[4 + 2 * count :])
-    limit, lane_count = min(k // (256 if top is None else 32), 256), 1
-    while 2 * lane_count <= limit:
-        lane_count *= 2
-    lanes = Lanes(bits, lane_count, words)
+    lanes = Lanes(bits, min(max(k // (512 if top is None else 80), 1), 256), words)
     heads = read_heads(bits, shapes, k)
 
     longest = max((max(lines, width) for _, _, _, lines, width, _, _ in heads), default=0)

@@ -27,7 +27,7 @@ def pack(values: Ints, widths: Ints) -> bytes:
         values: (m,) int64 in [0, 2**width).
         widths: (m,) int64 in [0, 56].
     """
-    owner = np.repeat(np.arange(values.size), widths)
+    owner = np.repeat(np.arange(values.size), widths.astype(np.intp))
     place = np.cumsum(widths)[owner] - 1 - np.arange(owner.size)
     return np.packbits(((values[owner] >> place) & 1).astype(np.uint8)).tobytes()
 

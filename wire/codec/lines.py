@@ -82,8 +82,8 @@ def join(found: Lines, spec: ParameterSpec) -> tuple[Ints, Ints]:
         (k,) int64 positions, ascending, and (k,) int64, how many positions the line of each has.
     """
     lines, length = extent(spec, found.axis)
-    line = np.repeat(found.used, found.counts)
-    crowd = np.repeat(found.counts, found.counts)
+    counts = found.counts.astype(np.intp)
+    line, crowd = np.repeat(found.used, counts), np.repeat(found.counts, counts)
     if found.axis == 0:
         return line * length + found.places, crowd
     local = found.places * lines + line
@@ -103,5 +103,5 @@ def places(steps: Ints, counts: Ints) -> Ints:
     """Inverse of :func:`gaps`."""
     ends = np.cumsum(steps + 1)
     before = np.concatenate([np.zeros(1, np.int64), ends[np.cumsum(counts) - 1][:-1]])
-    found: Ints = ends - np.repeat(before, counts) - 1
+    found: Ints = ends - np.repeat(before, counts.astype(np.intp)) - 1
     return found

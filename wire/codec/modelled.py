@@ -178,15 +178,19 @@ def _line_gaps(found: Lines) -> Ints:
 
 def _line_classes(spec: ParameterSpec, axis: int, used: int) -> Ints:
     count = lines.extent(spec, axis)[0]
-    return np.repeat(mean_class(np.array([count - used]), np.array([used + 1])), used)
+    return _one_class(count - used, used + 1, used)
 
 
 def _count_classes(used: int, count: int) -> Ints:
-    return np.repeat(mean_class(np.array([count - used]), np.array([max(used, 1)])), used)
+    return _one_class(count - used, max(used, 1), used)
+
+
+def _one_class(numerator: int, denominator: int, size: int) -> Ints:
+    return np.full(size, mean_class(np.array([numerator], np.int64), np.array([denominator], np.int64))[0])
 
 
 def _gap_classes(spec: ParameterSpec, axis: int, counts: Ints) -> Ints:
-    return np.repeat(mean_class(lines.extent(spec, axis)[1] - counts, counts + 1), counts)
+    return np.repeat(mean_class(lines.extent(spec, axis)[1] - counts, counts + 1), counts.astype(np.intp))
 
 
 def _number_streams(layout: ParameterLayout, shapes: list[Lines]) -> list[tuple[Ints, Ints]]:
@@ -244,7 +248,7 @@ def _rough(found: Lines, spec: ParameterSpec) -> int:
     length = lines.extent(spec, found.axis)[1]
     mean = np.maximum((length - found.counts) // found.counts, 1)
     widths = np.frexp(mean.astype(np.float64))[1].astype(np.int64) - 1
-    quotients = lines.gaps(found) >> np.repeat(widths, found.counts)
+    quotients = lines.gaps(found) >> np.repeat(widths, found.counts.astype(np.intp))
     return 8 * found.used.size + int(quotients.sum()) + int((widths * found.counts).sum())
 
 

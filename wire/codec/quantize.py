@@ -168,7 +168,7 @@ def norm(levels: Ints, grid: Grid) -> float:
     True
     """
     points = np.ldexp(grid.magnitudes().astype(np.float32).astype(np.float64), _FLOAT32_STEPS).tolist()
-    counts = np.bincount(np.abs(levels), minlength=len(points)).tolist()
+    counts = np.bincount(np.abs(levels).astype(np.intp), minlength=len(points)).tolist()
     squares = sum(count * int(point) ** 2 for count, point in zip(counts, points, strict=True))
     return math.ldexp(math.sqrt(squares), -_FLOAT32_STEPS)
 

@@ -75,7 +75,7 @@ class Statistics:
     """
 
     def __init__(self, contexts: Ints, prior: Ints) -> None:
-        present = np.flatnonzero(np.bincount(contexts, minlength=1))
+        present = np.flatnonzero(np.bincount(contexts.astype(np.intp), minlength=1))
         row_of = np.zeros(len(prior), np.int64)
         row_of[present] = np.arange(present.size)
         self.rows = row_of[contexts]
@@ -103,9 +103,8 @@ class Statistics:
 
     def learn(self, cells: Ints) -> None:
         """Take note of coded symbols, each given as row x S + symbol."""
-        self._counts = self._counts + SEEN_WEIGHT * np.bincount(cells, minlength=self._counts.size).reshape(
-            self._counts.shape
-        )
+        seen = np.bincount(cells.astype(np.intp), minlength=self._counts.size)
+        self._counts = self._counts + SEEN_WEIGHT * seen.reshape(self._counts.shape)
 
 
 class LaneEncoder:

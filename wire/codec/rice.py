@@ -104,7 +104,7 @@ class BitReader:
         if bits.size < total:
             raise _short(total, "bits of remainders", bits.size)
         self._at += total
-        owner = np.repeat(np.arange(widths.size), widths)
+        owner = np.repeat(np.arange(widths.size), widths.astype(np.intp))
         place = np.cumsum(widths)[owner] - 1 - np.arange(total)
         values = np.zeros(widths.size, np.int64)
         np.add.at(values, owner, bits.astype(np.int64) << place)
@@ -130,7 +130,7 @@ def _short(expected: int, what: str, came: int) -> RemoteProtocolError:
 
 def _fields(values: Ints, widths: Ints) -> Bits:
     """Each value in its own number of bits, most significant first."""
-    owner = np.repeat(np.arange(values.size), widths)
+    owner = np.repeat(np.arange(values.size), widths.astype(np.intp))
     place = np.cumsum(widths)[owner] - 1 - np.arange(owner.size)
     return ((values[owner] >> place) & 1).astype(np.uint8)
 
@@ -186,7 +186,7 @@ def _encode_lines(found: Lines, spec: ParameterSpec) -> Bits:
         excess = found.places.size - used
         parts.append(rice_encode(np.array([excess]), _header_parameter(used * length)))
         parts.append(rice_encode(counts - 1, _mean_parameter(excess, used)))
-        parts.append(rice_encode(lines.gaps(found), np.repeat(_even_gaps(counts, length, per_line=True), counts)))
+        parts.append(rice_encode(lines.gaps(found), _even_gaps(counts, length)))
     return np.concatenate(parts)
 
 
@@ -207,7 +207,7 @@ def _decode_lines(reader: BitReader, spec: ParameterSpec) -> Ints:
     counts = reader.rice(_mean_parameter(excess, used_count)) + 1
     if int(counts.max()) > length or int(counts.sum()) != excess + used_count:
         raise _impossible(spec, f"up to {counts.max()} positions in a line of {length}")
-    steps = reader.rice(np.repeat(_even_gaps(counts, length, per_line=True), counts))
+    steps = reader.rice(_even_gaps(counts, length))
     if int(steps.max()) >= length:
         raise _impossible(spec, f"a gap of {steps.max()} in a line of {length}")
     places = lines.places(steps, counts)
@@ -216,10 +216,9 @@ def _decode_lines(reader: BitReader, spec: ParameterSpec) -> Ints:
     return lines.join(Lines(axis, used, counts, places), spec)[0]
 
 
-def _even_gaps(counts: Ints, length: int, *, per_line: bool = False) -> Ints:
+def _even_gaps(counts: Ints, length: int) -> Ints:
     """Parameters for the gaps that ``counts`` positions leave in ``length`` places."""
-    parameters = rice_parameter(np.maximum(length - counts, 0), counts)
-    return parameters if per_line else np.repeat(parameters, counts)
+    return np.repeat(rice_parameter(np.maximum(length - counts, 0), counts), counts.astype(np.intp))
 
 
 def _mean_parameter(total: int, count: int) -> Ints:
