@@ -25,7 +25,7 @@ from benchmarks.measuring import median, show, time_ms
 from coordinator.core.aggregate import Contribution, weighted_mean
 from simulation.collect_updates import CollectionSettings, Updates, collect, load
 from wire.codec import Codec, codec_for, modelled
-from wire.codec.quantize import logarithmic_grid, quantize, uniform_grid
+from wire.codec.quantize import Grid, logarithmic_grid, quantize, uniform_grid
 from wire.codec.sparsify import count_for, top_k
 from wire.codec.topk import pack_levels
 from wire.errors import NightjarError
@@ -61,6 +61,7 @@ def _client(delta: Vector, layout: ParameterLayout, name: str, density: float) -
     codec = codec_for(CodecChoice(name=name, density=density))
     sparse = top_k(delta, count_for(density, layout.size))
     k = sparse.indices.size
+    grid: Grid
     if name == "topk-4":
         grid = logarithmic_grid(sparse.values, 4)
         levels = quantize(sparse.values, grid)

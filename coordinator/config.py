@@ -58,7 +58,7 @@ class CodecConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str = "topk-4"  # 550 times smaller than dense at the density below
     density: Annotated[float, Meta(gt=0, le=1)] = 0.01  # measured: most of the dense progress for 1/100 of the values
-    error_feedback: bool = False  # of no use to devices that appear rarely, which most do
+    error_feedback: bool | None = None  # empty: on for top-k, where it always helped; off elsewhere (ADR 7)
 
     random_share: Annotated[float, Meta(ge=0, le=1)] = 0.2  # of a mask: what was never sent cannot show that it matters
 
@@ -67,7 +67,7 @@ class CodecConfig(msgspec.Struct, frozen=True, kw_only=True):
         return CodecChoice(
             name=self.name,
             density=self.density,
-            error_feedback=self.error_feedback,
+            error_feedback=self.name.startswith("topk") if self.error_feedback is None else self.error_feedback,
             mask=Sha256(mask.sha256) if mask is not None and self.name in MASKED else None,
         )
 

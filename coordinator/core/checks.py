@@ -95,7 +95,6 @@ def check_report(report: Report, asked: Asked) -> Accepted | Invalid:
     return Accepted(norm)
 
 
-
 def _header_fault(report: Report, asked: Asked) -> Invalid | None:
     if report.codec != asked.codec.wire_id:
         return Invalid("codec", f"expected codec {asked.codec.wire_id} ({asked.codec.name}), got {report.codec}")

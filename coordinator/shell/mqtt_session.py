@@ -109,6 +109,9 @@ class Session:
         self._wake()
         if self._thread.is_alive():
             self._thread.join(timeout_s)
+        if not self._thread.is_alive():
+            self._waker.close()
+            self._woken.close()
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         """Send at least once while the process lives; never blocks. Any thread."""

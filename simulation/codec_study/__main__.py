@@ -47,7 +47,7 @@ def command(
     if plot is not None and plot.suffix not in PLOTS:
         msg = f"expected --plot FILE ending in {' or '.join(PLOTS)}, got {plot}"
         raise ConfigError(msg)
-    console = Console(width=max(140, Console().width))  # a table narrower than that cannot be read
+    console = Console(width=max(160, Console().width))  # a table narrower than that cannot be read
     populations = [population for population in POPULATIONS if only in {None, population.name}]
     text = corpora.load(corpus, 0)
     for seed in range(1, seeds + 1):

@@ -32,7 +32,7 @@ def draw(found: Sequence[Outcome], path: Path) -> None:
             rows = [row for row in found if row.population == population and not row.late_share]
             for axes, of in zip(panels[:, column], (_nll_share, _recall_share), strict=True):
                 _panel(axes, rows, of, colours)
-            panels[0, column].set_title(f"phones that come back: {population}")
+            panels[0, column].set_title(f"population: {population}")
             panels[1, column].set_xlabel("bytes a report, len(frame)")
         panels[0, 0].set_ylabel("share of dense's fall in loss")
         panels[1, 0].set_ylabel("share of dense's rise in top-3 recall")

@@ -27,7 +27,7 @@ from wire.errors import UnavailableError
 @click.option("--model", default="tiny", show_default=True, help="Model configuration: tiny or gboard.")
 @click.option("--corpus", default="personas", show_default=True, help="personas, pydoc, or a TSV file (user, text).")
 @click.option("--seed", default=7, show_default=True, type=click.IntRange(0, 2**31), help="Root of all randomness.")
-@click.option("--codec", default="topk-8", show_default=True, type=click.Choice(NAMES), help="How updates are coded.")
+@click.option("--codec", default="topk-4", show_default=True, type=click.Choice(NAMES), help="How updates are coded.")
 @click.option(
     "--density", default=0.05, show_default=True, type=click.FloatRange(0, 1, min_open=True), help="Of top-k."
 )

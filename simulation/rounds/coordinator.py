@@ -41,7 +41,7 @@ CLOCK_JUMP_S = (0.5, 600.0)
 """From what a time server corrects daily to a virtual machine that slept."""
 LASTS_S = {Phase.SELECTION: 20.0, Phase.REPORTING: 60.0, Phase.COMMITTING: 2.0}
 """Trouble that was drawn for a phase comes within so many seconds, if the round is still in it."""
-TOUCHES = 200
+TOUCHES = 40
 """A kill in the middle of handling comes within so many touches of the disk."""
 
 
@@ -193,10 +193,7 @@ class CoordinatorHost:
                 self._watched.over(ended)
         self._watched.phase(current)
         fault, phase = self._dice.one_of(PHASE_FAULTS, current.phase.value), current.phase
-        if fault is Fault.COORDINATOR_RESTART and self._dice.between(0.0, 1.0) < 0.5:
-            self._fuse.blown = partial(self._dice.note, fault, phase.value)
-            self._fuse.left = self._dice.within(1, TOUCHES)
-        elif fault is not None:
+        if fault is not None:
             delay_s = self._dice.between(0.0, LASTS_S[phase])
             self._timeline.after(delay_s, partial(self._suffer, fault, current.number, phase))
 
@@ -205,8 +202,10 @@ class CoordinatorHost:
             return
         self._dice.note(fault, phase.value)
         match fault:
-            case Fault.COORDINATOR_RESTART:
+            case Fault.COORDINATOR_RESTART if self._dice.between(0.0, 1.0) < 0.5:
                 self.kill()
+            case Fault.COORDINATOR_RESTART:
+                self._fuse.left = self._dice.within(1, TOUCHES)
             case Fault.COORDINATOR_DISK_FULL:
                 self._disk_full_until_s = self._timeline.now_s + self._dice.between(*DISK_FULL_S)
             case Fault.COORDINATOR_CLOCK_JUMP:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -114,11 +114,9 @@ class Fuse:
 
     Attributes:
         left: touches until then; None if it is not lit.
-        blown: called when it is.
     """
 
     left: int | None = None
-    blown: Callable[[], None] = lambda: None
 
     def touch(self) -> None:
         """Something is about to be written.
@@ -131,7 +129,6 @@ class Fuse:
         self.left -= 1
         if self.left <= 0:
             self.left = None
-            self.blown()
             raise PowerCut
 
 

@@ -253,7 +253,8 @@ class Phone:
             timeline.after(dice.between(0.0, TRAINING_S[0]), partial(self._unplug, life))
         match dice.one_of(PHONE_FAULTS, state):
             case Fault.POWER_CUT if dice.between(0.0, 1.0) < 0.5:
-                self._fuse = Fuse(dice.within(1, TOUCHES), partial(dice.note, Fault.POWER_CUT, state))
+                dice.note(Fault.POWER_CUT, state)
+                self._fuse = Fuse(dice.within(1, TOUCHES))
             case Fault.POWER_CUT:
                 timeline.after(dice.between(0.0, LASTS_S[state]), partial(self._lose_power_in, state, life))
             case Fault.PHONE_DISK_FULL:

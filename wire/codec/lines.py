@@ -82,8 +82,8 @@ def join(found: Lines, spec: ParameterSpec) -> tuple[Ints, Ints]:
         (k,) int64 positions, ascending, and (k,) int64, how many positions the line of each has.
     """
     lines, length = extent(spec, found.axis)
-    counts = found.counts.astype(np.intp)
-    line, crowd = np.repeat(found.used, counts), np.repeat(found.counts, counts)
+    line = np.repeat(found.used, found.counts.astype(np.intp))
+    crowd = np.repeat(found.counts, found.counts.astype(np.intp))
     if found.axis == 0:
         return line * length + found.places, crowd
     local = found.places * lines + line

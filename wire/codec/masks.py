@@ -79,7 +79,11 @@ def mask_from_bytes(data: bytes, layout: ParameterLayout) -> Ints:
             f"expected a mask for layout {layout.fingerprint}, got {magic!r} {fingerprint.hex()} of {count} coordinates"
         )
         raise RemoteProtocolError(msg, code="mask")
-    return modelled.decode(data[_HEAD.size :], count, layout, with_levels=False)[0]
+    try:
+        return modelled.decode(data[_HEAD.size :], count, layout, with_levels=False)[0]
+    except RemoteProtocolError as error:
+        msg = f"the coordinates of a mask cannot be read: {error}"
+        raise RemoteProtocolError(msg, code="mask") from error
 
 
 def encode_masked(delta: Vector, _layout: ParameterLayout, rng: np.random.Generator, *, mask: Ints, bits: int) -> bytes:

@@ -5,8 +5,8 @@ magnitudes that top-k leaves span one or two decades and are densest at the smal
 grid errs less. Two ways to round: to the *nearest* point, or *stochastically* to one of the two neighbours such that
 the expectation is the value itself, so that the errors of different devices cancel in the mean.
 
-No logarithm is computed: a grid is found by comparisons and correctly rounded arithmetic, so that every machine finds
-the same one.
+No logarithm is computed: a grid is found by comparisons and correctly rounded arithmetic, all in float64, so that every
+machine finds the same one. (In float32 a 32-bit ARM takes the smallest numbers for zeros.)
 
 Source: Alistarh et al. 2017 (QSGD), section 3.1, for stochastic rounding on a uniform grid.
 """
@@ -94,7 +94,7 @@ def uniform_grid(values: Vector, bits: int) -> Uniform:
         values: (k,) float32, finite.
         bits: 2 to 8.
     """
-    return Uniform(float(np.abs(values).max(initial=0)), most_for(bits))
+    return Uniform(float(np.abs(values.astype(np.float64)).max(initial=0)), most_for(bits))
 
 
 def logarithmic_grid(values: Vector, bits: int, *, reach: bool = False) -> Logarithmic:
@@ -109,7 +109,8 @@ def logarithmic_grid(values: Vector, bits: int, *, reach: bool = False) -> Logar
         reach: put the outermost points on the outermost magnitudes instead, as stochastic rounding needs it.
     """
     most = most_for(bits)
-    magnitudes = np.abs(values[values != 0]).astype(np.float64)
+    magnitudes = np.abs(values.astype(np.float64))
+    magnitudes = magnitudes[magnitudes > 0]
     if magnitudes.size == 0:
         return Logarithmic(0.0, 0, most)
     low, high = float(magnitudes.min()), float(magnitudes.max())
@@ -141,7 +142,8 @@ def quantize(values: Vector, grid: Grid, rng: np.random.Generator | None = None)
         (k,) int64 in [-most, most].
     """
     points = grid.magnitudes()
-    magnitudes = np.abs(values).astype(np.float64)
+    wide = values.astype(np.float64)
+    magnitudes = np.abs(wide)
     if points[-1] == 0:
         return np.zeros(values.size, np.int64)
     if rng is None:
@@ -151,7 +153,7 @@ def quantize(values: Vector, grid: Grid, rng: np.random.Generator | None = None)
         width = points[below + 1] - points[below]
         above = (magnitudes - points[below]) > rng.random(values.size) * width
         levels = below + above
-    return np.where(values < 0, -levels, levels).astype(np.int64)
+    return np.where(wide < 0, -levels, levels).astype(np.int64)
 
 
 def dequantize(levels: Ints, grid: Grid) -> Vector:

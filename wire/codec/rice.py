@@ -223,7 +223,7 @@ def _even_gaps(counts: Ints, length: int) -> Ints:
 
 def _mean_parameter(total: int, count: int) -> Ints:
     """Parameters for ``count`` values that sum to ``total``."""
-    return np.repeat(rice_parameter(np.array([total], np.int64), np.array([count], np.int64)), count)
+    return np.full(count, rice_parameter(np.array([total], np.int64), np.array([count], np.int64))[0])
 
 
 def _header_parameter(largest: int) -> Ints:

@@ -68,7 +68,9 @@ def top_k(vector: Vector, k: int) -> Sparse:
         raise LocalProtocolError(msg)
     if k == 0:
         return Sparse(vector.size, np.zeros(0, np.int64), np.zeros(0, np.float32))
-    magnitude = np.abs(vector)
+    # Without the sign, the bits of floats are in the order of the floats, and integers are compared alike everywhere: a
+    # 32-bit ARM takes the smallest floats for zeros when it compares several at once.
+    magnitude = np.ascontiguousarray(vector, np.float32).view(np.uint32) & np.uint32(0x7FFFFFFF)
     threshold = np.partition(magnitude, vector.size - k)[vector.size - k]
     above = np.flatnonzero(magnitude > threshold)
     ties = np.flatnonzero(magnitude == threshold)[: k - above.size]

@@ -68,6 +68,7 @@ def test_shares_compare_with_the_dense_training_of_the_same_seed():
     rows = outcomes([dense(end=4.0), training(end=5.0), dense(seed=2, end=5.0), training(seed=2, end=5.25)])
     assert [row.variant for row in rows] == [DENSE.name, "topk-4 1 %"]
     assert (rows[0].share.mean, rows[0].share.deviation) == (1.0, 0.0)
+    assert rows[1].gap.mean == pytest.approx((1.0 + 0.25) / 2)
     assert rows[1].share.mean == pytest.approx((0.5 + 0.75) / 2)
     assert rows[1].share.deviation == pytest.approx(0.25 / 2**0.5)
     assert rows[1].top3_share.mean == pytest.approx((0.5 + 0.75) / 2)
@@ -95,4 +96,4 @@ def test_the_table_is_ready_for_a_page():
     Console(file=file, width=140).print(table(outcomes([dense(report_bytes=742_964.0), training(end=5.5)])))
     lines = [line.split("|") for line in file.getvalue().splitlines() if "topk-4" in line or "dense-f32" in line]
     assert [cell.strip() for cell in lines[0][1:5]] == ["often", "dense-f32", "1", "742,964"]
-    assert [cell.strip() for cell in lines[1][4:7]] == ["1,000", "5.500 ± 0.000", "0.50 ± 0.00"]
+    assert [cell.strip() for cell in lines[1][4:8]] == ["1,000", "5.500 ± 0.000", "0.500 ± 0.000", "0.50 ± 0.00"]
