@@ -6,7 +6,7 @@ Source: MQTT Version 3.1.1, OASIS Standard, 2014; chapter numbers beside each pa
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from wire.errors import RemoteProtocolError
@@ -21,6 +21,8 @@ MAX_PACKET_BYTES = 16 * 2**20
 PINGREQ = b"\xc0\x00"
 DISCONNECT = b"\xe0\x00"
 
+FROM_BROKER = frozenset({CONNACK, PUBACK, SUBACK, PINGRESP, *range(PUBLISH, PUBLISH + 16)})
+"""First bytes of the packets above."""
 _QOS1, _RETAIN, _DUP = 0x02, 0x01, 0x08
 
 
@@ -107,9 +109,14 @@ def read_publish(first: int, body: bytes) -> Message:
 
 
 class Reader:
-    """Cuts a stream into packets."""
+    """Cuts a stream into packets.
 
-    def __init__(self) -> None:
+    Args:
+        first_bytes: what a packet may begin with; those that a broker sends, if not given.
+    """
+
+    def __init__(self, first_bytes: Container[int] = FROM_BROKER) -> None:
+        self._first_bytes = first_bytes
         self._rest = b""
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -122,6 +129,8 @@ class Reader:
         at, end = 0, len(data)
         try:
             while end - at >= 2:
+                if data[at] not in self._first_bytes:
+                    raise Malformed(what="packet type")
                 size, shift, body = 0, 0, at + 1
                 while True:
                     if body == end:

@@ -158,8 +158,8 @@ class Session:
         with self._lock:
             self._generation += 1
             self._acknowledgements.clear()
-        link.write(packets.connect(self._client_id, *self._login, KEEPALIVE_S, clean=False))
         try:
+            link.write(packets.connect(self._client_id, *self._login, KEEPALIVE_S, clean=False))
             self._exchange(link)
         except RemoteProtocolError as error:
             reason = str(error)

@@ -41,8 +41,8 @@ CLOCK_JUMP_S = (0.5, 600.0)
 """From what a time server corrects daily to a virtual machine that slept."""
 LASTS_S = {Phase.SELECTION: 20.0, Phase.REPORTING: 60.0, Phase.COMMITTING: 2.0}
 """Trouble that was drawn for a phase comes within so many seconds, if the round is still in it."""
-TOUCHES = 40
-"""A kill in the middle of handling comes within so many touches of the disk."""
+TOUCHES = 14
+"""A kill in the middle of handling a message comes within so many touches of disk and network: about a transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,7 @@ class CoordinatorHost:
         self._generator = generator
         self._watched = watched
         self._fuse = Fuse()
+        self._doomed = ""
         self._disk_full_until_s = -math.inf
         self._clock_offset_s = 0.0
         self._driver: Driver | None = None
@@ -166,6 +167,9 @@ class CoordinatorHost:
         """Let the driver handle events, if there is one."""
         if self._driver is None:
             return
+        if self._doomed and any(_is_of(event, self._doomed) for event in events):
+            self._doomed = ""
+            self._fuse.left = self._dice.within(1, TOUCHES)
         try:
             self._driver.handle(*events)
         except (PowerCut, UnavailableError):
@@ -205,7 +209,7 @@ class CoordinatorHost:
             case Fault.COORDINATOR_RESTART if self._dice.between(0.0, 1.0) < 0.5:
                 self.kill()
             case Fault.COORDINATOR_RESTART:
-                self._fuse.left = self._dice.within(1, TOUCHES)
+                self._doomed = "/report" if phase is Phase.REPORTING else "/up/"
             case Fault.COORDINATOR_DISK_FULL:
                 self._disk_full_until_s = self._timeline.now_s + self._dice.between(*DISK_FULL_S)
             case Fault.COORDINATOR_CLOCK_JUMP:
@@ -269,6 +273,11 @@ class CoordinatorHost:
         if self._timeline.now_s < self._disk_full_until_s:
             msg = "the coordinator's disk is full"
             raise UnavailableError(msg)
+
+
+def _is_of(event: Inbox, part: str) -> bool:
+    """Whether it is a message whose topic has this part, or the end of a job."""
+    return isinstance(event, JobEnded) or (isinstance(event, MessageArrived) and part in event.topic)
 
 
 def _measure_nothing(_manifest: Manifest, _weights: Vector, _text: str) -> Metrics:

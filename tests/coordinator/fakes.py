@@ -310,6 +310,7 @@ class World:
         self.transport = FakeTransport()
         self.worker = FakeWorker()
         self.acknowledged = 0
+        self._gathered: list[MessageArrived] | None = None
         self.start()
 
     def start(self) -> None:
@@ -335,14 +336,25 @@ class World:
 
     def receive(self, device: str, kind: str, payload: bytes) -> None:
         topic = topics.up(POPULATION, DeviceId(device), kind, 1)
-        self.driver.handle(MessageArrived(topic, payload, acknowledge=self._acknowledge))
+        self._hand_over(MessageArrived(topic, payload, acknowledge=self._acknowledge))
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """What is received in the block comes in one batch at its end."""
+        self._gathered = []
+        try:
+            yield
+            batch, self._gathered = self._gathered, None
+            self.driver.handle(*batch)
+        finally:
+            self._gathered = None
 
     def say(self, device: str, message: Message) -> None:
         self.receive(device, messages.KINDS[type(message)], messages.encode(message))
 
     def status(self, device: str, message: messages.Status, *, retained: bool = False) -> None:
         topic = topics.status(POPULATION, DeviceId(device))
-        self.driver.handle(MessageArrived(topic, messages.encode(message), retained))
+        self._hand_over(MessageArrived(topic, messages.encode(message), retained))
 
     def check_in(self, *devices: str, examples: int = 10, agent_version: str = "0.1.0") -> None:
         for device in devices:
@@ -376,6 +388,12 @@ class World:
 
     def phase_of(self, number: int) -> Phase:
         return self.tables.rounds[number].phase
+
+    def _hand_over(self, event: MessageArrived) -> None:
+        if self._gathered is None:
+            self.driver.handle(event)
+        else:
+            self._gathered.append(event)
 
     def _acknowledge(self) -> None:
         self.acknowledged += 1

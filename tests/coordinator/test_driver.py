@@ -1,3 +1,5 @@
+import contextlib
+
 import msgspec
 import numpy as np
 import pytest
@@ -438,20 +440,26 @@ def test_unfinished_chunks_are_dropped_with_their_round(large_world):
 
 
 class Script:
-    """A round as devices and the worker live it: what is not answered is done again."""
+    """A round as devices and the worker live it: what is not answered is done again.
 
-    def __init__(self, world: World) -> None:
+    With ``batched`` the messages of a step come together.
+    """
+
+    def __init__(self, world: World, *, batched: bool) -> None:
         self.world = world
+        self._gather = world.together if batched else contextlib.nullcontext
 
     def run(self) -> None:
         world = self.world
-        for device in ("a", "b", "c"):
-            if not world.transport.to(device, Assignment):
-                world.check_in(device)
-        for number, device in enumerate(("a", "b")):
-            settled = Verdict.ACCEPTED in receipts(world, device) or Verdict.DUPLICATE in receipts(world, device)
-            if world.transport.to(device, Assignment) and not settled:
-                world.receive(device, "report", report(world, device, 0.01 * (number + 1), number + 1))
+        with self._gather():
+            for device in ("a", "b", "c"):
+                if not world.transport.to(device, Assignment):
+                    world.check_in(device)
+        with self._gather():
+            for number, device in enumerate(("a", "b")):
+                settled = Verdict.ACCEPTED in receipts(world, device) or Verdict.DUPLICATE in receipts(world, device)
+                if world.transport.to(device, Assignment) and not settled:
+                    world.receive(device, "report", report(world, device, 0.01 * (number + 1), number + 1))
         world.work()
 
     @property
@@ -474,7 +482,7 @@ def summary(world: World) -> dict:
     }
 
 
-def touches(make_world) -> int:
+def touches(make_world, *, batched: bool) -> int:
     world = make_world(over_selection=1.5)
     count = 0
 
@@ -483,20 +491,21 @@ def touches(make_world) -> int:
         count += 1
 
     world.touch_with(touch)
-    Script(world).run()
-    assert Script(world).finished
+    Script(world, batched=batched).run()
+    assert Script(world, batched=batched).finished
     return count
 
 
-def test_killed_at_any_step_and_started_again_the_round_ends_the_same(make_world):
+@pytest.mark.parametrize("batched", [False, True])
+def test_killed_at_any_step_and_started_again_the_round_ends_the_same(make_world, batched):
     undisturbed = make_world(over_selection=1.5)
-    Script(undisturbed).run()
+    Script(undisturbed, batched=False).run()
     expected = summary(undisturbed)
-    total = touches(make_world)
-    assert total > 60
+    total = touches(make_world, batched=batched)
+    assert total > (40 if batched else 60)
     for fatal in range(total):
         world = make_world(over_selection=1.5)
-        script = Script(world)
+        script = Script(world, batched=batched)
         left = [fatal]
 
         def touch(left: list[int] = left) -> None:

@@ -1,7 +1,7 @@
 """One sha256 over what every codec writes for fixed updates: the same on every machine and with every numpy.
 
 ``python -m tests.wire.bytes_digest`` prints it; it needs numpy, msgspec and ``wire``, nothing else. The updates are
-made from integers, so that only the codecs are compared. None of them is coded in the bitmap form, whose bytes are zlib's.
+made from integers, so that only the codecs are compared. None is coded in the bitmap form, whose bytes are zlib's.
 """
 
 import hashlib

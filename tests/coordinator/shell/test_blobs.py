@@ -5,13 +5,40 @@ import hashlib
 import pytest
 
 from coordinator.shell.blobs import FileBlobs
+from coordinator.shell.packs import PackedBlobs
+from coordinator.staging import StagedBlobs
 from tests.coordinator.fakes import MemoryBlobs
 from wire.errors import IntegrityError, RemoteProtocolError, UnavailableError
 
 
-@pytest.fixture(params=["files", "memory"])
+@pytest.fixture(params=["files", "packs", "staged", "memory"])
 def blobs(request, tmp_path):
-    return FileBlobs(tmp_path) if request.param == "files" else MemoryBlobs()
+    match request.param:
+        case "files":
+            return FileBlobs(tmp_path)
+        case "packs":
+            return PackedBlobs(tmp_path)
+        case "staged":
+            return StagedBlobs(PackedBlobs(tmp_path))
+        case _:
+            return MemoryBlobs()
+
+
+def named(*blobs: bytes) -> dict[str, bytes]:
+    return {hashlib.sha256(data).hexdigest(): data for data in blobs}
+
+
+def test_many_are_put_at_once(blobs):
+    many = named(b"one", b"", b"three")
+    blobs.put_all(many)
+    blobs.put_all({})
+    blobs.put_all(named(b"three", b"four"))
+    assert {name: blobs.get(name) for name in many} == many
+    for name in named(b"one", b"four"):
+        blobs.delete(name)
+        with pytest.raises(IntegrityError):
+            blobs.get(name)
+    assert blobs.get(hashlib.sha256(b"three").hexdigest()) == b"three"
 
 
 def test_what_is_put_is_got_by_its_hash(blobs):
@@ -63,7 +90,8 @@ def test_a_sweep_removes_what_is_not_needed_and_what_was_half_written(tmp_path):
     assert not blobs.path(dropped).exists()
 
 
-def test_a_folder_that_cannot_be_is_said_to_be(tmp_path):
+@pytest.mark.parametrize("kind", [FileBlobs, PackedBlobs])
+def test_a_folder_that_cannot_be_is_said_to_be(tmp_path, kind):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(UnavailableError, match="file"):
-        FileBlobs(tmp_path / "file" / "blobs")
+        kind(tmp_path / "file" / "blobs")

@@ -14,9 +14,7 @@ def read(data: bytes) -> list[tuple[int, bytes]]:
 
 def test_the_packets_are_those_of_the_standard():
     # CONNECT, figure 3.6: protocol name, level 4, flags (name, password, clean), keep alive 30
-    assert (
-        packets.connect("c", "u", "p", 30, clean=True).hex() == "101300044d51545404c2001e000163000175000170"
-    )
+    assert packets.connect("c", "u", "p", 30, clean=True).hex() == "101300044d51545404c2001e000163000175000170"
     assert packets.connect("c", "", "ignored", 30, clean=False).hex() == "100d00044d5154540400001e000163"
     assert packets.subscribe(10, [("a/b", 1)]).hex() == "8208000a0003612f6201"
     assert packets.publish("a/b", b"hi", 10, retain=True).hex() == "33090003612f62000a6869"

@@ -22,7 +22,7 @@ class ScriptedBroker:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.settimeout(WAIT_S)
         self.address = self._listener.getsockname()
-        self._reader = packets.Reader()
+        self._reader = packets.Reader(range(256))
         self._unread: list[tuple[int, bytes]] = []
         self.connection: socket.socket | None = None
 
@@ -30,7 +30,7 @@ class ScriptedBroker:
         self.hang_up()
         self.connection, _ = self._listener.accept()
         self.connection.settimeout(WAIT_S)
-        self._reader, self._unread = packets.Reader(), []
+        self._reader, self._unread = packets.Reader(range(256)), []
         assert self.next()[0] == 0x10
 
     def accept_and_greet(self, connack: bytes = CONNACK) -> None:
@@ -196,7 +196,7 @@ def test_a_server_that_does_not_speak_mqtt_is_left_and_said(world, noise):
 
 
 def test_a_silent_broker_is_left(world, monkeypatch):
-    monkeypatch.setattr(mqtt_session, "KEEPALIVE_S", 0.2)
+    monkeypatch.setattr(mqtt_session, "KEEPALIVE_S", 1)
     monkeypatch.setattr(mqtt_session, "_POLL_S", 0.02)
     broker, _, told = world
     broker.accept_and_greet()

@@ -1,0 +1,282 @@
+"""Writes the hostile vectors of the update codecs: hostile_updates.json and hostile_masks.json in v1.
+
+As :mod:`tests.vectors.make_updates`: run by hand, once (``python -m tests.vectors.make_hostile_updates FOLDER``). Each
+vector is a lie in one place; what the refusal says is checked when it is made, so that it shows what its name says.
+"""
+
+import struct
+import sys
+import zlib
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+
+from tests.vectors.make_updates import (
+    HALVES,
+    NAME_OF,
+    ODD,
+    TINY,
+    crowded,
+    layout_of,
+    report_of,
+    shapes,
+    spread,
+    write,
+)
+from wire.codec import codec_for, modelled
+from wire.codec.masks import mask_from_bytes, mask_to_bytes
+from wire.codec.quantize import Logarithmic, Uniform
+from wire.codec.sparsify import top_k
+from wire.codec.topk import FORM_MODELLED, encode_levels, pack_levels
+from wire.errors import RemoteProtocolError
+from wire.frame import encode_report
+from wire.messages import CodecChoice
+
+INDICES = top_k(crowded(TINY, 6), 60).indices
+LEVELS = np.resize([1, -2, 3, 0, -4, 7, 1, 1, -5, 2, 6], 60)
+QUIET = np.where(np.arange(60) % 12 == 0, LEVELS, 0)  # so few signs that a part of the filler stays empty
+GRIDS = {8: Uniform(1.0, 127), 4: Logarithmic(1.0, 300, 7)}
+
+
+def lying(levels=LEVELS, **changed):
+    """A payload by an encoder some of whose parts are exchanged."""
+    with mock.patch.multiple(modelled, **changed):
+        return encode_levels(INDICES, levels, GRIDS[4], TINY)
+
+
+def streams_with(stream, change):
+    honest = modelled._number_streams
+
+    def changed(layout, found):
+        streams = honest(layout, found)
+        values = streams[stream][0].copy()
+        change(values)
+        streams[stream] = (values, streams[stream][1])
+        return streams
+
+    return lying(_number_streams=changed)
+
+
+def heads_with(change):
+    """Exchanges the numbers in the head of the first tensor: axis, lines in use, excess."""
+    honest = modelled._head
+
+    def changed(spec, found):
+        values, widths = honest(spec, found)
+        return (change(values) if spec.name == "t0" else values), widths
+
+    return lying(_head=changed)
+
+
+def fill_with(add):
+    honest = modelled._fill
+
+    def changed(signs, lanes):
+        filler, left = honest(signs, lanes)
+        return filler + add, left
+
+    return lying(QUIET, _fill=changed)
+
+
+def add_at(place, number):
+    def change(values):
+        values[place] += number
+
+    return change
+
+
+def move_between(first, second, number):
+    def change(values):
+        values[first] += number
+        values[second] -= number
+
+    return change
+
+
+def with_words(body, change):
+    (count,) = struct.unpack_from("<I", body)
+    words, bits = body[4 : 4 + 2 * count], body[4 + 2 * count :]
+    return change(count, words, bits)
+
+
+def hostile_payloads():
+    """Name, bits, payload, words that the refusal must hold."""
+    for bits in (8, 4):
+        good = encode_levels(INDICES, LEVELS, GRIDS[bits], TINY)
+        head = 13 if bits == 8 else 15
+        assert good[head - 1] == FORM_MODELLED
+        (words,) = struct.unpack_from("<I", good, head)
+        cuts = {"k": 3, "scale": 6, "norm": head - 3, "form": head - 1, "word-count": head + 3}
+        cuts |= {"words": head + 4 + words, "states": head + 4 + 2 * words + 1, "bits": len(good) - 1}
+        for field, length in cuts.items():
+            yield f"cut-in-{field}", bits, good[:length], ""
+        yield "empty", bits, b"", "at least"
+        yield "k-above-n", bits, struct.pack("<I", TINY.size + 1) + good[4:], "do not fit"
+        yield "k-of-4-gib", bits, b"\xff" * 4 + good[4:], "do not fit"
+        yield "k-one-more", bits, struct.pack("<I", 61) + good[4:], "came with 60"
+        yield "k-one-less", bits, struct.pack("<I", 59) + good[4:], "came with 60"
+        for value in ("nan", "inf", "-inf", "-1"):
+            yield f"scale-{value}", bits, good[:4] + struct.pack("<f", float(value)) + good[8:], "no grid"
+        if bits == 4:
+            for ratio in (1025, 65535):
+                yield f"ratio-{ratio}", bits, good[:8] + struct.pack("<H", ratio) + good[10:], "no grid"
+        norm = np.frombuffer(good[head - 5 : head - 1], "<f4")[0]
+        above, below = (np.nextafter(norm, np.float32(to), dtype=np.float32) for to in (np.inf, 0))
+        for name, lie in {"a-step-above": above, "a-step-below": below, "zero": np.float32(0)}.items():
+            yield f"norm-{name}", bits, good[: head - 5] + lie.tobytes() + good[head - 1 :], "the head says"
+        for value in ("nan", "inf", "-1"):
+            lie = struct.pack("<f", float(value))
+            yield f"norm-{value}", bits, good[: head - 5] + lie + good[head - 1 :], "do not fit"
+        yield "form-2", bits, good[: head - 1] + b"\2" + good[head:], "form 2"
+        yield "form-of-the-other-body", bits, good[: head - 1] + b"\1" + good[head:], "bitmap"
+        yield "scale-of-other-values", bits, good[:4] + struct.pack("<f", 2.0) + good[8:], "the head says"
+
+    good = encode_levels(INDICES, LEVELS, GRIDS[4], TINY)
+    start, body = good[:15], good[15:]
+
+    def packed(count, words, bits):
+        return struct.pack("<I", count) + words + bits
+
+    bodies = {
+        "words-of-4-gib": (b"\xff" * 4 + body[4:], "do not fit"),
+        "a-word-more": (with_words(body, lambda c, w, b: packed(c + 1, w + b"\0\0", b)), "do not end"),
+        "a-word-less": (with_words(body, lambda c, w, b: packed(c - 1, w[:-2], b)), "too early"),
+        "words-that-are-bits": (with_words(body, lambda c, w, b: packed(c + 1, w, b)), ""),
+        "a-byte-more": (body + b"\0", "bits are left"),
+        "a-one-in-the-last-byte": (body[:-1] + bytes([body[-1] | 1]), "bits are left"),
+        "another-word": (with_words(body, lambda c, w, b: packed(c, bytes([w[0] ^ 64]) + w[1:], b)), ""),
+        "zeros": (bytes(200), ""),
+        "ones": (struct.pack("<I", 20) + b"\xff" * 200, ""),
+    }
+    for name, (lie, why) in bodies.items():
+        yield name, 4, start + lie, why
+    payloads = {
+        "filler-not-empty": (fill_with(1), "not empty"),
+        "a-state-that-ends-too-high": (fill_with(1 << 16), "do not end"),
+        "heads-that-sum-to-more": (heads_with(lambda v: v + np.array([0, 0, 1])), "came with 61"),
+        "heads-with-too-many-lines": (heads_with(lambda v: np.array([v[0], 63, v[2]])), "lines"),
+        "a-line-beyond-the-last": (streams_with(0, add_at(0, 40)), "line"),
+        "counts-that-sum-to-more": (streams_with(1, add_at(0, 1)), "expected"),
+        "more-in-a-line-than-places": (streams_with(1, move_between(1, 2, 3)), "expected"),
+        "a-place-beyond-the-line": (streams_with(2, add_at(0, 40)), "place"),
+    }
+    for name, (payload, why) in payloads.items():
+        yield name, 4, payload, why
+
+    bits = np.zeros(TINY.size, np.uint8)
+    bits[INDICES] = 1
+    start, packed_bits, levels = good[:14] + b"\1", np.packbits(bits).tobytes(), pack_levels(LEVELS, 7)
+    stream, too_high = zlib.compress(packed_bits, 9), bytearray(levels)
+    too_high[0] |= 0xF0
+    bitmaps = {
+        "a-bomb": (zlib.compress(bytes(10_000_000), 9) + levels, "bitmap"),
+        "too-short": (zlib.compress(packed_bits[:-1], 9) + levels, "bitmap"),
+        "one-bit-more": (zlib.compress(bytes([packed_bits[0] ^ 2]) + packed_bits[1:], 9) + levels, "ones"),
+        "not-a-zlib-stream": (b"\0" + stream[1:] + levels, "decompressed"),
+        "checksum": (stream[:-1] + bytes([stream[-1] ^ 1]) + levels, "decompressed"),
+        "cut-in-the-bitmap": (stream[:-6], ""),
+        "without-levels": (stream, "too early"),
+        "a-level-less": (stream + levels[:-1], "too early"),
+        "a-level-more": (stream + levels + b"\x77", "left"),
+        "a-level-that-does-not-exist": (stream + bytes(too_high), "does not exist"),
+    }
+    for name, (lie, why) in bitmaps.items():
+        yield f"bitmap-{name}", 4, start + lie, why
+
+
+def other_layout_payloads():
+    """A one behind the last parameter, which needs a layout whose last byte is not full."""
+    layout = layout_of((13,))
+    levels = np.array([1, -2])
+    good = encode_levels(np.array([3, 12]), levels, GRIDS[4], layout)
+    bitmap = zlib.compress(bytes([0b00010000, 0b00000001]), 9)
+    yield "bitmap-a-one-behind-the-last-parameter", layout, good[:14] + b"\1" + bitmap + pack_levels(levels, 7)
+
+
+def hostile_masked():
+    mask = np.array(range(0, TINY.size, 7), np.int64)
+    for bits, head in ((8, 4), (4, 6)):
+        good = codec_for(CodecChoice(name=f"mask-{bits}"), mask).encode(spread(TINY, 1), TINY, np.random.default_rng(0))
+        lies = {
+            "empty": b"",
+            "cut-in-scale": good[:2],
+            "without-levels": good[:head],
+            "a-level-less": good[:-1],
+            "a-level-more": good + b"\x77",
+            "scale-nan": struct.pack("<f", float("nan")) + good[4:],
+            "scale-negative": struct.pack("<f", -1.0) + good[4:],
+            "a-level-that-does-not-exist": good[:head] + b"\xff" + good[head + 1 :],
+        }
+        if bits == 4:
+            lies["ratio-1025"] = good[:4] + struct.pack("<H", 1025) + good[6:]
+        for name, payload in lies.items():
+            yield f"mask-{bits}-{name}", bits, payload, mask
+
+
+def hostile_frames():
+    def entry(name, layout, wire_id, payload, mask=None, why="", code="payload"):
+        codec = codec_for(CodecChoice(name=NAME_OF[wire_id]), mask)
+        try:
+            codec.decode(payload, layout)
+        except RemoteProtocolError as error:
+            if error.code != code or why not in str(error):
+                raise AssertionError(name, error.code, str(error)) from error
+        else:
+            raise AssertionError(name)
+        return {
+            "name": name,
+            "layout": shapes(layout),
+            "frame": encode_report(report_of(wire_id, layout, payload)).hex(),
+            "mask": [] if mask is None else mask.tolist(),
+            "code": code,
+        }
+
+    for name, bits, payload, why in hostile_payloads():
+        yield entry(f"topk-{bits}-{name}", TINY, 4 if bits == 8 else 5, payload, why=why)
+    for name, layout, payload in other_layout_payloads():
+        yield entry(f"topk-4-{name}", layout, 5, payload, why="bitmap")
+    for name, bits, payload, mask in hostile_masked():
+        yield entry(name, TINY, 6 if bits == 8 else 7, payload, mask)
+    good = HALVES.astype("<f2").tobytes()
+    yield entry("dense-f16-cut", ODD, 3, good[:-1])
+    yield entry("dense-f16-one-more", ODD, 3, good + b"\0\0")
+    yield entry("dense-f16-nan", ODD, 3, b"\0\x7e" + good[2:], code="not-finite")
+    yield entry("dense-f16-infinite", ODD, 3, b"\0\x7c" + good[2:], code="not-finite")
+
+
+def hostile_masks():
+    indices = np.array(range(0, TINY.size, 7), np.int64)
+    good = mask_to_bytes(indices, TINY)
+    honest = modelled._fill
+    with mock.patch.object(modelled, "_fill", lambda signs, lanes: (honest(signs, lanes)[0] + 1, signs)):
+        filled = mask_to_bytes(indices, TINY)
+    (words,) = struct.unpack_from("<I", good, 16)
+    lies = {
+        "empty": b"",
+        "cut-in-the-fingerprint": good[:9],
+        "cut-in-k": good[:15],
+        "cut-in-the-word-count": good[:18],
+        "cut-in-the-words": good[: 20 + words],
+        "cut-in-the-bits": good[:-1],
+        "foreign-magic": b"NJM2" + good[4:],
+        "another-layout": good[:4] + bytes(8) + good[12:],
+        "k-above-n": good[:12] + struct.pack("<I", TINY.size + 1) + good[16:],
+        "k-one-more": good[:12] + struct.pack("<I", indices.size + 1) + good[16:],
+        "words-of-4-gib": good[:16] + b"\xff" * 4 + good[20:],
+        "a-byte-more": good + b"\0",
+        "filler-not-empty": filled,
+    }
+    for name, data in lies.items():
+        try:
+            mask_from_bytes(data, TINY)
+        except RemoteProtocolError as error:
+            yield {"name": name, "layout": shapes(TINY), "artifact": data.hex(), "code": error.code}
+        else:
+            raise AssertionError(name)
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    write(folder / "hostile_updates.json", hostile_frames())
+    write(folder / "hostile_masks.json", hostile_masks())
