@@ -1,0 +1,95 @@
+"""One golden vector a corner of the format, and one lie a hostile vector: the codecs and the independent decoder agree.
+
+The vectors were made by tests/vectors/make_updates.py and make_hostile_updates.py, and are never edited.
+"""
+
+import json
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.wire import independent_decoder
+from tests.wire.independent_modelled import Refused
+from wire.codec import NAMES, codec_for
+from wire.codec.masks import mask_from_bytes, mask_to_bytes
+from wire.errors import RemoteProtocolError
+from wire.frame import decode
+from wire.messages import CodecChoice
+from wire.parameters import ParameterLayout, ParameterSpec
+
+V1 = Path(__file__).parents[1] / "vectors" / "v1"
+UPDATES, MASKS, HOSTILE_UPDATES, HOSTILE_MASKS = (
+    json.loads((V1 / f"{name}.json").read_text())
+    for name in ("update_cases", "masks", "hostile_updates", "hostile_masks")
+)
+BEFORE = json.loads((V1 / "hostile.json").read_text())
+
+
+def named(vector):
+    return vector["name"]
+
+
+def layout_of(vector):
+    return ParameterLayout(tuple(ParameterSpec(name, tuple(shape)) for name, shape in vector["layout"]))
+
+
+def decode_whole(vector):
+    report = decode(bytes.fromhex(vector["frame"]))
+    codec = codec_for(CodecChoice(name=NAMES[report.codec - 1]), np.array(vector["mask"], np.int64))
+    return report, codec.decode(report.payload, layout_of(vector))
+
+
+@pytest.mark.parametrize("vector", UPDATES, ids=named)
+def test_golden_update(vector):
+    report, update = decode_whole(vector)
+    assert {name: getattr(report, name) for name in vector["report"]} == vector["report"]
+    assert report.layout == layout_of(vector).fingerprint
+    assert update.indices.tolist() == vector["indices"]
+    assert update.values.astype(">f4").tobytes().hex() == vector["values"]
+
+
+@pytest.mark.parametrize("vector", UPDATES, ids=named)
+def test_the_independent_decoder_reads_the_same_update(vector):
+    got = independent_decoder.decode_report(bytes.fromhex(vector["frame"]), vector["layout"], vector["mask"])
+    assert {name: got[name] for name in vector["report"]} == vector["report"]
+    assert got["indices"] == vector["indices"]
+    assert struct.pack(f">{len(got['values'])}f", *got["values"]).hex() == vector["values"]
+
+
+@pytest.mark.parametrize("vector", MASKS, ids=named)
+def test_golden_mask(vector):
+    artifact, indices = bytes.fromhex(vector["artifact"]), vector["indices"]
+    assert mask_from_bytes(artifact, layout_of(vector)).tolist() == indices
+    assert independent_decoder.decode_mask(artifact, vector["layout"]) == indices
+    assert mask_to_bytes(np.array(indices, np.int64), layout_of(vector)) == artifact
+
+
+@pytest.mark.parametrize("vector", HOSTILE_UPDATES, ids=named)
+def test_hostile_update_is_refused_with_its_code(vector):
+    with pytest.raises(RemoteProtocolError) as caught:
+        decode_whole(vector)
+    assert caught.value.code == vector["code"]
+
+
+@pytest.mark.parametrize("vector", HOSTILE_UPDATES, ids=named)
+def test_the_independent_decoder_refuses_it_too(vector):
+    with pytest.raises(Refused):
+        independent_decoder.decode_report(bytes.fromhex(vector["frame"]), vector["layout"], vector["mask"])
+
+
+@pytest.mark.parametrize("vector", HOSTILE_MASKS, ids=named)
+def test_hostile_mask_is_refused_with_its_code(vector):
+    with pytest.raises(RemoteProtocolError) as caught:
+        mask_from_bytes(bytes.fromhex(vector["artifact"]), layout_of(vector))
+    assert caught.value.code == vector["code"] == "mask"
+    with pytest.raises(Refused):
+        independent_decoder.decode_mask(bytes.fromhex(vector["artifact"]), vector["layout"])
+
+
+# Of the report header the independent decoder reads the numbers only; their ranges are the coordinator's matter.
+@pytest.mark.parametrize("vector", [frame for frame in BEFORE["frames"] if frame["code"] != "report-header"], ids=named)
+def test_the_independent_decoder_refuses_the_first_hostile_frames(vector):
+    with pytest.raises(Refused):
+        independent_decoder.decode_report(bytes.fromhex(vector["frame"]), BEFORE["layout"])
