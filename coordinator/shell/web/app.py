@@ -18,6 +18,7 @@ from coordinator.config import CoordinatorConfig
 from coordinator.inbox import ArtifactServed, Inbox
 from coordinator.ports import Clock, Repository
 from coordinator.shell.blobs import FileBlobs
+from coordinator.shell.web import metrics
 from coordinator.shell.web.curve import recall_curve
 from coordinator.shell.web.state import ROUNDS_SHOWN, State, build_state, round_detail
 from models.manifest import Manifest
@@ -94,6 +95,10 @@ def create_app(ports: WebPorts) -> Flask:
     def health() -> tuple[Response, int]:
         troubles = ports.troubles()
         return _json({"ok": not troubles, "reasons": troubles}), 503 if troubles else 200
+
+    @app.get("/metrics")
+    def prometheus() -> Response:
+        return Response(metrics.render(ports.repository, ports.troubles()), content_type=metrics.CONTENT_TYPE)
 
     @app.get("/artifacts/<sha256>")
     def artifact(sha256: str) -> Response:

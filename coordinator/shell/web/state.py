@@ -280,12 +280,12 @@ def _counters(view: View) -> Counters:
     return Counters(
         rounds_committed=view.rounds_in(Phase.COMMITTED),
         rounds_abandoned=view.rounds_in(Phase.ABANDONED),
-        rounds_abandoned_by_cause=_by(counted, "rounds_abandoned:"),
+        rounds_abandoned_by_cause=by_label(counted, "rounds_abandoned"),
         reports_accepted=view.accepted_reports(),
         reports_duplicate=counted.get("reports_duplicate", 0),
         reports_late=counted.get("reports_late", 0),
-        reports_invalid=_by(counted, "reports_invalid:"),
-        dropouts=_by(counted, "dropouts:"),
+        reports_invalid=by_label(counted, "reports_invalid"),
+        dropouts=by_label(counted, "dropouts"),
         bytes_up=counted.get("bytes_up", 0),
         bytes_down=counted.get("bytes_down", 0),
         report_bytes_median=view.report_bytes_median(),
@@ -294,5 +294,11 @@ def _counters(view: View) -> Counters:
     )
 
 
-def _by(counted: Mapping[str, int], prefix: str) -> dict[str, int]:
+def by_label(counted: Mapping[str, int], stored: str) -> dict[str, int]:
+    """The counters that were kept under one name, one for each label, without those that are 0.
+
+    >>> by_label({"dropouts:in-use": 3, "dropouts:other": 0, "bytes_up": 9}, "dropouts")
+    {'in-use': 3}
+    """
+    prefix = f"{stored}:"
     return {name[len(prefix) :]: value for name, value in sorted(counted.items()) if name.startswith(prefix) and value}
