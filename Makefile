@@ -23,10 +23,13 @@ check: setup ## format, lint, types, import contracts, fast tests, doctests
 agent-tests: setup ## the device side without TensorFlow, on both TFLite runtimes
 	@scripts/agent_tests.sh ai-edge-litert && scripts/agent_tests.sh tflite-runtime
 
+fuzz: setup ## a million hostile inputs to every decoder, in .venv-fuzz (ARGS="--runs 10000" for fewer)
+	@scripts/fuzz.sh $(ARGS)
+
 bench: setup ## every benchmark
 	@$(RUN) -m benchmarks $(ARGS)
 
 clean: ## remove environments and everything generated
-	rm -rf .venv .venv-agent-* build var *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-agent-* .venv-fuzz build var *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-.PHONY: help setup demo test check agent-tests bench clean
+.PHONY: help setup demo test check agent-tests fuzz bench clean

@@ -1,24 +1,50 @@
-"""``python -m coordinator``: the service, a broker, and an example configuration."""
+"""``nightjar-coordinator``, or ``python -m coordinator``: the service, a broker, and what its operator needs beside."""
 
 from __future__ import annotations
 
 import os
 import sys
-from importlib import resources
+from importlib import import_module
 from pathlib import Path
 
 import click
 
+from coordinator.commands.options import config_option
 from wire.errors import NightjarError
 
+_ELSEWHERE = {
+    "records": {"round": "rounds", "model": "models", "device": "devices"},
+    "upkeep": {"init": "init", "doctor": "doctor", "backup": "backup", "restore": "restore", "db": "db"},
+}
+"""Modules of :mod:`coordinator.commands` -> name of the command -> its function."""
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+class _Commands(click.Group):
+    """Imports a command when it is wanted: the broker's process needs neither database nor web server."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *(name for names in _ELSEWHERE.values() for name in names)])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        for module, names in _ELSEWHERE.items():
+            if cmd_name in names:
+                found: click.Command = getattr(import_module(f"coordinator.commands.{module}"), names[cmd_name])
+                return found
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="nightjar")
 def cli() -> None:
-    """Nightjar's coordinator: samples devices, averages their updates, rolls the next model out."""
+    """Nightjar's coordinator: samples devices, averages their updates, rolls the next model out.
+
+    Exit status: 0 done, 1 doctor found a fault or a defect of ours, 2 a file, an option or an argument cannot be used,
+    3 the disk, the database or the broker does not work now, 130 ctrl-C.
+    """
 
 
 @cli.command()
-@click.option("--config", "config_path", required=True, type=click.Path(path_type=Path), help="TOML file.")
+@config_option
 def serve(config_path: Path) -> None:
     """Run the whole service until ctrl-C."""
     from coordinator.config_file import load_config
@@ -59,12 +85,6 @@ def broker(
     name = choose(BrokerKind(kind))
     print(f"broker {name} on {host} port {port}", file=sys.stderr, flush=True)
     run_broker(name, host, port, data, username, password)
-
-
-@cli.command()
-def example() -> None:
-    """Print a configuration file with every setting and why it is what it is."""
-    print((resources.files("coordinator") / "example.toml").read_text(encoding="utf-8"), end="")
 
 
 def main() -> None:

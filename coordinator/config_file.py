@@ -49,7 +49,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        msg = f"there is no configuration file {path}; 'python -m coordinator example' prints one to begin with"
+        msg = f"there is no configuration file {path}; 'nightjar-coordinator init' writes one to begin with"
         raise ConfigError(msg) from error
     except OSError as error:
         msg = f"cannot read the configuration file {path}: {error.strerror or error}"

@@ -22,6 +22,10 @@ check-in or their report until they are answered.
 What is kept in memory is only what the database holds as well, and changes only after a commit. So when the disk is
 full or the database locked (UnavailableError), the same batch is tried again until it works; meanwhile nothing is
 acknowledged, and the broker keeps what comes. If it does not work for long, the process ends.
+
+An exception is contained here; a message that ends the process outright would be delivered again to the next one. So
+what is in hand is written down before it is handled (:class:`coordinator.ports.Quarantine`), and whatever a former
+process died of is handled alone, and after some deaths not at all.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -61,7 +65,17 @@ from coordinator.inbox import (
 )
 from coordinator.intake import Intake
 from coordinator.jobs import AggregationDone, EvaluationDone, JobFailed, Metrics, Result
-from coordinator.ports import BlobStore, Clock, Repository, Transport, VersionRecord, View, Worker
+from coordinator.ports import (
+    BlobStore,
+    Clock,
+    Quarantine,
+    Repository,
+    Standing,
+    Transport,
+    VersionRecord,
+    View,
+    Worker,
+)
 from coordinator.staging import StagedBlobs
 from coordinator.turn import Turn
 from models.manifest import Artifact, Manifest
@@ -100,6 +114,7 @@ class Driver:
         worker: averages and measures.
         clock: wall-clock time.
         generator: jitter of retry windows.
+        quarantine: knows the messages that end the process; None where no process can end.
 
     Raises:
         LocalProtocolError: the database holds no version.
@@ -115,11 +130,13 @@ class Driver:
         worker: Worker,
         clock: Clock,
         generator: np.random.Generator,
+        quarantine: Quarantine | None = None,
     ) -> None:
         self._config = config
         self._repository = repository
         self._artifacts = artifacts
         self._clock = clock
+        self._quarantine: Quarantine = quarantine or _NoQuarantine()
         self._inbox: queue.SimpleQueue[Inbox] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._trouble = ""
@@ -170,7 +187,8 @@ class Driver:
                 first = self._inbox.get(timeout=max(next_tick_s - self._clock.now_s(), 0.0))
             except queue.Empty:
                 continue
-            self._patiently(self._batch(first))
+            for portion in self._portions(self._batch(first)):
+                self._patiently(portion)
             if self._stopping.is_set():
                 return
 
@@ -187,10 +205,34 @@ class Driver:
                 size_bytes += len(event.payload)
         return batch
 
+    def _portions(self, batch: Sequence[Inbox]) -> Iterator[list[Inbox]]:
+        """The batch in its order; a message that a former process may have died of stands alone."""
+        portion: list[Inbox] = []
+        for event in batch:
+            if isinstance(event, MessageArrived) and self._quarantine.judge(event) is not Standing.CLEAR:
+                if portion:
+                    yield portion
+                yield [event]
+                portion = []
+            else:
+                portion.append(event)
+        if portion:
+            yield portion
+
     def _patiently(self, batch: Sequence[Inbox]) -> None:
         """Handle a batch, and go on trying while the disk or the database refuses."""
-        steps: list[Callable[[], None]] = [lambda: self._take(batch), self._follow_up]
-        failing_since_s, wait_s = 0.0, TRY_AGAIN_S[0]
+        try:
+            self._try_again_and_again(
+                lambda: self._quarantine.take([event for event in batch if isinstance(event, MessageArrived)]),
+                lambda: self._take(batch),
+                self._follow_up,
+            )
+        finally:  # also if we give up: it was the disk, and not a message
+            self._quarantine.let_go()
+
+    def _try_again_and_again(self, *to_do: Callable[[], None]) -> None:
+        steps = list(to_do)
+        failing_since_s, wait_s, tries = 0.0, TRY_AGAIN_S[0], 0
         while steps:
             try:
                 steps[0]()
@@ -199,14 +241,18 @@ class Driver:
                 failing_since_s = failing_since_s or now_s
                 if now_s - failing_since_s > GIVE_UP_AFTER_S or self._stopping.is_set():
                     raise
+                tries += 1
+                if not self._trouble:
+                    _log.error(
+                        "not_stored", error=str(error), again="until it works; said once", gives_up_s=GIVE_UP_AFTER_S
+                    )
                 self._trouble = str(error)
-                _log.error("not_stored", error=str(error), again_in_s=wait_s)
                 self._stopping.wait(wait_s)
                 wait_s = min(2 * wait_s, TRY_AGAIN_S[1])
             else:
                 steps.pop(0)
         if self._trouble:
-            _log.info("stored_again", after_s=round(self._clock.now_s() - failing_since_s, 1))
+            _log.info("stored_again", after_s=round(self._clock.now_s() - failing_since_s, 1), failed_tries=tries)
             self._trouble = ""
 
     def resume(self) -> None:
@@ -226,7 +272,7 @@ class Driver:
         self._follow_up()
 
     def handle(self, *batch: Inbox) -> None:
-        """A batch of events, from the queue to its last effect.
+        """A batch of events, from the queue to its last effect; without patience and quarantine.
 
         Raises:
             UnavailableError: the disk or the database is broken.
@@ -292,7 +338,7 @@ class Driver:
     def _dispatch(self, event: Inbox, turn: Turn) -> None:
         match event:
             case MessageArrived():
-                self._intake.take(event, turn)
+                self._take_message(event, turn)
             case Ticked():
                 since_s = self._listening_since_s
                 if since_s is not None and turn.now_s >= since_s + LISTEN_S:
@@ -315,6 +361,26 @@ class Driver:
                 _log.warning("broker_session_lost", shard=shard, remedy="devices send again; enable its persistence")
             case Stopped():
                 pass
+
+    def _take_message(self, message: MessageArrived, turn: Turn) -> None:
+        standing = self._quarantine.judge(message)
+        if standing in {Standing.CLEAR, Standing.SUSPECT}:
+            self._intake.take(message, turn)
+            return
+        kept = self._quarantine.keep(message)
+        turn.tx.count("messages_quarantined")
+        turn.after_commit.append(
+            lambda: _log.error(
+                "message_quarantined",
+                topic=message.topic[:200],
+                size_bytes=len(message.payload),
+                file=kept,
+                why="process after process ended while handling it; delete the file to have it tried again",
+            )
+        )
+        if standing is Standing.CONDEMNED:
+            detail = "this report ended the coordinator again and again; it is not looked into any more"
+            self._intake.refuse(message, "quarantined", detail, turn)
 
     def _end_job(self, result: Result, turn: Turn) -> None:
         match result:
@@ -372,6 +438,22 @@ class Driver:
                 lambda: _log.warning("reports_unreadable", round=done.round, count=len(done.unreadable), devices=names)
             )
         turn.step(AggregationFinished(number, turn.now_s))
+
+
+class _NoQuarantine:
+    """Where no process can end, no message is to blame."""
+
+    def take(self, messages: Sequence[MessageArrived]) -> None:
+        pass
+
+    def let_go(self) -> None:
+        pass
+
+    def judge(self, message: MessageArrived) -> Standing:  # noqa: ARG002 - a port's
+        return Standing.CLEAR
+
+    def keep(self, message: MessageArrived) -> str:
+        return message.topic
 
 
 def _add(turn: Turn) -> list[tuple[int | None, PendingEffect]]:

@@ -79,6 +79,23 @@ class Intake:
         except RemoteProtocolError as error:
             _count_malformed(turn, arrived.topic, error)
 
+    def refuse(self, arrived: MessageArrived, code: str, detail: str, turn: Turn) -> None:
+        """Settle a report that nobody will look into, by its header alone; any other message is just passed over."""
+        try:
+            match topics.parse(arrived.topic):
+                case topics.UpTopic(population=where, device=device, kind="report") if where == self._population:
+                    content = frame.decode(arrived.payload)
+                case _:
+                    return
+        except RemoteProtocolError as error:
+            _count_malformed(turn, arrived.topic, error)
+            return
+        meant = turn.find_round(content.round)
+        if meant is None:
+            turn.answer(_stranger(device, content.round, content.attempt))
+        else:
+            turn.settle(meant, ReportReceived(device, content.attempt, turn.now_s, code, detail))
+
     def _take(self, arrived: MessageArrived, turn: Turn) -> None:
         match topics.parse(arrived.topic):
             case topics.UpTopic(population=where, device=device, kind=kind) if where == self._population:

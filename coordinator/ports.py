@@ -5,6 +5,8 @@ Adapters lie in ``shell``; tests and simulations bring their own. An adapter tra
 
 from __future__ import annotations
 
+import enum
+import statistics
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
@@ -15,6 +17,7 @@ from coordinator.core.lease import Lease
 from coordinator.core.pace import Rhythm
 from coordinator.core.round import Phase, Round
 from coordinator.effects import PendingEffect
+from coordinator.inbox import MessageArrived
 from coordinator.jobs import Job, Metrics
 from wire.identifiers import DeviceId
 
@@ -87,6 +90,23 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True):
     state: Round
     mean_training_loss: float | None
     report_bytes_median: int | None
+
+    @classmethod
+    def of(cls, state: Round, figures: Sequence[tuple[float, int, int]]) -> RoundSummary:
+        """The summary of a round with these accepted reports.
+
+        Args:
+            state: the round.
+            figures: (loss, num_examples, size_bytes) of each report.
+        """
+        if not figures:
+            return cls(state=state, mean_training_loss=None, report_bytes_median=None)
+        examples = sum(num_examples for _, num_examples, _ in figures)
+        return cls(
+            state=state,
+            mean_training_loss=sum(loss * num_examples for loss, num_examples, _ in figures) / examples,
+            report_bytes_median=int(statistics.median(size_bytes for _, _, size_bytes in figures)),
+        )
 
     @property
     def phase(self) -> Phase:
@@ -249,6 +269,42 @@ class BlobStore(Protocol):
 
         Raises:
             UnavailableError: a broken disk.
+        """
+
+
+class Standing(enum.Enum):
+    """What is known of a message that came."""
+
+    CLEAR = "clear"
+    SUSPECT = "suspect"
+    """A former process ended while it had it in hand: it is handled alone."""
+    CONDEMNED = "condemned"
+    """Process after process did: it is not handled any more."""
+    UNTOUCHABLE = "untouchable"
+    """Even refusing it did."""
+
+
+class Quarantine(Protocol):
+    """Knows the messages that end the process."""
+
+    def take(self, messages: Sequence[MessageArrived]) -> None:
+        """These are about to be handled: should the process die, the next one knows.
+
+        Raises:
+            UnavailableError: no room, or a broken disk.
+        """
+
+    def let_go(self) -> None:
+        """They were handled, and we live."""
+
+    def judge(self, message: MessageArrived) -> Standing:
+        """What is known of a message."""
+
+    def keep(self, message: MessageArrived) -> str:
+        """Keep a condemned message for a person to look at; where it is kept.
+
+        Raises:
+            UnavailableError: no room, or a broken disk.
         """
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -26,10 +23,12 @@ from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.broker import EXTERNAL, check_port_free
 from coordinator.shell.broker_child import BrokerChild
 from coordinator.shell.clock import WallClock
-from coordinator.shell.database import Database
+from coordinator.shell.database import Database, database_file
+from coordinator.shell.lock import only_one
 from coordinator.shell.model_folder import import_model
 from coordinator.shell.mqtt import MqttTransport
 from coordinator.shell.packs import PackedBlobs
+from coordinator.shell.quarantine import FileQuarantine
 from coordinator.shell.web.app import WebPorts, create_app
 from coordinator.shell.worker import WorkerProcess
 from models.corpora.tsv import tsv
@@ -52,12 +51,14 @@ def serve(config: CoordinatorConfig) -> None:
         UnavailableError: the disk, the database or the broker does not work.
     """
     with ExitStack() as stack:
-        stack.enter_context(_only_one(config.data_dir))
+        stack.enter_context(only_one(config.data_dir))
         if config.task.evaluation_text is not None:
             tsv(config.task.evaluation_text)  # the worker reads it much later; its faults are wanted now
         artifacts = FileBlobs(config.data_dir / "artifacts")
         private = PackedBlobs(config.data_dir / "private")
-        database = Database(f"sqlite:///{config.data_dir / 'coordinator.sqlite'}")
+        quarantine = FileQuarantine(config.data_dir / "quarantine")
+        stack.callback(quarantine.close)
+        database = Database(f"sqlite:///{database_file(config.data_dir)}")
         stack.callback(database.close)
         clock = WallClock()
         _import_once(config, database, artifacts, clock.now_s())
@@ -77,7 +78,7 @@ def serve(config: CoordinatorConfig) -> None:
         transport = MqttTransport(config.broker, Population(config.population), config.shards, later.post)
         stack.callback(transport.close)
         generator = np.random.default_rng()  # jitter of retry windows: nothing that must be repeatable
-        driver = Driver(config, database, artifacts, private, transport, worker, clock, generator)
+        driver = Driver(config, database, artifacts, private, transport, worker, clock, generator, quarantine)
         later.target = driver.post
 
         loop = _Loop(driver)
@@ -163,27 +164,6 @@ def _troubles(loop: _Loop, transport: MqttTransport) -> list[str]:
     if not transport.connected:
         troubles.append("the broker is not connected")
     return troubles
-
-
-@contextmanager
-def _only_one(data_dir: Path) -> Iterator[None]:
-    """Hold the data folder, so that a second coordinator does not write into it."""
-    try:
-        data_dir.mkdir(parents=True, exist_ok=True)
-        lock = os.open(data_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        msg = f"data_dir: cannot use the folder {data_dir}: {error.strerror or error}"
-        raise ConfigError(msg) from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(lock)
-        msg = f"data_dir: another coordinator runs on {data_dir}; stop it, or give this one another folder"
-        raise ConfigError(msg) from error
-    try:
-        yield
-    finally:
-        os.close(lock)
 
 
 def _import_once(config: CoordinatorConfig, database: Database, artifacts: FileBlobs, now_s: float) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from models.configurations import ModelConfiguration
@@ -25,7 +26,7 @@ MINIMUM_AGENT_VERSION = "0.1.0"
 def write_model_folder(
     folder: Path, shape: ModelConfiguration, vocabulary: Vocabulary, program: bytes, weights: Vector
 ) -> Manifest:
-    """Write version 0 of a model; the manifest last, so that a folder with one is whole.
+    """Write version 0 of a model.
 
     Args:
         folder: made if missing.
@@ -50,11 +51,25 @@ def write_model_folder(
         hidden=shape.hidden,
         minimum_agent_version=MINIMUM_AGENT_VERSION,
     )
+    write_files(folder, manifest, parts)
+    return manifest
+
+
+def write_files(folder: Path, manifest: Manifest, parts: Mapping[str, bytes]) -> None:
+    """Write the files of a model; the manifest last, so that a folder with one is whole.
+
+    Args:
+        folder: made if missing.
+        manifest: of the parts.
+        parts: file name -> content.
+
+    Raises:
+        UnavailableError: the folder cannot be written.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, data in (parts | {MANIFEST: manifest.encode()}).items():
+        for name, data in {**parts, MANIFEST: manifest.encode()}.items():
             (folder / name).write_bytes(data)
     except OSError as error:
         msg = f"cannot write the model to {folder}: {error}; give a folder that can be written"
         raise UnavailableError(msg) from error
-    return manifest

@@ -88,6 +88,8 @@ class AbandonCause(enum.Enum):
     TOO_FEW_DEVICES = "too-few-devices"
     TOO_FEW_REPORTS = "too-few-reports"
     AVERAGING_FAILED = "averaging-failed"
+    RESTORED = "restored"
+    """Never took place: marks the numbers that may have been used after the backup that was restored."""
 
 
 class SeatState(enum.Enum):

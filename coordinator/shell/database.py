@@ -21,6 +21,8 @@ import msgspec
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from msgspec import structs
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError, IntegrityError
@@ -33,7 +35,7 @@ from coordinator.effects import PendingEffect
 from coordinator.jobs import Metrics
 from coordinator.ports import RoundSummary, StoredChunk, StoredReport, VersionRecord
 from coordinator.shell.tables import chunks, counters, devices, effects, facts, reports, rounds, versions
-from wire.errors import UnavailableError
+from wire.errors import ConfigError, UnavailableError
 from wire.identifiers import DeviceId
 
 BUSY_TIMEOUT_S = 10
@@ -52,25 +54,35 @@ _ROUND = msgspec.json.Decoder(Round)
 _INSERTS: dict[str, Callable[[sa.Table], Any]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 
+def database_file(data_dir: Path) -> Path:
+    """Where a coordinator keeps its SQLite database."""
+    return data_dir / "coordinator.sqlite"
+
+
 class Database:
     """The repository of the coordinator.
 
     Args:
         url: SQLAlchemy's, such as ``sqlite:////var/lib/nightjar/coordinator.sqlite``.
         after_statement: called after every statement; lets a test stop the world there.
+        migrate: bring its tables up to date first; whoever only looks on must not, while a service may run on them.
 
     Raises:
         UnavailableError: it cannot be opened or migrated.
+        ConfigError: its tables are of another version of Nightjar, and it is not to be migrated.
     """
 
-    def __init__(self, url: str, after_statement: Callable[[], None] | None = None) -> None:
+    def __init__(self, url: str, after_statement: Callable[[], None] | None = None, *, migrate: bool = True) -> None:
         self._engine = sa.create_engine(url)
         if self._engine.dialect.name == "sqlite":
             sa.event.listen(self._engine, "connect", _configure_sqlite)
         if after_statement is not None:
             sa.event.listen(self._engine, "after_cursor_execute", lambda *_: after_statement())
         with self._translated(), self._engine.begin() as connection:
-            _migrate(connection)
+            if migrate:
+                _migrate(connection)
+            else:
+                _check_schema(connection)
             last = connection.scalar(sa.select(sa.func.max(effects.c.number))) or 0
         self._memory = _Memory(self._engine.dialect.name, last)
 
@@ -385,7 +397,7 @@ class DatabaseView:
             figures.where(reports.c.round >= states[0].number)
         ):
             of_each.setdefault(number, []).append((loss, num_examples, size_bytes))
-        return [_summary(state, of_each.get(state.number, [])) for state in states]
+        return [RoundSummary.of(state, of_each.get(state.number, [])) for state in states]
 
     def accepted_reports(self) -> int:
         """Accepted reports of all rounds."""
@@ -438,17 +450,6 @@ def _version(row: sa.RowMapping) -> VersionRecord:
     return VersionRecord(**values, metrics=None if top1 is None else Metrics(top1, top3, loss))
 
 
-def _summary(state: Round, figures: list[tuple[float, int, int]]) -> RoundSummary:
-    if not figures:
-        return RoundSummary(state=state, mean_training_loss=None, report_bytes_median=None)
-    examples = sum(num_examples for _, num_examples, _ in figures)
-    return RoundSummary(
-        state=state,
-        mean_training_loss=sum(loss * num_examples for loss, num_examples, _ in figures) / examples,
-        report_bytes_median=int(statistics.median(size for _, _, size in figures)),
-    )
-
-
 def _configure_sqlite(connection: Any, _record: object) -> None:
     cursor = connection.cursor()
     cursor.execute("PRAGMA journal_mode = WAL")  # readers of the web page do not block the driver
@@ -459,7 +460,23 @@ def _configure_sqlite(connection: Any, _record: object) -> None:
 
 
 def _migrate(connection: sa.Connection) -> None:
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config = _migrations()
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
+
+
+def _migrations() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    return config
+
+
+def _check_schema(connection: sa.Connection) -> None:
+    wanted = ScriptDirectory.from_config(_migrations()).get_current_head()
+    found = MigrationContext.configure(connection).get_current_revision()
+    if found != wanted:
+        msg = (
+            f"the database has tables of version {found}, this program wants {wanted}; "
+            "stop the service and run 'nightjar-coordinator db upgrade'"
+        )
+        raise ConfigError(msg)

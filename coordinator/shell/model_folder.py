@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec import structs
+
 from coordinator.ports import BlobStore
-from models.folder import MANIFEST, PROGRAM, VOCABULARY, WEIGHTS
+from models.folder import MANIFEST, PROGRAM, VOCABULARY, WEIGHTS, write_files
 from models.manifest import Artifact, Manifest
 from models.vocabulary import Vocabulary
 from wire.errors import ConfigError, RemoteProtocolError
@@ -25,6 +27,52 @@ def import_model(folder: Path, artifacts: BlobStore) -> Manifest:
     Raises:
         ConfigError: a file is missing, or does not have the hash that the manifest gives.
     """
+    manifest, parts = _read_model(folder)
+    for data in (*parts, manifest.encode()):
+        artifacts.put(data)
+    return manifest
+
+
+def check_model(folder: Path) -> Manifest:
+    """See whether a folder could be imported; its manifest.
+
+    Raises:
+        ConfigError: as :func:`import_model`.
+    """
+    return _read_model(folder)[0]
+
+
+def export_version(sha256: str, artifacts: BlobStore, folder: Path) -> Manifest:
+    """Write a version as a folder that :func:`import_model` takes; there it is the first version.
+
+    Args:
+        sha256: of the version's manifest.
+        artifacts: where its files are.
+        folder: made if it is not there.
+
+    Returns:
+        The manifest that was written.
+
+    Raises:
+        IntegrityError: an artifact is missing or damaged.
+        UnavailableError: the folder cannot be written.
+    """
+    held = Manifest.decode(artifacts.get(sha256))
+    # How devices came to these weights is of no use elsewhere.
+    manifest = structs.replace(held, version=0, transfers=(), mask=None)
+    write_files(
+        folder,
+        manifest,
+        {
+            PROGRAM: artifacts.get(held.program.sha256),
+            WEIGHTS: artifacts.get(held.weights.sha256),
+            VOCABULARY: artifacts.get(held.vocabulary.sha256),
+        },
+    )
+    return manifest
+
+
+def _read_model(folder: Path) -> tuple[Manifest, tuple[bytes, bytes, bytes]]:
     try:
         manifest = Manifest.decode(_read(folder / MANIFEST))
         program = _verified(folder / PROGRAM, manifest.program)
@@ -41,9 +89,7 @@ def import_model(folder: Path, artifacts: BlobStore) -> Manifest:
     if manifest.version != 0:
         msg = f"task.model: expected the initial version 0 in {folder}, got version {manifest.version}; export it again"
         raise ConfigError(msg)
-    for data in (program, weights, vocabulary, manifest.encode()):
-        artifacts.put(data)
-    return manifest
+    return manifest, (program, weights, vocabulary)
 
 
 def _read(path: Path) -> bytes:

@@ -59,7 +59,7 @@ class Observer:
         self._base_versions: dict[int, int] = {}
         self._accepted: dict[int, set[Key]] = {}
         self._averaged: dict[int, tuple[AggregationJob, AggregationDone]] = {}
-        self._means: Counter[tuple[int, DeviceId]] = Counter()
+        self._counted: Counter[Key] = Counter()
         self.verdicts: Counter[str] = Counter()
         self.stale: Counter[int] = Counter()
         self.wrong_means: list[int] = []
@@ -69,7 +69,10 @@ class Observer:
     @property
     def counted_twice(self) -> int:
         """How many (round, device) entered means more than once, each time beyond the first."""
-        return sum(count - 1 for count in self._means.values() if count > 1)
+        entries: Counter[tuple[int, DeviceId]] = Counter()
+        for (number, device, _), count in self._counted.items():
+            entries[(number, device)] += count
+        return sum(count - 1 for count in entries.values())
 
     def produced(self, device: DeviceId, report: NewReport) -> None:
         """A phone stored a report in its outbox."""
@@ -125,7 +128,7 @@ class Observer:
         for number, accepted in sorted(self._accepted.items()):
             match phases.get(number):
                 case Phase.COMMITTED:
-                    self.lost += sorted(key for key in accepted if (key[0], key[1]) not in self._means)
+                    self.lost += sorted(accepted - self._counted.keys())
                 case Phase.ABANDONED:
                     pass
                 case _ if number != newest:  # a round that nobody saw, or that never ended
@@ -138,19 +141,19 @@ class Observer:
             self.wrong_means.append(state.number)
             return
         job, done = self._averaged[state.number]
-        for report in job.reports:
-            if report.device not in done.unreadable:
-                self._means[(state.number, report.device)] += 1
-        if not self._is_the_mean(state, job, done):
+        averaged = sorted(report.device for report in job.reports if report.device not in done.unreadable)
+        attempts = {device: seat.attempt for device, seat in state.seats.items()}
+        keys = [(state.number, device, attempts.get(device, 0)) for device in averaged]
+        self._counted.update(keys)
+        if not self._is_the_mean(keys, job, done):
             self.wrong_means.append(state.number)
 
-    def _is_the_mean(self, state: Round, job: AggregationJob, done: AggregationDone) -> bool:
+    def _is_the_mean(self, keys: list[Key], job: AggregationJob, done: AggregationDone) -> bool:
         base = Manifest.decode(self._artifacts.get(job.manifest))
         weights = weights_from_bytes(self._artifacts.get(base.weights.sha256), LAYOUT)
-        attempts = {device: seat.attempt for device, seat in state.seats.items()}
         total, weight_sum = np.zeros(LAYOUT.size, np.float64), 0.0
-        for device in sorted(report.device for report in job.reports if report.device not in done.unreadable):
-            sent = self._produced.get((state.number, device, attempts.get(device, 0)))
+        for key in keys:
+            sent = self._produced.get(key)
             if sent is None:
                 return False
             weight, update = self._decode(sent)

@@ -328,14 +328,7 @@ class MemoryView:
 
     def _summary(self, state: Round) -> RoundSummary:
         found = self.reports(state.number)
-        if not found:
-            return RoundSummary(state=state, mean_training_loss=None, report_bytes_median=None)
-        examples = sum(report.num_examples for report in found)
-        return RoundSummary(
-            state=state,
-            mean_training_loss=sum(report.loss * report.num_examples for report in found) / examples,
-            report_bytes_median=int(statistics.median(report.size_bytes for report in found)),
-        )
+        return RoundSummary.of(state, [(report.loss, report.num_examples, report.size_bytes) for report in found])
 
 
 def _state_of(lease: Lease) -> tuple[str, str]:

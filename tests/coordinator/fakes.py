@@ -197,15 +197,7 @@ class MemoryView:
 
     def _summary(self, state):
         found = self.reports(state.number)
-        if not found:
-            return RoundSummary(state=state, mean_training_loss=None, report_bytes_median=None)
-        examples = sum(report.num_examples for report in found)
-        loss = sum(report.loss * report.num_examples for report in found) / examples
-        return RoundSummary(
-            state=state,
-            mean_training_loss=loss,
-            report_bytes_median=int(np.median([report.size_bytes for report in found])),
-        )
+        return RoundSummary.of(state, [(report.loss, report.num_examples, report.size_bytes) for report in found])
 
     def accepted_reports(self):
         return len(self._t.reports)

@@ -5,6 +5,7 @@ import threading
 
 import numpy as np
 import pytest
+import structlog
 
 from coordinator import driver as driver_module
 from coordinator.core.round import Phase
@@ -177,7 +178,7 @@ def test_a_disk_that_is_full_for_a_while_is_said_and_waited_for(world, impatient
             _full_disk()
 
     world.repository.on_touch = touch
-    with running(world) as failed:
+    with structlog.testing.capture_logs() as lines, running(world) as failed:
         world.driver.post(arrived("a", acknowledged))
         assert acknowledged.wait(10)
         acknowledged.clear()
@@ -185,6 +186,7 @@ def test_a_disk_that_is_full_for_a_while_is_said_and_waited_for(world, impatient
         world.driver.post(arrived("b", acknowledged))
         assert acknowledged.wait(10)
     assert failed == []
+    assert [line["event"] for line in lines if "stored" in line["event"]] == ["not_stored", "stored_again"]
     assert (world.driver.trouble, left) == ("", [0])
     assert said[-1] == ("no space left on device; free some space", False)
     assert world.tables.rounds[1].pool == ("a", "b")

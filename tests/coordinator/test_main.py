@@ -24,7 +24,7 @@ def test_faults_end_with_one_message_and_status_2(monkeypatch, capsys, tmp_path)
     assert [fault in err for fault in ("port:", "task.goal:", "task.model:")] == [True] * 3
 
 
-@pytest.mark.parametrize("arguments", [["serve"], ["broker"], ["broker", "--port", "0"], ["nothing"]])
+@pytest.mark.parametrize("arguments", [["serve", "--config"], ["broker"], ["broker", "--port", "0"], ["nothing"]])
 def test_a_wrong_command_line_is_explained(monkeypatch, capsys, arguments):
     status, _, err = run(monkeypatch, capsys, *arguments)
     assert status == 2
@@ -37,13 +37,7 @@ def test_a_broker_on_a_network_needs_to_be_meant(monkeypatch, capsys):
     assert "--allow-network" in err
 
 
-def test_the_example_is_printed(monkeypatch, capsys):
-    status, out, _ = run(monkeypatch, capsys, "example")
-    assert status == 0
-    assert "[task]" in out
-
-
 def test_help_lists_the_commands(monkeypatch, capsys):
     status, out, _ = run(monkeypatch, capsys, "--help")
     assert status == 0
-    assert all(name in out for name in ("serve", "broker", "example"))
+    assert all(name in out for name in ("serve", "broker", "init", "doctor"))

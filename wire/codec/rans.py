@@ -175,7 +175,7 @@ class LaneDecoder:
 
     def __init__(self, states: Ints, words: Words) -> None:
         self._states = states.copy()
-        self._words = words.astype(np.int64)
+        self._words = words
         self._at = 0
 
     def stream(self, contexts: Ints, prior: Ints) -> Ints:
@@ -218,7 +218,7 @@ class LaneDecoder:
             msg = f"the coded symbols end too early: {self._words.size} words are not enough"
             raise RemoteProtocolError(msg, code="payload")
         self._at += hungry.size
-        lanes[hungry] = lanes[hungry] << 16 | words
+        lanes[hungry] = lanes[hungry] << 16 | words.astype(np.int64)
         self._states[: bases.size] = lanes
         return cells
 

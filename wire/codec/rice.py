@@ -170,6 +170,10 @@ def decode_positions(data: bytes, layout: ParameterLayout) -> Ints:
     Raises:
         RemoteProtocolError: not the bytes of any set of positions in this layout.
     """
+    most = layout.size + 16 * len(layout.tensors)
+    if len(data) > most:  # all numbers together have less than six bits a parameter, as Rice codes fit their mean
+        msg = f"the positions of {layout.size} parameters have at most {most} bytes, got {len(data)}"
+        raise RemoteProtocolError(msg, code="payload")
     reader = BitReader(data)
     parts = [_decode_lines(reader, spec) + start for spec, start, _ in layout.spans()]
     reader.finish()

@@ -20,7 +20,7 @@ from coordinator.ports import Clock, Repository
 from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.web import metrics
 from coordinator.shell.web.curve import recall_curve
-from coordinator.shell.web.state import ROUNDS_SHOWN, State, build_state, round_detail
+from coordinator.shell.web.state import State, build_state, find_round, round_detail
 from models.manifest import Manifest
 from wire.errors import RemoteProtocolError
 
@@ -86,10 +86,10 @@ def create_app(ports: WebPorts) -> Flask:
     @app.get("/api/rounds/<int:number>")
     def api_round(number: int) -> Response:
         with ports.repository.transaction() as view:
-            found = [summary for summary in view.recent_rounds(ROUNDS_SHOWN) if summary.state.number == number]
-        if not found:
-            abort(404, f"round {number} is not among the newest {ROUNDS_SHOWN} rounds")
-        return _json(round_detail(found[0], ports.clock.now_s()))
+            found = find_round(view, number)
+        if found is None:
+            abort(404, f"there is no round {number}")
+        return _json(round_detail(found, ports.clock.now_s()))
 
     @app.get("/healthz")
     def health() -> tuple[Response, int]:

@@ -37,15 +37,14 @@ _COUNTED = (
     _Counted("rounds_abandoned", "nightjar_rounds_abandoned", "cause", "Rounds without a new version, by cause."),
     _Counted("dropouts", "nightjar_dropouts", "cause", "Selected devices that did not report, by cause."),
     _Counted("reports_invalid", "nightjar_reports_refused", "code", "Reports answered INVALID, by code."),
-    _Counted(
-        "reports_unreadable", "nightjar_reports_unreadable", "", "Accepted reports that no mean could use."
-    ),
+    _Counted("reports_unreadable", "nightjar_reports_unreadable", "", "Accepted reports that no mean could use."),
     _Counted("bytes_up", "nightjar_received_bytes", "", "Payload bytes that devices sent over MQTT."),
     _Counted("bytes_down", "nightjar_sent_bytes", "", "Bytes of artifacts that devices fetched over HTTP."),
     _Counted("malformed_messages", "nightjar_malformed_messages", "", "Messages that could not be read."),
     _Counted("broker_dropped", "nightjar_broker_dropped_messages", "", "Messages that the broker says it threw away."),
     _Counted("broker_sessions_lost", "nightjar_broker_sessions_lost", "", "Times that the broker forgot our session."),
     _Counted("effects_set_aside", "nightjar_effects_set_aside", "", "Work that ended process after process."),
+    _Counted("messages_quarantined", "nightjar_messages_quarantined", "", "Messages that ended process after process."),
 )
 
 _STATES = ("offline", "ineligible", "settling", "checked-in", "preparing", "training", "reporting", "resting")

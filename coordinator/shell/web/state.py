@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -156,18 +157,26 @@ def build_state(
         population=config.population,
         task=_task(config, manifest, versions, running=current is not None),
         round=None if current is None else _round(current, _elsewhere(view, current), now_s),
-        devices=[_device(lease, now_s) for lease in view.leases(DEVICES_SHOWN)],
+        devices=[device_row(lease, now_s) for lease in view.leases(DEVICES_SHOWN)],
         rounds=_rows(view.recent_rounds(ROUNDS_SHOWN), versions, now_s),
-        versions=[_version(record) for record in versions],
+        versions=[version_row(record) for record in versions],
         counters=_counters(view),
         broker=broker,
         uptime_s=uptime_s,
     )
 
 
-def round_detail(summary: RoundSummary, now_s: float) -> dict[str, object]:
+def find_round(view: View, number: int) -> RoundSummary | None:
+    """A round of any age, with the figures of its reports."""
+    state = view.round(number)
+    if state is None:
+        return None
+    return RoundSummary.of(state, [(r.loss, r.num_examples, r.size_bytes) for r in view.reports(number)])
+
+
+def round_detail(summary: RoundSummary, now_s: float) -> dict[str, Any]:
     """One round with each of its seats."""
-    row = msgspec.to_builtins(_row(summary, None, now_s))
+    row = msgspec.to_builtins(round_row(summary, None, now_s))
     seats = [
         {
             "device": device,
@@ -218,7 +227,8 @@ def _round(state: Round, elsewhere: dict[str, int], now_s: float) -> RoundView:
     )
 
 
-def _device(lease: Lease, now_s: float) -> DeviceView:
+def device_row(lease: Lease, now_s: float) -> DeviceView:
+    """A device as people see it."""
     return DeviceView(
         device=lease.device,
         online=lease.online,
@@ -234,12 +244,13 @@ def _device(lease: Lease, now_s: float) -> DeviceView:
 def _rows(summaries: list[RoundSummary], versions: list[VersionRecord], now_s: float) -> list[RoundRow]:
     made = {record.version: record for record in versions}
     return [
-        _row(summary, made.get(summary.state.version) if summary.state.version is not None else None, now_s)
+        round_row(summary, made.get(summary.state.version) if summary.state.version is not None else None, now_s)
         for summary in summaries
     ]
 
 
-def _row(summary: RoundSummary, made: VersionRecord | None, now_s: float) -> RoundRow:
+def round_row(summary: RoundSummary, made: VersionRecord | None, now_s: float) -> RoundRow:
+    """A round as people see it; ``made`` is the version that it committed."""
     state = summary.state
     metrics = None if made is None else made.metrics
     ended_s = now_s if state.closed_at_s is None else state.closed_at_s
@@ -263,7 +274,8 @@ def _row(summary: RoundSummary, made: VersionRecord | None, now_s: float) -> Rou
     )
 
 
-def _version(record: VersionRecord) -> VersionRow:
+def version_row(record: VersionRecord) -> VersionRow:
+    """A version as people see it."""
     metrics = record.metrics
     return VersionRow(
         version=record.version,

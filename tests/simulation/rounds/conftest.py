@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from simulation.rounds.faults import dangers
+from simulation.rounds.logs import errors_counted
 from simulation.rounds.world import Outcome, Settings, World, simulate
 
 
@@ -16,9 +17,11 @@ def quiet() -> Outcome:
 
 @pytest.fixture
 def make_world(tmp_path: Path):
-    """A world that a test can look into."""
+    """A world that a test can look into; at the end nothing may have been logged that no fault explains."""
 
     def make(devices: int = 100, rounds: int = 3, seed: int = 1, faults: str = "none", severity: float = 1.0) -> World:
         return World(Settings(devices, rounds, seed, dangers(faults), severity), tmp_path)
 
-    return make
+    with errors_counted() as errors:
+        yield make
+    assert errors.unexpected == {}

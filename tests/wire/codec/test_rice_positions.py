@@ -75,3 +75,15 @@ def test_trailing_bytes_are_refused():
     data = encode_positions(np.array([3, 5], np.int64), MATRIX)
     with pytest.raises(RemoteProtocolError, match="left after the last position"):
         decode_positions(data + b"\0", MATRIX)
+
+
+@given(layouts, st.floats(0, 1), st.integers(0, 9))
+def test_positions_never_need_a_byte_for_each_parameter(layout, density, seed):
+    """The bound that keeps the memory of the decoder in proportion to the model."""
+    chosen = np.flatnonzero(np.random.default_rng(seed).random(layout.size) < density)
+    assert len(encode_positions(chosen, layout)) <= layout.size + 16 * len(layout.tensors)
+
+
+def test_more_bytes_than_positions_can_need_are_refused_before_they_are_unpacked():
+    with pytest.raises(RemoteProtocolError, match="have at most"):
+        decode_positions(bytes(MATRIX.size + 17), MATRIX)

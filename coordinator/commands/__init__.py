@@ -1,0 +1,1 @@
+"""The commands of ``nightjar-coordinator`` beside ``serve`` and ``broker``: they look on, or keep house."""

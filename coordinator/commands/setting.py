@@ -1,0 +1,68 @@
+"""What the commands share: the configuration, the database behind it, and how an answer is printed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import msgspec
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from coordinator.config import CoordinatorConfig
+from coordinator.config_file import load_config
+from coordinator.shell.database import Database, database_file
+from wire.errors import ConfigError
+
+
+def configuration(path: Path) -> CoordinatorConfig:
+    """The configuration of a file and of the environment.
+
+    Raises:
+        ConfigError: it cannot be used; the message has every fault.
+    """
+    return load_config(path, os.environ)
+
+
+def open_database(config: CoordinatorConfig) -> Database:
+    """The database of a coordinator, which may be running on it; it is not changed.
+
+    Raises:
+        ConfigError: there is none, or it is of another version of Nightjar.
+        UnavailableError: it cannot be read.
+    """
+    path = database_file(config.data_dir)
+    if not path.is_file():
+        msg = f"there is no database {path}: run 'serve' first, or set data_dir in the configuration"
+        raise ConfigError(msg)
+    return Database(f"sqlite:///{path}", migrate=False)
+
+
+def show(document: object, columns: Sequence[str], rows: Sequence[Sequence[object]], *, as_json: bool) -> None:
+    """Print an answer on stdout.
+
+    Args:
+        document: the whole answer, for a program.
+        columns: headings of the table for a person.
+        rows: its cells.
+        as_json: print the document.
+    """
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+        return
+    table = Table(*columns, box=box.SIMPLE_HEAD)
+    for row in rows:
+        # What a device says of itself may hold anything: no markup, no control characters.
+        table.add_row(*(_printable(cell) for cell in row))
+    console = Console(markup=False, highlight=False)
+    if not console.is_terminal:
+        console.width = 200  # a pipe has no width to keep to
+    console.print(table)
+
+
+def _printable(cell: object) -> str:
+    text = "-" if cell is None else str(cell)
+    return "".join(character if character.isprintable() or character == "\n" else "?" for character in text)

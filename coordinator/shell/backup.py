@@ -1,0 +1,195 @@
+"""Backups: a folder with the database and every blob that it needs, made while the service runs.
+
+The blobs are immutable, so copying is easy but for one thing: a report's blob goes when its round is over. Therefore
+the blobs are copied first, then the database (SQLite's own online backup), then the blobs that came in between. What
+the copied database names must be there in the end, else the copy is made again.
+
+A restored coordinator must not use a round's number again: devices may still hold reports of rounds that the backup
+does not know. So restoring adds an abandoned round with a number far ahead, and new rounds are counted from there.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from pathlib import Path
+
+from coordinator.core.round import AbandonCause, Phase, Round
+from coordinator.shell.blobs import FileBlobs, unavailable
+from coordinator.shell.database import Database, database_file
+from coordinator.shell.packs import PackedBlobs
+from models.manifest import Manifest
+from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
+
+ARTIFACTS, PRIVATE = "artifacts", "private"
+"""Folders of a coordinator's data, and of a backup."""
+ROUNDS_SKIPPED = 1_000_000
+"""Far more rounds than can have passed since any backup; a number has room for billions of them."""
+_ATTEMPTS = 3
+
+
+def back_up(data_dir: Path, folder: Path) -> int:
+    """Copy a coordinator's data, which may be in use.
+
+    Args:
+        data_dir: of the coordinator.
+        folder: for the backup; must not exist.
+
+    Returns:
+        Its length in bytes.
+
+    Raises:
+        ConfigError: nothing to copy, or the folder is there already.
+        UnavailableError: no room, or a broken disk; nothing is left in the folder.
+    """
+    if not database_file(data_dir).is_file():
+        msg = f"there is no coordinator's database in {data_dir}; check data_dir in the configuration"
+        raise ConfigError(msg)
+    if folder.exists():
+        msg = f"{folder} exists already; give the backup a folder of its own"
+        raise ConfigError(msg)
+    writing = folder.with_name(folder.name + ".writing")
+    try:
+        shutil.rmtree(writing, ignore_errors=True)
+        writing.mkdir(parents=True, mode=0o700)
+        for _ in range(_ATTEMPTS):
+            _copy_blobs(data_dir, writing)
+            _copy_database(database_file(data_dir), database_file(writing))
+            _copy_blobs(data_dir, writing)
+            lacking = missing(writing)
+            if not lacking:
+                writing.rename(folder)
+                return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    except OSError as error:
+        raise unavailable(folder, error) from error
+    finally:
+        shutil.rmtree(writing, ignore_errors=True)
+    msg = f"the backup lacks {len(lacking)} blobs, such as {lacking[0]}: rounds ended while it was made; try again"
+    raise UnavailableError(msg)
+
+
+def restore(folder: Path, data_dir: Path, now_s: float) -> int:
+    """Make a coordinator's data of a backup.
+
+    Args:
+        folder: the backup.
+        data_dir: must not hold a database.
+        now_s: wall-clock time.
+
+    Returns:
+        The last round number that counts as used.
+
+    Raises:
+        ConfigError: no backup, or there is data already.
+        IntegrityError: the backup is damaged.
+        UnavailableError: no room, or a broken disk.
+    """
+    if not database_file(folder).is_file():
+        msg = f"{folder} is not a backup: there is no {database_file(folder).name} in it"
+        raise ConfigError(msg)
+    if database_file(data_dir).exists():
+        msg = f"{data_dir} holds a coordinator's database already; move it away first"
+        raise ConfigError(msg)
+    lacking = missing(folder)
+    if lacking:
+        msg = f"{folder} cannot be restored: {len(lacking)} blobs are missing or damaged, such as {lacking[0]}"
+        raise ConfigError(msg)
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        _copy_blobs(folder, data_dir)
+        arriving = data_dir / "restoring.sqlite"
+        _copy_database(database_file(folder), arriving)
+        number = _skip_numbers(arriving, now_s)
+        arriving.rename(database_file(data_dir))
+    except OSError as error:
+        raise unavailable(data_dir, error) from error
+    return number
+
+
+def missing(folder: Path) -> list[str]:
+    """Hashes that the database of a data folder names and that are not there, or damaged."""
+    database = Database(f"sqlite:///{database_file(folder)}", migrate=False)
+    artifacts, private = FileBlobs(folder / ARTIFACTS), PackedBlobs(folder / PRIVATE)
+    try:
+        with database.transaction() as view:
+            needed = sorted(view.private_blobs())
+            current = view.current_version()
+    finally:
+        database.close()
+    lacking = [name for name in needed if not _readable(private, name)]
+    if current is not None:
+        if not _readable(artifacts, current.manifest):
+            return [*lacking, current.manifest]
+        manifest = Manifest.decode(artifacts.get(current.manifest))
+        parts = [manifest.program.sha256, manifest.weights.sha256, manifest.vocabulary.sha256]
+        lacking += [name for name in parts if not _readable(artifacts, name)]
+    return lacking
+
+
+def _readable(blobs: FileBlobs | PackedBlobs, sha256: str) -> bool:
+    try:
+        blobs.get(sha256)
+    except RemoteProtocolError:
+        return False
+    return True
+
+
+def _copy_database(source: Path, target: Path) -> None:
+    try:
+        held, copy = sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True), sqlite3.connect(target)
+        try:
+            held.backup(copy)
+        finally:
+            copy.close()
+            held.close()
+    except sqlite3.Error as error:
+        msg = f"cannot copy the database {source} to {target}: {error}"
+        raise UnavailableError(msg) from error
+    target.chmod(0o600)
+
+
+def _copy_blobs(source: Path, target: Path) -> None:
+    for name in (ARTIFACTS, PRIVATE):
+        (target / name).mkdir(exist_ok=True)
+        for path in (source / name).rglob("*"):
+            copy = target / name / path.relative_to(source / name)
+            if path.is_dir():
+                copy.mkdir(exist_ok=True)
+            elif not path.name.startswith(".") and not copy.exists():
+                _copy_file(path, copy)
+
+
+def _copy_file(source: Path, copy: Path) -> None:
+    arriving = copy.with_name(f".{copy.name}")
+    try:
+        shutil.copyfile(source, arriving)
+    except FileNotFoundError:
+        return  # its round ended just now
+    arriving.rename(copy)
+
+
+def _skip_numbers(path: Path, now_s: float) -> int:
+    """Use up the numbers that may have been given to rounds after the backup; the last one used."""
+    database = Database(f"sqlite:///{path}")
+    try:
+        with database.transaction() as view:
+            last = view.last_round_number()
+            newest = view.round(last)
+            if newest is None:
+                return 0  # no device was ever asked for anything
+            marker = Round(
+                number=last + ROUNDS_SKIPPED,
+                base_version=newest.base_version,
+                rules=newest.rules,
+                seed=newest.seed,
+                opened_at_s=now_s,
+                deadline_s=now_s,
+                phase=Phase.ABANDONED,
+                closed_at_s=now_s,
+                cause=AbandonCause.RESTORED,
+                reason="restored from a backup; numbers up to this one may have been used after it was made",
+            )
+            view.save_round(marker)
+            return marker.number
+    finally:
+        database.close()

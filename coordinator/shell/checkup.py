@@ -1,0 +1,184 @@
+"""What can be wrong with a coordinator's machine, each finding with its remedy.
+
+Looks only: nothing is changed, no port is kept, and a service may be running.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from coordinator.config import BrokerKind, CoordinatorConfig
+from coordinator.shell.backup import missing
+from coordinator.shell.broker import EXTERNAL, MOSQUITTO, check_port_free, choose
+from coordinator.shell.database import database_file
+from coordinator.shell.model_folder import check_model
+from wire.errors import ConfigError, NightjarError
+
+SCARCE_BYTES = 2 * 10**9
+"""A month of rounds of a small fleet with the large model, and the database."""
+_TENSORFLOW = (
+    "import json, tensorflow as tf; "
+    "print(json.dumps([tf.__version__, [d.name for d in tf.config.list_physical_devices('GPU')]]))"
+)
+_TENSORFLOW_TIMEOUT_S = 120
+_ANSWER_TIMEOUT_S = 5
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One check.
+
+    Attributes:
+        category: what it is about.
+        level: ok, warning or fault.
+        found: what was seen.
+        remedy: what to do; empty if all is well.
+    """
+
+    category: str
+    level: str
+    found: str
+    remedy: str = ""
+
+
+def check_up(config: CoordinatorConfig) -> Iterator[Finding]:
+    """Every check, one after the other; the last takes seconds."""
+    running = _answers(config)
+    yield from _storage(config)
+    yield from _model(config)
+    yield _web(config, running)
+    yield from _broker(config, running=running is not None)
+    yield from _tensorflow(config)
+
+
+def _storage(config: CoordinatorConfig) -> Iterator[Finding]:
+    folder = config.data_dir
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if os.access(existing, os.W_OK | os.X_OK):
+        yield Finding("storage", "ok", f"{folder} can be written")
+    else:
+        yield Finding("storage", "fault", f"{existing} cannot be written", "chown it, or set another data_dir")
+    free = shutil.disk_usage(existing).free
+    room = f"{free / 1e9:.1f} GB free in {existing}"
+    if free < SCARCE_BYTES:
+        yield Finding("storage", "warning", room, "free some space, or set another data_dir")
+    else:
+        yield Finding("storage", "ok", room)
+    if not database_file(folder).is_file():
+        yield Finding("database", "ok", "none yet; 'serve' makes it")
+        return
+    try:
+        lacking = missing(folder)
+    except NightjarError as error:
+        yield Finding("database", "fault", str(error), "see the message; a backup can be restored")
+        return
+    if lacking:
+        found = f"{len(lacking)} blobs are missing or damaged, such as {lacking[0]}"
+        yield Finding("database", "fault", found, "restore a backup")
+    else:
+        yield Finding("database", "ok", f"{database_file(folder)}, and every blob that it needs")
+
+
+def _model(config: CoordinatorConfig) -> Iterator[Finding]:
+    try:
+        manifest = check_model(config.task.model)
+    except ConfigError as error:
+        yield Finding("model", "fault", str(error), "export the model again: python -m models export --help")
+    else:
+        yield Finding("model", "ok", f"{manifest.configuration}, {manifest.layout.size:,} parameters")
+    if config.task.evaluation_text is None:
+        remedy = "set task.evaluation_text to see whether versions get better"
+        yield Finding("model", "warning", "no held-out text: versions are not measured", remedy)
+
+
+def _answers(config: CoordinatorConfig) -> list[str] | None:
+    """Troubles of the coordinator that answers on our port; None if none does."""
+    url = f"http://{config.host}:{config.port}/healthz"
+    try:
+        with urllib.request.urlopen(url, timeout=_ANSWER_TIMEOUT_S) as answer:
+            body = answer.read(1 << 16)
+    except urllib.error.HTTPError as error:
+        body = error.read(1 << 16)
+    except OSError:
+        return None
+    try:
+        return [str(reason) for reason in json.loads(body)["reasons"]]
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _web(config: CoordinatorConfig, running: list[str] | None) -> Finding:
+    where = f"{config.host} port {config.port}"
+    if running is None:
+        try:
+            check_port_free(config.host, config.port, "port", "stop what listens there, or set another port")
+        except ConfigError as error:
+            return Finding("web", "fault", str(error), "stop what listens there, or set another port")
+        return Finding("web", "ok", f"{where} is free; no coordinator is running there")
+    if running:
+        return Finding("web", "fault", f"the coordinator on {where} says: {'; '.join(running)}", "read its log")
+    return Finding("web", "ok", f"a coordinator answers on {where}, and is well")
+
+
+def _broker(config: CoordinatorConfig, *, running: bool) -> Iterator[Finding]:
+    broker = config.broker
+    try:
+        name = choose(broker.kind)
+    except ConfigError as error:
+        yield Finding("broker", "fault", str(error), "apt install mosquitto")
+        return
+    where = f"{broker.host} port {broker.port}"
+    if name not in {MOSQUITTO, EXTERNAL}:
+        remedy = "apt install mosquitto, for more than about 1,000 devices and for sessions that survive a restart"
+        yield Finding("broker", "warning", "mosquitto is not installed; the embedded broker is used", remedy)
+    if broker.kind is BrokerKind.EXTERNAL or running:
+        try:
+            socket.create_connection((broker.host, broker.port), timeout=_ANSWER_TIMEOUT_S).close()
+        except OSError as error:
+            remedy = "start the broker, or set broker.host and broker.port"
+            yield Finding("broker", "fault", f"nothing answers at {where}: {error.strerror or error}", remedy)
+        else:
+            yield Finding("broker", "ok", f"{name} answers at {where}")
+        return
+    try:
+        check_port_free(broker.host, broker.port, "broker.port", "set another port")
+    except ConfigError as error:
+        yield Finding("broker", "fault", str(error), "stop the other broker, or use kind 'external'")
+    else:
+        yield Finding("broker", "ok", f"{name} would listen on {where}")
+
+
+def _tensorflow(config: CoordinatorConfig) -> Iterator[Finding]:
+    needed = config.task.evaluation_text is not None
+    try:
+        # In a process of its own: it takes seconds and hundreds of megabytes.
+        answer = subprocess.run(  # noqa: S603 - our own interpreter
+            [sys.executable, "-c", _TENSORFLOW],
+            capture_output=True,
+            text=True,
+            timeout=_TENSORFLOW_TIMEOUT_S,
+            check=True,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        )
+        version, gpus = json.loads(answer.stdout.splitlines()[-1])
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+        level = "fault" if needed else "warning"
+        yield Finding("tensorflow", level, "cannot be imported; versions are not measured", "make setup")
+        return
+    if gpus:
+        yield Finding("tensorflow", "ok", f"{version} with {len(gpus)} GPU: evaluation runs there")
+    elif Path("/dev/nvidia0").exists():
+        remedy = "make setup TENSORFLOW=tensorflow-gpu; then check the driver with nvidia-smi"
+        yield Finding("tensorflow", "warning", f"{version} does not see this machine's GPU", remedy)
+    else:
+        yield Finding("tensorflow", "ok", f"{version} on the CPU; this machine shows no NVIDIA GPU")

@@ -1,0 +1,169 @@
+"""Messages that end the process, kept away from it.
+
+An exception is contained by the driver. What ends the process outright (a fault in compiled code, no memory) is not:
+nothing was acknowledged, so the broker, or the device that got no answer, sends the message again, and the next process
+dies of it as well. So before a batch is handled, the digests of its messages are written down, and crossed out after
+it. What the next process finds written down is *suspect*: it is handled alone, so that only one message can be to
+blame. A suspect that is survived is clear again; one that process after process died of is *condemned*: it is kept as a
+file, for a person to look at, and not handled any more.
+
+The record is overwritten in place and not flushed to the disk: it costs microseconds, and a power cut is not the fault
+of a message. Not safe for threads; the driver owns it (docs/adr/0018-messages-that-end-the-process.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from coordinator.inbox import MessageArrived
+from coordinator.ports import Standing
+from coordinator.shell.blobs import unavailable, write_durably
+
+MOST_DEATHS = 3
+"""Processes that may end with a message in hand: one may be bad luck, two a coincidence."""
+MOST_SUSPECTS = 10_000
+"""Of those that never came again the oldest are forgotten."""
+
+_DIGEST_BYTES = 16
+_LOOKED_AT_BYTES = 512
+_COUNT = struct.Struct("<I")
+_log = structlog.get_logger("coordinator")
+
+
+class FileQuarantine:
+    """Implements :class:`coordinator.ports.Quarantine`.
+
+    A folder with ``in-hand`` (the count and the digests of what is being handled), ``deaths.json`` (how many processes
+    ended with which digest in hand) and one ``.message`` file for each condemned message: its topic, a line feed, its
+    bytes. Whoever deletes such a file has the message tried again.
+
+    Args:
+        folder: made if it is not there.
+
+    Raises:
+        UnavailableError: the folder cannot be used.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._held: list[str] = []
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._kept = {path.stem for path in folder.glob("*.message")}
+            self._deaths = _read_deaths(folder / "deaths.json")
+            self._record = os.open(folder / "in-hand", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            left = _digests(os.pread(self._record, 1 << 20, 0))
+            if left:
+                self._blame(left)
+            self._cross_out()
+        except OSError as error:
+            raise unavailable(folder, error) from error
+
+    def close(self) -> None:
+        """Close the record."""
+        os.close(self._record)
+
+    def take(self, messages: Sequence[MessageArrived]) -> None:
+        """Write down what is about to be handled.
+
+        Raises:
+            UnavailableError: no room, or a broken disk.
+        """
+        self._held = [_digest(message) for message in messages]
+        if not self._held:
+            return
+        try:
+            os.pwrite(self._record, _COUNT.pack(len(self._held)) + bytes.fromhex("".join(self._held)), 0)
+        except OSError as error:
+            raise unavailable(self._folder, error) from error
+
+    def let_go(self) -> None:
+        """Cross out what was handled; who was a suspect among it is cleared."""
+        if not self._held:
+            return
+        cleared = {digest for digest in self._held if digest in self._deaths}
+        self._held = []
+        for digest in cleared:
+            del self._deaths[digest]
+        with suppress(OSError):  # on a broken disk they would be handled alone once more, that is all
+            self._cross_out()
+            if cleared:
+                self._write_deaths()
+
+    def judge(self, message: MessageArrived) -> Standing:
+        """What is known of a message."""
+        if not self._deaths and not self._kept:
+            return Standing.CLEAR
+        digest = _digest(message)
+        deaths = self._deaths.get(digest, 0)
+        if digest in self._kept:
+            return Standing.UNTOUCHABLE if deaths else Standing.CONDEMNED
+        if deaths >= MOST_DEATHS:
+            return Standing.CONDEMNED
+        return Standing.SUSPECT if deaths else Standing.CLEAR
+
+    def keep(self, message: MessageArrived) -> str:
+        """Keep a condemned message as a file; its path.
+
+        Raises:
+            UnavailableError: no room, or a broken disk.
+        """
+        digest = _digest(message)
+        path = self._folder / f"{digest}.message"
+        try:
+            if digest not in self._kept:
+                write_durably(path, message.topic.encode() + b"\n" + message.payload)
+                self._kept.add(digest)
+                del self._deaths[digest]
+                self._write_deaths()
+        except OSError as error:
+            raise unavailable(path, error) from error
+        return str(path)
+
+    def _cross_out(self) -> None:
+        os.pwrite(self._record, _COUNT.pack(0), 0)
+
+    def _blame(self, digests: Sequence[str]) -> None:
+        for digest in digests:
+            self._deaths[digest] = self._deaths.pop(digest, 0) + 1
+        for digest in list(self._deaths)[: max(len(self._deaths) - MOST_SUSPECTS, 0)]:
+            del self._deaths[digest]
+        self._write_deaths()
+        _log.warning("process_ended_with_messages_in_hand", messages=len(digests), now="each is handled alone")
+
+    def _write_deaths(self) -> None:
+        # Whole or not at all when the process is killed; not flushed to the disk, as above.
+        fresh = self._folder / "deaths.json.new"
+        fresh.write_bytes(msgspec.json.encode(self._deaths))
+        fresh.replace(self._folder / "deaths.json")
+
+
+def _digest(message: MessageArrived) -> str:
+    """What tells messages apart: a report ends with a checksum of all of it, and everything else is short."""
+    ends = message.payload[:_LOOKED_AT_BYTES] + message.payload[-_LOOKED_AT_BYTES:]
+    length = len(message.payload).to_bytes(8, "little")
+    return hashlib.blake2b(message.topic.encode() + b"\n" + length + ends, digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def _digests(record: bytes) -> list[str]:
+    """The digests in a record, or in as much of it as was written."""
+    if len(record) < _COUNT.size:
+        return []
+    (count,) = _COUNT.unpack_from(record)
+    held = record[_COUNT.size :][: count * _DIGEST_BYTES]
+    return [held[at : at + _DIGEST_BYTES].hex() for at in range(0, len(held), _DIGEST_BYTES)]
+
+
+def _read_deaths(path: Path) -> dict[str, int]:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, int])
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return {}  # never written, or cut by a power cut: nobody is blamed for that

@@ -1,0 +1,292 @@
+"""What is fuzzed: every function that reads bytes from the network, with valid bytes to begin from.
+
+A target takes the part of a message that a fuzzer changes, repairs what would stop it at the door (the frame's length
+and CRC), and reads it. It may return or raise RemoteProtocolError; anything else, and an update that no encoder can
+have sent, is a defect. Reports and masks are also shown to the independent decoder of the tests, which must agree.
+"""
+
+import json
+import struct
+import sys
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from models.configurations import configuration  # noqa: E402 - the repository is on the path only now
+from models.manifest import Artifact, Manifest, Transfer  # noqa: E402
+from tests.wire import independent_decoder  # noqa: E402
+from tests.wire.independent_modelled import Refused  # noqa: E402
+from wire import frame, messages, topics  # noqa: E402
+from wire.codec import MASKED, NAMES, codec_for  # noqa: E402
+from wire.codec.masks import mask_from_bytes, mask_to_bytes  # noqa: E402
+from wire.codec.sparsify import Sparse  # noqa: E402
+from wire.codec.transfers import (  # noqa: E402
+    TOPK_4,
+    TOPK_8,
+    apply_transfer,
+    exact_transfer,
+    half_transfer,
+    topk_transfer,
+)
+from wire.errors import RemoteProtocolError  # noqa: E402
+from wire.messages import CodecChoice  # noqa: E402
+from wire.parameters import ParameterLayout, ParameterSpec  # noqa: E402
+
+LAYOUT = ParameterLayout(
+    tuple(
+        ParameterSpec(name, shape)
+        for name, shape in {"a": (40, 8), "b": (8, 24), "c": (24,), "d": (2, 3, 5), "e": (1, 7), "f": ()}.items()
+    )
+)
+SHAPES = [[spec.name, list(spec.shape)] for spec in LAYOUT.tensors]
+MASK = np.arange(0, LAYOUT.size, 7)
+LARGE = configuration("gboard").layout(10_000)
+
+
+class Defect(Exception):  # noqa: N818 - it is what was found
+    """A decoder accepted what it must not, or two decoders disagree."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One decoder.
+
+    Attributes:
+        name: of the target, and of the files that hold failing inputs.
+        seeds: valid inputs.
+        read: decodes; raises RemoteProtocolError for what it refuses, anything else is a defect.
+        compare: the same by the independent decoder, many times slower; None where there is none.
+        weight: share of the inputs.
+    """
+
+    name: str
+    seeds: Sequence[bytes]
+    read: Callable[[bytes], object]
+    compare: Callable[[bytes], None] | None = None
+    weight: float = 1
+
+
+def targets() -> list[Target]:
+    """Every target, with its seeds."""
+    found = [_report(name) for name in NAMES]
+    found += [_large_report(), _large_mask()]
+    found.append(Target("frame", [_frame(4, b"payload"), *_chunks()], _read_frame))
+    found.append(Target("chunks", _chunks(), _read_chunks))
+    masks = [mask_to_bytes(np.array(list(chosen), np.int64), LAYOUT) for chosen in ([], MASK, range(LAYOUT.size))]
+    found.append(Target("mask", masks, _read_mask, _compare_mask, weight=6))
+    found.append(Target("transfer", _transfers(), _read_transfer, weight=6))
+    for kind, seed in _CONTROL.items():
+        found.append(Target(kind, [json.dumps(seed).encode()], partial(messages.decode, kind)))
+    found.append(Target("topic", [b"nightjar/1/p/up/0/d/report", b"nightjar/1/p/announce"], _read_topic))
+    found.append(Target("manifest", [_manifest()], Manifest.decode))
+    return found
+
+
+# --- reports ---
+
+
+def _updates() -> list[np.ndarray]:
+    rng = np.random.default_rng(1)
+    even = rng.standard_normal(LAYOUT.size).astype(np.float32)
+    rows = even.copy()
+    rows[80:] *= np.float32(0.001)
+    return [even, rows, np.ones_like(even), np.zeros_like(even), even * np.float32(1e-44), even * np.float32(1e38)]
+
+
+def _report(name: str) -> Target:
+    mask = MASK if name in MASKED else None
+    coordinates = [] if mask is None else MASK.tolist()
+    codec = codec_for(CodecChoice(name=name, density=0.1), mask)
+    seeds = []
+    for density in (0.001, 0.1, 1.0) if mask is None else (1.0,):
+        chosen = codec_for(CodecChoice(name=name, density=density), mask)
+        for update in _updates():
+            fits = np.clip(update, -60_000, 60_000) if name == "dense-f16" else update
+            seeds.append(chosen.encode(fits, LAYOUT, np.random.default_rng(0)))
+
+    def read(payload: bytes) -> None:
+        report = frame.decode(_frame(codec.wire_id, payload))
+        if not isinstance(report, frame.Report):
+            raise Defect(report)
+        update = codec.decode(report.payload, LAYOUT)
+        _check(update, codec.norm(report.payload, LAYOUT), whole=mask is None)
+
+    def compare(payload: bytes) -> None:
+        def ours() -> tuple[list[int], bytes]:
+            update = codec.decode(payload, LAYOUT)
+            return update.indices.tolist(), update.values.astype("<f4").tobytes()
+
+        def theirs() -> tuple[list[int], bytes]:
+            got = independent_decoder.decode_report(_frame(codec.wire_id, payload), SHAPES, coordinates)
+            return list(got["indices"]), struct.pack(f"<{len(got['values'])}f", *got["values"])
+
+        _same(ours, theirs)
+
+    return Target(name, seeds, read, compare, weight=6)
+
+
+def _large_report() -> Target:
+    """A real model's size: here a short lie could claim much."""
+    codec = codec_for(CodecChoice(name="topk-4", density=0.001))
+    update = np.random.default_rng(6).standard_normal(LARGE.size).astype(np.float32) ** 3
+    seeds = [codec.encode(update, LARGE, np.random.default_rng(0))]
+    return Target("topk-4-large", seeds, partial(codec.decode, layout=LARGE), weight=0.5)
+
+
+def _large_mask() -> Target:
+    seeds = [mask_to_bytes(np.arange(0, LARGE.size, step), LARGE) for step in (7, 1000)]
+    return Target("mask-large", seeds, partial(mask_from_bytes, layout=LARGE), weight=0.5)
+
+
+def _frame(codec: int, payload: bytes) -> bytes:
+    return frame.encode_report(frame.Report(7, 1, codec, LAYOUT.fingerprint, 3, 100, 5, 4.5, 0.25, payload))
+
+
+def _check(update: Sparse, norm: float, *, whole: bool) -> None:
+    """What every update is that an encoder sent."""
+    ascending = bool((np.diff(update.indices) > 0).all())
+    inside = update.indices.size == 0 or (update.indices[0] >= 0 and update.indices[-1] < LAYOUT.size)
+    with np.errstate(over="ignore"):
+        expected = float(np.sqrt(np.square(update.values.astype(np.float64)).sum()))
+    largest = float(np.finfo(np.float32).max)
+    if (
+        update.size != LAYOUT.size
+        or update.indices.size != update.values.size
+        or not ascending
+        or not inside
+        or (not whole and update.indices.tolist() != MASK.tolist())
+        or not np.isfinite(update.values).all()
+        or not np.isclose(min(norm, largest), min(expected, largest), rtol=1e-5, atol=1e-44)
+    ):
+        msg = f"an update of {update.indices.size} values, norm {norm}, expected {expected}"
+        raise Defect(msg)
+
+
+def _same(ours: Callable[[], object], theirs: Callable[[], object]) -> None:
+    try:
+        expected = theirs()
+    except Refused:
+        expected = None
+    try:
+        got = ours()
+    except RemoteProtocolError:
+        got = None
+    if got != expected:
+        msg = f"ours {str(got)[:200]}, the independent decoder {str(expected)[:200]}"
+        raise Defect(msg)
+
+
+# --- frames ---
+
+
+def _chunks() -> list[bytes]:
+    long = _frame(1, np.random.default_rng(2).bytes(frame.CHUNK_PART_BYTES + 100))
+    return frame.publishes(long, 7, 1)
+
+
+def _read_frame(data: bytes) -> None:
+    """A frame as it came; every second one with length and CRC made right."""
+    if zlib.crc32(data) & 1 and len(data) >= frame.OVERHEAD_BYTES:
+        head = data[:4] + struct.pack("<I", len(data) - frame.OVERHEAD_BYTES) + data[8:-4]
+        data = head + struct.pack("<I", zlib.crc32(head))
+    frame.decode(data)
+
+
+def _read_chunks(data: bytes) -> None:
+    """A changed chunk beside its true brothers, put together and read."""
+    body = data[8:-4]
+    head = data[:4] + struct.pack("<I", len(body)) + body
+    changed = frame.decode(head + struct.pack("<I", zlib.crc32(head)))
+    if isinstance(changed, frame.Chunk):
+        frame.decode(frame.join(_TRUE_CHUNKS | {changed.index: changed}))
+
+
+_TRUE_CHUNKS = {chunk.index: chunk for chunk in map(frame.decode, _chunks()) if isinstance(chunk, frame.Chunk)}
+
+
+# --- masks, transfers, control ---
+
+
+def _read_mask(data: bytes) -> None:
+    indices = mask_from_bytes(data, LAYOUT)
+    if not (np.diff(indices) > 0).all() or (indices.size and not 0 <= indices[0] <= indices[-1] < LAYOUT.size):
+        msg = f"a mask of {indices.size} coordinates"
+        raise Defect(msg)
+
+
+def _compare_mask(data: bytes) -> None:
+    _same(lambda: mask_from_bytes(data, LAYOUT).tolist(), lambda: independent_decoder.decode_mask(data, SHAPES))
+
+
+_BASE = np.random.default_rng(3).standard_normal(LAYOUT.size).astype(np.float32)
+
+
+def _transfers() -> list[bytes]:
+    half = _BASE.astype(np.float16).astype(np.float32)
+    steps = [
+        topk_transfer(form, codec_for(CodecChoice(name=name, density=0.1)).encode(_BASE, LAYOUT, rng), LAYOUT)
+        for form, name, rng in (
+            (TOPK_8, "topk-8", np.random.default_rng(4)),
+            (TOPK_4, "topk-4", np.random.default_rng(5)),
+        )
+    ]
+    return [half_transfer(half, LAYOUT), *(exact_transfer(_BASE, to, LAYOUT) for to in (_BASE, half, -_BASE)), *steps]
+
+
+def _read_transfer(data: bytes) -> None:
+    if apply_transfer(data, _BASE, LAYOUT).shape != (LAYOUT.size,):
+        raise Defect(data)
+
+
+_HASH = "0" * 64
+_CONTROL: dict[str, dict[str, object]] = {
+    "check-in": {"agent_version": "0.1.0", "runtime": "r 1", "program": _HASH, "weights": None, "examples": 3},
+    "assignment": {
+        "task": "t",
+        "round": 1,
+        "attempt": 1,
+        "version": 2,
+        "manifest": _HASH,
+        "codec": {"name": "topk-4", "density": 0.01, "error_feedback": True},
+        "plan": {"learning_rate": 0.5, "clip_norm": 1.0},
+        "report_deadline_s": 60.5,
+    },
+    "rejection": {"reason": "not-selected", "retry_after_s": 1.5, "detail": "d"},
+    "dropout": {"round": 1, "attempt": 1, "cause": "too-hot"},
+    "query": {"round": 1, "attempt": 1, "chunks": 3},
+    "missing": {"round": 1, "attempt": 1, "chunks": [0, 2]},
+    "receipt": {"round": 1, "attempt": 1, "verdict": "invalid", "code": "crc"},
+    "announce": {"version": 3, "manifest": _HASH},
+    "status": {"online": True, "state": "training"},
+}
+
+
+def _read_topic(data: bytes) -> None:
+    topics.parse(data.decode(errors="replace"))
+
+
+def _manifest() -> bytes:
+    small = configuration("tiny")
+    layout = small.layout(300)
+    file = Artifact.of(b"x")
+    return Manifest(
+        version=1,
+        configuration=small.name,
+        program=file,
+        weights=Artifact(file.sha256, 4 * layout.size),
+        vocabulary=file,
+        layout=layout,
+        batch_rows=16,
+        sequence_length=20,
+        hidden=small.hidden,
+        minimum_agent_version="0.1.0",
+        transfers=(Transfer(file, file.sha256),),
+        mask=file,
+    ).encode()

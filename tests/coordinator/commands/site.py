@@ -1,0 +1,84 @@
+"""A coordinator's folder as a service leaves it: a configuration, a model, rounds, devices, reports."""
+
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from coordinator.core.lease import Lease, Presence
+from coordinator.core.round import Phase, Seat, SeatState, open_round
+from coordinator.core.rules import RoundRules
+from coordinator.jobs import Metrics
+from coordinator.ports import StoredReport, VersionRecord
+from coordinator.shell.backup import ARTIFACTS, PRIVATE
+from coordinator.shell.blobs import FileBlobs
+from coordinator.shell.database import Database, database_file
+from coordinator.shell.model_folder import import_model
+from coordinator.shell.packs import PackedBlobs
+from tests.coordinator.model_folder import write_model
+from wire.identifiers import DeviceId
+
+A, B = DeviceId("a"), DeviceId("b")
+REPORT = b"a report of a"
+RULES = RoundRules(
+    goal=2,
+    minimum=1,
+    over_selection=1,
+    selection_window_s=0,
+    selection_deadline_s=60,
+    report_deadline_s=60,
+    lost_grace_s=10,
+)
+
+
+class Site:
+    """Round 1 committed version 1; round 2 has a report of a, and b is at work."""
+
+    def __init__(self, folder: Path) -> None:
+        self.config = folder / "coordinator.toml"
+        self.data = folder / "data"
+        write_model(folder / "model")
+        self.config.write_text('data_dir = "data"\n[task]\nmodel = "model"\n')
+        self.data.mkdir()
+        self.artifacts = FileBlobs(self.data / ARTIFACTS)
+        self.private = PackedBlobs(self.data / PRIVATE)
+        manifest = import_model(folder / "model", self.artifacts)
+        database = Database(f"sqlite:///{database_file(self.data)}")
+        with database.transaction() as tx:
+            tx.add_version(VersionRecord(version=0, manifest=manifest.sha256, metrics=Metrics(0.1, 0.2, 6.0)))
+            tx.add_version(VersionRecord(version=1, manifest=manifest.sha256, round=1, metrics=Metrics(0.25, 0.4, 5.0)))
+            first = open_round(1, 0, RULES, 7, 100.0)
+            tx.save_round(
+                replace(
+                    first,
+                    phase=Phase.COMMITTED,
+                    version=1,
+                    seats={A: Seat(state=SeatState.REPORTED)},
+                    closed_at_s=130.0,
+                )
+            )
+            second = open_round(2, 1, RULES, 7, 200.0)
+            seats = {A: Seat(state=SeatState.REPORTED), B: Seat()}
+            tx.save_round(
+                replace(second, phase=Phase.REPORTING, seats=seats, working=1, reported=1, started_at_s=201.0)
+            )
+            tx.save_lease(Lease(device=A, presence=Presence.PRESENT, state="training", last_seen_s=203.0, examples=7))
+            tx.save_lease(Lease(device=B, state="ineligible", reason="\x1b[31mred\x07", last_seen_s=202.0))
+            tx.add_report(report(1, "0" * 64))
+            tx.add_report(report(2, self.private.put(REPORT)))
+        database.close()
+
+
+def report(round_number: int, sha256: str) -> StoredReport:
+    return StoredReport(
+        round=round_number,
+        device=A,
+        attempt=1,
+        sha256=sha256,
+        size_bytes=len(REPORT),
+        num_examples=3,
+        steps=1,
+        loss=4.5,
+        seconds=1.0,
+        norm=1.0,
+        received_s=202.0,
+    )

@@ -1,0 +1,74 @@
+import pytest
+
+from models.manifest import Manifest
+from wire.errors import ConfigError
+
+
+def test_rounds_are_listed_with_what_they_made(ask):
+    first, second = ask("round", "list")
+    assert (first["number"], first["phase"], first["version"], first["top1"]) == (1, "committed", 1, 0.25)
+    assert (second["number"], second["phase"], second["accepted"], second["selected"]) == (2, "reporting", 1, 2)
+
+
+def test_a_round_shows_what_became_of_each_device(ask):
+    shown = ask("round", "show", 2)
+    assert {seat["device"]: seat["state"] for seat in shown["seats"]} == {"a": "reported", "b": "working"}
+    assert shown["mean_training_loss"] == 4.5
+
+
+def test_versions_are_listed_with_their_recall(ask):
+    assert [(row["version"], row["top1"]) for row in ask("model", "list")] == [(0, 0.1), (1, 0.25)]
+    assert [row["version"] for row in ask("model", "list", "--limit", 1)] == [1]
+
+
+def test_an_exported_version_can_be_the_first_of_another_coordinator(ask, site, tmp_path):
+    from coordinator.shell.model_folder import check_model
+
+    answer = ask("model", "export", 1, "--out", tmp_path / "out")
+    manifest = check_model(tmp_path / "out")
+    assert (manifest.version, manifest.sha256) == (0, answer["manifest"])
+    assert manifest.weights == Manifest.decode((tmp_path / "model" / "manifest.json").read_bytes()).weights
+
+
+def test_devices_are_listed_and_shown(ask):
+    assert [(row["device"], row["state"]) for row in ask("device", "list")] == [("a", "training"), ("b", "ineligible")]
+    assert ask("device", "show", "a")["examples"] == 7
+
+
+def test_what_a_device_says_cannot_steer_the_terminal(run, site):
+    status, out, _ = run("device", "list", "--config", site.config)
+    assert status == 0
+    assert "red" in out
+    assert "\x1b" not in out
+    assert "\x07" not in out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("round", "show", 99), ("model", "export", 9, "--out", "nowhere"), ("device", "show", "c")],
+)
+def test_what_is_not_there_is_said_with_what_to_look_at(run, site, arguments):
+    status, _, err = run(*arguments, "--config", site.config)
+    assert status == ConfigError.exit_status
+    assert "list' shows" in err
+
+
+def test_without_a_database_the_commands_say_what_to_do(run, site, tmp_path):
+    site.config.write_text('data_dir = "empty"\n[task]\nmodel = "model"\n')
+    status, _, err = run("round", "list", "--config", site.config)
+    assert status == ConfigError.exit_status
+    assert "'serve'" in err
+    assert not (tmp_path / "empty").exists()
+
+
+def test_looking_on_never_changes_tables_of_another_version(run, site):
+    import sqlite3
+
+    from coordinator.shell.database import database_file
+
+    with sqlite3.connect(database_file(site.data)) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '0001'")
+    connection.close()
+    status, _, err = run("round", "list", "--config", site.config)
+    assert status == ConfigError.exit_status
+    assert "db upgrade" in err

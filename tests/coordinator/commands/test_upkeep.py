@@ -1,0 +1,93 @@
+import fcntl
+import json
+import stat
+
+import pytest
+
+from coordinator.shell import checkup
+from coordinator.shell.backup import ROUNDS_SKIPPED
+from coordinator.shell.checkup import Finding
+from wire.errors import ConfigError
+
+
+def test_init_writes_what_serve_can_read_but_for_the_model(run, tmp_path):
+    path = tmp_path / "new.toml"
+    status, out, _ = run("init", path, "--json")
+    assert (status, json.loads(out)["path"]) == (0, str(path))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    _, _, err = run("serve", "--config", path)
+    assert err.count("\n  - ") == 1
+    assert "task.model" in err
+
+
+def test_init_never_writes_over_a_file(run, site):
+    before = site.config.read_text()
+    status, _, err = run("init", site.config)
+    assert status == ConfigError.exit_status
+    assert "exists already" in err
+    assert site.config.read_text() == before
+
+
+def test_init_prints_to_a_pipe(run):
+    status, out, _ = run("init", "-")
+    assert (status, "[task]" in out) == (0, True)
+
+
+def test_doctor_finds_nothing_on_a_sound_machine(run, site, monkeypatch):
+    monkeypatch.setattr(checkup, "_tensorflow", lambda _config: iter(()))
+    status, out, _ = run("doctor", "--config", site.config, "--json")
+    findings = [Finding(**finding) for finding in json.loads(out)]
+    assert (status, [each for each in findings if each.level == "fault"]) == (0, [])
+    assert {each.category for each in findings} == {"storage", "database", "model", "web", "broker"}
+
+
+def test_doctor_says_what_to_do_about_each_fault(run, site, monkeypatch):
+    monkeypatch.setattr(checkup, "_tensorflow", lambda _config: iter(()))
+    (site.config.parent / "model" / "weights.bin").write_bytes(b"x")
+    next(path for path in (site.data / "private").rglob("*") if path.is_file()).unlink()
+    status, out, _ = run("doctor", "--config", site.config, "--json")
+    faults = {each["category"]: each for each in json.loads(out) if each["level"] == "fault"}
+    assert (status, sorted(faults)) == (1, ["database", "model"])
+    assert all(fault["remedy"] for fault in faults.values())
+
+
+def test_doctor_lists_a_configuration_that_cannot_be_used_as_a_fault(run, site):
+    site.config.write_text("port = 0\n")
+    status, out, _ = run("doctor", "--config", site.config, "--json")
+    [fault] = json.loads(out)
+    assert (status, fault["category"]) == (1, "configuration")
+    assert "port" in fault["found"]
+
+
+def test_backup_and_restore_lose_nothing(run, site, ask, tmp_path):
+    rounds, devices = ask("round", "show", 2), ask("device", "list")
+    assert run("backup", tmp_path / "saved", "--config", site.config)[0] == 0
+    site.data.rename(tmp_path / "lost")
+    answer = ask("restore", tmp_path / "saved")
+    assert answer["last_used_round"] == 2 + ROUNDS_SKIPPED
+    assert ask("round", "show", 2)["seats"] == rounds["seats"]
+    assert [row["device"] for row in ask("device", "list")] == [row["device"] for row in devices]
+
+
+def test_restore_leaves_a_folder_in_use_alone(run, site, tmp_path):
+    run("backup", tmp_path / "saved", "--config", site.config)
+    status, _, err = run("restore", tmp_path / "saved", "--config", site.config)
+    assert status == ConfigError.exit_status
+    assert "already" in err
+    with (site.data / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        status, _, err = run("restore", tmp_path / "saved", "--config", site.config)
+    assert (status, "another coordinator runs" in err) == (ConfigError.exit_status, True)
+
+
+def test_upgrade_waits_for_no_running_service(run, site):
+    assert run("db", "upgrade", "--config", site.config)[0] == 0
+    with (site.data / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert run("db", "upgrade", "--config", site.config)[0] == ConfigError.exit_status
+
+
+@pytest.mark.parametrize("command", ["init", "doctor", "backup", "restore", "db", "round", "model", "device", "serve"])
+def test_every_command_has_help(run, command):
+    status, out, _ = run(command, "--help")
+    assert (status, "Usage" in out) == (0, True)

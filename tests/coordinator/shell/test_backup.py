@@ -1,0 +1,104 @@
+import threading
+
+import pytest
+from msgspec.structs import replace
+
+from coordinator.core.round import AbandonCause, Phase
+from coordinator.shell.backup import PRIVATE, ROUNDS_SKIPPED, back_up, missing, restore
+from coordinator.shell.database import Database, database_file
+from coordinator.shell.packs import PackedBlobs
+from tests.coordinator.commands.site import REPORT, Site, report
+from wire.errors import ConfigError
+
+
+@pytest.fixture
+def site(tmp_path):
+    return Site(tmp_path)
+
+
+def view(folder):
+    database = Database(f"sqlite:///{database_file(folder)}")
+    try:
+        with database.transaction() as tx:
+            return tx.open_round(), tx.last_round_number(), tx.reports(2), tx.round(tx.last_round_number())
+    finally:
+        database.close()
+
+
+def test_a_backup_has_the_accepted_reports_of_the_open_round(site, tmp_path):
+    size_bytes = back_up(site.data, tmp_path / "saved")
+    assert size_bytes > len(REPORT)
+    assert missing(tmp_path / "saved") == []
+    _, _, [kept], _ = view(tmp_path / "saved")
+    assert PackedBlobs(tmp_path / "saved" / PRIVATE).get(kept.sha256) == REPORT
+
+
+def test_a_restored_coordinator_goes_on_with_its_round_and_with_unused_numbers(site, tmp_path):
+    back_up(site.data, tmp_path / "saved")
+    assert restore(tmp_path / "saved", tmp_path / "new", now_s=1000.0) == 2 + ROUNDS_SKIPPED
+    current, last, [kept], marker = view(tmp_path / "new")
+    assert (current.number, current.reported) == (2, 1)
+    assert last == 2 + ROUNDS_SKIPPED
+    assert (marker.phase, marker.cause) == (Phase.ABANDONED, AbandonCause.RESTORED)
+    assert PackedBlobs(tmp_path / "new" / PRIVATE).get(kept.sha256) == REPORT
+
+
+def test_a_backup_made_while_rounds_come_and_go_is_whole(site, tmp_path):
+    """A writer ends rounds, deletes their reports and opens the next as fast as it can."""
+    stop = threading.Event()
+
+    def live() -> None:
+        database = Database(f"sqlite:///{database_file(site.data)}")
+        number = 2
+        while not stop.wait(0.002):
+            sha256 = site.private.put(f"report {number}".encode())
+            with database.transaction() as tx:
+                old = tx.open_round()
+                gone = [each.sha256 for each in tx.reports(old.number)]
+                tx.save_round(replace(old, phase=Phase.ABANDONED, closed_at_s=1.0))
+                number += 1
+                tx.save_round(replace(old, number=number))
+                tx.add_report(report(number, sha256))
+            for name in gone:
+                site.private.delete(name)
+        database.close()
+
+    writer = threading.Thread(target=live)
+    writer.start()
+    try:
+        for attempt in range(5):
+            back_up(site.data, tmp_path / f"saved-{attempt}")
+    finally:
+        stop.set()
+        writer.join()
+    assert all(missing(tmp_path / f"saved-{attempt}") == [] for attempt in range(5))
+
+
+def test_a_damaged_backup_is_not_restored(site, tmp_path):
+    back_up(site.data, tmp_path / "saved")
+    for path in (tmp_path / "saved" / PRIVATE).rglob("*"):
+        if path.is_file():
+            path.write_bytes(path.read_bytes()[:-1] + b"!")
+    with pytest.raises(ConfigError, match="missing or damaged"):
+        restore(tmp_path / "saved", tmp_path / "new", now_s=0.0)
+    assert not database_file(tmp_path / "new").exists()
+
+
+def test_a_backup_that_fails_leaves_nothing(site, tmp_path, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("coordinator.shell.backup.shutil.copyfile", full)
+    with pytest.raises(Exception, match="No space left"):
+        back_up(site.data, tmp_path / "saved")
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("saved")] == []
+
+
+def test_only_a_new_folder_is_written_and_only_a_backup_is_read(site, tmp_path):
+    (tmp_path / "there").mkdir()
+    with pytest.raises(ConfigError, match="exists already"):
+        back_up(site.data, tmp_path / "there")
+    with pytest.raises(ConfigError, match="no coordinator's database"):
+        back_up(tmp_path / "nothing", tmp_path / "saved")
+    with pytest.raises(ConfigError, match="not a backup"):
+        restore(tmp_path / "there", tmp_path / "new", now_s=0.0)

@@ -1,0 +1,94 @@
+"""The same tests for the journal of a simulated phone and for that of a real one."""
+
+import numpy as np
+import pytest
+
+from edge_agent.core.events import SendDropout
+from edge_agent.core.lifecycle import Reporting, Resting
+from edge_agent.core.outbox import Parcel
+from edge_agent.ports import Change, NewReport, Settlement
+from edge_agent.shell.database import Caps, Database
+from simulation.rounds.faults import Fuse, PowerCut
+from simulation.rounds.journal import MOST_PENDING_DROPOUTS, MemoryJournal
+from tests.edge_agent.fakes import FakeClock
+from wire.codec import Sparse
+from wire.errors import LocalProtocolError
+from wire.messages import DropoutCause
+
+LAYOUT = "0123456789abcdef"
+REPORTING, RESTING = Reporting(3, 1), Resting(9.0, "done")
+CARRIED = Sparse(3, np.array([1]), np.array([0.5], np.float32))
+REPORT = NewReport(Parcel(3, 1, 1), b"frame", LAYOUT, np.array([1.0, 0.0, 2.0], np.float32), CARRIED)
+
+
+@pytest.fixture(params=["memory", "database"])
+def journal(request, tmp_path):
+    if request.param == "memory":
+        yield MemoryJournal(lambda: None, lambda _report: None)
+        return
+    database = Database(tmp_path / "agent.db", Caps(10, 1000, 1e6), FakeClock())
+    yield database
+    database.close()
+
+
+def test_an_empty_one_remembers_nothing(journal):
+    assert journal.load().lifecycle is None
+    assert journal.load().parcel is None
+    assert journal.residual(LAYOUT) is None
+    assert journal.pending_dropouts() == []
+    with pytest.raises(LocalProtocolError):
+        journal.frame()
+
+
+def test_a_report_stays_until_it_is_settled(journal):
+    journal.commit(Change(REPORTING, report=REPORT))
+    journal.commit(Change(REPORTING))
+    assert journal.load().lifecycle == REPORTING
+    assert journal.load().parcel == REPORT.parcel
+    assert journal.frame() == b"frame"
+    assert journal.residual(LAYOUT) is None
+    journal.commit(Change(RESTING, settlement=Settlement(adopt=True)))
+    assert journal.load().parcel is None
+    assert journal.residual(LAYOUT).tolist() == [1.0, 0.0, 2.0]
+    assert journal.residual("f" * 16) is None
+    assert (journal.tally().reports_sent, journal.tally().bytes_sent) == (1, 5)
+
+
+@pytest.mark.parametrize(
+    ("settlement", "residual"),
+    [(Settlement(adopt=False), None), (Settlement(adopt=False, put_back=True), [1.0, 0.5, 2.0])],
+)
+def test_a_report_that_does_not_count_is_thrown_away_or_put_back(journal, settlement, residual):
+    journal.commit(Change(REPORTING, report=REPORT))
+    journal.commit(Change(RESTING, settlement=settlement))
+    kept = journal.residual(LAYOUT)
+    assert (None if kept is None else kept.tolist()) == residual
+    assert journal.tally().reports_sent == 0
+
+
+def test_the_newest_dropouts_wait_until_they_are_sent(journal):
+    lost = [SendDropout(number, 1, DropoutCause.UNPLUGGED, "") for number in range(MOST_PENDING_DROPOUTS + 2)]
+    for one in lost:
+        journal.commit(Change(RESTING, dropouts=[one]))
+    waiting = journal.pending_dropouts()
+    assert [pending.dropout for pending in waiting] == lost[2:]
+    journal.dropout_sent(waiting[0].number)
+    assert [pending.dropout for pending in journal.pending_dropouts()] == lost[3:]
+
+
+def test_deaths_are_counted_until_they_are_set_back(journal):
+    journal.commit(Change(RESTING, deaths=2))
+    journal.commit(Change(RESTING))
+    assert journal.load().deaths == 2
+    journal.commit(Change(RESTING, deaths=0))
+    assert journal.load().deaths == 0
+
+
+def test_a_power_cut_before_the_change_leaves_the_old_state_and_one_after_it_the_new():
+    fuse = Fuse()
+    journal = MemoryJournal(fuse.touch, lambda _report: None)
+    for touches, kept in ((1, None), (2, RESTING)):
+        fuse.left = touches
+        with pytest.raises(PowerCut):
+            journal.commit(Change(RESTING))
+        assert journal.load().lifecycle == kept

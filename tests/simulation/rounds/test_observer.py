@@ -1,0 +1,111 @@
+"""The observer must be able to see what it says it never saw: each test here breaks one thing on purpose."""
+
+import msgspec
+import numpy as np
+
+import simulation.rounds.coordinator as host
+from coordinator.averaging import do_job
+from coordinator.jobs import AggregationJob
+from simulation.rounds.model import LAYOUT
+from simulation.rounds.world import World
+from wire import messages
+from wire.messages import Verdict
+from wire.parameters import weights_from_bytes, weights_to_bytes
+
+SOUND = (0, 0, 0)
+
+
+def seen(world: World) -> tuple[int, int, int]:
+    """Reports lost, reports counted twice, commits that are not the mean."""
+    world.run()
+    observer = world.observer
+    return len(observer.lost), observer.counted_twice, len(observer.wrong_means)
+
+
+def change_reports(world: World, change) -> None:
+    """Let the coordinator's database find other reports than it was given."""
+    view = world.coordinator.repository.view
+    found = view.reports
+    view.reports = lambda number: change(found(number))
+
+
+def change_averaging(monkeypatch, change) -> None:
+    """Let the worker average something else than it was asked to; whoever asked does not know."""
+
+    def work(job, *rest):
+        return do_job(change(job) if isinstance(job, AggregationJob) else job, *rest)
+
+    monkeypatch.setattr(host, "do_job", work)
+
+
+def test_an_untouched_world_is_sound(make_world):
+    assert seen(make_world()) == SOUND
+
+
+def test_a_coordinator_that_loses_an_accepted_report_is_caught(make_world):
+    world = make_world()
+    change_reports(world, lambda reports: reports[1:])
+    assert seen(world) == (3, 0, 0)
+
+
+def test_a_coordinator_that_counts_a_report_twice_is_caught(make_world, monkeypatch):
+    world = make_world()
+    change_reports(world, lambda reports: [*reports, *reports[:1]])
+    assert seen(world)[1] == 0, "the averaging refuses a device that comes twice, so nothing was counted"
+    world = make_world()
+    change_reports(world, lambda reports: [*reports, *reports[:1]])
+    change_averaging(monkeypatch, lambda job: msgspec.structs.replace(job, reports=job.reports[:-1]))  # it looks away
+    assert seen(world)[:2] == (0, 3)
+
+
+def test_a_coordinator_that_accepts_what_it_does_not_keep_is_caught(make_world):
+    world = make_world()
+    send = world.broker.from_coordinator
+
+    def lie(topic: str, payload: bytes, *, retain: bool) -> None:
+        if topic.endswith("/receipt"):
+            receipt = messages.decode("receipt", payload)
+            if receipt.verdict is Verdict.LATE:
+                payload = messages.encode(msgspec.structs.replace(receipt, verdict=Verdict.ACCEPTED))
+        send(topic, payload, retain=retain)
+
+    world.broker.from_coordinator = lie
+    lost, *others = seen(world)
+    assert lost > 0
+    assert others == [0, 0]
+
+
+def test_a_mean_that_leaves_a_report_out_is_caught(make_world, monkeypatch):
+    change_averaging(monkeypatch, lambda job: msgspec.structs.replace(job, reports=job.reports[1:]))
+    assert seen(make_world()) == (0, 0, 3)
+
+
+def test_a_mean_with_a_wrong_weight_is_caught(make_world, monkeypatch):
+    def heavier(job: AggregationJob) -> AggregationJob:
+        first, *others = job.reports
+        heavy = msgspec.structs.replace(first, num_examples=first.num_examples + 1)
+        return msgspec.structs.replace(job, reports=(heavy, *others))
+
+    change_averaging(monkeypatch, heavier)
+    assert seen(make_world()) == (0, 0, 3)
+
+
+def test_a_mean_with_the_report_of_another_is_caught(make_world, monkeypatch):
+    def swapped(job: AggregationJob) -> AggregationJob:
+        first, second, *others = job.reports
+        stolen = msgspec.structs.replace(first, sha256=second.sha256)
+        return msgspec.structs.replace(job, reports=(stolen, second, *others))
+
+    change_averaging(monkeypatch, swapped)
+    assert seen(make_world()) == (0, 0, 3)
+
+
+def test_weights_that_differ_in_the_last_bit_are_caught(make_world, monkeypatch):
+    def work(job, artifacts, *rest):
+        done = do_job(job, artifacts, *rest)
+        weights = weights_from_bytes(artifacts.get(done.weights), LAYOUT).copy()
+        weights[0] = np.nextafter(weights[0], np.float32(np.inf))
+        return msgspec.structs.replace(done, weights=artifacts.put(weights_to_bytes(weights)))
+
+    monkeypatch.setattr(host, "do_job", work)
+    assert seen(make_world()) == (0, 0, 3)

@@ -1,0 +1,59 @@
+"""Transactions that fail; what a repository must do otherwise is in tests/coordinator/shell/test_repository.py."""
+
+import pytest
+
+from coordinator.core.lease import Lease
+from coordinator.effects import AnnounceModel
+from coordinator.ports import VersionRecord
+from simulation.rounds.faults import Fuse, PowerCut
+from simulation.rounds.storage import MemoryBlobs, MemoryRepository
+from wire.errors import IntegrityError
+from wire.identifiers import DeviceId
+
+A = DeviceId("a")
+
+
+def write(repository: MemoryRepository) -> None:
+    with repository.transaction() as tx:
+        tx.add_version(VersionRecord(version=1, manifest="1" * 64))
+        tx.save_lease(Lease(device=A, state="training", last_seen_s=2.0))
+        tx.count("reports_late")
+        tx.remove_effects([1])
+        tx.add_effect(AnnounceModel())
+
+
+def contents(repository: MemoryRepository) -> tuple[object, ...]:
+    view = repository.view
+    return view.current_version(), view.lease(A), view.counters(), view.effects(), view.device_states()
+
+
+@pytest.mark.parametrize("touches", range(1, 20))
+def test_a_power_cut_at_any_touch_leaves_all_of_a_transaction_or_nothing(touches):
+    fuse = Fuse()
+    repository = MemoryRepository(fuse.touch)
+    with repository.transaction() as tx:
+        tx.add_version(VersionRecord(version=0, manifest="0" * 64))
+        tx.save_lease(Lease(device=A, state="resting"))
+        tx.add_effect(AnnounceModel())
+    before = contents(repository)
+    fuse.left = touches
+    try:
+        write(repository)
+    except PowerCut:
+        assert contents(repository) == before
+        write(repository)
+    assert contents(repository)[2] == {"reports_late": 1}
+    assert repository.view.effects() == [(2, AnnounceModel())]
+    assert repository.view.device_states() == {("training", ""): 1}
+
+
+def test_blobs_are_found_by_their_hash_until_they_are_deleted():
+    blobs = MemoryBlobs()
+    name = blobs.put(b"weights")
+    other = blobs.put(b"orphan")
+    assert blobs.get(name) == b"weights"
+    assert blobs.sweep({name}) == 1
+    with pytest.raises(IntegrityError):
+        blobs.get(other)
+    blobs.delete(name)
+    assert len(blobs) == 0
