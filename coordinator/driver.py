@@ -39,6 +39,7 @@ import msgspec
 import numpy as np
 import structlog
 
+from coordinator.administration import operate
 from coordinator.averaging import asked_codec
 from coordinator.config import CoordinatorConfig
 from coordinator.core.events import (
@@ -59,6 +60,7 @@ from coordinator.inbox import (
     Inbox,
     JobEnded,
     MessageArrived,
+    Operated,
     SessionLost,
     Stopped,
     Ticked,
@@ -359,6 +361,12 @@ class Driver:
                 # The announcement that follows the connection nudges every device with a report in its outbox.
                 turn.tx.count("broker_sessions_lost")
                 _log.warning("broker_session_lost", shard=shard, remedy="devices send again; enable its persistence")
+            case Operated(operation, who, answer):
+                changed = operate(operation, who, self._config.task.name, turn)
+                turn.after_commit.append(lambda: answer(changed))
+                if changed:
+                    asked = msgspec.to_builtins(operation)
+                    turn.after_commit.append(lambda: _log.info("operated", by=who, operation=asked))
             case Stopped():
                 pass
 

@@ -22,6 +22,7 @@ from wire.messages import Announcement, Assignment, Missing, Receipt, Rejection,
 
 REFUSED_RETRY_S = 900.0
 """A device that lacks text or a newer agent will hardly have it sooner (Android retries after 15 minutes, too)."""
+_NOT_SOON = frozenset({RejectionReason.OUTDATED_AGENT, RejectionReason.TOO_FEW_EXAMPLES, RejectionReason.BLOCKED})
 NO_TASK_RETRY_S = 3600.0
 """The task is done; a new one is hours away at best."""
 LATELY_S = 86400.0
@@ -182,7 +183,7 @@ class Execution:
             expected_s = opens_in_s(current.started_at_s, current.deadline_s, longest_s, usual_s, now_s)
         if rounds:
             expected_s += (rounds - (current.phase is not Phase.SELECTION)) * usual_s
-        if reason in {RejectionReason.OUTDATED_AGENT, RejectionReason.TOO_FEW_EXAMPLES}:
+        if reason in _NOT_SOON:
             expected_s = max(expected_s, REFUSED_RETRY_S)
         return retry_after_s(steering, expected_s, now_s, self._generator)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from coordinator.jobs import Result
+from coordinator.operations import Operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,21 @@ class SessionLost:
 
 
 @dataclass(frozen=True, slots=True)
+class Operated:
+    """An operator asks for a change.
+
+    Attributes:
+        operation: what.
+        who: asks.
+        answer: is told after the commit whether anything changed.
+    """
+
+    operation: Operation
+    who: str
+    answer: Callable[[bool], None] = field(default=lambda _changed: None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Stopped:
     """The process should end."""
 
@@ -82,5 +98,6 @@ Inbox = (
     | ArtifactServed
     | BrokerDropped
     | SessionLost
+    | Operated
     | Stopped
 )

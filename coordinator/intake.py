@@ -132,7 +132,9 @@ class Intake:
         lease = _note(device, CheckedIn(message, turn.now_s), turn)
         turn.note_check_in()
         if turn.round is None:
-            turn.effects.append(RejectCheckIn(device, RejectionReason.NO_TASK, "the task is done"))
+            pause = turn.tx.pause()
+            detail = "the task is done" if pause is None else f"the task is paused: {pause.reason}"
+            turn.effects.append(RejectCheckIn(device, RejectionReason.NO_TASK, detail))
         elif (refused := refusal(lease, turn.round.number, self._admission)) is not None:
             turn.effects.append(RejectCheckIn(device, refused.reason, refused.detail, refused.rounds))
         else:
@@ -163,7 +165,7 @@ class Intake:
         if not awaits_report(meant, device, report.attempt):
             turn.settle(meant, received)
             return
-        match self._check(report, payload, meant):
+        match self._check(device, report, payload, meant, turn):
             case Invalid(code, detail):
                 _log.info("report_refused", round=meant.number, device=device, code=code, detail=detail[:200])
                 turn.settle(meant, ReportReceived(device, report.attempt, turn.now_s, code, detail))
@@ -183,7 +185,12 @@ class Intake:
                 )
                 turn.settle(meant, received, stored)
 
-    def _check(self, report: frame.Report, payload: bytes, meant: Round) -> Accepted | Invalid:
+    def _check(
+        self, device: DeviceId, report: frame.Report, payload: bytes, meant: Round, turn: Turn
+    ) -> Accepted | Invalid:
+        lease = turn.tx.lease(device)
+        if lease is not None and lease.blocked:
+            return Invalid("blocked", lease.blocked)
         if len(payload) > self._max_report_bytes:
             return self._too_large(len(payload))
         return check_report(report, Asked(self.codec, self._layout, meant.base_version, self._max_update_norm))

@@ -19,6 +19,7 @@ from coordinator.core.round import Phase, Round
 from coordinator.effects import PendingEffect
 from coordinator.inbox import MessageArrived
 from coordinator.jobs import Job, Metrics
+from coordinator.operations import AuditEntry, Pause
 from wire.identifiers import DeviceId
 
 
@@ -202,6 +203,15 @@ class Transaction(Protocol):
     def save_rhythm(self, rhythm: Rhythm) -> None:
         """Replace it."""
 
+    def pause(self) -> Pause | None:
+        """Why the task is paused; None if it is not."""
+
+    def save_pause(self, pause: Pause | None) -> None:
+        """Replace it."""
+
+    def add_audit(self, entry: AuditEntry) -> None:
+        """Note a change; the database gives it its number."""
+
 
 class Overview(Protocol):
     """Reads for people: the status page."""
@@ -217,6 +227,9 @@ class Overview(Protocol):
 
     def versions(self, limit: int) -> list[VersionRecord]:
         """The newest versions, in ascending order."""
+
+    def audit(self, limit: int, before: int | None = None) -> list[AuditEntry]:
+        """The newest changes, newest first; only those with a number below ``before``."""
 
     def accepted_reports(self) -> int:
         """Accepted reports of all rounds."""

@@ -154,7 +154,11 @@ class Turn:
 
     def open_next(self) -> None:
         """Begin the next round, unless the task has as many committed ones as it wants."""
-        task = self._config.task
+        task, pause = self._config.task, self.tx.pause()
+        if pause is not None:
+            self.round = None
+            self._say("task_paused", task=task.name, reason=pause.reason, by=pause.who)
+            return
         committed = self.tx.rounds_in(Phase.COMMITTED)
         if task.rounds and committed >= task.rounds:
             self.round = None

@@ -48,6 +48,7 @@ class RejectionReason(enum.Enum):
     TOO_FEW_EXAMPLES = "too-few-examples"
     OUTDATED_AGENT = "outdated-agent"
     TOOK_PART_LATELY = "took-part-lately"
+    BLOCKED = "blocked"
 
 
 class DropoutCause(enum.Enum):
@@ -58,6 +59,10 @@ class DropoutCause(enum.Enum):
     METERED = "metered"
     TOO_HOT = "too-hot"
     LOW_BATTERY = "low-battery"
+    UNDER_VOLTAGE = "under-voltage"
+    QUIET_HOURS = "quiet-hours"
+    LOW_RESOURCES = "low-resources"
+    PAUSED = "paused"
     FETCH_FAILED = "fetch-failed"
     TRAINING_FAILED = "training-failed"
     NO_EXAMPLES = "no-examples"

@@ -82,6 +82,14 @@ class AggregationFailed:
     now_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class CalledOff:
+    """An operator wants no more rounds for now; devices that have begun to train may finish."""
+
+    reason: str
+    now_s: float
+
+
 Event = (
     DeviceCheckedIn
     | DeviceLost
@@ -91,6 +99,7 @@ Event = (
     | ClockTicked
     | AggregationFinished
     | AggregationFailed
+    | CalledOff
 )
 
 

@@ -62,6 +62,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         emulated: whether it is an emulated phone.
         last_round: the last round that counts a report of it; 0 if none does.
         rounds_counted: bit k says the same of the k-th round before ``last_round``.
+        blocked: why an operator shut it out; empty if nobody did.
     """
 
     device: DeviceId
@@ -77,6 +78,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     emulated: bool = False
     last_round: int = 0
     rounds_counted: int = 0
+    blocked: str = ""
 
     @property
     def online(self) -> bool:
@@ -130,7 +132,14 @@ class ReportCounted:
     round: int
 
 
-Event = Heard | CheckedIn | StatusCame | WentAway | ReportCounted
+@dataclass(frozen=True, slots=True)
+class BlockingChanged:
+    """An operator shut the device out, for a reason, or lets it in again (no reason)."""
+
+    reason: str
+
+
+Event = Heard | CheckedIn | StatusCame | WentAway | ReportCounted | BlockingChanged
 
 
 def step(lease: Lease, event: Event) -> Lease:
@@ -202,6 +211,10 @@ def _count(lease: Lease, event: ReportCounted) -> Lease:
     return replace(lease, presence=Presence.PRESENT, last_round=event.round, rounds_counted=earlier | 1)
 
 
+def _block(lease: Lease, event: BlockingChanged) -> Lease:
+    return replace(lease, blocked=event.reason)
+
+
 _AWAY, _PRESENT, _READY = Presence.AWAY, Presence.PRESENT, Presence.READY
 
 TABLE: dict[tuple[Presence, type[Event]], Row] = {
@@ -209,15 +222,18 @@ TABLE: dict[tuple[Presence, type[Event]], Row] = {
     (_AWAY, CheckedIn): row(_offer, _READY),
     (_AWAY, StatusCame): row(_tell, _PRESENT),
     (_AWAY, WentAway): row(_leave, _AWAY),
+    (_AWAY, BlockingChanged): row(_block, _AWAY),
     (_PRESENT, Heard): row(_live, _PRESENT),
     (_PRESENT, CheckedIn): row(_offer, _READY),
     (_PRESENT, StatusCame): row(_tell, _PRESENT),
     (_PRESENT, WentAway): row(_leave, _AWAY),
     (_PRESENT, ReportCounted): row(_count, _PRESENT),
+    (_PRESENT, BlockingChanged): row(_block, _PRESENT),
     (_READY, Heard): row(_live, _READY),
     (_READY, CheckedIn): row(_offer, _READY),
     (_READY, StatusCame): row(_tell, _READY, _PRESENT),
     (_READY, WentAway): row(_leave, _AWAY),
     (_READY, ReportCounted): row(_count, _PRESENT),
+    (_READY, BlockingChanged): row(_block, _READY),
 }
 """Every legal pair. A report is heard before it is counted, so none is ever counted of a device that is AWAY."""

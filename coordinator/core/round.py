@@ -45,6 +45,7 @@ from coordinator.core.events import (
     AggregationFailed,
     AggregationFinished,
     AssignDevice,
+    CalledOff,
     ClockTicked,
     DeviceCheckedIn,
     DeviceDroppedOut,
@@ -88,6 +89,8 @@ class AbandonCause(enum.Enum):
     TOO_FEW_DEVICES = "too-few-devices"
     TOO_FEW_REPORTS = "too-few-reports"
     AVERAGING_FAILED = "averaging-failed"
+    CALLED_OFF = "called-off"
+    """An operator paused the task while the round waited for devices."""
     RESTORED = "restored"
     """Never took place: marks the numbers that may have been used after the backup that was restored."""
 
@@ -276,6 +279,11 @@ def _watch_selection(state: Round, event: ClockTicked) -> Step:
     turned_away = tuple(RejectCheckIn(d, RejectionReason.TOO_FEW_DEVICES, reason) for d in state.pool)
     cause = AbandonCause.TOO_FEW_DEVICES if state.pool else AbandonCause.NOBODY_CAME
     return replace(_abandoned(state, cause, reason, now_s), pool=()), turned_away
+
+
+def _call_off(state: Round, event: CalledOff) -> Step:
+    turned_away = tuple(RejectCheckIn(device, RejectionReason.NO_TASK, event.reason) for device in state.pool)
+    return replace(_abandoned(state, AbandonCause.CALLED_OFF, event.reason, event.now_s), pool=()), turned_away
 
 
 def _may_begin(state: Round, now_s: float) -> bool:
@@ -487,12 +495,14 @@ TABLE: dict[tuple[Phase, type[Event]], Row] = {
     (_SELECTION, DeviceDroppedOut): row(_leave_pool, _SELECTION),
     (_SELECTION, ReportReceived): row(_answer_again, _SELECTION),
     (_SELECTION, ClockTicked): row(_watch_selection, _SELECTION, _REPORTING, _ABANDONED),
+    (_SELECTION, CalledOff): row(_call_off, _ABANDONED),
     (_REPORTING, DeviceCheckedIn): row(_seat_newcomer, _REPORTING),
     (_REPORTING, DeviceLost): row(_start_grace, _REPORTING),
     (_REPORTING, DeviceReturned): row(_end_grace, _REPORTING),
     (_REPORTING, DeviceDroppedOut): row(_drop, _REPORTING, _COMMITTING, _ABANDONED),
     (_REPORTING, ReportReceived): row(_take_report, _REPORTING, _COMMITTING, _ABANDONED),
     (_REPORTING, ClockTicked): row(_watch_reporting, _REPORTING, _COMMITTING, _ABANDONED),
+    (_REPORTING, CalledOff): row(_ignore, _REPORTING),
     (_COMMITTING, DeviceCheckedIn): row(_turn_away, _COMMITTING),
     (_COMMITTING, DeviceLost): row(_ignore, _COMMITTING),
     (_COMMITTING, DeviceReturned): row(_ignore, _COMMITTING),
@@ -501,6 +511,7 @@ TABLE: dict[tuple[Phase, type[Event]], Row] = {
     (_COMMITTING, ClockTicked): row(_watch_committing, _COMMITTING, _ABANDONED),
     (_COMMITTING, AggregationFinished): row(_finish, _COMMITTED),
     (_COMMITTING, AggregationFailed): row(_fail, _ABANDONED),
+    (_COMMITTING, CalledOff): row(_ignore, _COMMITTING),
     (_COMMITTED, ReportReceived): row(_answer_again, _COMMITTED),
     (_ABANDONED, ReportReceived): row(_answer_again, _ABANDONED),
 }

@@ -81,6 +81,8 @@ class Refusal:
 
 def refusal(lease: Lease, round_number: int, admission: Admission) -> Refusal | None:
     """Why a device that has just checked in may not wait for a round; None if it may."""
+    if lease.blocked:
+        return Refusal(RejectionReason.BLOCKED, lease.blocked)
     if _version(lease.agent_version) < _version(admission.minimum_agent_version):
         detail = f"this model needs agent {admission.minimum_agent_version} or newer, got {lease.agent_version[:32]}"
         return Refusal(RejectionReason.OUTDATED_AGENT, detail)

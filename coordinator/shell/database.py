@@ -33,8 +33,20 @@ from coordinator.core.pace import Rhythm
 from coordinator.core.round import TERMINAL, Phase, Round
 from coordinator.effects import PendingEffect
 from coordinator.jobs import Metrics
+from coordinator.operations import AuditEntry, Pause, TokenRecord
 from coordinator.ports import RoundSummary, StoredChunk, StoredReport, VersionRecord
-from coordinator.shell.tables import chunks, counters, devices, effects, facts, reports, rounds, versions
+from coordinator.shell.tables import (
+    audit,
+    chunks,
+    counters,
+    devices,
+    effects,
+    facts,
+    reports,
+    rounds,
+    tokens,
+    versions,
+)
 from wire.errors import ConfigError, UnavailableError
 from wire.identifiers import DeviceId
 
@@ -45,8 +57,8 @@ MEDIAN_OF = 1000
 
 STATES_TOLD_APART = 50
 """Devices choose their reasons; a person reads four of them."""
-RHYTHM = "rhythm"
-"""Its name among the facts."""
+RHYTHM, PAUSE = "rhythm", "pause"
+"""Their names among the facts."""
 LEASES_KEPT = 20_000
 """Leases in memory: a cohort and those that wait; about 1 kB each."""
 
@@ -111,8 +123,17 @@ class Database:
         except IntegrityError:
             raise  # a defect of ours, not of the disk
         except DBAPIError as error:
-            msg = f"the database {self._engine.url.render_as_string()} does not work: {error.orig}"
+            where, said = self._engine.url.render_as_string(), str(error.orig)
+            msg = f"the database {where} does not work: {said}; {_remedy(said)}"
             raise UnavailableError(msg) from error
+
+
+def _remedy(said: str) -> str:
+    if "locked" in said or "busy" in said:
+        return "another program holds it: close whatever else has it open, such as a shell or a backup"
+    if "full" in said or "disk" in said:
+        return "free some space on its disk, and see that the disk is sound"
+    return "see that it can be reached and written"
 
 
 class _Memory:
@@ -382,7 +403,50 @@ class DatabaseView:
         """Replace it."""
         self._rhythm, self._rhythm_changed = rhythm, True
 
+    def pause(self) -> Pause | None:
+        """Why the task is paused; None if it is not."""
+        found = self._connection.scalar(sa.select(facts.c.value).where(facts.c.name == PAUSE))
+        return None if found is None else msgspec.json.decode(found, type=Pause)
+
+    def save_pause(self, pause: Pause | None) -> None:
+        """Replace it."""
+        self._connection.execute(sa.delete(facts).where(facts.c.name == PAUSE))
+        if pause is not None:
+            self._connection.execute(sa.insert(facts).values(name=PAUSE, value=msgspec.json.encode(pause)))
+
+    def add_audit(self, entry: AuditEntry) -> None:
+        """Note a change; the database gives it its number."""
+        values = structs.asdict(entry)
+        del values["number"]
+        self._connection.execute(sa.insert(audit).values(values))
+
+    def add_token(self, token: TokenRecord) -> None:
+        """Insert a token, or replace the one of that name."""
+        self._connection.execute(_upsert(self._memory.insert, tokens, "name"), structs.asdict(token))
+
+    def remove_token(self, name: str) -> bool:
+        """Revoke a token; False if there is none."""
+        return self._connection.execute(sa.delete(tokens).where(tokens.c.name == name)).rowcount > 0
+
     # For people
+
+    def audit(self, limit: int, before: int | None = None) -> list[AuditEntry]:
+        """The newest changes, newest first; only those with a number below ``before``."""
+        query = sa.select(audit).order_by(audit.c.number.desc()).limit(limit)
+        if before is not None:
+            query = query.where(audit.c.number < before)
+        return [AuditEntry(**row) for row in self._connection.execute(query).mappings()]
+
+    def tokens(self) -> list[TokenRecord]:
+        """Every token, in ascending order of their names."""
+        return [
+            TokenRecord(**row) for row in self._connection.execute(sa.select(tokens).order_by(tokens.c.name)).mappings()
+        ]
+
+    def token(self, sha256: str) -> TokenRecord | None:
+        """The token with that hash."""
+        row = self._connection.execute(sa.select(tokens).where(tokens.c.sha256 == sha256)).mappings().first()
+        return None if row is None else TokenRecord(**row)
 
     def recent_rounds(self, limit: int) -> list[RoundSummary]:
         """The newest rounds, in ascending order."""

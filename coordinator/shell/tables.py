@@ -88,6 +88,7 @@ devices = Table(
     Column("emulated", Boolean, nullable=False),
     Column("last_round", BigInteger, nullable=False),
     Column("rounds_counted", BigInteger, nullable=False),  # one bit a round
+    Column("blocked", String(200), nullable=False, server_default=""),  # why; empty for a device that may take part
     Index("devices_by_last_seen", "last_seen_s"),
 )
 
@@ -105,7 +106,30 @@ facts = Table(
     "facts",
     METADATA,
     Column("name", String(100), primary_key=True),
-    Column("value", LargeBinary, nullable=False),  # JSON of coordinator.core.pace.Rhythm
+    Column("value", LargeBinary, nullable=False),  # JSON, of a type for each name
+)
+
+tokens = Table(
+    "tokens",
+    METADATA,
+    Column("name", String(64), primary_key=True),
+    Column("role", String(16), nullable=False),  # coordinator.operations.Role
+    Column("sha256", String(64), nullable=False, unique=True),  # of the token, which nobody keeps
+    Column("created_s", Float, nullable=False),
+    Column("expires_s", Float, nullable=False),
+)
+
+audit = Table(
+    "audit",
+    METADATA,
+    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("at_s", Float, nullable=False),
+    Column("who", String(64), nullable=False),
+    Column("action", String(32), nullable=False),
+    Column("target", String(64), nullable=False),
+    Column("before", String(200), nullable=False),
+    Column("after", String(200), nullable=False),
+    sqlite_autoincrement=True,  # a number that is missing was deleted
 )
 
 counters = Table(

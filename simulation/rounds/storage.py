@@ -20,6 +20,7 @@ from coordinator.core.pace import Rhythm
 from coordinator.core.round import TERMINAL, Phase, Round
 from coordinator.effects import PendingEffect
 from coordinator.jobs import Metrics
+from coordinator.operations import AuditEntry, Pause
 from coordinator.ports import RoundSummary, StoredChunk, StoredReport, VersionRecord
 from wire.errors import IntegrityError, LocalProtocolError
 from wire.identifiers import DeviceId
@@ -110,6 +111,8 @@ class MemoryView:
         self._begun: dict[int, int] = {}
         self._counters: dict[str, int] = {}
         self._rhythm: dict[str, Rhythm] = {}
+        self._pause: dict[str, Pause] = {}
+        self._audit: dict[int, AuditEntry] = {}
         self._last: dict[str, int] = {}
 
     # Transactions
@@ -306,6 +309,27 @@ class MemoryView:
     def save_rhythm(self, rhythm: Rhythm) -> None:
         """Replace it."""
         self._put(self._rhythm, "rhythm", rhythm)
+
+    def pause(self) -> Pause | None:
+        """Why the task is paused; None if it is not."""
+        return self._pause.get("pause")
+
+    def save_pause(self, pause: Pause | None) -> None:
+        """Replace it."""
+        if pause is not None:
+            self._put(self._pause, "pause", pause)
+        elif "pause" in self._pause:
+            self._remove(self._pause, "pause")
+
+    def add_audit(self, entry: AuditEntry) -> None:
+        """Note a change."""
+        number = len(self._audit) + 1
+        self._put(self._audit, number, replace(entry, number=number))
+
+    def audit(self, limit: int, before: int | None = None) -> list[AuditEntry]:
+        """The newest changes, newest first; only those with a number below ``before``."""
+        found = [entry for number, entry in self._audit.items() if before is None or number < before]
+        return found[::-1][:limit]
 
     def counters(self) -> Mapping[str, int]:
         """Every counter by name."""

@@ -68,6 +68,7 @@ class Tables:
     effects: dict = field(default_factory=dict)
     counters: dict = field(default_factory=dict)
     facts: dict = field(default_factory=dict)
+    audit: dict = field(default_factory=dict)
     begun: dict = field(default_factory=dict)
     last_effect: int = 0
 
@@ -188,6 +189,21 @@ class MemoryView:
         self._touch()
         self._t.facts["rhythm"] = rhythm
 
+    def pause(self):
+        return self._t.facts.get("pause")
+
+    def save_pause(self, pause):
+        self._touch()
+        self._t.facts["pause"] = pause
+
+    def add_audit(self, entry):
+        self._touch()
+        number = len(self._t.audit) + 1
+        self._t.audit[number] = msgspec.structs.replace(entry, number=number)
+
+    def audit(self, limit, before=None):
+        return [entry for number, entry in self._t.audit.items() if before is None or number < before][::-1][:limit]
+
     def counters(self):
         return dict(self._t.counters)
 
@@ -217,8 +233,8 @@ class MemoryRepository:
     @contextlib.contextmanager
     def transaction(self) -> Iterator[MemoryView]:
         draft = copy.copy(self.tables)
-        for name in ("rounds", "reports", "chunks", "leases", "versions", "effects", "counters", "facts", "begun"):
-            setattr(draft, name, dict(getattr(self.tables, name)))
+        for name, table in vars(self.tables).items():
+            setattr(draft, name, copy.copy(table))
         self.on_touch()
         yield MemoryView(draft, self.on_touch)
         self.on_touch()

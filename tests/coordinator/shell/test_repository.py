@@ -10,6 +10,7 @@ from coordinator.core.round import Phase, Round, Seat, SeatState, open_round
 from coordinator.core.rules import RoundRules
 from coordinator.effects import AnnounceModel, EvaluateVersion, ForgetBlobs, SendMissing
 from coordinator.jobs import Metrics
+from coordinator.operations import AuditEntry, Pause
 from coordinator.ports import StoredChunk, StoredReport, VersionRecord
 from coordinator.shell.database import Database
 from simulation.rounds.storage import MemoryRepository as SimulatedRepository
@@ -193,6 +194,26 @@ def test_the_rhythm_is_kept(repository):
     with repository.transaction() as tx:
         assert sum(tx.rhythm().hours) == 2
         assert tx.rhythm().since_s == 1e9
+
+
+def test_a_pause_is_kept_until_it_ends(repository):
+    pause = Pause(reason="night", who="anna", since_s=5.0)
+    with repository.transaction() as tx:
+        assert tx.pause() is None
+        tx.save_pause(pause)
+    with repository.transaction() as tx:
+        assert tx.pause() == pause
+        tx.save_pause(None)
+        assert tx.pause() is None
+
+
+def test_the_audit_log_counts_its_entries_and_is_read_backwards(repository):
+    entry = AuditEntry(at_s=5.0, who="anna", action="block-device", target="a", before="not blocked", after="blocked")
+    with repository.transaction() as tx:
+        for _ in range(3):
+            tx.add_audit(entry)
+        assert [found.number for found in tx.audit(2)] == [3, 2]
+        assert tx.audit(10, before=2) == [msgspec.structs.replace(entry, number=1)]
 
 
 def test_effects_that_are_left_over_count_how_often_they_were_begun(repository):

@@ -1,5 +1,6 @@
 """The worker process: a real child, with real jobs and with children that misbehave."""
 
+import io
 import os
 import queue
 import subprocess
@@ -21,12 +22,15 @@ from coordinator.jobs import (
     EvaluationJob,
     JobFailed,
     ReportFile,
+    Result,
 )
 from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.model_folder import import_model
-from coordinator.shell.worker import TRIES, WorkerProcess
+from coordinator.shell.worker import JOB_TIMEOUT_S, TRIES, WorkerProcess
+from coordinator.shell.worker_child import GIVE_UP_AFTER_S, serve
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.model_folder import INITIAL, LAYOUT, write_model
+from wire.errors import UnavailableError
 from wire.identifiers import DeviceId
 from wire.messages import Assignment, CodecChoice, TrainingPlan
 from wire.parameters import weights_from_bytes
@@ -117,6 +121,36 @@ def test_a_missing_report_is_a_failed_job_and_the_worker_lives_on(stores, make_w
     assert failure.round == 1
     assert "0" * 64 in failure.reason
     assert isinstance(result_of(ended), AggregationDone)
+
+
+class FullBlobs(FileBlobs):
+    """A store on a disk that has no room for so many tries."""
+
+    def __init__(self, folder: Path, tries: int) -> None:
+        super().__init__(folder)
+        self.tries = tries
+
+    def put(self, data: bytes) -> str:
+        self.tries -= 1
+        if self.tries >= 0:
+            raise UnavailableError("no space left; free some space")
+        return super().put(data)
+
+
+@pytest.mark.parametrize("tries", [3, 10_000])
+def test_a_disk_that_is_full_for_minutes_does_not_cost_the_round(stores, tmp_path, tries):
+    manifest, _, private = stores
+    job, results, waits = job_on(manifest, private), io.BytesIO(), []
+    full = FullBlobs(tmp_path / "artifacts", tries)
+    serve(io.BytesIO(msgspec.json.encode(job) + b"\n"), results, full, private, waits.append)
+    result = msgspec.json.decode(results.getvalue(), type=Result)
+    if tries == 3:
+        assert isinstance(result, AggregationDone)
+        assert waits == [0.5, 1.0, 2.0]
+    else:
+        assert isinstance(result, JobFailed)
+        assert "free some space" in result.reason
+        assert GIVE_UP_AFTER_S <= sum(waits) < JOB_TIMEOUT_S
 
 
 def test_a_worker_that_dies_is_replaced_once_and_then_the_job_has_failed(stores, make_worker, tmp_path):
