@@ -1,29 +1,16 @@
-"""Writes the hostile vectors of the update codecs: hostile_updates.json and hostile_masks.json in v1.
+"""Hostile vectors of codecs 3 to 7 and of masks: each is a lie in one place.
 
-As :mod:`tests.vectors.make_updates`: run by hand, once (``python -m tests.vectors.make_hostile_updates FOLDER``). Each
-vector is a lie in one place; what the refusal says is checked when it is made, so that it shows what its name says.
+What the refusal says is checked when a vector is made, so that it shows what its name says.
 """
 
 import struct
-import sys
 import zlib
-from pathlib import Path
 from unittest import mock
 
 import numpy as np
 
-from tests.vectors.make_updates import (
-    HALVES,
-    NAME_OF,
-    ODD,
-    TINY,
-    crowded,
-    layout_of,
-    report_of,
-    shapes,
-    spread,
-    write,
-)
+from tests.vectors.cases import NAME_OF, ODD, TINY, crowded, layout_of, report_of, shapes, spread
+from tests.vectors.golden_updates import HALVES
 from wire.codec import codec_for, modelled
 from wire.codec.masks import mask_from_bytes, mask_to_bytes
 from wire.codec.quantize import Logarithmic, Uniform
@@ -214,7 +201,7 @@ def hostile_masked():
             yield f"mask-{bits}-{name}", bits, payload, mask
 
 
-def hostile_frames():
+def hostile_updates():
     def entry(name, layout, wire_id, payload, mask=None, why="", code="payload"):
         codec = codec_for(CodecChoice(name=NAME_OF[wire_id]), mask)
         try:
@@ -274,9 +261,3 @@ def hostile_masks():
             yield {"name": name, "layout": shapes(TINY), "artifact": data.hex(), "code": error.code}
         else:
             raise AssertionError(name)
-
-
-if __name__ == "__main__":
-    folder = Path(sys.argv[1])
-    write(folder / "hostile_updates.json", hostile_frames())
-    write(folder / "hostile_masks.json", hostile_masks())

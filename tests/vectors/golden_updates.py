@@ -1,0 +1,141 @@
+"""Golden vectors of codecs 3 to 7 and of masks: every corner of the format that an honest encoder can get into."""
+
+import numpy as np
+
+from tests.vectors.cases import (
+    EMPTY,
+    MIXED,
+    MODEL,
+    NAME_OF,
+    ODD,
+    TINY,
+    WIDE,
+    crowded,
+    only,
+    report_of,
+    shapes,
+    skewed,
+    spread,
+    structured,
+)
+from wire.codec import codec_for
+from wire.codec.masks import mask_to_bytes
+from wire.codec.quantize import logarithmic_grid, quantize, uniform_grid
+from wire.codec.sparsify import top_k
+from wire.codec.topk import FORM_BITMAP, FORM_MODELLED, encode_levels
+from wire.frame import encode_report
+from wire.messages import CodecChoice
+
+LARGEST = float(np.finfo(np.float32).max)
+ONE_IN_EACH_ROW = 40 * np.arange(150) + np.random.default_rng(16).integers(0, 40, 150)
+COLUMN_OF_MODEL = 480 + 30 * np.arange(12) + 4
+
+# name, layout, update, k, form (None: whichever is shorter)
+TOPK = [
+    ("nothing", MIXED, spread(MIXED, 1), 0, None),
+    ("no-parameters", EMPTY, spread(EMPTY, 1), 0, None),
+    ("one", MIXED, spread(MIXED, 2), 1, None),
+    ("a-tenth", MIXED, spread(MIXED, 3), 14, FORM_MODELLED),
+    ("half", MIXED, spread(MIXED, 4), 69, FORM_BITMAP),
+    ("everything", MIXED, spread(MIXED, 5), MIXED.size, None),
+    ("everything-alike", TINY, np.full(TINY.size, -0.5, np.float32), TINY.size, FORM_MODELLED),
+    ("one-row", MIXED, only(MIXED, range(15, 20)), 5, FORM_MODELLED),
+    ("one-column", MIXED, only(MIXED, range(64, 105, 9)), 5, FORM_MODELLED),
+    ("one-in-each-row", WIDE, only(WIDE, ONE_IN_EACH_ROW), 150, FORM_MODELLED),
+    ("zeros", TINY, np.zeros(TINY.size, np.float32), 9, FORM_MODELLED),
+    ("some-zeros-among-them", TINY, only(TINY, [5, 90, 400]), 60, None),
+    ("crowded-rows", TINY, crowded(TINY, 6), 60, FORM_MODELLED),
+    ("odd-shapes", ODD, spread(ODD, 7), 30, None),
+    ("odd-shapes-everything", ODD, spread(ODD, 8), ODD.size, None),
+    ("smallest-floats", TINY, spread(TINY, 9, 1e-44), 200, None),
+    ("largest-floats", TINY, np.sign(spread(TINY, 10)) * np.float32(LARGEST), 50, None),
+    ("from-smallest-to-largest", MIXED, only(MIXED, [3, 44, 71], [1e-45, -1.0, LARGEST]), 3, None),
+    ("many-lanes-and-blocks", WIDE, skewed(WIDE, 11), 1500, FORM_MODELLED),
+    ("more-signs-than-filler", WIDE, spread(WIDE, 12), 79, FORM_MODELLED),
+    ("structured-two", MODEL, structured(MODEL, 20), 2, FORM_MODELLED),
+    ("structured-a-twentieth", MODEL, structured(MODEL, 20), 46, FORM_MODELLED),
+    ("structured-two-fifths", MODEL, structured(MODEL, 20), 361, None),
+    ("alike-a-tenth", MODEL, np.full(MODEL.size, 0.25, np.float32), 91, None),
+    ("one-column-and-zeros", MODEL, only(MODEL, COLUMN_OF_MODEL), 55, FORM_MODELLED),
+    ("every-other", MODEL, only(MODEL, range(0, MODEL.size, 2)), 451, None),
+]
+MASKS = [
+    ("nothing", MIXED, []),
+    ("no-parameters", EMPTY, []),
+    ("everything", MIXED, range(MIXED.size)),
+    ("every-seventh", TINY, range(0, TINY.size, 7)),
+    ("one-row", MIXED, range(15, 20)),
+    ("one-column", MIXED, range(64, 105, 9)),
+    ("odd-shapes", ODD, range(3, ODD.size, 2)),
+    ("several-lanes", WIDE, top_k(spread(WIDE, 14), 1600).indices),
+    ("a-hundred-of-a-model", MODEL, top_k(structured(MODEL, 21), 100).indices),
+]
+HUNDRED = MASKS[-1][2]
+# name, layout, coordinates, update
+MASKED = [
+    *((name, layout, chosen, spread(layout, 15, 0.1)) for name, layout, chosen in MASKS),
+    ("structured", MODEL, HUNDRED, structured(MODEL, 20)),
+    ("zeros", MODEL, HUNDRED, np.zeros(MODEL.size, np.float32)),
+    ("alike", MODEL, HUNDRED, np.full(MODEL.size, 0.25, np.float32)),
+    ("some-zeros-among-them", MODEL, HUNDRED, only(MODEL, COLUMN_OF_MODEL)),
+    ("smallest-floats", MODEL, HUNDRED, spread(MODEL, 9, 1e-44)),
+]
+HALVES = only(ODD, range(8), [1.0, -0.0, 6e-8, -6.1e-5, 65504.0, -65504.0, 1 / 3, 1e-9])
+DENSE = [
+    ("corners", ODD, HALVES),
+    ("structured", MODEL, structured(MODEL, 20)),
+    ("zeros", MODEL, np.zeros(MODEL.size, np.float32)),
+    ("alike", MODEL, np.full(MODEL.size, 0.25, np.float32)),
+    ("no-parameters", EMPTY, spread(EMPTY, 1)),
+]
+
+
+def topk_payload(bits, layout, update, k, form):
+    sparse = top_k(update, k)
+    grid = uniform_grid(sparse.values, 8) if bits == 8 else logarithmic_grid(sparse.values, 4)
+    levels = quantize(sparse.values, grid, np.random.default_rng(k) if bits == 8 else None)
+    payload = encode_levels(sparse.indices, levels, grid, layout)
+    if form is not None and payload[12 if bits == 8 else 14] != form:
+        raise AssertionError(form)  # the case does not show what its name says
+    return payload
+
+
+def payloads():
+    """Name, layout, wire id, payload and mask of each update."""
+    for bits, wire_id in ((8, 4), (4, 5)):
+        for name, layout, update, k, form in TOPK:
+            yield f"topk-{bits}-{name}", layout, wire_id, topk_payload(bits, layout, update, k, form), None
+    for name, layout, update in DENSE:
+        yield f"dense-f16-{name}", layout, 3, update.astype("<f2").tobytes(), None
+    for bits, wire_id in ((8, 6), (4, 7)):
+        for name, layout, chosen, update in MASKED:
+            mask = np.array(chosen, np.int64)
+            codec = codec_for(CodecChoice(name=f"mask-{bits}"), mask)
+            payload = codec.encode(update, layout, np.random.default_rng(mask.size))
+            yield f"mask-{bits}-{name}", layout, wire_id, payload, mask
+
+
+def updates():
+    for number, (name, layout, wire_id, payload, mask) in enumerate(payloads(), 1):
+        report = report_of(wire_id, layout, payload, number)
+        sparse = codec_for(CodecChoice(name=NAME_OF[wire_id]), mask).decode(payload, layout)
+        yield {
+            "name": name,
+            "layout": shapes(layout),
+            "frame": encode_report(report).hex(),
+            "report": {f: getattr(report, f) for f in report.__slots__ if f not in {"payload", "layout"}},
+            "mask": [] if mask is None else mask.tolist(),
+            "indices": sparse.indices.tolist(),
+            "values": sparse.values.astype(">f4").tobytes().hex(),
+        }
+
+
+def masks():
+    for name, layout, chosen in MASKS:
+        mask = np.array(chosen, np.int64)
+        yield {
+            "name": name,
+            "layout": shapes(layout),
+            "artifact": mask_to_bytes(mask, layout).hex(),
+            "indices": mask.tolist(),
+        }
