@@ -37,6 +37,9 @@ LENGTH_QUANTILES = ((0.0, 1.0), (0.25, 10.0), (0.5, 138.0), (0.75, 1080.0), (0.9
 COPY_SPREAD_S = 1800.0
 """Standard deviation of how far the day of a copied phone is moved."""
 
+COLUMNS = ("trace_start_s", "trace_end_s", "window_start_s", "window_end_s")
+"""Of a file of windows, beside the name of the device."""
+
 Numbers = npt.NDArray[np.float64]
 Window = tuple[float, float]
 """Begin and end, in seconds of virtual time; the end is later than the begin."""
@@ -138,20 +141,40 @@ def _read(path: Path) -> list[_Trace]:
     windows: dict[str, list[Window]] = {}
     try:
         with path.open(newline="", encoding="utf-8") as file:
-            for row in csv.DictReader(file):
-                device = row["device"]
-                spans[device] = (float(row["trace_start_s"]), float(row["trace_end_s"]))
-                window = (float(row["window_start_s"]), float(row["window_end_s"]))
-                windows.setdefault(device, []).append(window)
-    except (OSError, UnicodeDecodeError, KeyError, TypeError, ValueError) as error:
-        msg = f"expected a CSV file of availability windows, got: {path}: {error!r}"
+            rows = csv.DictReader(file)
+            for row in rows:
+                values = _numbers(row)
+                if values is None:
+                    got = ",".join(map(str, row.values()))
+                    msg = (
+                        f"{path}, line {rows.line_num}: expected a device and four ascending numbers, got: {got[:200]}"
+                    )
+                    raise ConfigError(msg)
+                spans[row["device"]] = values[0], values[1]
+                windows.setdefault(row["device"], []).append((values[2], values[3]))
+    except FileNotFoundError as error:
+        msg = f"{path}: there is no such file of availability windows"
+        raise ConfigError(msg) from error
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        msg = f"{path}: expected a CSV file of availability windows: {error}"
         raise ConfigError(msg) from error
     traces = [_fold(spans[device], windows[device]) for device in sorted(windows, key=lambda name: (len(name), name))]
     traces = [trace for trace in traces if trace.begins]
     if not traces:
-        msg = f"{path}: expected windows of availability, got none"
+        msg = f"{path}: expected windows of availability under the columns {', '.join(('device', *COLUMNS))}, got none"
         raise ConfigError(msg)
     return traces
+
+
+def _numbers(row: dict[str, str]) -> list[float] | None:
+    """The span of the trace and the window within it; None if the row has something else."""
+    try:
+        values = [float(row[column]) for column in COLUMNS]
+    except (KeyError, TypeError, ValueError):
+        return None
+    begin_s, end_s, from_s, to_s = values
+    sound = "device" in row and all(map(math.isfinite, values)) and begin_s <= from_s <= to_s <= end_s
+    return values if sound else None
 
 
 def _fold(span: Window, windows: list[Window]) -> _Trace:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+import msgspec
 import numpy as np
 
 from coordinator.averaging import do_job
@@ -25,7 +26,9 @@ from simulation.rounds.broker import Broker
 from simulation.rounds.faults import PHASE_FAULTS, Dice, Fault, Fuse, PowerCut
 from simulation.rounds.storage import MemoryBlobs, MemoryRepository
 from simulation.rounds.timeline import Timeline
+from wire import messages
 from wire.errors import NightjarError, UnavailableError
+from wire.messages import Receipt, Rejection
 from wire.parameters import Vector
 
 EPOCH_S = 1.7e9
@@ -34,6 +37,8 @@ TICK_S = 1.0
 """The product looks four times as often; deadlines are minutes."""
 RESTART_S = (3.0, 30.0)
 """A supervisor starts it again; importing what it needs takes seconds."""
+UNSTEERED_S = 60.0
+"""What a coordinator without pace steering tells everybody: try again in a minute."""
 AVERAGING_S = 2.0
 DISK_FULL_S = (5.0, 60.0)
 BROKER_DOWN_S = (2.0, 30.0)
@@ -72,6 +77,7 @@ class CoordinatorHost:
         manifest: of version 0, already among the artifacts.
         generator: jitter of retry windows.
         watched: who is told.
+        steered: whether phones are told the moments that pace steering found for them.
 
     Attributes:
         repository: the database.
@@ -88,8 +94,11 @@ class CoordinatorHost:
         manifest: Manifest,
         generator: np.random.Generator,
         watched: Watched,
+        *,
+        steered: bool = True,
     ) -> None:
         self._config = config
+        self._steered = steered
         self._timeline = timeline
         self._broker = broker
         self._dice = dice
@@ -239,6 +248,8 @@ class CoordinatorHost:
 
     def _publish(self, topic: str, payload: bytes, retain: bool) -> None:
         self._touched()
+        if not self._steered:
+            payload = _unsteered(topic, payload)
         if self._connected:
             self._broker.from_coordinator(topic, payload, retain=retain)
         else:
@@ -278,6 +289,17 @@ class CoordinatorHost:
 def _is_of(event: Inbox, part: str) -> bool:
     """Whether it is a message whose topic has this part, or the end of a job."""
     return isinstance(event, JobEnded) or (isinstance(event, MessageArrived) and part in event.topic)
+
+
+def _unsteered(topic: str, payload: bytes) -> bytes:
+    """A message with the same waiting time for everybody in it, if it has one at all."""
+    kind = topic.rsplit("/", 1)[-1]
+    if kind not in {"rejection", "receipt"}:
+        return payload
+    message = messages.decode(kind, payload)
+    if not isinstance(message, Rejection | Receipt):
+        return payload
+    return messages.encode(msgspec.structs.replace(message, retry_after_s=UNSTEERED_S))
 
 
 def _measure_nothing(_manifest: Manifest, _weights: Vector, _text: str) -> Metrics:

@@ -203,6 +203,8 @@ class Dice:
 
     def one_of(self, faults: Iterable[Fault], where: str = "") -> Fault | None:
         """The first of these faults that happens, if one does."""
+        if not self._where:  # millions of messages ask
+            return None
         return next((fault for fault in faults if self.strikes(fault, where)), None)
 
     def note(self, fault: Fault, where: str = "") -> None:

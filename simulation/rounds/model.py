@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from coordinator.ports import BlobStore
-from edge_agent.ports import Evaluation, Floats, Ids, Model, TrainStep
+from edge_agent.ports import Evaluation, Ids, Model, TrainStep
 from models.configurations import lstm_layout
 from models.manifest import Artifact, Manifest
 from models.vocabulary import FIRST_WORD, Vocabulary
@@ -93,9 +93,6 @@ class LeastSquares:
         optimum: (n,) float32, where this phone's examples pull.
     """
 
-    batch_rows = BATCH_ROWS
-    sequence_length = SEQUENCE_LENGTH
-
     def __init__(self, weights: Vector, optimum: Vector) -> None:
         self._base = weights
         self._weights = weights
@@ -128,10 +125,5 @@ class LeastSquares:
 
     def evaluate(self, x: Ids, y: Ids) -> Evaluation:  # noqa: ARG002 - the port's
         """A session does not evaluate."""
-        msg = "least squares predicts no words"
-        raise LocalProtocolError(msg)
-
-    def step(self, token: int, h: Floats, c: Floats) -> tuple[Floats, Floats, Floats]:  # noqa: ARG002 - the port's
-        """There is no keyboard."""
         msg = "least squares predicts no words"
         raise LocalProtocolError(msg)

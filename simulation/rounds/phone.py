@@ -23,7 +23,7 @@ from edge_agent.core.eligibility import Answer, Condition, Reading, Readings
 from edge_agent.core.lifecycle import Ineligible, Training
 from edge_agent.driver import Driver, Pace, Ports
 from edge_agent.ports import Arrived, Item, Job, LinkDown, LinkUp, Model, NewReport, WorkDone
-from edge_agent.session import Desk
+from edge_agent.session import Desk, in_this_process
 from edge_agent.shell.http import Patience
 from edge_agent.uplink import Identity
 from simulation.rounds.availability import Availability
@@ -53,7 +53,7 @@ TRAINING_S = (45.0, 0.5)
 FETCH_S = (3.0, 0.8)
 """Median and spread of fetching weights over Wi-Fi."""
 FIRST_MINUTES_S = 600.0
-"""Phones whose window is open when the simulation begins come within this time."""
+"""The agents are switched on within this time, and windows that are open already begin within it."""
 PATIENCE = Patience()
 """Of a download: the agent's."""
 SLOW_FACTOR = 6.0
@@ -158,27 +158,29 @@ class Phone:
         self._slow = around.dice.strikes(Fault.SLOW)
         if self._slow:
             around.dice.note(Fault.SLOW)
+        around.timeline.at(self._share_of(FIRST_MINUTES_S), self._boot)
         self._plan_window(0.0)
 
     # Windows
+
+    def _share_of(self, span_s: float) -> float:
+        """A moment of its own in a span, spread evenly: thousands must not begin in one second."""
+        return self.number * 0.618 % 1.0 * span_s
 
     def _plan_window(self, after_s: float) -> None:
         window = self._around.availability.next_window(self.number, after_s)
         if window is None:
             return
         begin_s, end_s = window
-        if begin_s < after_s:  # only at midnight of the first day: thousands must not begin in one second
-            begin_s = after_s + self.number * 0.618 % 1.0 * min(FIRST_MINUTES_S, end_s - after_s)
+        if begin_s < after_s:  # only at midnight of the first day
+            begin_s = after_s + self._share_of(min(FIRST_MINUTES_S, end_s - after_s))
         self._around.timeline.at(begin_s, partial(self._open_window, end_s))
 
     def _open_window(self, end_s: float) -> None:
         self._free_until_s = end_s
         self._around.free_changed(1)
         self._around.timeline.at(end_s, self._close_window)
-        if self._life == 0:  # the first window of its life: somebody installs the agent
-            self._boot()
-        else:
-            self._happen(lambda _driver: None)
+        self._happen(lambda _driver: None)
 
     def _close_window(self) -> None:
         self._around.free_changed(-1)
@@ -444,7 +446,7 @@ class Phone:
             examples=examples,
             journal=journal,
             worker=SimulatedWorker(self._start_job, self._stop_job),
-            desk=Desk(examples, self._load_program, journal.residual, self._monotonic_s),
+            desk=Desk(examples, journal.residual, in_this_process(self._load_program, self._monotonic_s)),
         )
         inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
         return Driver(identity, PACE, ports, inbox)

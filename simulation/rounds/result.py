@@ -11,7 +11,7 @@ import numpy as np
 from rich.table import Table
 
 from coordinator.core.round import Phase, Round, SeatState, dropouts
-from simulation.rounds.world import Outcome
+from simulation.rounds.world import SAMPLE_EVERY_S, Outcome
 
 QUANTILES = (0.1, 0.5, 0.9, 1.0)
 MEASURED = ("wall_seconds", "peak_memory_mb")
@@ -33,6 +33,7 @@ def result_of(outcome: Outcome) -> dict[str, Any]:
         "severity": settings.severity,
         "availability": "generated" if settings.availability is None else "traces",
         "codec": settings.codec,
+        "pace_steering": settings.steered,
         "rounds_committed": len(committed),
         "rounds_abandoned": len(abandoned),
         "abandoned_reasons": _counted(Counter(state.reason for state in abandoned)),
@@ -47,10 +48,12 @@ def result_of(outcome: Outcome) -> dict[str, Any]:
         "commits_that_are_not_the_mean": len(observer.wrong_means),
         "round_seconds": quantiles([seconds(state) for state in committed]),
         "staleness": {str(versions): observer.stale[versions] for versions in sorted(observer.stale)},
+        "messages": outcome.messages,
+        "messages_per_s": quantiles([sample.messages / SAMPLE_EVERY_S for sample in outcome.samples[1:]]),
         "peak_messages_per_s": outcome.peak_messages_per_s,
         "messages_lost": _counted(outcome.lost_messages),
         "faults_thrown": _counted(outcome.thrown),
-        "errors_logged": _counted(outcome.errors),
+        "errors_logged": _counted(outcome.errors.counts),
         "virtual_hours": round(outcome.virtual_s / 3600, 3),
         "wall_seconds": round(outcome.wall_s, 2),
         "peak_memory_mb": round(peak_memory_mb(), 1),

@@ -6,14 +6,12 @@ import tempfile
 import time
 import zlib
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import structlog
 
 from coordinator.config import CodecConfig, CoordinatorConfig, PlanConfig, TaskConfig
 from coordinator.core.round import Round
@@ -21,6 +19,7 @@ from simulation.rounds.availability import Availability, GeneratedAvailability, 
 from simulation.rounds.broker import Broker
 from simulation.rounds.coordinator import CoordinatorHost, Watched
 from simulation.rounds.faults import Danger, Dice
+from simulation.rounds.logs import Errors, errors_counted
 from simulation.rounds.model import Shelf, first_manifest
 from simulation.rounds.observer import Observer
 from simulation.rounds.phone import Phone, Surroundings
@@ -42,6 +41,9 @@ SAMPLE_EVERY_S = 60.0
 CODECS = ("dense-f16", "dense-f32", "topk-8", "topk-4", "rice-8")
 """The first is the default: of a few hundred parameters, entropy coding would be most of the running time."""
 
+Follow = Callable[[Sequence[int]], Iterable[int]]
+"""Hands on numbers one by one; :func:`simulation.progress.progress` shows them going by."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -55,6 +57,7 @@ class Settings:
         severity: multiplies the rates of all faults.
         availability: CSV of real windows; None for a generated pattern.
         codec: how reports are encoded.
+        steered: whether phones are told when to come back, or all of them the same.
     """
 
     devices: int
@@ -64,6 +67,7 @@ class Settings:
     severity: float = 1.0
     availability: Path | None = None
     codec: str = CODECS[0]
+    steered: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +94,9 @@ class Outcome:
         observer: what was seen.
         thrown: faults by name.
         lost_messages: by where.
-        errors: error lines of the two sides' logs by event.
-        peak_messages_per_s: to and from the coordinator in its busiest second.
+        errors: error lines of the two sides' logs.
+        messages: to and from the coordinator.
+        peak_messages_per_s: the most of them in one second.
         samples: the fleet over time.
         virtual_s: length in virtual time.
         wall_s: length in real time.
@@ -102,7 +107,8 @@ class Outcome:
     observer: Observer
     thrown: Counter[str]
     lost_messages: Counter[str]
-    errors: Counter[str]
+    errors: Errors
+    messages: int
     peak_messages_per_s: int
     samples: list[Sample]
     virtual_s: float
@@ -156,6 +162,7 @@ class World:
             manifest,
             generator_for(seed, "coordinator"),
             Watched(self.observer.averaged, self.observer.entered, self.observer.over),
+            steered=settings.steered,
         )
         self.free = 0
         self.samples: list[Sample] = []
@@ -176,13 +183,16 @@ class World:
         )
         self.phones = [Phone(number, around) for number in range(settings.devices)]
 
-    def run(self) -> None:
+    def run(self, follow: Follow = iter) -> None:
         """Let time run until enough rounds have ended."""
         self.coordinator.start()
         self._sample()
-        wanted = self.settings.rounds
-        self.timeline.run(lambda: len(self.observer.rounds) >= wanted, LIMIT_S)
+        for wanted in follow(range(1, self.settings.rounds + 1)):
+            self.timeline.run(partial(self._ended, wanted), LIMIT_S)
         self.observer.finish()
+
+    def _ended(self, rounds: int) -> bool:
+        return len(self.observer.rounds) >= rounds
 
     def _current_version(self) -> int:
         current = self.coordinator.repository.view.current_version()
@@ -198,22 +208,27 @@ class World:
         self.timeline.after(SAMPLE_EVERY_S, self._sample)
 
 
-def simulate(settings: Settings) -> Outcome:
+def simulate(settings: Settings, follow: Follow = iter) -> Outcome:
     """Run a simulation.
+
+    Args:
+        settings: what was asked for.
+        follow: hands on the numbers of the rounds one by one, and may say so.
 
     Raises:
         ConfigError: the availability file cannot be read.
     """
     started = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder, _errors_counted() as errors:
+    with tempfile.TemporaryDirectory() as folder, errors_counted() as errors:
         world = World(settings, Path(folder))
-        world.run()
+        world.run(follow)
     return Outcome(
         settings=settings,
         observer=world.observer,
         thrown=world.dice.thrown,
         lost_messages=world.broker.lost,
         errors=errors,
+        messages=world.broker.messages,
         peak_messages_per_s=world.broker.peak_per_s,
         samples=world.samples,
         virtual_s=world.timeline.now_s,
@@ -232,22 +247,3 @@ def _availability(settings: Settings) -> Availability:
         return GeneratedAvailability(settings.seed)
     generator = generator_for(settings.seed, "availability")
     return TracedAvailability(settings.availability, settings.devices, generator)
-
-
-@contextmanager
-def _errors_counted() -> Iterator[Counter[str]]:
-    """Silence both sides' logs, and count their errors: a simulation of a sound system has none but full disks."""
-    errors: Counter[str] = Counter()
-
-    def count(_logger: Any, _method: str, event: Any) -> Any:
-        errors[str(event["event"])] += 1
-        raise structlog.DropEvent
-
-    before = structlog.get_config()
-    structlog.configure(
-        processors=[count], wrapper_class=structlog.make_filtering_bound_logger(40), cache_logger_on_first_use=False
-    )
-    try:
-        yield errors
-    finally:
-        structlog.configure(**before)

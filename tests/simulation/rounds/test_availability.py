@@ -73,12 +73,18 @@ def test_copies_of_a_phone_do_not_march_in_step(tmp_path):
     assert len(begins) == 3
 
 
-@pytest.mark.parametrize("text", ["", "device\n1\n", HEAD, HEAD + "1,0,9,x,9\n"])
+@pytest.mark.parametrize("text", ["", "device\n1\n", HEAD, HEAD + "1,0,9,5,5\n"])
 def test_a_file_without_windows_is_refused(tmp_path, text):
     path = tmp_path / "windows.csv"
     path.write_text(text)
     with pytest.raises(ConfigError, match="windows"):
         TracedAvailability(path, 1, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("row", ["1,0,9,x,9", "1,0,9,5", "1,0,9,5,4", "1,0,9,5,10", "1,0,9,5,nan"])
+def test_a_row_that_is_no_window_is_refused_with_its_line(tmp_path, row):
+    with pytest.raises(ConfigError, match="line 3"):
+        TracedAvailability(trace(tmp_path, "1,0,9,2,3", row), 1, np.random.default_rng(0))
 
 
 @pytest.mark.skipif(not REAL.exists(), reason=RECORDED)

@@ -79,7 +79,7 @@ def goes_on_as_if_nothing_had_happened(world: World) -> None:
 
 @pytest.mark.parametrize("state", STATES)
 def test_killed_in_state(make_world, state):
-    world = make_world(faults=f"power-cut:{state}", severity=100)
+    world = make_world(faults=f"power-cut:{state}", severity=100, rounds=6)
     goes_on_as_if_nothing_had_happened(world)
     assert world.dice.thrown[f"power-cut:{state}"] > 0
 
