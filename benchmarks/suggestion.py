@@ -1,4 +1,4 @@
-"""Key press to three words, in the agent: the keyboard's suggester on the program's ``step`` signature.
+"""Key press to three words, in the agent: the keyboard's suggester on the weights of the model.
 
 Every message is typed letter by letter, a space included, as the page does; each key press is one measurement.
 """
@@ -13,9 +13,9 @@ import click
 
 from benchmarks.measuring import median, quantile, show, time_ms
 from benchmarks.setting import SEED, setting
+from edge_agent.keyboard.reader import Reader
 from edge_agent.keyboard.suggestions import Suggester
-from edge_agent.shell.keyboard_model import State, load_keyboard_model
-from edge_agent.shell.tflite import load_program, runtime_name
+from edge_agent.shell.keyboard_model import load_keyboard_model
 from models import corpora
 
 TITLE = "key press to three suggestions, in the agent"
@@ -27,14 +27,13 @@ def measure(key_presses: int = 3_000) -> list[dict[str, Any]]:
     rows = []
     for name in ("tiny", "gboard"):
         at = setting(name)
-        suggester: Suggester[State] = Suggester(load_keyboard_model(at.model, load_program))
+        suggester = Suggester(Reader(load_keyboard_model(at.model)))
         texts = (message[:length] for message in typed for length in range(1, len(message) + 1))
         times = [time_ms(partial(suggester.suggest, text)) for text in itertools.islice(texts, key_presses)]
         rows.append(
             {
                 "model": name,
                 "parameters": at.layout.size,
-                "runtime": runtime_name(),
                 "key_presses": len(times),
                 "p50_ms": median(times),
                 "p99_ms": quantile(times, 0.99),

@@ -13,7 +13,7 @@ import queue
 import random
 import signal
 from collections.abc import Callable, Iterator
-from functools import partial
+from concurrent.futures import Future
 from pathlib import Path
 
 import numpy as np
@@ -21,28 +21,31 @@ import structlog
 
 from edge_agent.config import AgentConfig, EmulatorSettings
 from edge_agent.core import lifecycle
+from edge_agent.device import Device, assembled_device, typing_activity
 from edge_agent.driver import Driver, Pace, Ports
-from edge_agent.emulator.conditions import EmulatedConditions
 from edge_agent.emulator.person import move_in
-from edge_agent.ports import Conditions, Item, Model, StopAsked
+from edge_agent.ports import Item, Model, StopAsked, WipeAsked
 from edge_agent.session import Desk
 from edge_agent.shell.clock import SystemClock
-from edge_agent.shell.conditions import Limits, SystemConditions, TypingActivity
 from edge_agent.shell.database import Caps, Database
 from edge_agent.shell.http import Downloader
 from edge_agent.shell.keyboard_model import load_keyboard_model
 from edge_agent.shell.memory import return_free_memory
 from edge_agent.shell.model_files import ModelFiles
 from edge_agent.shell.mqtt import Broker, MqttTransport
-from edge_agent.shell.tflite import load_program, runtime_name
+from edge_agent.shell.probes.idle import TypingActivity
+from edge_agent.shell.tflite import runtime_name
+from edge_agent.shell.trainer import TrainerProcess
 from edge_agent.shell.worker import ThreadWorker
 from edge_agent.uplink import Identity
 from wire import messages, topics
-from wire.errors import ConfigError
+from wire.errors import ConfigError, UnavailableError
 from wire.messages import Status
 
 LAST_BATCH_S = 5.0
 """How long an ending process waits for the batch that is being trained."""
+WIPE_S = 30.0
+"""How long the page waits for everything to be deleted: longer than any one step of the driver takes."""
 
 log = structlog.get_logger()
 
@@ -56,11 +59,11 @@ def run_agent(config: AgentConfig) -> None:
     runtime = runtime_name()
     with contextlib.ExitStack() as stack:
         stack.enter_context(_own_folder(config.data_dir))
-        clock, typing = SystemClock(), TypingActivity()
+        clock, typing = SystemClock(), typing_activity(config)
         caps = Caps(config.store.maximum_messages, config.store.maximum_bytes, config.store.maximum_age_days * 86400)
         database = Database(config.data_dir / "agent.db", caps, clock)
         stack.callback(database.close)
-        conditions = _conditions(config, database, clock, typing)
+        device = inhabited_device(config, database, clock, typing)
         identity = Identity(
             population=config.population,
             device=config.device,
@@ -86,22 +89,33 @@ def run_agent(config: AgentConfig) -> None:
         )
         worker = ThreadWorker(inbox.put, tidy=return_free_memory)
         stack.callback(worker.close, LAST_BATCH_S)
-        load = partial(load_program, threads=config.training.threads)
-        show_model, open_keyboard = _keyboard(config, database, typing)
+        trainer = TrainerProcess(
+            config.training.maximum_memory_mb << 20,
+            config.training.threads,
+            # Emulated phones share a machine with each other and with whoever watches them.
+            idle_priority=config.emulator is None,
+            report_peak=lambda peak_bytes: log.info("trainer_ended", peak_mb=peak_bytes >> 20),
+        )
+        show_model, open_keyboard = _keyboard(config, database, typing, inbox)
         driver = Driver(
             identity,
-            Pace(config.conditions.poll_s, config.conditions.hysteresis_s, config.training.session_limit_s),
+            Pace(
+                config.conditions.poll_s,
+                config.conditions.hysteresis_s,
+                config.training.session_limit_s,
+                config.rules.policy,
+            ),
             Ports(
                 clock=clock,
                 jitter=random.random,
                 random_for=_random_for(config.emulator),
-                conditions=conditions,
+                conditions=device.conditions,
                 transport=transport,
                 artifacts=ModelFiles(config.data_dir / "artifacts", Downloader(config.coordinator_url)),
                 examples=database,
                 journal=database,
                 worker=worker,
-                desk=Desk(database, load, database.residual, clock.monotonic_s),
+                desk=Desk(database, database.residual, trainer),
                 show_model=show_model,
             ),
             inbox,
@@ -134,39 +148,24 @@ def _own_folder(folder: Path) -> Iterator[None]:
         yield
 
 
-def _conditions(config: AgentConfig, database: Database, clock: SystemClock, typing: TypingActivity) -> Conditions:
-    limits, emulator = config.conditions, config.emulator
-    if emulator is None:
-        return SystemConditions(
-            Limits(
-                minimum_battery=limits.minimum_battery,
-                maximum_battery_c=limits.maximum_temperature_c,
-                maximum_processor_c=limits.maximum_processor_c,
-                idle_after_s=limits.idle_after_s,
-                maximum_load=limits.maximum_load,
-                metered=limits.metered,
-                always_powered=limits.always_powered,
-            ),
-            typing,
-        )
-    if emulator.messages is not None:
-        added = move_in(database, emulator.messages)
-        log.info("person_moved_in", device=config.device, messages=added, stored=database.count())
+def inhabited_device(config: AgentConfig, database: Database, clock: SystemClock, typing: TypingActivity) -> Device:
+    """The device; an emulated phone gets its person, once, and goes on with its day."""
+    emulator, started = config.emulator, 0.0
+    if emulator is not None:
+        if emulator.messages is not None:
+            added = move_in(database, emulator.messages)
+            log.info("person_moved_in", device=config.device, messages=added, stored=database.count())
+        started = emulation_started_s(database, clock)
+    return assembled_device(config, clock, typing, database.learning_paused, started)
+
+
+def emulation_started_s(database: Database, clock: SystemClock) -> float:
+    """When this emulated phone was first started, on the wall clock."""
     started = database.fact("emulation_started_s")
     if started is None:
         started = repr(clock.wall_s())
         database.remember("emulation_started_s", started)
-    return EmulatedConditions(
-        day=emulator.day,
-        seed=emulator.seed,
-        speed=emulator.speed,
-        start_hour=emulator.start_hour,
-        started_s=float(started),
-        minimum_battery=limits.minimum_battery,
-        now_s=clock.wall_s,
-        typed_s=typing.idle_s,
-        idle_after_s=limits.idle_after_s,
-    )
+    return float(started)
 
 
 def _random_for(emulator: EmulatorSettings | None) -> Callable[[int, int], np.random.Generator]:
@@ -177,7 +176,7 @@ def _random_for(emulator: EmulatorSettings | None) -> Callable[[int, int], np.ra
 
 
 def _keyboard(
-    config: AgentConfig, database: Database, typing: TypingActivity
+    config: AgentConfig, database: Database, typing: TypingActivity, inbox: queue.SimpleQueue[Item]
 ) -> tuple[Callable[[Model], None] | None, Callable[[Driver], contextlib.AbstractContextManager[None]]]:
     """The demo keyboard: what takes its models, and what serves it while the agent runs."""
     if not config.keyboard.enabled:
@@ -185,24 +184,24 @@ def _keyboard(
 
     # A device without a keyboard page does not pay for a web server's memory.
     from edge_agent.keyboard.app import About, create_app
+    from edge_agent.keyboard.reader import Reader
     from edge_agent.keyboard.server import serve
-    from edge_agent.keyboard.suggestions import Suggester, Suggestions
-    from edge_agent.shell.keyboard_model import State
+    from edge_agent.keyboard.suggestions import Suggester
 
-    class NoticingSuggester(Suggester[State]):
-        """Notes that somebody is typing, so that the device counts as in use."""
-
-        def suggest(self, text: str, count: int = 3) -> Suggestions:
-            """As :meth:`Suggester.suggest`."""
-            if text:
-                typing.note()
-            return super().suggest(text, count)
-
-    suggester = NoticingSuggester()
+    suggester = Suggester(own=database.own_words())
 
     def show_model(model: Model) -> None:
-        suggester.replace_model(load_keyboard_model(model, load_program))
+        suggester.replace_predictor(Reader(load_keyboard_model(model)))
         return_free_memory()
+
+    def wipe() -> None:
+        asked = WipeAsked(database.wipe, Future())
+        inbox.put(asked)
+        try:
+            asked.done.result(WIPE_S)
+        except TimeoutError as error:
+            msg = "the agent is busy and has not deleted anything yet; it does as soon as it can"
+            raise UnavailableError(msg) from error
 
     @contextlib.contextmanager
     def open_keyboard(driver: Driver) -> Iterator[None]:
@@ -219,8 +218,8 @@ def _keyboard(
                 bytes_sent=tally.bytes_sent,
             )
 
-        host = config.keyboard.host
-        serving = serve(create_app(suggester, database, about, host), host, config.keyboard.port)
+        app = create_app(suggester, database, about, wipe, typing.note)
+        serving = serve(app, config.keyboard.host, config.keyboard.port)
         log.info("keyboard", device=config.device, url=serving.url)
         try:
             yield

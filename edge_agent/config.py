@@ -10,16 +10,18 @@ from __future__ import annotations
 import dataclasses
 import tomllib
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
 
+from edge_agent.core.eligibility import DEFAULT_POLICY, Condition, Demand, Policy, quiet_span
 from edge_agent.emulator.day import DEFAULT_DAY, Day, day_from_toml
+from edge_agent.shell.probes.network import Metered
 from wire.errors import ConfigError, RemoteProtocolError
 from wire.identifiers import DeviceId, Population, device_id, population
 
@@ -31,6 +33,7 @@ Port = Annotated[int, Meta(ge=1, le=65535)]
 AnyPort = Annotated[int, Meta(ge=0, le=65535)]
 Seconds = Annotated[float, Meta(ge=0)]
 Name = Annotated[str, Meta(min_length=1)]
+Count = Annotated[int, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 
 
@@ -55,18 +58,27 @@ class BrokerSettings:
 
 @dataclass(frozen=True, slots=True)
 class ConditionSettings:
-    """``[conditions]``: when the device may train.
+    """``[conditions]``: when the device may train, and how that is found out.
 
     Attributes:
         hysteresis_s: eligible without a break for so long.
         poll_s: how often the conditions are looked at.
-        minimum_battery: share of a full battery, also while charging.
+        minimum_battery: share of a full battery, also while charging; a device without a battery is on mains.
         maximum_temperature_c: of the battery.
-        maximum_processor_c: of the processor and other thermal zones.
+        maximum_processor_c: of the processor and other thermal zones; a zone's own passive trip point counts too.
         idle_after_s: not in use if nothing was typed for so long.
-        maximum_load: processes per core, our own not counted, above which the device is in use.
-        metered: the network costs money: do not use it for this.
+        maximum_pressure: share of ten seconds in which other programs may have waited for a processor.
+        maximum_load: the same where there are no such figures: processes per core, our own not counted.
+        metered: whether the network costs money: ``auto`` finds out, ``yes``, ``no``.
         always_powered: a device without a battery that does not say so.
+        quiet_hours: spans of the local day without training, such as ``"07:00-09:30"``.
+        minimum_free_disk_bytes: where ``data_dir`` is.
+        minimum_free_memory_bytes: that programs could get, what we hold ourselves included.
+        ask_logind: somebody at the device's own screen is use.
+        watch_input_devices: a pressed key is use, where we may read ``/dev/input``.
+        source: what is asked: this machine (``linux``), the phone we run on (``termux``), one on a cable (``adb``).
+        adb_serial: of that phone; empty takes the only one.
+        root: where ``/sys``, ``/proc`` and ``/dev`` are looked for.
     """
 
     hysteresis_s: Seconds = 120.0  # lifts the survival of a 3-minute job from 0.50 to 0.80 on real traces
@@ -75,9 +87,57 @@ class ConditionSettings:
     maximum_temperature_c: float = 45.0  # batteries age fast above it; Android throttles there
     maximum_processor_c: float = 80.0  # a Raspberry Pi throttles there
     idle_after_s: Seconds = 60.0  # shorter than a pause in a conversation would train into it
+    maximum_pressure: Share = 0.2  # a niced trainer hardly adds to it, so it is somebody else's work
     maximum_load: Annotated[float, Meta(gt=0)] = 0.7  # something else is at work
-    metered: bool = False  # a board on a cable, the commonest device, is not
+    metered: Metered = "auto"  # NetworkManager knows; without it the kind of interface tells
     always_powered: bool = False  # /sys tells, where there is one
+    quiet_hours: tuple[str, ...] = ()  # the other conditions protect the person already
+    minimum_free_disk_bytes: Count = 200_000_000  # two versions of the model and its programs, ten times over
+    minimum_free_memory_bytes: Count = 250_000_000  # a session takes up to 180 MB
+    ask_logind: bool = True  # switch off for a desktop that never sets its idle hint
+    watch_input_devices: bool = True  # only that something was pressed is noticed, never what
+    source: Literal["linux", "termux", "adb"] = "linux"  # also right on Android with root
+    adb_serial: str = ""  # one phone is the commonest case
+    root: Path = Path("/")  # elsewhere in a container, for tests, and for an emulated phone
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSettings:
+    """``[rules]``: how strictly each condition is asked for: ``required``, ``unless-unknown`` or ``ignored``.
+
+    That the person did not pause learning, and that there is something to train on, is always required.
+
+    Attributes:
+        charging: on a charger that is strong enough.
+        idle: nobody uses the device, and no other program keeps it busy.
+        unmetered: the network costs nothing.
+        battery_high: ``minimum_battery``.
+        cool: below ``maximum_temperature_c`` and ``maximum_processor_c``, and not slowed down for heat.
+        outside_quiet_hours: ``quiet_hours``.
+        steady_power: a Raspberry Pi without under-voltage.
+        disk_free: ``minimum_free_disk_bytes``.
+        memory_free: ``minimum_free_memory_bytes``.
+    """
+
+    charging: Demand = Demand.REQUIRED  # without any sign of charging a phone is not charging
+    idle: Demand = Demand.UNLESS_UNKNOWN  # without any sign of use a headless board is idle
+    unmetered: Demand = Demand.REQUIRED  # a bill cannot be taken back
+    battery_high: Demand = Demand.UNLESS_UNKNOWN  # many drivers say nothing, or a bogus 0 %
+    cool: Demand = Demand.UNLESS_UNKNOWN  # a missing thermometer must not block for ever
+    outside_quiet_hours: Demand = Demand.UNLESS_UNKNOWN  # a board without a clock learns the hour from the network
+    steady_power: Demand = Demand.UNLESS_UNKNOWN  # only a Raspberry Pi says it
+    disk_free: Demand = Demand.UNLESS_UNKNOWN  # running out is answered where it happens
+    memory_free: Demand = Demand.UNLESS_UNKNOWN  # likewise
+
+    @property
+    def policy(self) -> Policy:
+        """The same for :func:`edge_agent.core.eligibility.judge`."""
+        set_here: dict[Condition, Demand] = {
+            condition: getattr(self, condition.value.replace("-", "_"))
+            for condition in Condition
+            if condition not in (Condition.WANTED, Condition.HAS_EXAMPLES)
+        }
+        return {**DEFAULT_POLICY, **set_here}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +147,12 @@ class TrainingSettings:
     Attributes:
         threads: of the interpreter.
         session_limit_s: longest session; a shorter report deadline counts.
+        maximum_memory_mb: private memory of the process that trains; a session that needs more fails.
     """
 
     threads: Annotated[int, Meta(ge=1, le=64)] = 1  # two help on an idle machine only, and spin beside a busy one
     session_limit_s: Annotated[float, Meta(gt=0)] = 585.0  # phone job schedulers end a job after ten minutes
+    maximum_memory_mb: Annotated[int, Meta(ge=64)] = 384  # twice what the 1.4M-parameter model needs on any runtime
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +216,7 @@ class AgentConfig:
         shards: ingest shards of the coordinator; must be its number.
         broker: ``[broker]``.
         conditions: ``[conditions]``.
+        rules: ``[rules]``.
         training: ``[training]``.
         store: ``[store]``.
         keyboard: ``[keyboard]``.
@@ -167,6 +230,7 @@ class AgentConfig:
     shards: Annotated[int, Meta(ge=1, le=99_999)] = 1  # one coordinator process reads everything
     broker: BrokerSettings = field(default_factory=BrokerSettings)
     conditions: ConditionSettings = field(default_factory=ConditionSettings)
+    rules: RuleSettings = field(default_factory=RuleSettings)
     training: TrainingSettings = field(default_factory=TrainingSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
     keyboard: KeyboardSettings = field(default_factory=KeyboardSettings)
@@ -203,6 +267,7 @@ _Settings = TypeVar("_Settings")
 _SECTIONS = {
     "broker": BrokerSettings,
     "conditions": ConditionSettings,
+    "rules": RuleSettings,
     "training": TrainingSettings,
     "store": StoreSettings,
     "keyboard": KeyboardSettings,
@@ -230,7 +295,6 @@ class _Reader:
         self.faults += [f"environment: {name} is no setting" for name in sorted(self._environment)]
         if self.faults:
             return None
-        found["data_dir"] = self._folder / found["data_dir"]
         return AgentConfig(**found)
 
     def _section(self, kind: type[_Settings], section: str, table: dict[str, Any]) -> _Settings | None:
@@ -250,10 +314,7 @@ class _Reader:
                 self.faults.append(str(error))
         elif day is not None:
             table["day"] = day
-        settings = self._section(EmulatorSettings, "emulator", table)
-        if settings is None or settings.messages is None:
-            return settings
-        return dataclasses.replace(settings, messages=self._folder / settings.messages)
+        return self._section(EmulatorSettings, "emulator", table)
 
     def _fields(self, kind: type, section: str, table: dict[str, Any], skip: set[str]) -> dict[str, Any]:
         hints = typing.get_type_hints(kind, include_extras=True)
@@ -270,8 +331,11 @@ class _Reader:
                 continue
             try:
                 # Variables are texts, so "3" must do for a number there, and only there.
+                if from_environment and typing.get_origin(hints[one.name]) is tuple:
+                    value = [part.strip() for part in value.split(",") if part.strip()]
                 value = msgspec.convert(value, hints[one.name], strict=not from_environment, dec_hook=_path)
-                found[one.name] = _CHECKS.get(one.name, _as_is)(value)
+                value = _CHECKS.get(one.name, _as_is)(value)
+                found[one.name] = self._folder / value if isinstance(value, Path) else value
             except (msgspec.ValidationError, RemoteProtocolError, ValueError) as error:
                 self.faults.append(f"{source}: {error}")
         known = ", ".join(one.name for one in dataclasses.fields(kind))
@@ -312,4 +376,15 @@ def _url(text: str) -> str:
     return text.rstrip("/")
 
 
-_CHECKS = {"device": device_id, "population": population, "coordinator_url": _url}
+def _spans(texts: tuple[str, ...]) -> tuple[str, ...]:
+    for text in texts:
+        quiet_span(text)
+    return texts
+
+
+_CHECKS: dict[str, Callable[[Any], Any]] = {
+    "device": device_id,
+    "population": population,
+    "coordinator_url": _url,
+    "quiet_hours": _spans,
+}

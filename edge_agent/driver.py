@@ -5,6 +5,10 @@ for a machine; the new state, the outbox and the dropouts to be sent are written
 run. A kill at any line therefore leaves either the state before, and whoever sent the message sends it again, or the
 state after, and what was to be sent is sent by the next process. Every effect may run twice.
 
+What cannot be stored (a full disk, a locked database) did not happen. Most of it happens again by itself: the
+coordinator repeats, conditions are judged at the next poll. What nobody would repeat, a restart and the outcome of our
+own work, is kept and tried again until it is stored.
+
 The driver decides nothing that a machine could decide. It translates, and it tells the story in the log.
 """
 
@@ -12,14 +16,27 @@ from __future__ import annotations
 
 import contextlib
 import queue
+from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 
 import structlog
 
 from edge_agent import __version__
 from edge_agent.core import events, lifecycle, outbox
-from edge_agent.core.eligibility import Answer, Condition, Reading, Readings, Standing, judge, settle
+from edge_agent.core.backoff import BackOff
+from edge_agent.core.eligibility import (
+    DEFAULT_POLICY,
+    Answer,
+    Condition,
+    Policy,
+    Reading,
+    Readings,
+    Standing,
+    judge,
+    settle,
+)
 from edge_agent.core.events import (
     Assigned,
     ConditionsJudged,
@@ -51,6 +68,7 @@ from edge_agent.ports import (
     Settlement,
     StopAsked,
     Transport,
+    WipeAsked,
     WorkDone,
     Worker,
 )
@@ -68,6 +86,9 @@ from wire.messages import (
     Rejection,
 )
 
+STORE_AGAIN = BackOff(first_s=2.0, most_s=60.0)
+"""A lock is gone in a moment, room on a disk when somebody makes it; trying costs next to nothing."""
+
 log = structlog.get_logger()
 
 
@@ -79,11 +100,13 @@ class Pace:
         poll_s: between two looks at the conditions.
         hysteresis_s: how long they must hold.
         session_limit_s: longest session.
+        policy: how strictly each condition is asked for.
     """
 
     poll_s: float
     hysteresis_s: float
     session_limit_s: float
+    policy: Policy = field(default_factory=lambda: DEFAULT_POLICY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +162,9 @@ class Driver:
         self._model: Model | None = None
         self._jobs = 0
         self._session_job = 0
+        self._unstored = 0
+        self._owed: deque[Callable[[], None]] = deque()
+        self._owed_tries, self._owed_at_s = 0, 0.0
         self._keyboard = KeyboardUpkeep(ports.show_model)
         self._log = log.bind(device=identity.device, **({"emulated": True} if identity.emulated else {}))
 
@@ -181,8 +207,8 @@ class Driver:
             left_while=lifecycle.name(self._state),
         )
         with self._contained():
-            at_work = isinstance(self._state, Preparing | Training)
-            self._step(events.Restarted(self._moment(), remembered.deaths + at_work))
+            deaths = remembered.deaths + isinstance(self._state, Preparing | Training)
+            self._surely(lambda: self._step(events.Restarted(self._moment(), deaths)))
         model = self._ports.artifacts.current()
         if model is not None:
             self._keyboard.arrived(model)
@@ -190,8 +216,10 @@ class Driver:
     def poll(self) -> None:
         """Look at the conditions; let time pass."""
         with self._contained():
+            self._catch_up()
+        with self._contained():
             readings = self._read()
-            verdict = judge(readings)
+            verdict = judge(readings, self._pace.policy)
             now_s, hysteresis_s = self._ports.clock.monotonic_s(), self._pace.hysteresis_s
             self._eligible_since_s, standing = settle(self._eligible_since_s, verdict, now_s, hysteresis_s)
             settling = standing is Standing.SETTLING
@@ -206,6 +234,8 @@ class Driver:
         A real agent polls anyway, because conditions change unasked; a simulation, which knows when they do, sleeps.
         """
         due: list[float | None] = [lifecycle.due_at_s(self._state)]
+        if self._owed:
+            due.append(self._owed_at_s)
         if isinstance(self._state, Settling) and self._eligible_since_s is not None:
             due.append(self._eligible_since_s + self._pace.hysteresis_s)
         if self._outbox is not None and self._ports.transport.connected:
@@ -223,11 +253,13 @@ class Driver:
                 case Arrived(topic, payload):
                     self._arrived(topic, payload)
                 case WorkDone(number, outcome):
-                    self._work_done(number, outcome)
+                    self._surely(lambda: self._work_done(number, outcome))
                 case StopAsked():
                     self._ports.worker.stop(self._keyboard.job)
                     self._step(events.Stopping(self._moment()))
                     self._log.info("agent_stopped")
+                case WipeAsked(wipe, done):
+                    self._wipe(wipe, done)
 
     # --- items ---
 
@@ -319,6 +351,7 @@ class Driver:
         dropouts = [effect for effect in effects if isinstance(effect, SendDropout)]
         if state != before or dropouts:
             self._ports.journal.commit(Change(state, report, settlement, dropouts, _deaths_after(event)))
+            self._say_stored_again()
         self._state = state
         if _face(before) != _face(state):
             name, reason = _face(state)
@@ -411,6 +444,21 @@ class Driver:
             at = self._moment()
             self._keyboard.failed(self._explain(outcome), at.now_s, at.jitter)
 
+    # --- the person's word ---
+
+    def _wipe(self, wipe: Callable[[], None], done: Future[None]) -> None:
+        """Give up what is under way, which is made of what was typed, delete, and begin like a new device."""
+        try:
+            self._step(events.Stopping(self._moment()))
+            wipe()
+            self._ports.journal.commit(Change(lifecycle.STARTING))
+        except NightjarError as error:
+            done.set_exception(error)
+            raise
+        self._state, self._outbox, self._session_job = lifecycle.STARTING, None, 0
+        self._log.info("everything_deleted")
+        done.set_result(None)
+
     # --- small things ---
 
     def _read(self) -> Readings:
@@ -428,13 +476,48 @@ class Driver:
         """Why work failed. The text of an unforeseen exception may quote what was typed, so only its kind is said."""
         return str(outcome)[:300] if isinstance(outcome, NightjarError) else f"unforeseen {type(outcome).__name__}"
 
+    def _surely(self, happening: Callable[[], None]) -> None:
+        """Let something happen that nobody repeats: if it cannot be stored now, then at one of the next polls.
+
+        Raises:
+            UnavailableError: not now.
+        """
+        self._owed.append(happening)
+        if len(self._owed) == 1:
+            self._owed_tries, self._owed_at_s = 0, self._ports.clock.monotonic_s()
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Let happen what could not be stored before, in its order.
+
+        Raises:
+            UnavailableError: it still cannot be stored.
+        """
+        now_s = self._ports.clock.monotonic_s()
+        while self._owed and now_s >= self._owed_at_s:
+            happening = self._owed.popleft()
+            try:
+                happening()
+            except UnavailableError:
+                self._owed.appendleft(happening)
+                self._owed_tries += 1
+                self._owed_at_s = now_s + STORE_AGAIN.delay_s(self._owed_tries, self._ports.jitter())
+                raise
+
+    def _say_stored_again(self) -> None:
+        if self._unstored:
+            self._log.info("stored_again", failed_tries=self._unstored)
+            self._unstored = 0
+
     @contextlib.contextmanager
     def _contained(self) -> Iterator[None]:
         """What could not be stored did not happen, and what cannot happen is ignored: both are said, and we go on."""
         try:
             yield
         except UnavailableError as error:
-            self._log.error("not_stored", error=str(error))
+            self._unstored += 1
+            if self._unstored == 1:  # and not once a second for days: that would fill what is left of the disk
+                self._log.error("not_stored", error=str(error), again="until it works; said once")
         except LocalProtocolError as error:
             self._log.error("illegal_event", error=str(error))
 

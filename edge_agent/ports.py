@@ -6,6 +6,7 @@ Each has a real adapter (``shell``, ``emulator``) and a fake in the tests. Error
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -18,6 +19,7 @@ from edge_agent.core.events import SendDropout
 from edge_agent.core.lifecycle import State
 from edge_agent.core.outbox import Parcel
 from models.manifest import Manifest
+from models.vocabulary import Vocabulary
 from wire.codec import Sparse
 from wire.identifiers import Sha256
 from wire.parameters import Vector
@@ -139,25 +141,14 @@ class Evaluation:
 class Program(Protocol):
     """A loaded model that can learn. One thread at a time."""
 
-    @property
-    def batch_rows(self) -> int:
-        """B."""
-
-    @property
-    def sequence_length(self) -> int:
-        """T."""
-
     def train(self, x: Ids, y: Ids, learning_rate: float, clip_norm: float) -> TrainStep:
         """One step of SGD on a batch: x, y (B, T) int32."""
 
     def evaluate(self, x: Ids, y: Ids) -> Evaluation:
         """Loss and recall on a batch: x, y (B, T) int32."""
 
-    def step(self, token: int, h: Floats, c: Floats) -> tuple[Floats, Floats, Floats]:
-        """Read one word; returns scores (V,), h (1, D) and c (1, H), all float32."""
-
     def save(self) -> Vector:
-        """The weights, (n,) float32."""
+        """The weights, (n,) float32; not to be written to."""
 
     def restore(self, weights: Vector) -> None:
         """Take weights (n,) float32, from which ``delta`` is measured."""
@@ -167,6 +158,33 @@ class Program(Protocol):
 
     def delta(self) -> Vector:
         """How the weights moved since ``restore``, (n,) float32."""
+
+
+class Predictor(Protocol):
+    """Says how likely each word comes next. One thread at a time."""
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The words that it knows."""
+
+    @property
+    def version(self) -> int | None:
+        """Of the model behind it; None if there is none."""
+
+    def scores(self, finished: Sequence[str]) -> Floats:
+        """Score every word of the vocabulary.
+
+        Questions come as somebody types: mostly about the same words again, or about one more.
+
+        Args:
+            finished: the words of the sentence so far, as :func:`models.vocabulary.words` cuts them.
+
+        Returns:
+            (V,) float32, log-probabilities but for a constant that all have in common. Not to be changed by anybody.
+
+        Raises:
+            NightjarError: it cannot say, now or ever.
+        """
 
 
 class ExampleStore(Protocol):
@@ -180,6 +198,40 @@ class ExampleStore(Protocol):
 
     def texts(self) -> list[str]:
         """All of them, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnWord:
+    """A word that this device's person types and no vocabulary has.
+
+    Attributes:
+        word: in lower case.
+        written: as the person writes it in the middle of a sentence.
+        count: how often it was typed.
+    """
+
+    word: str
+    written: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecallCount:
+    """How well the keyboard foresaw what was typed on one day with one model. Numbers only.
+
+    Attributes:
+        day: days since 1970 UTC.
+        version: of the model; 0 if there was none yet.
+        words: words typed.
+        top1: of these, offered first before their first letter was typed.
+        top3: of these, among the three.
+    """
+
+    day: int
+    version: int
+    words: int
+    top1: int
+    top3: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -355,7 +407,20 @@ class StopAsked:
     """The process was asked to end."""
 
 
-Item = LinkUp | LinkDown | Arrived | WorkDone | StopAsked
+@dataclass(frozen=True, slots=True)
+class WipeAsked:
+    """The person wants whatever was typed, and whatever came of it, deleted.
+
+    Attributes:
+        wipe: deletes it; on the driver's thread, so that nothing is being written at that moment.
+        done: learns that it is done, or why it could not be.
+    """
+
+    wipe: Callable[[], None]
+    done: Future[None]
+
+
+Item = LinkUp | LinkDown | Arrived | WorkDone | StopAsked | WipeAsked
 """What adapters put into the driver's queue, from any thread."""
 
 

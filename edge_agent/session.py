@@ -1,11 +1,14 @@
-"""One training session: from a model on disk to the bytes of a report. Runs on the worker thread.
+"""One training session: from a model on disk to the bytes of a report.
 
-Reads the examples and the residual, changes neither: what comes of it is stored by the driver, together with the state.
+Where it runs is the trainer's affair: a real agent trains in a process that exits (:mod:`edge_agent.shell.trainer`), a
+simulated one in its own. Whatever a session needs is gathered beforehand and is plain data, so that both give the same
+bytes. Reads the examples and the residual, changes neither: what comes of it is stored by the driver, together with the
+state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,21 +46,42 @@ class Produced:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SessionTask:
+    """All that a session needs.
+
+    Attributes:
+        assignment: what was asked for.
+        model: the base, already on the device.
+        texts: the messages.
+        residual: the adopted residual for the model's layout, if error feedback is asked for and there is one.
+        seed: of the generator that shuffles, and rounds in the codec.
+    """
+
+    assignment: Assignment
+    model: Model
+    texts: Sequence[str]
+    residual: Vector | None
+    seed: int
+
+
+Trainer = Callable[[SessionTask, Callable[[], bool]], Produced | Stopped]
+"""Does a session, polling ``should_stop`` between batches. Raises what :func:`train_and_encode` raises."""
+
+
 @dataclass(frozen=True, slots=True)
 class Desk:
     """What every session of this agent works with.
 
     Attributes:
         examples: the messages.
-        load_program: loads a model for training.
         residual: the adopted residual for a layout, if any.
-        now_s: seconds on a clock that does not jump.
+        train: does the work.
     """
 
     examples: ExampleStore
-    load_program: LoadProgram
     residual: Callable[[str], Vector | None]
-    now_s: Callable[[], float]
+    train: Trainer
 
 
 def prepare(artifacts: Artifacts, assignment: Assignment, should_stop: Callable[[], bool]) -> Model:
@@ -74,7 +98,7 @@ def prepare(artifacts: Artifacts, assignment: Assignment, should_stop: Callable[
     return model
 
 
-def batches_of(texts: list[str], vocabulary: Vocabulary, batch_rows: int, sequence_length: int) -> Batches:
+def batches_of(texts: Sequence[str], vocabulary: Vocabulary, batch_rows: int, sequence_length: int) -> Batches:
     """Typed messages as batches for the program.
 
     Args:
@@ -93,24 +117,55 @@ def run_session(
     generator: np.random.Generator,
     should_stop: Callable[[], bool],
 ) -> Produced | Stopped:
-    """Train as the assignment says, and encode the update once.
+    """Gather what the assignment needs, and have it done.
 
     Args:
         desk: what to work with.
         assignment: what was asked for.
         model: the base, already on the device.
-        generator: shuffles, and rounds in the codec.
+        generator: gives the seed of the session.
         should_stop: polled between batches.
 
     Raises:
         RemoteProtocolError: the program cannot be run, or the assignment asks for a codec that we do not know.
+        UnavailableError: the trainer cannot work.
     """
-    manifest = model.manifest
+    residual = desk.residual(model.manifest.layout.fingerprint) if assignment.codec.error_feedback else None
+    seed = int(generator.integers(2**63))
+    return desk.train(SessionTask(assignment, model, desk.examples.texts(), residual, seed), should_stop)
+
+
+def in_this_process(load_program: LoadProgram, now_s: Callable[[], float]) -> Trainer:
+    """A trainer that works where it is called.
+
+    Args:
+        load_program: loads a model for training.
+        now_s: seconds on a clock that does not jump.
+    """
+    return lambda task, should_stop: train_and_encode(task, load_program, should_stop, now_s)
+
+
+def train_and_encode(
+    task: SessionTask, load_program: LoadProgram, should_stop: Callable[[], bool], now_s: Callable[[], float]
+) -> Produced | Stopped:
+    """Train as the assignment says, and encode the update once.
+
+    Args:
+        task: what to do.
+        load_program: loads a model for training.
+        should_stop: polled between batches.
+        now_s: seconds on a clock that does not jump.
+
+    Raises:
+        RemoteProtocolError: the program cannot be run, or the assignment asks for a codec that we do not know.
+    """
+    assignment, model = task.assignment, task.model
+    manifest, generator = model.manifest, np.random.default_rng(task.seed)
     codec = codec_for(assignment.codec, _mask(assignment, model))
     vocabulary = Vocabulary.from_bytes(model.vocabulary.read_bytes())
-    batches = batches_of(desk.examples.texts(), vocabulary, manifest.batch_rows, manifest.sequence_length)
-    program = desk.load_program(model)
-    trained = train(program, batches, assignment.plan, generator, should_stop, desk.now_s)
+    batches = batches_of(task.texts, vocabulary, manifest.batch_rows, manifest.sequence_length)
+    program = load_program(model)
+    trained = train(program, batches, assignment.plan, generator, should_stop, now_s)
     # Half of the memory of a session is the interpreter's; the codec needs the other half.
     del program
     if isinstance(trained, Stopped):
@@ -121,9 +176,7 @@ def run_session(
     carried: Sparse | None = None
     if assignment.codec.error_feedback:
         feedback = with_error_feedback(codec)
-        residual = desk.residual(layout.fingerprint)
-        if residual is None:
-            residual = feedback.init(layout)
+        residual = feedback.init(layout) if task.residual is None else task.residual
         payload, following = feedback.encode(trained.delta, residual, layout, generator)
         difference = trained.delta + residual - following
         indices = np.flatnonzero(difference)

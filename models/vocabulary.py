@@ -1,13 +1,15 @@
 """Words and their ids.
 
-A word is a run of ``[a-z0-9']`` in the lower-cased text; everything else separates words and is not modelled. The first
-four ids are specials that no person types, so they stand in no file: the vocabulary artifact is UTF-8, one word a line,
-the commonest first, and line k (from 0) is the word with id ``FIRST_WORD + k``.
+A word is a run of letters and digits of any script, with the marks that belong to them, and apostrophes, in lower case
+and in Unicode's composed form (NFC); everything else separates words and is not modelled. The first four ids are
+specials that no person types, so they stand in no file: the vocabulary artifact is UTF-8, one word a line, the
+commonest first, and line k (from 0) is the word with id ``FIRST_WORD + k``.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -32,15 +34,23 @@ MAX_WORDS = 1 << 20
 MAX_WORD_CHARACTERS = 64
 """Longer runs (keys, hashes, dots typed as letters) are never learned."""
 
-_WORD = re.compile(r"[a-z0-9']+")
+# Letters and digits of every script are in ``\w``; the marks that many scripts write vowels with are not.
+_MARKS = "".join(c for c in map(chr, range(0x300, 0x3000)) if unicodedata.category(c).startswith("M"))
+WORD_PATTERN = rf"(?:[^\W_]|')(?:[^\W_]|['{_MARKS}])*"
+"""A word in text that is not normalized yet, such as what is being typed."""
+_WORD = re.compile(WORD_PATTERN)
+# Many keyboards and editors write this one inside words; at the end of a word it is a quotation mark.
+_TYPOGRAPHIC_APOSTROPHE = re.compile(r"(?<=[^\W_])\u2019(?=[^\W_])")
 
 
 def words(text: str) -> list[str]:
     """Cut typed text into words.
 
-    >>> words("Don't PANIC: 42!")
-    ["don't", 'panic', '42']
+    >>> words("Don't PANIC: 42!"), words("Schöne Grüße, Ёлка")
+    (["don't", 'panic', '42'], ['schöne', 'grüße', 'ёлка'])
     """
+    if not text.isascii():
+        text = _TYPOGRAPHIC_APOSTROPHE.sub("'", unicodedata.normalize("NFC", text))
     return _WORD.findall(text.lower())
 
 
@@ -65,10 +75,10 @@ class Vocabulary:
             msg = f"a vocabulary has 1 to {MAX_WORDS} words, got {len(self.words)}"
             raise RemoteProtocolError(msg, code="vocabulary")
         for line, word in enumerate(self.words, 1):
-            if len(word) > MAX_WORD_CHARACTERS or not _WORD.fullmatch(word):
+            if len(word) > MAX_WORD_CHARACTERS or words(word) != [word]:
                 msg = (
-                    f"vocabulary line {line}: expected a word of 1 to {MAX_WORD_CHARACTERS} characters a-z, 0-9 or ', "
-                    f"got {word[:80]!r}"
+                    f"vocabulary line {line}: expected a word of 1 to {MAX_WORD_CHARACTERS} letters (in lower case), "
+                    f"digits or ', got {word[:80]!r}"
                 )
                 raise RemoteProtocolError(msg, code="vocabulary")
         ids = {word: number for number, word in enumerate(self.words, FIRST_WORD)}
@@ -97,7 +107,7 @@ class Vocabulary:
             raise LocalProtocolError(msg)
         counts = Counter(word for text in texts for word in words(text) if len(word) <= MAX_WORD_CHARACTERS)
         if not counts:
-            msg = "expected text with words (letters a-z or digits) for a vocabulary, got none: use another corpus"
+            msg = "expected text with words (letters or digits) for a vocabulary, got none: use another corpus"
             raise CorpusError(msg)
         commonest = sorted(counts, key=lambda word: (-counts[word], word))
         return cls(tuple(commonest[: size - FIRST_WORD]))
@@ -145,9 +155,9 @@ class Vocabulary:
             msg = f"a vocabulary file has at most {MAX_WORDS * (MAX_WORD_CHARACTERS + 1)} bytes, got {len(data)}"
             raise RemoteProtocolError(msg, code="vocabulary")
         try:
-            lines = data.decode("ascii").split("\n")
+            lines = data.decode("utf-8").split("\n")
         except UnicodeDecodeError as error:
-            msg = f"vocabulary: expected words of a-z, 0-9 and ', got another byte at offset {error.start}"
+            msg = f"vocabulary: expected UTF-8, got another byte at offset {error.start}"
             raise RemoteProtocolError(msg, code="vocabulary") from error
         if lines.pop() != "":
             msg = "vocabulary: expected a newline at the end, got a cut last line"

@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -26,11 +28,16 @@ from models.configurations import configuration
 from models.corpora.tsv import tsv
 from models.manifest import Manifest
 from models.vocabulary import Vocabulary, words
-from wire.errors import NightjarError
+from wire.errors import NightjarError, UnavailableError
 from wire.parameters import Vector
 
 EVALUATION_ROWS = 32
 """Rows of an evaluation batch: twice the training batch, for speed, at 26 MB of logits for 10,000 words."""
+
+TRY_AGAIN_S = (0.5, 30.0)
+"""First and longest wait after the disk failed."""
+GIVE_UP_AFTER_S = 600.0
+"""As the driver; well below the time after which a job counts as hanging (:mod:`coordinator.shell.worker`)."""
 
 _JOBS: msgspec.json.Decoder[Job] = msgspec.json.Decoder(Job)
 
@@ -61,19 +68,43 @@ class Evaluator:
         return pack(messages, EVALUATION_ROWS, sequence_length)
 
 
-def serve(jobs: BinaryIO, results: BinaryIO, artifacts: FileBlobs, private: BlobStore) -> None:
+def serve(
+    jobs: BinaryIO,
+    results: BinaryIO,
+    artifacts: FileBlobs,
+    private: BlobStore,
+    sleep: Callable[[float], object] = time.sleep,
+) -> None:
     """Do jobs until the input ends."""
     evaluator = Evaluator(artifacts)
     for line in jobs:
         job = _JOBS.decode(line)
-        results.write(msgspec.json.encode(_attempt(job, artifacts, private, evaluator)) + b"\n")
+        results.write(msgspec.json.encode(_patiently(job, artifacts, private, evaluator, sleep)) + b"\n")
         results.flush()
+
+
+def _patiently(
+    job: Job, artifacts: FileBlobs, private: BlobStore, evaluator: Evaluator, sleep: Callable[[float], object]
+) -> Result:
+    """A disk that is full for some minutes must not cost a round."""
+    waited_s, wait_s = 0.0, TRY_AGAIN_S[0]
+    while True:
+        try:
+            return _attempt(job, artifacts, private, evaluator)
+        except UnavailableError as error:
+            if waited_s >= GIVE_UP_AFTER_S:
+                return failed(job, str(error))
+            sys.stderr.write(f"{type(job).__name__}: {error}; again in {wait_s:g} s\n")  # the worker's log
+        sleep(wait_s)
+        waited_s, wait_s = waited_s + wait_s, min(2 * wait_s, TRY_AGAIN_S[1])
 
 
 def _attempt(job: Job, artifacts: FileBlobs, private: BlobStore, evaluator: Evaluator) -> Result:
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # the result is checked
             return do_job(job, artifacts, private, evaluator.measure)
+    except UnavailableError:
+        raise
     except NightjarError as error:
         return failed(job, str(error))
     except Exception as error:

@@ -2,8 +2,9 @@
 
 Two questions, kept apart:
 
-- *Now*: :func:`judge` looks at one set of readings. A reading may be unknown; whether that blocks depends on what is
-  unknown. A phone that cannot say whether it charges must not train; a board without a thermometer may.
+- *Now*: :func:`judge` looks at one set of readings. A reading may be unknown; whether that blocks is a demand of the
+  policy, condition by condition. A phone that cannot say whether it charges must not train; a board without a
+  thermometer may.
 - *For long enough*: :func:`settle` asks for an unbroken run of eligible verdicts (hysteresis). A phone picked at the
   moment it becomes eligible finishes a 3-minute job with probability 0.50, after two minutes with 0.80, on real traces.
 
@@ -13,7 +14,7 @@ Does not read anything itself: adapters do. Does not decide what to do about it:
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from wire.messages import DropoutCause
@@ -22,11 +23,16 @@ from wire.messages import DropoutCause
 class Condition(enum.Enum):
     """What must hold for a device to train, in the order in which a reason is looked for."""
 
+    WANTED = "wanted"
     CHARGING = "charging"
     IDLE = "idle"
     UNMETERED = "unmetered"
     BATTERY_HIGH = "battery-high"
     COOL = "cool"
+    OUTSIDE_QUIET_HOURS = "outside-quiet-hours"
+    STEADY_POWER = "steady-power"
+    DISK_FREE = "disk-free"
+    MEMORY_FREE = "memory-free"
     HAS_EXAMPLES = "has-examples"
 
 
@@ -85,57 +91,101 @@ class Standing(enum.Enum):
     """Eligible for the whole hysteresis time."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    cause: DropoutCause
-    unknown_blocks: bool
+class Demand(enum.Enum):
+    """How strictly a condition is asked for."""
+
+    REQUIRED = "required"
+    """It must be known to hold."""
+    UNLESS_UNKNOWN = "unless-unknown"
+    """It must not be known not to hold."""
+    IGNORED = "ignored"
+    """It is shown, and decides nothing."""
 
 
-_RULES = {
-    Condition.CHARGING: _Rule(DropoutCause.UNPLUGGED, unknown_blocks=True),
-    # Without any sign of use a headless board is idle; without any sign of charging a phone is not charging.
-    Condition.IDLE: _Rule(DropoutCause.IN_USE, unknown_blocks=False),
-    Condition.UNMETERED: _Rule(DropoutCause.METERED, unknown_blocks=True),
-    Condition.BATTERY_HIGH: _Rule(DropoutCause.LOW_BATTERY, unknown_blocks=False),
+CAUSES = {
+    Condition.WANTED: DropoutCause.PAUSED,
+    Condition.CHARGING: DropoutCause.UNPLUGGED,
+    Condition.IDLE: DropoutCause.IN_USE,
+    Condition.UNMETERED: DropoutCause.METERED,
+    Condition.BATTERY_HIGH: DropoutCause.LOW_BATTERY,
+    Condition.COOL: DropoutCause.TOO_HOT,
+    Condition.OUTSIDE_QUIET_HOURS: DropoutCause.QUIET_HOURS,
+    Condition.STEADY_POWER: DropoutCause.UNDER_VOLTAGE,
+    Condition.DISK_FREE: DropoutCause.LOW_RESOURCES,
+    Condition.MEMORY_FREE: DropoutCause.LOW_RESOURCES,
+    Condition.HAS_EXAMPLES: DropoutCause.NO_EXAMPLES,
+}
+"""What a round that is under way is given up for when a condition is lost."""
+
+Policy = Mapping[Condition, Demand]
+"""How strictly each condition is asked for; one that is not in it is required."""
+
+DEFAULT_POLICY: Policy = {
+    # A person's word. Who cannot be asked (the database does not answer) has not agreed.
+    Condition.WANTED: Demand.REQUIRED,
+    # Without any sign of charging a phone is not charging.
+    Condition.CHARGING: Demand.REQUIRED,
+    # Without any sign of use a headless board is idle.
+    Condition.IDLE: Demand.UNLESS_UNKNOWN,
+    # A bill cannot be taken back.
+    Condition.UNMETERED: Demand.REQUIRED,
+    # Many drivers give no level or a bogus 0 %; charging is asked for anyway.
+    Condition.BATTERY_HIGH: Demand.UNLESS_UNKNOWN,
     # A missing thermometer must not block for ever (BOINC learned that in the field).
-    Condition.COOL: _Rule(DropoutCause.TOO_HOT, unknown_blocks=False),
-    Condition.HAS_EXAMPLES: _Rule(DropoutCause.NO_EXAMPLES, unknown_blocks=True),
+    Condition.COOL: Demand.UNLESS_UNKNOWN,
+    # A board without a clock of its own does not know the hour until it has a network.
+    Condition.OUTSIDE_QUIET_HOURS: Demand.UNLESS_UNKNOWN,
+    # Only a Raspberry Pi says it.
+    Condition.STEADY_POWER: Demand.UNLESS_UNKNOWN,
+    # A file system or kernel that does not say how much is free is no reason; running out is answered where it happens.
+    Condition.DISK_FREE: Demand.UNLESS_UNKNOWN,
+    Condition.MEMORY_FREE: Demand.UNLESS_UNKNOWN,
+    # Nothing to train on is known for certain.
+    Condition.HAS_EXAMPLES: Demand.REQUIRED,
 }
 
 STALE_AFTER_S = 60.0
 """An older reading says nothing about now."""
 
 
-def judge(readings: Readings) -> Verdict:
+def judge(readings: Readings, policy: Policy = DEFAULT_POLICY) -> Verdict:
     """Decide on one set of readings.
 
     >>> judge({c: Reading(Answer.YES, "test", "yes") for c in Condition})
     Verdict(eligible=True, reason='all conditions hold', cause=None)
     >>> judge({}).reason
-    'charging: unknown (no source)'
+    'wanted: unknown (no source)'
 
     Args:
         readings: condition -> reading.
+        policy: how strictly each is asked for.
 
     Returns:
         The verdict; a blocking one names the first condition that blocks.
     """
-    for condition, rule in _RULES.items():
-        reading = readings.get(condition)
-        if reading is None:
-            value, reason = Answer.UNKNOWN, "no source"
-        elif reading.age_s > STALE_AFTER_S:
-            value, reason = Answer.UNKNOWN, "the last reading is too old"
-        else:
-            value, reason = reading.value, reading.reason
-        match value:
-            case Answer.NO:
-                return Verdict(False, reason, rule.cause)
-            case Answer.UNKNOWN if rule.unknown_blocks:
-                return Verdict(False, f"{condition.value}: unknown ({reason})", rule.cause)
-            case Answer.YES | Answer.UNKNOWN:
+    for condition in Condition:
+        demand, reading = policy.get(condition, Demand.REQUIRED), fresh(readings.get(condition))
+        match demand, reading.value:
+            case ((Demand.REQUIRED | Demand.UNLESS_UNKNOWN), Answer.NO):
+                return Verdict(False, reading.reason, CAUSES[condition])
+            case Demand.REQUIRED, Answer.UNKNOWN:
+                return Verdict(False, f"{condition.value}: unknown ({reading.reason})", CAUSES[condition])
+            case _:
                 pass
     return Verdict(True, "all conditions hold", None)
+
+
+def fresh(reading: Reading | None) -> Reading:
+    """A reading as it counts now: one that is missing or too old says nothing.
+
+    >>> fresh(Reading(Answer.YES, "BAT0", "charging", age_s=61.0)).reason
+    'the last reading is too old'
+    """
+    if reading is None:
+        return Reading(Answer.UNKNOWN, "nobody", "no source")
+    if reading.age_s > STALE_AFTER_S:
+        return Reading(Answer.UNKNOWN, reading.source, "the last reading is too old", reading.age_s)
+    return reading
 
 
 def settle(
@@ -198,3 +248,58 @@ def heat_reading(temperature_c: float | None, maximum_c: float, source: str) -> 
     if temperature_c > maximum_c:
         return Reading(Answer.NO, source, f"too hot: above {maximum_c:.0f} C")
     return Reading(Answer.YES, source, f"{temperature_c:.1f} C")
+
+
+QuietSpan = tuple[int, int]
+"""Begin and end in minutes since midnight; one that ends before it begins goes over midnight."""
+
+
+def quiet_span(text: str) -> QuietSpan:
+    """Read a span of the day.
+
+    >>> quiet_span("22:30-07:00")
+    (1350, 420)
+
+    Raises:
+        ValueError: not ``HH:MM-HH:MM``, or begin and end are the same.
+    """
+    begin, dash, end = text.partition("-")
+    try:
+        span = (_minute(begin), _minute(end))
+    except ValueError:
+        span = (0, 0)
+    if not dash or span[0] == span[1]:
+        msg = f'expected a span of the day such as "22:30-07:00", got {text[:40]!r}'
+        raise ValueError(msg)
+    return span
+
+
+def _minute(text: str) -> int:
+    hours, _, minutes = text.strip().partition(":")
+    if not (len(hours) in (1, 2) and len(minutes) == 2 and int(hours) < 24 and int(minutes) < 60):
+        raise ValueError(text)
+    return 60 * int(hours) + int(minutes)
+
+
+def quiet_reading(spans: Sequence[str], minute: int | None, source: str) -> Reading:
+    """Is it outside the hours in which the device must be left alone?
+
+    >>> quiet_reading(["22:30-07:00"], 60, "clock").reason
+    'quiet hours 22:30-07:00'
+    >>> quiet_reading(["22:30-07:00"], 420, "clock").value
+    <Answer.YES: 'yes'>
+
+    Args:
+        spans: as :func:`quiet_span` reads them.
+        minute: of the local day; None if the clock cannot be trusted.
+        source: who said what time it is.
+    """
+    if not spans:
+        return Reading(Answer.YES, "configuration", "no quiet hours")
+    if minute is None:
+        return Reading(Answer.UNKNOWN, source, "the time of day is not known")
+    for text in spans:
+        begin, end = quiet_span(text)
+        if begin <= minute < end if begin < end else minute >= begin or minute < end:
+            return Reading(Answer.NO, source, f"quiet hours {text}")
+    return Reading(Answer.YES, source, "outside quiet hours")

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from edge_agent.core.eligibility import Answer, Condition, Reading, Readings, battery_reading
-from edge_agent.emulator.day import HOUR_S, Day, state_at
+from edge_agent.emulator.day import DAY_S, HOUR_S, Day, PhoneState, state_at
 
 SOURCE = "emulated day"
 
 
 @dataclass(frozen=True, slots=True)
 class EmulatedConditions:
-    """Implements :class:`edge_agent.ports.Conditions`.
+    """A probe that knows what its script says.
 
     Attributes:
         day: the script.
@@ -23,8 +23,6 @@ class EmulatedConditions:
         started_s: when this phone was first started, so that a restart goes on with its day.
         minimum_battery: share of a full battery below which it does not train.
         now_s: the clock of ``started_s``.
-        typed_s: seconds since somebody typed on the demo keyboard.
-        idle_after_s: how long ago that must be.
     """
 
     day: Day
@@ -34,22 +32,28 @@ class EmulatedConditions:
     started_s: float
     minimum_battery: float
     now_s: Callable[[], float]
-    typed_s: Callable[[], float]
-    idle_after_s: float
 
-    def read(self) -> Readings:
+    def __call__(self) -> Readings:
         """Look now."""
-        # A wall clock that was set back must not reach before the first midnight.
-        passed_s = max(0.0, self.now_s() - self.started_s)
-        phone = state_at(self.day, self.seed, self.start_hour * HOUR_S + passed_s * self.speed)
-        typed_s = self.typed_s()
-        in_use = phone.in_use or typed_s < self.idle_after_s
+        phone = self.phone()
         return {
             Condition.CHARGING: _reading(phone.charging, "charging", "unplugged"),
-            Condition.IDLE: _reading(not in_use, "idle", "in use"),
+            Condition.IDLE: _reading(not phone.in_use, "idle", "in use"),
             Condition.UNMETERED: _reading(phone.wifi, "on Wi-Fi", "not on Wi-Fi"),
             Condition.BATTERY_HIGH: battery_reading(phone.battery, self.minimum_battery, SOURCE),
         }
+
+    def phone(self) -> PhoneState:
+        """The phone at this moment of its day."""
+        return state_at(self.day, self.seed, self._virtual_s())
+
+    def minute(self) -> int:
+        """Of its day."""
+        return int(self._virtual_s() % DAY_S // 60)
+
+    def _virtual_s(self) -> float:
+        # A wall clock that was set back must not reach before the first midnight.
+        return self.start_hour * HOUR_S + max(0.0, self.now_s() - self.started_s) * self.speed
 
 
 def _reading(holds: bool, yes: str, no: str) -> Reading:

@@ -1,31 +1,38 @@
 """The keyboard's page and its JSON interface, as a Flask application.
 
-======================  ============  ===================================================
-``GET  /``                            the page
-``POST /api/suggest``   ``{"text"}``  ``{"suggestions", "completing", "version", "reason"}``
-``POST /api/messages``  ``{"text"}``  ``{"stored"}``; the message becomes a training example
-``GET  /api/about``                   what the device does, in numbers
-======================  ============  ===================================================
+======================  ========================  ==========================================================
+``GET  /``                                        the page
+``POST /api/suggest``   ``{"text", "language"?}``  ``{"suggestions", "prefix", "space_takes", "version", "reason"}``
+``POST /api/messages``  ``{"text"}``              ``{"kept", "stored"}``; a kept message becomes a training example
+``GET  /api/about``                               what the device does and keeps, in numbers
+``GET  /api/recall.svg``                          how well it foresaw what was typed, as a drawing
+``POST /api/learning``  ``{"paused"}``            ``{"paused"}``
+``POST /api/wipe``      ``{"everything"}``        ``{"stored"}``; whatever was typed is gone
+======================  ========================  ==========================================================
 
 A refusal is ``{"error", "code"}``. Views validate and call; they decide nothing. There are no cookies, accounts or
 sessions: whoever reaches the port on this device is its user. So other web sites must not reach it through that user's
-browser, and three checks see to it: a ``Host`` that is ours (DNS rebinding), an ``Origin`` that is ours, and JSON
-bodies only (a form or a plain script of another site cannot send them). Typed text is never logged nor put into a URL.
+browser, and four checks see to it: a ``Host`` that is this device's own (DNS rebinding), an ``Origin`` that is ours, a
+``Sec-Fetch-Site`` that says so too, and JSON bodies only (a form or a plain script of another site cannot send them).
+Typed text is never logged nor put into a URL.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Literal, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 from flask import Flask, Response, jsonify, render_template, request
 from werkzeug.exceptions import BadRequest, Forbidden, HTTPException, MisdirectedRequest, UnsupportedMediaType
 
+from edge_agent.keyboard.learning import own_words_in
+from edge_agent.keyboard.recall import drawing, latest
 from edge_agent.keyboard.suggestions import Suggester
+from edge_agent.ports import OwnWord, RecallCount
 from wire.errors import NightjarError, UnavailableError
 
 MAX_TEXT_CHARACTERS = 2_000
@@ -46,8 +53,8 @@ SECURITY_HEADERS = {
 }
 
 
-class ExampleStore(Protocol):
-    """Where the device keeps what was typed."""
+class Store(Protocol):
+    """What the device keeps of what was typed."""
 
     def add(self, text: str) -> None:
         """Keep one sent message."""
@@ -55,10 +62,31 @@ class ExampleStore(Protocol):
     def count(self) -> int:
         """How many messages are kept."""
 
+    def size_bytes(self) -> int:
+        """UTF-8 bytes of all of them."""
+
+    def learning_paused(self) -> bool:
+        """Whether the person has paused learning."""
+
+    def pause_learning(self, *, paused: bool) -> None:
+        """Pause learning, or go on with it."""
+
+    def note_own_words(self, typed: Sequence[tuple[str, str]]) -> None:
+        """Count words that no vocabulary has: each in lower case, and as it was written."""
+
+    def own_words(self) -> list[OwnWord]:
+        """Those of them that were typed often enough to be learned."""
+
+    def note_recall(self, version: int, words: int, top1: int, top3: int) -> None:
+        """Add to what was foreseen today with a version of the model; 0 is no model."""
+
+    def recall(self) -> list[RecallCount]:
+        """What was foreseen, oldest first."""
+
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What the panel beside the keyboard says about the device.
+    """What the agent says of itself to the panel beside the keyboard.
 
     Attributes:
         device: name of the device.
@@ -81,17 +109,40 @@ class About:
     bytes_sent: int = 0
 
 
-class TypedText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of both POST requests."""
+Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT_CHARACTERS)]
 
-    text: Annotated[str, msgspec.Meta(max_length=MAX_TEXT_CHARACTERS)]
+
+class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of a question for suggestions."""
+
+    text: Text
+    language: Annotated[str, msgspec.Meta(max_length=35)] = ""
+
+
+class Sent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of a sent message."""
+
+    text: Text
+
+
+class Learning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of a request to pause learning, or to go on."""
+
+    paused: bool
+
+
+class Wipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of a request to delete everything; spelled out, so that no empty or mistaken request does it."""
+
+    everything: Literal["delete"]
 
 
 def create_app(
-    suggester: Suggester[Any],
-    store: ExampleStore,
+    suggester: Suggester,
+    store: Store,
     about: Callable[[], About],
-    host: str = "127.0.0.1",
+    wipe: Callable[[], None],
+    on_typing: Callable[[], None] = lambda: None,
 ) -> Flask:
     """Make the keyboard application.
 
@@ -99,18 +150,95 @@ def create_app(
         suggester: chooses the words.
         store: receives what is sent.
         about: called for each look at the panel, from any thread.
-        host: the name or address under which the agent was told to serve; loopback always works too.
+        wipe: deletes whatever was typed and came of it; returns when it is done.
+        on_typing: called whenever somebody is typing.
     """
     app = Flask(__name__)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
+    _guard(app)
+
+    @app.get("/")
+    def page() -> str:
+        return render_template("keyboard.html", max_text_characters=MAX_TEXT_CHARACTERS)
+
+    @app.post("/api/suggest")
+    def suggest() -> Response:
+        asked = _body(Question)
+        if asked.text:
+            on_typing()
+        found = suggester.suggest(asked.text, language=asked.language)
+        return jsonify(
+            suggestions=found.words,
+            prefix=found.prefix,
+            space_takes=found.space_takes,
+            version=found.version,
+            reason=found.reason,
+        )
+
+    @app.post("/api/messages")
+    def send() -> Response:
+        text = _body(Sent).text
+        if not text.strip():
+            msg = "expected a message with something in it, got an empty one"
+            raise BadRequest(msg)
+        paused = store.learning_paused()
+        if not paused:
+            foreseen = suggester.recall(text)
+            store.add(text)
+            if foreseen.words:
+                store.note_recall(suggester.version or 0, *foreseen)
+            own = own_words_in(text, suggester.knows)
+            if own:
+                store.note_own_words(own)
+                suggester.replace_own_words(store.own_words())
+        return jsonify(kept=not paused, stored=store.count())
+
+    @app.get("/api/about")
+    def tell_about() -> Response:
+        return jsonify(
+            **asdict(about()),
+            version=suggester.version,
+            stored=store.count(),
+            stored_bytes=store.size_bytes(),
+            own_words=len(store.own_words()),
+            paused=store.learning_paused(),
+            foreseen=latest(store.recall())._asdict(),
+        )
+
+    @app.get("/api/recall.svg")
+    def draw_recall() -> Response:
+        picture = drawing(store.recall())
+        return Response(render_template("recall.svg", picture=picture), mimetype="image/svg+xml")
+
+    @app.post("/api/learning")
+    def pause() -> Response:
+        store.pause_learning(paused=_body(Learning).paused)
+        return jsonify(paused=store.learning_paused())
+
+    @app.post("/api/wipe")
+    def delete_everything() -> Response:
+        _body(Wipe)
+        wipe()
+        suggester.replace_own_words(store.own_words())
+        return jsonify(stored=store.count())
+
+    return app
+
+
+def _guard(app: Flask) -> None:
+    """Refuse what does not come from our own page; say on every answer that it is for that page only."""
 
     @app.before_request
     def refuse_other_sites() -> None:
-        if not serves_host(request.host, host):
+        if not is_this_device(request.host):
             msg = "this keyboard does not serve that host name; open it under the address that the agent printed"
             raise MisdirectedRequest(msg)
         origin = request.headers.get("Origin")
-        if origin is not None and urlsplit(origin).netloc != request.host:
+        foreign = origin is not None and urlsplit(origin).netloc != request.host
+        # A link on another site may open the page, but nothing of another site may ask for anything.
+        if request.path != "/":
+            foreign = foreign or request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none")
+        if foreign:
             msg = "this keyboard takes requests from its own page only, and this one came from another site"
             raise Forbidden(msg)
 
@@ -131,67 +259,40 @@ def create_app(
         status = 503 if isinstance(error, UnavailableError) else 500
         return jsonify(error=str(error), code=error.code), status
 
-    @app.get("/")
-    def page() -> str:
-        return render_template("keyboard.html", max_text_characters=MAX_TEXT_CHARACTERS)
 
-    @app.post("/api/suggest")
-    def suggest() -> Response:
-        found = suggester.suggest(_typed_text())
-        return jsonify(suggestions=found.words, completing=found.completing, version=found.version, reason=found.reason)
-
-    @app.post("/api/messages")
-    def send() -> Response:
-        text = _typed_text()
-        if not text.strip():
-            msg = "expected a message with something in it, got an empty one"
-            raise BadRequest(msg)
-        store.add(text)
-        return jsonify(stored=store.count())
-
-    @app.get("/api/about")
-    def tell_about() -> Response:
-        return jsonify(asdict(about()) | {"version": suggester.version, "stored": store.count()})
-
-    return app
-
-
-def serves_host(header: str, configured: str) -> bool:
-    """Whether a ``Host`` header names this keyboard.
+def is_this_device(host: str) -> bool:
+    """Whether a ``Host`` header names this device itself.
 
     A page of another site can make its own name resolve to this device and would then count as the same site; its name
-    gives it away. An address in figures cannot be used for that, so all of them are fine once the agent serves all.
+    gives it away.
 
-    >>> serves_host("localhost:8700", "127.0.0.1"), serves_host("[::1]:8700", "127.0.0.1")
-    (True, True)
-    >>> serves_host("evil.example:8700", "0.0.0.0"), serves_host("192.168.1.7:8700", "0.0.0.0")
-    (False, True)
+    >>> is_this_device("localhost:8700"), is_this_device("[::1]:8700"), is_this_device("evil.example:8700")
+    (True, True, False)
 
     Args:
-        header: value of the header, with or without a port.
-        configured: host that the agent serves on.
+        host: value of the header, with or without a port.
     """
     try:
-        name = urlsplit("//" + header).hostname or ""
+        name = urlsplit("//" + host).hostname or ""
+        return name == "localhost" or ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False
-    if name in ("localhost", configured.lower()):
-        return True
-    try:
-        address = ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return address.is_loopback or configured in ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
 
 
-def _typed_text() -> str:
+_Body = TypeVar("_Body", bound=msgspec.Struct)
+
+
+def _body(kind: type[_Body]) -> _Body:
     if not request.is_json:
-        msg = 'expected a JSON body, {"text": "..."} with content type application/json'
+        msg = "expected a JSON body with content type application/json"
         raise UnsupportedMediaType(msg)
     try:
-        return msgspec.json.decode(request.get_data(), type=TypedText).text
+        return msgspec.json.decode(request.get_data(), type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         # msgspec's messages name the place and the kind of fault, never the value.
-        kind = error if isinstance(error, msgspec.MsgspecError) else "not UTF-8 JSON"
-        msg = f'expected {{"text": "..."}} with at most {MAX_TEXT_CHARACTERS} characters, got another body: {kind}'
+        fault = error if isinstance(error, msgspec.MsgspecError) else "not UTF-8 JSON"
+        fields = ", ".join(kind.__struct_fields__)
+        msg = (
+            f"expected {{{fields}}} with a text of at most {MAX_TEXT_CHARACTERS} characters, got another body: {fault}"
+        )
         raise BadRequest(msg) from error

@@ -1,10 +1,12 @@
 """Puts the keyboard on a port: waitress in a thread of its own, and a handle that ends it.
 
-It knows nothing of what it serves. TLS and accounts are deliberately absent: the default address is loopback.
+It knows nothing of what it serves. TLS and accounts are deliberately absent, and so it serves this device only: on any
+other address, what is typed would cross a network that everybody on it can read.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 import threading
 from typing import Any
@@ -37,9 +39,7 @@ class Serving:
     @property
     def url(self) -> str:
         """Address of the page, for the person."""
-        # A wildcard is no address that a browser can open.
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 - compared, not bound
-        return f"http://[{host}]:{self.port}/" if ":" in host else f"http://{host}:{self.port}/"
+        return f"http://[{self.host}]:{self.port}/" if ":" in self.host else f"http://{self.host}:{self.port}/"
 
     def close(self) -> None:
         """Finish what is being answered, close every connection, and free the port. A second call does nothing."""
@@ -60,12 +60,18 @@ def serve(app: Flask, host: str, port: int) -> Serving:
 
     Args:
         app: what to serve.
-        host: a name or address of this machine.
+        host: ``localhost`` or another loopback address.
         port: 0 takes any free one.
 
     Raises:
-        ConfigError: the port is taken, forbidden or no port at all, or the host is not this machine.
+        ConfigError: the port is taken, forbidden or no port at all, or the host is not loopback.
     """
+    if not _is_loopback(host):
+        msg = (
+            f"expected a loopback address such as 127.0.0.1 to serve the keyboard on, got {host!r}: nothing that is "
+            f"typed may cross a network. To type from another machine: ssh -L {port or 8700}:127.0.0.1:{port or 8700}"
+        )
+        raise ConfigError(msg)
     if not 0 <= port <= 65_535:
         msg = f"expected a keyboard port from 0 to 65535, got {port}"
         raise ConfigError(msg)
@@ -80,3 +86,10 @@ def serve(app: Flask, host: str, port: int) -> Serving:
         )
         raise ConfigError(msg) from error
     return Serving(app, listener, host)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

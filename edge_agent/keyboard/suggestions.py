@@ -1,63 +1,54 @@
 """Three words for what is being typed.
 
 The text before the caret is cut into the finished words of the current sentence and the prefix of the word being typed.
-The model has read the finished words; its scores rank the next word or, with a prefix, the words that begin with it.
-States are kept by the words that led to them, so a key press costs no model step inside a word and one at its end.
+A predictor scores every word it knows after the finished ones; the person's own words, which no vocabulary has, stand
+among them with the share that unknown words have. Without a prefix the best words are the next words. With one, they
+are the words that begin with it or are one slip away.
 
-This module does not learn, does not store what is typed, and knows nothing of the page. Which model runs behind
-:class:`StepModel`, and on which runtime, is the agent's affair.
+*What space takes.* A finished word must not turn into another one unasked, so space takes the first suggestion only if
+what was typed is no word that anybody knows and the suggestion is plainly what was meant: the same letters with accents
+or apostrophes, one slip of the finger, or the only likely way to go on. Names (a capital inside a sentence), figures
+and abbreviations are left alone. The page shows which word space would take, and backspace takes it back.
+
+An answer is never empty: without a model, or if it fails, common words stand in. This module does not learn, does not
+store what is typed, and knows nothing of the page.
 """
 
 from __future__ import annotations
 
 import re
 import threading
-from bisect import bisect_left
-from collections import OrderedDict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+import structlog
 
-from models.vocabulary import BOS, FIRST_WORD, OOV, Vocabulary, words
-from wire.errors import LocalProtocolError
+from edge_agent.keyboard.common_words import Unigram, common_words
+from edge_agent.keyboard.lexicon import Lexicon, Numbers, fold
+from edge_agent.ports import Floats, OwnWord, Predictor
+from models.vocabulary import FIRST_WORD, OOV, WORD_PATTERN, words
+from wire.errors import LocalProtocolError, NightjarError
 
-Scores = npt.NDArray[np.float32]
-Ids = npt.NDArray[np.int64]
-State = TypeVar("State")
+NO_MODEL_YET = "No model yet: common words until this device has fetched one from the coordinator."
 
-NO_MODEL_YET = "No model yet: this device fetches one as soon as the coordinator can be reached."
+OWN_SHARE = 0.06
+"""How many of the words that people type are in no vocabulary of 10,000: 6.2 % of chat (Ubuntu IRC)."""
+OTHER_SPELLING = 2.0
+"""What a word loses, in nats, that does not begin exactly as typed but for accents and apostrophes."""
+SLIP = 4.0
+"""What a word loses, in nats, that is one slip away: slips are rarer than unfinished words."""
+SLIP_LEAD = 2.0
+"""How far, in nats, a corrected word must be ahead of every unfinished one for space to take it."""
+SLIP_FROM = 3
+"""Letters from which on a slip is looked for: every shorter word is one slip away from another."""
+COMPLETE_FROM = 4
+"""Letters from which on space may finish a word."""
+COMPLETE_SHARE = 0.9
+"""What one word must have of the probability of all that begin so, for space to finish it."""
 
-# Far more words than a sentence has, so that deleting it again hits a kept state at every word; 64 score vectors of
-# the 10,000-word model are 2.6 MB.
-KEPT_STATES = 64
-
-
-class StepModel(Protocol[State]):
-    """A model that reads one word at a time.
-
-    ``State`` is opaque here. A step must leave the state it was given, and arrays it returned before, as they were.
-    """
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The words that the model knows."""
-
-    @property
-    def version(self) -> int:
-        """Which version of the model this is."""
-
-    def start(self) -> State:
-        """The state before anything was read."""
-
-    def step(self, token: int, state: State) -> tuple[Scores, State]:
-        """Read one token.
-
-        Returns:
-            scores: (V,) float32, higher is likelier as the next word; the specials are never suggested.
-            state: what to pass with the next token.
-        """
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +57,25 @@ class Suggestions:
 
     Attributes:
         words: best first, at most as many as were asked for.
-        completing: the words replace the one being typed; otherwise they come after the text.
+        prefix: the end of the text that they replace; empty if they come after it.
+        space_takes: a space (or a full stop, and so on) after the prefix takes the first word.
         version: of the model that chose them; None without a model.
-        reason: why there are no words, for the person; empty otherwise.
+        reason: what is wrong, for the person; empty otherwise.
     """
 
     words: tuple[str, ...]
-    completing: bool
+    prefix: str
+    space_takes: bool
     version: int | None
     reason: str = ""
+
+
+class Recall(NamedTuple):
+    """How many words of a text there were, and how many of them were foreseen."""
+
+    words: int
+    top1: int
+    top3: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class Typed:
 
     Attributes:
         finished: words of the current sentence, in lower case.
-        prefix: what there is of the word being typed, in the case it was typed.
+        prefix: what there is of the word being typed, exactly as typed.
     """
 
     finished: tuple[str, ...]
@@ -91,8 +92,8 @@ class Typed:
 
 
 # A full stop inside "3.14" or "e.g" ends nothing; one before a space, or at the caret, does.
-_SENTENCE_END = re.compile(r"[.!?](?=\s|$)")
-_PREFIX = re.compile(r"[A-Za-z0-9']*\Z")
+_SENTENCE_END = re.compile(r"[.!?…。؟।](?=\s|$)|\n")
+_PREFIX = re.compile(rf"(?:{WORD_PATTERN})\Z")
 
 
 def read_typed(text: str) -> Typed:
@@ -122,7 +123,7 @@ def in_case_of(word: str, prefix: str) -> str:
     return word
 
 
-def best(scores: Scores, candidates: Ids, count: int) -> Ids:
+def best(scores: Floats, candidates: Numbers, count: int) -> Numbers:
     """The highest-scoring candidates, best first; of equal ones the lower id, which is the commoner word.
 
     >>> best(np.float32([0, 3, 9, 3, np.nan]), np.arange(1, 5), 2).tolist()
@@ -145,108 +146,225 @@ def best(scores: Scores, candidates: Ids, count: int) -> Ids:
     return candidates[order[:count]]
 
 
-class _Loaded(Generic[State]):
-    """One model, its words in alphabetical order, and the states it was in lately."""
+class _Candidate(NamedTuple):
+    """A word that may be meant, and how likely it is, in nats."""
 
-    def __init__(self, model: StepModel[State]) -> None:
-        self.model = model
-        self.vocabulary = model.vocabulary
-        alphabetical = sorted(enumerate(self.vocabulary.words, FIRST_WORD), key=lambda pair: pair[1])
-        self._words = [word for _, word in alphabetical]
-        self._ids = np.array([number for number, _ in alphabetical], np.int64)
-        self._all_ids = np.arange(FIRST_WORD, self.vocabulary.size, dtype=np.int64)
-        self._states: OrderedDict[tuple[int, ...], tuple[Scores, State]] = OrderedDict()
-
-    def scores_after(self, finished: tuple[str, ...]) -> Scores:
-        """Scores of the next word, (V,) float32, at the price of one step for each word not read before."""
-        tokens = (BOS, *self.vocabulary.encode(finished))
-        known = next((n for n in range(len(tokens), 0, -1) if tokens[:n] in self._states), 0)
-        if known:
-            self._states.move_to_end(tokens[:known])
-            scores, state = self._states[tokens[:known]]
-        else:
-            state = self.model.start()
-        for read in range(known, len(tokens)):
-            scores, state = self.model.step(tokens[read], state)
-            if scores.shape != (self.vocabulary.size,):
-                msg = f"expected one score for each of {self.vocabulary.size} word ids, got shape {scores.shape}"
-                raise LocalProtocolError(msg)
-            self._states[tokens[: read + 1]] = scores, state
-            if len(self._states) > KEPT_STATES:
-                self._states.popitem(last=False)
-        return scores
-
-    def next_words(self, scores: Scores, count: int) -> list[str]:
-        return [self.vocabulary.word(int(number)) for number in best(scores, self._all_ids, count)]
-
-    def completions(self, prefix: str, scores: Scores, count: int) -> list[str]:
-        """Words that begin as typed; then what was typed, if it is no known word; then words that begin alike.
-
-        The last group forgives a slip of the finger near the end: more than half of the prefix must agree.
-        """
-        typed = prefix.lower()
-        found = self._beginning_with(typed, scores, count)
-        if self.vocabulary.id_of(typed) == OOV:
-            found.append(typed)
-        for kept in range(len(typed) - 1, len(typed) // 2, -1):
-            if len(found) >= count:
-                break
-            alike = self._beginning_with(typed[:kept], scores, count + len(found))
-            found += [word for word in alike if word not in found]
-        return [prefix if word == typed else in_case_of(word, prefix) for word in found[:count]]
-
-    def _beginning_with(self, prefix: str, scores: Scores, count: int) -> list[str]:
-        start = bisect_left(self._words, prefix)
-        stop = bisect_left(self._words, prefix + "{")  # "{" follows "z": past every word with this prefix
-        ids = best(scores, np.sort(self._ids[start:stop]), count)
-        return [self.vocabulary.word(int(number)) for number in ids]
+    score: float
+    word: str
 
 
-class Suggester(Generic[State]):
-    """Suggests words from whichever model the agent holds; safe to call from several threads.
+class _Words:
+    """The words of a predictor or of a person, and an index over them."""
+
+    def __init__(self, known: Sequence[str]) -> None:
+        self.known = known
+        self.lexicon = Lexicon(known)
+
+    def top(self, scores: Floats, among: Numbers, count: int) -> list[_Candidate]:
+        return [_Candidate(float(scores[n]), self.known[n]) for n in best(scores, among, count).tolist()]
+
+
+class _Loaded:
+    """A predictor with everything that can be made ready beforehand."""
+
+    def __init__(self, predictor: Predictor) -> None:
+        self.predictor = predictor
+        self.vocabulary = predictor.vocabulary
+        self.words = _Words(self.vocabulary.words)
+        self.everything = np.arange(len(self.vocabulary.words), dtype=np.int64)
+        self.failed = ""
+
+    def log_probabilities(self, finished: Sequence[str]) -> Floats:
+        """Of every word without the specials, (V - 4,) float32."""
+        try:
+            scores = self.predictor.scores(finished)[FIRST_WORD:]
+            self.failed = ""
+        except NightjarError as error:
+            if not self.failed:
+                log.warning("prediction_failed", model_version=self.predictor.version, error=str(error))
+            self.failed = f"The model does not answer ({error.code}); these are common words."
+            scores = Unigram(self.vocabulary).scores(finished)[FIRST_WORD:]
+        finite = scores[np.isfinite(scores)]
+        if not len(finite):
+            return Unigram(self.vocabulary).scores(finished)[FIRST_WORD:]
+        most = finite.max()
+        normalized: Floats = scores - np.float32(most + np.log(np.exp(finite - most).sum()))
+        return normalized
+
+
+class _Own:
+    """The person's own words with their share of what is typed."""
+
+    def __init__(self, own: Iterable[OwnWord]) -> None:
+        self.counted = tuple(own)
+        self.written = {one.word: one.written for one in self.counted}
+        self.words = _Words([one.word for one in self.counted])
+        counts = np.array([one.count for one in self.counted], np.float32)
+        self.log_shares: Floats = np.log(OWN_SHARE * counts / max(1.0, float(counts.sum()))).astype(np.float32)
+        self.everything = np.arange(len(counts), dtype=np.int64)
+
+
+class Suggester:
+    """Suggests words from whichever predictor the agent holds; safe to call from several threads.
 
     Args:
-        model: the model, or None as long as there is none.
+        predictor: None as long as there is none.
+        own: the person's own words.
     """
 
-    def __init__(self, model: StepModel[State] | None = None) -> None:
+    def __init__(self, predictor: Predictor | None = None, own: Iterable[OwnWord] = ()) -> None:
         self._lock = threading.Lock()
-        self._loaded = None if model is None else _Loaded(model)
+        self._loaded = None if predictor is None else _Loaded(predictor)
+        self._own = _Own(own)
+        self._common: dict[str, _Loaded] = {}
 
     @property
     def version(self) -> int | None:
         """Version of the model in use; None without one."""
         loaded = self._loaded
-        return None if loaded is None else loaded.model.version
+        return None if loaded is None else loaded.predictor.version
 
-    def replace_model(self, model: StepModel[State]) -> None:
-        """Use this model from the next suggestion on; one that is being computed is finished with the old model."""
-        loaded = _Loaded(model)
+    def replace_predictor(self, predictor: Predictor | None) -> None:
+        """Use this one from the next suggestion on; one that is being computed is finished with the old one."""
+        loaded = None if predictor is None else _Loaded(predictor)
         with self._lock:
             self._loaded = loaded
 
-    def suggest(self, text: str, count: int = 3) -> Suggestions:
+    def replace_own_words(self, own: Iterable[OwnWord]) -> None:
+        """Use these own words from the next suggestion on."""
+        ready = _Own(own)
+        with self._lock:
+            self._own = ready
+
+    def knows(self, word: str) -> bool:
+        """Whether the vocabulary of the model in use has a word, in lower case."""
+        loaded = self._loaded
+        return loaded is not None and loaded.vocabulary.id_of(word) != OOV
+
+    def suggest(self, text: str, count: int = 3, language: str = "") -> Suggestions:
         """Suggest words for the text before the caret.
 
         Args:
             text: as typed; only the sentence the caret is in matters.
             count: how many words to offer at most.
-
-        Returns:
-            The words; none, and the reason, as long as there is no model.
+            language: tag of the language that is typed; it matters as long as there is no model.
 
         Raises:
-            LocalProtocolError: a count below 1, or a model whose scores do not fit its vocabulary.
+            LocalProtocolError: a count below 1.
         """
         if count < 1:
             msg = f"expected to suggest at least 1 word, got {count}"
             raise LocalProtocolError(msg)
         typed = read_typed(text)
-        completing = typed.prefix != ""
         with self._lock:
-            loaded = self._loaded
-            if loaded is None:
-                return Suggestions((), completing, None, NO_MODEL_YET)
-            scores = loaded.scores_after(typed.finished)
-        found = loaded.completions(typed.prefix, scores, count) if completing else loaded.next_words(scores, count)
-        return Suggestions(tuple(found), completing, loaded.model.version)
+            loaded, own = self._in_use(language), self._own
+            scores = loaded.log_probabilities(typed.finished)
+            reason = loaded.failed if loaded is self._loaded else NO_MODEL_YET
+        if not typed.prefix:
+            return Suggestions(_next_words(loaded, own, scores, count), "", False, self._version(loaded), reason)
+        found, takes = _completions(loaded, own, scores, typed, count)
+        return Suggestions(tuple(found[:count]), typed.prefix, takes, self._version(loaded), reason)
+
+    def recall(self, text: str) -> Recall:
+        """How well the words of a whole text would have been foreseen, each before its first letter."""
+        counted = top1 = top3 = 0
+        with self._lock:
+            loaded, own = self._in_use(""), self._own
+            for sentence in _SENTENCE_END.split(text):
+                said = words(sentence)
+                for place, word in enumerate(said):
+                    scores = loaded.log_probabilities(said[:place])
+                    offered = [one.lower() for one in _next_words(loaded, own, scores, 3)]
+                    counted, top3 = counted + 1, top3 + (word in offered)
+                    top1 += word in offered[:1]
+        return Recall(counted, top1, top3)
+
+    def _in_use(self, language: str) -> _Loaded:
+        if self._loaded is not None:
+            return self._loaded
+        if language not in self._common:
+            self._common = {language: _Loaded(common_words(language))}
+        return self._common[language]
+
+    @staticmethod
+    def _version(loaded: _Loaded) -> int | None:
+        return loaded.predictor.version
+
+
+def _next_words(loaded: _Loaded, own: _Own, scores: Floats, count: int) -> tuple[str, ...]:
+    found = loaded.words.top(scores, loaded.everything, count) + own.words.top(own.log_shares, own.everything, count)
+    found.sort(key=lambda one: -one.score)
+    return tuple(own.written.get(one.word, one.word) for one in _each_once(found)[:count])
+
+
+def _completions(loaded: _Loaded, own: _Own, scores: Floats, typed: Typed, count: int) -> tuple[list[str], bool]:
+    """Words that may be meant by a prefix, in the case it was typed; whether space takes the first."""
+    prefix = typed.prefix
+    lower = prefix.lower()
+    known = lower in own.written or loaded.vocabulary.id_of(lower) != OOV
+
+    parts = ((loaded.words, scores), (own.words, own.log_shares))
+    # More than needed: what does not begin exactly as typed loses some of its score yet.
+    going_on = [
+        one if one.word.startswith(lower) else one._replace(score=one.score - OTHER_SPELLING)
+        for part, its_scores in parts
+        for one in part.top(its_scores, part.lexicon.beginning_with(prefix), 2 * count)
+    ]
+    slips: list[_Candidate] = []
+    if not known and len(prefix) >= SLIP_FROM and prefix.isalpha():
+        slips = [
+            one._replace(score=one.score - SLIP)
+            for part, its_scores in parts
+            for one in part.top(its_scores, part.lexicon.one_slip_away(prefix), count)
+        ]
+    ranked = _each_once(sorted(going_on + slips, key=lambda one: -one.score))
+    takes = bool(ranked) and not known and _may_change(typed) and _is_meant(ranked[0], going_on, slips, prefix)
+    found = [one.word for one in ranked][:count]
+    if takes:
+        found.insert(1, lower)  # one tap keeps what was typed
+    elif not known and lower not in found:
+        found.append(lower)
+    if len(found) < count:
+        found += _alike(loaded, scores, lower, count, found)
+    return [_as_typed(word, prefix, own) for word in found], takes
+
+
+def _is_meant(first: _Candidate, going_on: list[_Candidate], slips: list[_Candidate], prefix: str) -> bool:
+    """Whether the first candidate is plainly what was meant by an unknown word."""
+    if fold(first.word) == fold(prefix):
+        return True
+    if first in slips:
+        return first.score > max((one.score for one in going_on), default=-np.inf) + SLIP_LEAD
+    everything = sum(np.exp(one.score) for one in going_on)
+    return len(prefix) >= COMPLETE_FROM and bool(np.exp(first.score) >= COMPLETE_SHARE * everything)
+
+
+def _may_change(typed: Typed) -> bool:
+    """Whether what was typed may be corrected at all: names, figures and abbreviations are left alone."""
+    prefix = typed.prefix
+    spelled = prefix.replace("'", "").isalpha() and prefix[1:] == prefix[1:].lower()
+    return spelled and len(prefix) > 1 and (prefix[0].islower() or not typed.finished)
+
+
+def _alike(loaded: _Loaded, scores: Floats, typed: str, count: int, found: Sequence[str]) -> list[str]:
+    """Words that begin alike, for a slip near the end: more than half of the prefix must agree."""
+    more: list[str] = []
+    for kept in range(len(typed) - 1, len(typed) // 2, -1):
+        if len(found) + len(more) >= count:
+            break
+        near = loaded.words.top(scores, loaded.words.lexicon.beginning_with(typed[:kept]), count + len(found))
+        more += [one.word for one in near if one.word not in found and one.word not in more]
+    return more
+
+
+def _each_once(ranked: Iterable[_Candidate]) -> list[_Candidate]:
+    first: dict[str, _Candidate] = {}
+    for one in ranked:
+        first.setdefault(one.word, one)
+    return list(first.values())
+
+
+def _as_typed(word: str, prefix: str, own: _Own) -> str:
+    if word == prefix.lower():
+        return prefix
+    return in_case_of(own.written.get(word, word), prefix)

@@ -23,13 +23,13 @@ import numpy.typing as npt
 from edge_agent.core.events import SendDropout
 from edge_agent.core.lifecycle import State
 from edge_agent.core.outbox import Parcel
-from edge_agent.ports import Change, Clock, PendingDropout, Remembered, Tally
+from edge_agent.ports import Change, Clock, OwnWord, PendingDropout, RecallCount, Remembered, Tally
 from wire.codec import Sparse
 from wire.errors import ConfigError, LocalProtocolError, UnavailableError
 from wire.messages import DropoutCause
 from wire.parameters import Vector
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _SCHEMA = """
 CREATE TABLE examples (id INTEGER PRIMARY KEY, text TEXT NOT NULL, bytes INTEGER NOT NULL, typed_at_s REAL NOT NULL);
 CREATE TABLE lifecycle (only INTEGER PRIMARY KEY CHECK (only = 1), state BLOB NOT NULL);
@@ -40,12 +40,26 @@ CREATE TABLE dropouts (number INTEGER PRIMARY KEY AUTOINCREMENT, round INTEGER N
                        cause TEXT NOT NULL, detail TEXT NOT NULL);
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
-_MIGRATIONS = {1: "ALTER TABLE outbox ADD COLUMN carried BLOB;"}
+_KEYBOARD_SCHEMA = """
+CREATE TABLE own_words (word TEXT PRIMARY KEY, written TEXT NOT NULL, count INTEGER NOT NULL, typed_at_s REAL NOT NULL);
+CREATE TABLE recall (day INTEGER NOT NULL, version INTEGER NOT NULL, words INTEGER NOT NULL, top1 INTEGER NOT NULL,
+                     top3 INTEGER NOT NULL, PRIMARY KEY (day, version)) WITHOUT ROWID;
+"""
+_SCHEMA += _KEYBOARD_SCHEMA
+_MIGRATIONS = {1: "ALTER TABLE outbox ADD COLUMN carried BLOB;", 2: _KEYBOARD_SCHEMA}
 """Version of the tables -> how to get to the next one."""
 MOST_PENDING_DROPOUTS = 16
 """Dropouts of rounds long past help nobody."""
 
+MOST_OWN_WORDS = 2_000
+"""More than a person invents; the ones not typed for longest go first."""
+LEARNED_FROM = 2
+"""How often a word must be typed: once may be a slip."""
+MOST_RECALL_ROWS = 400
+"""A year of days and the versions within them."""
+
 _DEATHS = "session_deaths"
+_PAUSED = "learning_paused"
 _STATE = msgspec.json.Decoder(State)
 
 
@@ -165,6 +179,78 @@ class Database:
             "WHERE place > ? OR total > ?)",
             (caps.messages, caps.total_bytes),
         )
+
+    def size_bytes(self) -> int:
+        """UTF-8 bytes of all kept messages together."""
+        ((size,),) = self._rows("SELECT coalesce(sum(bytes), 0) FROM examples")
+        return int(size)
+
+    def wipe(self) -> None:
+        """Delete whatever was typed and whatever came of it; figures about what was sent stay.
+
+        Raises:
+            UnavailableError: it could not be deleted.
+        """
+        with self._transaction() as connection:
+            for table in ("examples", "own_words", "recall", "outbox", "residual"):
+                connection.execute(f"DELETE FROM {table}")  # noqa: S608 - our own names
+        with self._lock:
+            try:
+                # The log still has the pages as they were; a checkpoint alone would leave them behind its end.
+                self._connection.execute("VACUUM")
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            except sqlite3.Error as error:
+                msg = f"everything was deleted, but the files could not be emptied yet ({error}); is the disk full?"
+                raise UnavailableError(msg) from error
+
+    def learning_paused(self) -> bool:
+        """Whether the person has paused learning: nothing is kept, and nothing is trained."""
+        return self.fact(_PAUSED) == "1"
+
+    def pause_learning(self, *, paused: bool) -> None:
+        """Pause learning, or go on with it."""
+        self.remember(_PAUSED, "1" if paused else "0")
+
+    # --- what the keyboard learned ---
+
+    def note_own_words(self, typed: Sequence[tuple[str, str]]) -> None:
+        """Count words that no vocabulary has: each in lower case, and as it was written."""
+        now_s = self._clock.wall_s()
+        with self._transaction() as connection:
+            connection.executemany(
+                "INSERT INTO own_words VALUES (?, ?, 1, ?) ON CONFLICT (word) DO UPDATE SET "
+                "written = excluded.written, count = count + 1, typed_at_s = excluded.typed_at_s",
+                [(word, written, now_s) for word, written in typed],
+            )
+            connection.execute(
+                "DELETE FROM own_words WHERE typed_at_s < ? OR word NOT IN "
+                "(SELECT word FROM own_words ORDER BY typed_at_s DESC, count DESC LIMIT ?)",
+                (now_s - self._caps.age_s, MOST_OWN_WORDS),
+            )
+
+    def own_words(self) -> list[OwnWord]:
+        """The words that were typed often enough to be learned, the commonest first."""
+        query = "SELECT word, written, count FROM own_words WHERE count >= ? ORDER BY count DESC, word"
+        return [OwnWord(*row) for row in self._rows(query, LEARNED_FROM)]
+
+    def note_recall(self, version: int, words: int, top1: int, top3: int) -> None:
+        """Add to what was foreseen today with a version of the model; 0 is no model."""
+        with self._transaction() as connection:
+            connection.execute(
+                "INSERT INTO recall VALUES (?, ?, ?, ?, ?) ON CONFLICT (day, version) DO UPDATE SET "
+                "words = words + excluded.words, top1 = top1 + excluded.top1, top3 = top3 + excluded.top3",
+                (int(self._clock.wall_s() // 86_400), version, words, top1, top3),
+            )
+            connection.execute(
+                "DELETE FROM recall WHERE (day, version) NOT IN "
+                "(SELECT day, version FROM recall ORDER BY day DESC, version DESC LIMIT ?)",
+                (MOST_RECALL_ROWS,),
+            )
+
+    def recall(self) -> list[RecallCount]:
+        """What was foreseen, oldest first."""
+        rows = self._rows("SELECT day, version, words, top1, top3 FROM recall ORDER BY day, version")
+        return [RecallCount(*row) for row in rows]
 
     # --- journal ---
 
@@ -316,7 +402,10 @@ class Database:
             except sqlite3.Error as error:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
-                msg = f"the agent's database could not be written ({error}); is the disk full or read-only?"
+                msg = (
+                    f"the agent's database could not be written ({error}); "
+                    "is the disk full or read-only, or the file open elsewhere?"
+                )
                 raise UnavailableError(msg) from error
 
 

@@ -1,4 +1,7 @@
-"""What the keyboard sees of a model: its ``step`` signature, with the state carried from word to word."""
+"""What the keyboard sees of a model: its weights as they lie on disk, and the state carried from word to word.
+
+No TFLite runtime is loaded for this, and no weight is copied.
+"""
 
 from __future__ import annotations
 
@@ -6,43 +9,42 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edge_agent.ports import Floats, LoadProgram, Model, Program
+from edge_agent.core.prediction import Weights, advance, weights_of
+from edge_agent.ports import Floats, Model
+from edge_agent.shell.weights import mapped_weights
 from models.vocabulary import Vocabulary
 from wire.errors import UnavailableError
 
 State = tuple[Floats, Floats]
-"""h (1, D) and c (1, H), float32."""
+"""h (D,) and c (H,), float32."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyboardModel:
-    """Implements ``StepModel`` of the keyboard. One thread at a time.
+    """Implements ``StepModel`` of the keyboard.
 
     Attributes:
-        program: loaded with the weights of the version.
+        weights: views of the mapped file.
         vocabulary: the words that it knows.
         version: of the model.
-        embedding: D.
-        hidden: H.
     """
 
-    program: Program
+    weights: Weights
     vocabulary: Vocabulary
     version: int
-    embedding: int
-    hidden: int
 
     def start(self) -> State:
         """The state before anything was read."""
-        return np.zeros((1, self.embedding), np.float32), np.zeros((1, self.hidden), np.float32)
+        hidden, embedding = self.weights.projection.shape
+        return np.zeros(embedding, np.float32), np.zeros(hidden, np.float32)
 
     def step(self, token: int, state: State) -> tuple[Floats, State]:
         """Read one token; returns scores (V,) float32 and the state after it."""
-        scores, h, c = self.program.step(token, *state)
+        scores, h, c = advance(self.weights, token, *state)
         return scores, (h, c)
 
 
-def load_keyboard_model(model: Model, load_program: LoadProgram) -> KeyboardModel:
+def load_keyboard_model(model: Model) -> KeyboardModel:
     """Load a model for predicting words.
 
     Raises:
@@ -54,6 +56,5 @@ def load_keyboard_model(model: Model, load_program: LoadProgram) -> KeyboardMode
     except OSError as error:
         msg = f"the vocabulary of model version {model.manifest.version} cannot be read: {error}"
         raise UnavailableError(msg) from error
-    manifest = model.manifest
-    vocabulary = Vocabulary.from_bytes(words)
-    return KeyboardModel(load_program(model), vocabulary, manifest.version, manifest.embedding, manifest.hidden)
+    weights = weights_of(mapped_weights(model), model.manifest.layout)
+    return KeyboardModel(weights, Vocabulary.from_bytes(words), model.manifest.version)

@@ -1,10 +1,11 @@
 """The one place that knows which TFLite runtime runs: ``ai-edge-litert``, or ``tflite-runtime`` on 32-bit devices.
 
-What is done for both, because one of them needs it: tensors are allocated before any signature is asked for (2.14 runs
-without its fast kernels otherwise), and finite weights are restored before anything else (variables that were never
-set raise in 2.14 and are silently NaN in litert). An interpreter belongs to one thread; a second one has
-variables of its own. Everything that a runtime raises becomes :class:`RemoteProtocolError` with code ``program``: the
-program is an artifact that came over the network.
+Only the signatures that train are called: predicting and evaluating are :mod:`edge_agent.core.prediction`'s, because
+each signature that a runtime has prepared keeps its tensors. For the same reason the interpreter is not asked to
+allocate the tensors of all signatures at once, which costs 60 MB in 2.14 and makes no training step faster. Finite
+weights are restored before anything else: variables that were never set raise in 2.14 and are silently NaN in litert.
+An interpreter belongs to one thread; a second one has variables of its own. Everything that a runtime raises becomes
+:class:`RemoteProtocolError` with code ``program``: the program is an artifact that came over the network.
 """
 
 from __future__ import annotations
@@ -20,14 +21,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from edge_agent.ports import Evaluation, Floats, Ids, Model, TrainStep
-from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
-from wire.parameters import Vector, weights_from_bytes
+from edge_agent.core.prediction import score, weights_of
+from edge_agent.ports import Evaluation, Ids, Model, TrainStep
+from edge_agent.shell.weights import mapped_weights
+from wire.errors import ConfigError, RemoteProtocolError
+from wire.parameters import ParameterLayout, Vector
 
 RUNTIMES = (("ai_edge_litert", "ai-edge-litert"), ("tflite_runtime", "tflite-runtime"))
 """(module, distribution) in order of preference: litert is faster and still maintained, but has no 32-bit wheels."""
 
-SIGNATURES = ("train", "evaluate", "step", "save", "restore", "delta")
+SIGNATURES = ("train", "save", "restore")
+"""Those that training needs."""
 
 
 def runtime_name() -> str:
@@ -51,13 +55,7 @@ def load_program(model: Model, threads: int = 1) -> TfliteProgram:
         RemoteProtocolError: the program cannot be run, or does not take these weights.
         UnavailableError: the files are gone.
     """
-    try:
-        data = model.weights.read_bytes()
-    except OSError as error:
-        msg = f"the weights of model version {model.manifest.version} cannot be read: {error}"
-        raise UnavailableError(msg) from error
-    weights = weights_from_bytes(data, model.manifest.layout)
-    return TfliteProgram(model.program, weights, model.manifest.batch_rows, model.manifest.sequence_length, threads)
+    return TfliteProgram(model.program, mapped_weights(model), model.manifest.layout, threads)
 
 
 class TfliteProgram:
@@ -66,30 +64,28 @@ class TfliteProgram:
     Args:
         path: the ``.tflite`` file.
         weights: (n,) float32, restored at once.
-        batch_rows: B of the program.
-        sequence_length: T of the program.
+        layout: of n parameters.
         threads: for the interpreter.
 
     Raises:
         RemoteProtocolError: not a program with our signatures, or one that does not take these weights.
     """
 
-    def __init__(self, path: Path, weights: Vector, batch_rows: int, sequence_length: int, threads: int = 1) -> None:
-        self.batch_rows = batch_rows
-        self.sequence_length = sequence_length
+    def __init__(self, path: Path, weights: Vector, layout: ParameterLayout, threads: int = 1) -> None:
+        self._layout = layout
         with _faults("load"):
-            interpreter = _interpreter_class()(model_path=str(path), num_threads=threads)
-            interpreter.allocate_tensors()
-            offered = set(interpreter.get_signature_list())
+            self._interpreter = _interpreter_class()(model_path=str(path), num_threads=threads)
+            offered = set(self._interpreter.get_signature_list())
         if not offered.issuperset(SIGNATURES):
             msg = f"expected a program with the signatures {', '.join(SIGNATURES)}, got {', '.join(sorted(offered))}"
             raise RemoteProtocolError(msg, code="program")
-        self._interpreter = interpreter
+        self._saved: Vector | None = None
         self._runners: dict[str, Callable[..., dict[str, npt.NDArray[Any]]]] = {}
         self.restore(weights)
 
     def train(self, x: Ids, y: Ids, learning_rate: float, clip_norm: float) -> TrainStep:
         """One step of SGD on a batch: x, y (B, T) int32."""
+        self._saved = None
         said = self._call("train", x=x, y=y, learning_rate=np.float32(learning_rate), clip_norm=np.float32(clip_norm))
         return TrainStep(
             loss=float(said["loss"]),
@@ -100,26 +96,16 @@ class TfliteProgram:
 
     def evaluate(self, x: Ids, y: Ids) -> Evaluation:
         """Loss and recall on a batch: x, y (B, T) int32."""
-        said = self._call("evaluate", x=x, y=y)
-        return Evaluation(
-            loss_sum=float(said["loss_sum"]),
-            targets=float(said["targets"]),
-            counted=float(said["counted"]),
-            top1=float(said["top1"]),
-            top3=float(said["top3"]),
-        )
-
-    def step(self, token: int, h: Floats, c: Floats) -> tuple[Floats, Floats, Floats]:
-        """Read one word; returns scores (V,), h (1, D) and c (1, H), all float32."""
-        said = self._call("step", token=np.array([token], np.int32), h=h, c=c)
-        return said["scores"].reshape(-1), said["h"], said["c"]
+        return score(weights_of(self.save(), self._layout), x, y)
 
     def save(self) -> Vector:
-        """The weights, (n,) float32."""
-        return self._call("save")["weights"]
+        """The weights, (n,) float32; not to be written to."""
+        if self._saved is None:
+            self._saved = self._call("save")["weights"]
+        return self._saved
 
     def restore(self, weights: Vector) -> None:
-        """Take weights (n,) float32, from which ``delta`` is measured.
+        """Take weights (n,) float32, from which ``delta`` is measured; they must not be changed afterwards.
 
         Raises:
             RemoteProtocolError: they are not finite, or of another model.
@@ -128,15 +114,15 @@ class TfliteProgram:
             msg = "expected finite weights, got some that are not"
             raise RemoteProtocolError(msg, code="not-finite")
         self._call("restore", weights=weights)
-        self._restored = weights
+        self._restored = self._saved = weights
 
     def reset(self) -> None:
         """Go back to the weights of the last ``restore``."""
-        self._call("restore", weights=self._restored)
+        self.restore(self._restored)
 
     def delta(self) -> Vector:
         """How the weights moved since ``restore``, (n,) float32."""
-        return self._call("delta")["delta"]
+        return self.save() - self._restored
 
     def _call(self, signature: str, **inputs: npt.NDArray[Any] | np.float32) -> dict[str, npt.NDArray[Any]]:
         with _faults(signature):

@@ -13,7 +13,7 @@ from edge_agent.core.eligibility import Answer, Condition, Reading
 from edge_agent.core.lifecycle import name
 from edge_agent.driver import Driver, Pace, Ports
 from edge_agent.ports import Arrived, Evaluation, Job, Model, TrainStep, WorkDone
-from edge_agent.session import Desk
+from edge_agent.session import Desk, in_this_process
 from edge_agent.shell.database import Caps, Database
 from edge_agent.uplink import Identity
 from models.configurations import lstm_layout
@@ -126,8 +126,7 @@ class FakeArtifacts:
 class FakeProgram:
     """Each step moves every weight by the learning rate; the loss is as given."""
 
-    def __init__(self, size=LAYOUT.size, losses=(2.0,), rows=2, length=6):
-        self.batch_rows, self.sequence_length = rows, length
+    def __init__(self, size=LAYOUT.size, losses=(2.0,)):
         self.weights = np.zeros(size, np.float32)
         self.anchor = self.weights.copy()
         self.losses = losses
@@ -142,9 +141,6 @@ class FakeProgram:
 
     def evaluate(self, x, y):
         return Evaluation(0.0, 0.0, 0.0, 0.0, 0.0)
-
-    def step(self, token, h, c):
-        return np.zeros(VOCABULARY.size, np.float32), h, c
 
     def save(self):
         return self.weights.copy()
@@ -238,7 +234,7 @@ class Phone:
                 examples=self.database,
                 journal=self.database,
                 worker=self.worker,
-                desk=Desk(self.database, load, self.database.residual, self.clock.monotonic_s),
+                desk=Desk(self.database, self.database.residual, in_this_process(load, self.clock.monotonic_s)),
                 show_model=show,
             ),
             queue.SimpleQueue(),

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from edge_agent.config import AgentConfig, EmulatorSettings, load
+from edge_agent.core.eligibility import DEFAULT_POLICY, Condition, Demand
 from edge_agent.emulator.day import DEFAULT_DAY
 from wire.errors import ConfigError
 
@@ -58,8 +59,27 @@ def test_every_setting_can_be_set(write, tmp_path):
             maximum_processor_c = 70
             idle_after_s = 10
             maximum_load = 0.4
-            metered = true
+            maximum_pressure = 0.5
+            metered = "yes"
             always_powered = true
+            quiet_hours = ["07:00-09:30", "22:00-6:00"]
+            minimum_free_disk_bytes = 1
+            minimum_free_memory_bytes = 0
+            ask_logind = false
+            watch_input_devices = false
+            source = "adb"
+            adb_serial = "emulator-5554"
+            root = "tree"
+            [rules]
+            charging = "unless-unknown"
+            idle = "required"
+            unmetered = "ignored"
+            battery_high = "required"
+            cool = "required"
+            outside_quiet_hours = "ignored"
+            steady_power = "ignored"
+            disk_free = "required"
+            memory_free = "ignored"
             [training]
             threads = 2
             session_limit_s = 60
@@ -82,7 +102,7 @@ def test_every_setting_can_be_set(write, tmp_path):
     )
     assert config.coordinator_url == "https://example.org/nightjar"
     assert config.emulator == EmulatorSettings(tmp_path / "m.txt", DEFAULT_DAY, 60.0, 3, 21.5)
-    for section in ("broker", "conditions", "training", "store", "keyboard", "emulator"):
+    for section in ("broker", "conditions", "rules", "training", "store", "keyboard", "emulator"):
         settings = getattr(config, section)
         for field in dataclasses.fields(settings):
             if field.name != "day" and field.default is not dataclasses.MISSING:
@@ -93,12 +113,14 @@ def test_the_environment_goes_over_the_file(write):
     environment = {
         "NIGHTJAR_AGENT_DEVICE": "other",
         "NIGHTJAR_AGENT_BROKER_PORT": "1999",
-        "NIGHTJAR_AGENT_CONDITIONS_METERED": "true",
+        "NIGHTJAR_AGENT_CONDITIONS_METERED": "yes",
+        "NIGHTJAR_AGENT_CONDITIONS_QUIET_HOURS": "07:00-09:30, 12:00-13:00",
         "NIGHTJAR_AGENT_CONDITIONS_POLL_S": "0.5",
         "HOME": "/root",
     }
     config = load(write(LEAST + "[broker]\nport = 7"), environment)
-    assert (config.device, config.broker.port, config.conditions.metered) == ("other", 1999, True)
+    assert (config.device, config.broker.port, config.conditions.metered) == ("other", 1999, "yes")
+    assert config.conditions.quiet_hours == ("07:00-09:30", "12:00-13:00")
     assert config.conditions.poll_s == 0.5
 
 
@@ -153,6 +175,10 @@ def test_all_faults_are_told_at_once(write):
         ("device = ", "expected a readable TOML file"),
         (LEAST + "broker = 5", "expected a table [broker]"),
         (LEAST + "[emulator]\nday = 5", "emulator.day"),
+        (LEAST + "[conditions]\nmetered = true", "conditions.metered"),
+        (LEAST + "[conditions]\nquiet_hours = ['9-17']", "expected a span of the day"),
+        (LEAST + "[rules]\ncharging = 'sometimes'", "rules.charging"),
+        (LEAST + "[rules]\nwanted = 'ignored'", "'wanted' is no setting of [rules]"),
         (LEAST + "[[emulator.day.segments]]\nfrom_hour = 3", "emulator.day"),
         (LEAST + "[keyboard]\nenabled = 'yes'", "keyboard.enabled"),
         (LEAST + "[emulator]\nmessages = ''", "emulator.messages"),
@@ -162,6 +188,12 @@ def test_all_faults_are_told_at_once(write):
 )
 def test_fault(write, text, part):
     assert part in faults(write(text))
+
+
+def test_the_rules_become_a_policy_in_which_the_persons_word_always_counts(write):
+    policy = load(write(LEAST + '[rules]\ncharging = "ignored"'), {}).rules.policy
+    assert policy == {**DEFAULT_POLICY, Condition.CHARGING: Demand.IGNORED}
+    assert policy[Condition.WANTED] is Demand.REQUIRED
 
 
 def test_a_missing_file_is_a_fault(tmp_path):

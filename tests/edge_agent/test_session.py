@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edge_agent.core.training import Stopped
-from edge_agent.session import Desk, Produced, run_session
+from edge_agent.session import Desk, Produced, in_this_process, run_session
 from edge_agent.shell.clock import SystemClock
 from edge_agent.shell.database import Database
 from edge_agent.shell.tflite import load_program
@@ -26,7 +26,7 @@ def desk(tmp_path, exported):
     database = Database(tmp_path / "agent.db", CAPS, FakeClock())
     generator = np.random.default_rng(2)
     database.add_once("person", [" ".join(generator.choice(exported.words[:30], 6)) for _ in range(80)])
-    yield Desk(database, load_program, database.residual, SystemClock().monotonic_s)
+    yield Desk(database, database.residual, in_this_process(load_program, SystemClock().monotonic_s))
     database.close()
 
 

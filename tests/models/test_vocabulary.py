@@ -9,8 +9,28 @@ WORDS = st.lists(st.text("abcz019'", min_size=1, max_size=8), min_size=1, max_si
 
 
 def test_words_are_lower_case_runs_of_letters_digits_and_apostrophes() -> None:
-    assert words("It's 5 o'clock, café—NO!\n") == ["it's", "5", "o'clock", "caf", "no"]
-    assert words(" ,.!? ") == []
+    assert words("It's 5 o'clock, café—NO!\n") == ["it's", "5", "o'clock", "café", "no"]
+    assert words(" ,.!?_ 👍 ") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Ёлка И Йод", ["ёлка", "и", "йод"]),
+        ("ΚΑΛΗΜΕΡΑ κόσμε", ["καλημερα", "κόσμε"]),
+        ("नमस्ते दुनिया", ["नमस्ते", "दुनिया"]),
+        ("e\u0301te\u0301", ["été"]),  # marks of their own are composed: one spelling, one id
+        ("don\u2019t say \u2018no\u2019", ["don't", "say", "no"]),
+        ("1\ufe0f\u20e3 one", ["1", "one"]),  # a mark with no letter before it is no word
+    ],
+)
+def test_words_of_any_script(text: str, expected: list[str]) -> None:
+    assert words(text) == expected
+
+
+@given(st.text())
+def test_a_word_is_one_word_again(text: str) -> None:
+    assert all(words(word) == [word] for word in words(text))
 
 
 def test_specials_have_the_first_ids() -> None:
@@ -61,7 +81,8 @@ def test_bytes_round_trip(some: list[str]) -> None:
         b"the\r\ncat\r\n",
         b"<pad>\n",
         b"\xff\xfe\n",
-        "café\n".encode(),
+        "cafe\u0301\n".encode(),
+        "CAFÉ\n".encode(),
         "é\n".encode("utf-16"),
         b"x" * (MAX_WORD_CHARACTERS + 1) + b"\n",
         b"a\x00b\n",

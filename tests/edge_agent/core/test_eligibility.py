@@ -3,14 +3,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_agent.core.eligibility import (
+    DEFAULT_POLICY,
     Answer,
     Condition,
+    Demand,
     Reading,
     Standing,
     Verdict,
     battery_reading,
     heat_reading,
     judge,
+    quiet_reading,
+    quiet_span,
     settle,
 )
 from wire.messages import DropoutCause
@@ -21,11 +25,16 @@ ALL_HOLD = {c: Reading(Answer.YES, "test", "ok") for c in Condition}
 @pytest.mark.parametrize(
     ("condition", "cause", "unknown_is_eligible"),
     [
+        (Condition.WANTED, DropoutCause.PAUSED, False),
         (Condition.CHARGING, DropoutCause.UNPLUGGED, False),
         (Condition.IDLE, DropoutCause.IN_USE, True),
         (Condition.UNMETERED, DropoutCause.METERED, False),
         (Condition.BATTERY_HIGH, DropoutCause.LOW_BATTERY, True),
         (Condition.COOL, DropoutCause.TOO_HOT, True),
+        (Condition.OUTSIDE_QUIET_HOURS, DropoutCause.QUIET_HOURS, True),
+        (Condition.STEADY_POWER, DropoutCause.UNDER_VOLTAGE, True),
+        (Condition.DISK_FREE, DropoutCause.LOW_RESOURCES, True),
+        (Condition.MEMORY_FREE, DropoutCause.LOW_RESOURCES, True),
         (Condition.HAS_EXAMPLES, DropoutCause.NO_EXAMPLES, False),
     ],
 )
@@ -46,7 +55,46 @@ def test_every_verdict_has_a_cause_exactly_if_it_blocks(readings):
 
 
 def test_a_blocking_verdict_names_the_unknown_condition():
-    assert judge({}).reason == "charging: unknown (no source)"
+    assert judge({}).reason == "wanted: unknown (no source)"
+
+
+@pytest.mark.parametrize("condition", Condition)
+@pytest.mark.parametrize(
+    ("demand", "eligible"),
+    [
+        (Demand.REQUIRED, {Answer.YES}),
+        (Demand.UNLESS_UNKNOWN, {Answer.YES, Answer.UNKNOWN}),
+        (Demand.IGNORED, set(Answer)),
+    ],
+)
+def test_each_demand_can_be_made_of_each_condition(condition, demand, eligible):
+    policy = {**DEFAULT_POLICY, condition: demand}
+    for answer in Answer:
+        readings = ALL_HOLD | {condition: Reading(answer, "test", "because")}
+        assert judge(readings, policy).eligible is (answer in eligible)
+
+
+def test_a_condition_that_a_policy_forgets_is_required():
+    unknown = ALL_HOLD | {Condition.COOL: Reading(Answer.UNKNOWN, "test", "")}
+    assert judge(unknown).eligible
+    assert not judge(unknown, {}).eligible
+
+
+@pytest.mark.parametrize(
+    ("minute", "answer"), [(0, Answer.NO), (419, Answer.NO), (420, Answer.YES), (1349, Answer.YES), (1350, Answer.NO)]
+)
+def test_quiet_hours_over_midnight(minute, answer):
+    reading = quiet_reading(["22:30-07:00"], minute, "test")
+    assert reading.value is answer
+    assert ("22:30-07:00" in reading.reason) is (answer is Answer.NO)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "9-17", "09:00", "09:00-", "24:00-01:00", "09:60-10:00", "10:00-10:00", "a:bc-1:00"]
+)
+def test_what_is_no_span_of_the_day(text):
+    with pytest.raises(ValueError, match="span of the day"):
+        quiet_span(text)
 
 
 def test_an_old_reading_is_unknown():

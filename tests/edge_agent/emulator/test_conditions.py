@@ -1,8 +1,6 @@
-import math
-
 import pytest
 
-from edge_agent.core.eligibility import Answer, Condition, judge
+from edge_agent.core.eligibility import Condition, Demand, judge
 from edge_agent.emulator.conditions import EmulatedConditions
 from edge_agent.emulator.day import Day, Segment
 from wire.messages import DropoutCause
@@ -15,7 +13,6 @@ def segment(from_hour, **changes):
 
 class Clock:
     now_s = 5000.0
-    typed_s = math.inf
 
 
 def phone(clock, *segments, speed=3600.0, start_hour=0.0):
@@ -27,15 +24,14 @@ def phone(clock, *segments, speed=3600.0, start_hour=0.0):
         started_s=5000.0,
         minimum_battery=0.3,
         now_s=lambda: clock.now_s,
-        typed_s=lambda: clock.typed_s,
-        idle_after_s=60.0,
     )
 
 
 def verdict(conditions):
-    held = dict(conditions.read())
-    held[Condition.HAS_EXAMPLES] = held[Condition.CHARGING]
-    return judge(held)
+    return judge(
+        conditions(),
+        {condition: Demand.REQUIRED if condition in conditions() else Demand.IGNORED for condition in Condition},
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,9 +64,10 @@ def test_a_clock_that_was_set_back_does_not_matter():
     assert verdict(phone(clock, segment(0))).eligible
 
 
-def test_somebody_who_types_on_the_demo_keyboard_uses_the_phone():
+def test_it_knows_the_hour_of_its_own_day():
     clock = Clock()
-    clock.typed_s = 10.0
-    assert verdict(phone(clock, segment(0))).cause is DropoutCause.IN_USE
-    assert phone(clock, segment(0)).read()[Condition.IDLE].source == "emulated day"
-    assert phone(clock, segment(0)).read()[Condition.IDLE].value is Answer.NO
+    emulated = phone(clock, segment(0), start_hour=23.5)
+    assert emulated.minute() == 23 * 60 + 30
+    clock.now_s += 1.0
+    assert emulated.minute() == 30
+    assert emulated()[Condition.IDLE].source == "emulated day"

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
+from flask import Flask
 
 from edge_agent.keyboard.app import About, create_app
+from edge_agent.keyboard.reader import Reader
 from edge_agent.keyboard.server import Serving, serve
-from edge_agent.keyboard.suggestions import Scores, Suggester
+from edge_agent.keyboard.suggestions import Suggester
+from edge_agent.ports import OwnWord, RecallCount
 from models.vocabulary import FIRST_WORD, Vocabulary
 from wire.errors import UnavailableError
 
@@ -40,7 +44,7 @@ class BigramModel:
     def start(self) -> tuple[int, ...]:
         return ()
 
-    def step(self, token: int, state: tuple[int, ...]) -> tuple[Scores, tuple[int, ...]]:
+    def step(self, token: int, state: tuple[int, ...]) -> tuple[np.ndarray, tuple[int, ...]]:
         self.tokens.append(token)
         scores = np.zeros(self.vocabulary.size, np.float32)
         scores[:FIRST_WORD] = -1e9
@@ -52,10 +56,13 @@ class BigramModel:
 
 @dataclass
 class ListStore:
-    """An example store in memory, which can be full."""
+    """A store in memory, which can be full."""
 
     texts: list[str] = field(default_factory=list)
     full: bool = False
+    paused: bool = False
+    typed: list[tuple[str, str]] = field(default_factory=list)
+    counts: list[RecallCount] = field(default_factory=list)
 
     def add(self, text: str) -> None:
         if self.full:
@@ -65,29 +72,69 @@ class ListStore:
     def count(self) -> int:
         return len(self.texts)
 
+    def size_bytes(self) -> int:
+        return sum(len(text.encode()) for text in self.texts)
+
+    def learning_paused(self) -> bool:
+        return self.paused
+
+    def pause_learning(self, *, paused: bool) -> None:
+        self.paused = paused
+
+    def note_own_words(self, typed: Sequence[tuple[str, str]]) -> None:
+        self.typed += typed
+
+    def own_words(self) -> list[OwnWord]:
+        counts = Counter(word for word, _ in self.typed)
+        return [OwnWord(word, dict(self.typed)[word], count) for word, count in counts.items() if count > 1]
+
+    def note_recall(self, version: int, words: int, top1: int, top3: int) -> None:
+        self.counts.append(RecallCount(20_000, version, words, top1, top3))
+
+    def recall(self) -> list[RecallCount]:
+        return self.counts
+
+    def wipe(self) -> None:
+        if self.full:
+            raise UnavailableError("the agent is busy")
+        self.texts, self.typed, self.counts = [], [], []
+
 
 @dataclass
 class Bench:
     """A keyboard and everything a test may look at or change."""
 
     model: BigramModel
-    suggester: Suggester[tuple[int, ...]]
+    suggester: Suggester
     store: ListStore
     about: About
+    keys_noted: int = 0
 
     def train(self) -> None:
         self.about = replace(self.about, last_trained_at_s=1_750_000_000.0, last_report_bytes=12_345)
+
+    def use(self, **changes: object) -> BigramModel:
+        """Another model from now on."""
+        model = BigramModel(**changes)
+        self.suggester.replace_predictor(Reader(model))
+        return model
+
+    def note_typing(self) -> None:
+        self.keys_noted += 1
+
+    def app(self) -> Flask:
+        return create_app(self.suggester, self.store, lambda: self.about, self.store.wipe, self.note_typing)
 
 
 @pytest.fixture
 def bench() -> Bench:
     model = BigramModel()
     about = About("phone-03", emulated=True, state="training", reason="selected for round 4")
-    return Bench(model, Suggester(model), ListStore(), about)
+    return Bench(model, Suggester(Reader(model)), ListStore(), about)
 
 
 @pytest.fixture
 def served(bench: Bench) -> Iterator[Serving]:
-    serving = serve(create_app(bench.suggester, bench.store, lambda: bench.about), "127.0.0.1", 0)
+    serving = serve(bench.app(), "127.0.0.1", 0)
     yield serving
     serving.close()

@@ -6,7 +6,6 @@ import threading
 
 import pytest
 
-from edge_agent.keyboard.app import create_app
 from edge_agent.keyboard.server import Serving, serve
 from wire.errors import ConfigError
 
@@ -22,7 +21,7 @@ def get(serving: Serving, path: str) -> tuple[int, bytes]:
 
 @pytest.fixture
 def app(bench):
-    return create_app(bench.suggester, bench.store, lambda: bench.about)
+    return bench.app()
 
 
 def test_served_page_can_be_fetched(served):
@@ -37,7 +36,7 @@ def test_taken_port_says_what_to_do(app, served):
         serve(app, "127.0.0.1", served.port)
 
 
-@pytest.mark.parametrize(("host", "port"), [("127.0.0.1", 70_000), ("127.0.0.1", -1), ("203.0.113.1", 0)])
+@pytest.mark.parametrize(("host", "port"), [("127.0.0.1", 70_000), ("127.0.0.1", -1), ("127.0.0.1", 65_536)])
 def test_impossible_address_is_a_config_error(app, host, port):
     with pytest.raises(ConfigError, match=r"expected .* keyboard"):
         serve(app, host, port)
@@ -57,7 +56,14 @@ def test_close_frees_the_port_ends_the_threads_and_may_be_repeated(app):
     again.close()
 
 
-def test_wildcard_address_is_printed_as_one_that_opens(app):
-    serving = serve(app, "0.0.0.0", 0)
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "phone.local", ""])
+def test_an_address_that_others_reach_is_refused_with_a_way_out(app, host):
+    with pytest.raises(ConfigError, match=r"loopback.*ssh -L 8700:127\.0\.0\.1:8700"):
+        serve(app, host, 0)
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.2"])
+def test_any_loopback_address_will_do(app, host):
+    serving = serve(app, host, 0)
     serving.close()
-    assert serving.url == f"http://127.0.0.1:{serving.port}/"
+    assert serving.url == f"http://{host}:{serving.port}/"

@@ -8,8 +8,8 @@ import pytest
 from edge_agent.core.events import SendDropout
 from edge_agent.core.lifecycle import STARTING, Reporting, Resting
 from edge_agent.core.outbox import Parcel
-from edge_agent.ports import Change, NewReport, Settlement, Tally
-from edge_agent.shell.database import MOST_PENDING_DROPOUTS, Caps, Database
+from edge_agent.ports import Change, NewReport, OwnWord, Settlement, Tally
+from edge_agent.shell.database import MOST_OWN_WORDS, MOST_PENDING_DROPOUTS, MOST_RECALL_ROWS, Caps, Database
 from tests.edge_agent.fakes import CAPS, FakeClock
 from wire.codec import Sparse
 from wire.errors import ConfigError, LocalProtocolError, UnavailableError
@@ -219,7 +219,9 @@ def test_a_database_of_the_first_version_is_brought_up_to_date_with_what_is_in_i
     database.commit(Change(Reporting(3, 1), report=new_report()))
     database.close()
     with sqlite3.connect(path) as connection:
-        connection.executescript("ALTER TABLE outbox DROP COLUMN carried; PRAGMA user_version = 1;")
+        connection.executescript(
+            "ALTER TABLE outbox DROP COLUMN carried; DROP TABLE own_words; DROP TABLE recall; PRAGMA user_version = 1;"
+        )
     connection.close()
     again = Database(path, CAPS, clock)
     assert again.texts() == ["kept"]
@@ -251,3 +253,68 @@ def test_a_database_of_a_newer_agent_is_a_config_error(path, clock):
 def test_a_folder_that_is_not_there_is_a_config_error(tmp_path, clock):
     with pytest.raises(ConfigError, match=r"agent\.db"):
         Database(tmp_path / "missing" / "agent.db", CAPS, clock)
+
+
+def test_a_word_is_learned_when_it_was_typed_twice(database):
+    database.note_own_words([("ada", "Ada"), ("zorblax", "zorblax")])
+    assert database.own_words() == []
+    database.note_own_words([("ada", "ada"), ("ada", "Ada")])
+    assert database.own_words() == [OwnWord("ada", "Ada", 3)]
+
+
+def test_own_words_are_capped_and_the_newest_stay(database, clock):
+    for number in range(3):
+        clock.now_s += 1
+        database.note_own_words([(f"w{number}-{i}", "x") for i in range(MOST_OWN_WORDS // 2)])
+    clock.now_s += 1
+    database.note_own_words([(f"w{number}-0", "x") for number in range(3)])
+    assert [own.word for own in database.own_words()] == ["w1-0", "w2-0"]
+
+
+def test_own_words_are_forgotten_with_age(database, clock):
+    database.note_own_words([("ada", "Ada")] * 2)
+    clock.now_s += CAPS.age_s + 1
+    database.note_own_words([("new", "new")])
+    assert database.own_words() == []
+
+
+def test_recall_is_added_up_by_day_and_version_and_capped(database, clock):
+    database.note_recall(1, 10, 2, 5)
+    database.note_recall(1, 10, 1, 2)
+    database.note_recall(2, 3, 1, 1)
+    (first, second) = database.recall()
+    assert (first.version, first.words, first.top1, first.top3) == (1, 20, 3, 7)
+    assert (second.version, second.words) == (2, 3)
+    for _ in range(MOST_RECALL_ROWS):
+        clock.now_s += 86_400
+        database.note_recall(3, 1, 0, 0)
+    rows = database.recall()
+    assert len(rows) == MOST_RECALL_ROWS
+    assert {row.version for row in rows} == {3}
+
+
+def test_pausing_is_remembered(database, path, clock):
+    assert not database.learning_paused()
+    database.pause_learning(paused=True)
+    assert database.learning_paused()
+    database.pause_learning(paused=False)
+    assert not database.learning_paused()
+
+
+def test_a_wiped_database_has_no_typed_byte_left_in_any_file(database, path):
+    database.add("xylophone concert")
+    database.note_own_words([("quokkas", "Quokkas")] * 2)
+    database.note_recall(1, 10, 2, 5)
+    database.commit(Change(Reporting(3, 1), report=new_report()))
+    database.commit(Change(STARTING, settlement=Settlement(adopt=True)))
+    database.commit(Change(Reporting(4, 1), report=new_report(frame=b"whistling")))
+    sent = database.tally().reports_sent
+    database.wipe()
+    assert (database.count(), database.size_bytes()) == (0, 0)
+    assert database.texts() == database.own_words() == database.recall() == []
+    assert database.load().parcel is None
+    assert database.residual("layout") is None
+    assert database.tally().reports_sent == sent  # what is out is out, and the person may know
+    left = b"".join(file.read_bytes() for file in path.parent.iterdir())
+    for secret in (b"xylophone", b"uokka", b"whistling"):
+        assert secret not in left

@@ -125,7 +125,7 @@ def test_weights_of_another_size_or_gone_are_a_fault(exported, tmp_path):
 
 
 def test_the_keyboard_reads_word_by_word(exported):
-    model = load_keyboard_model(exported.model, load_program)
+    model = load_keyboard_model(exported.model)
     assert model.version == exported.model.manifest.version
     scores, first = model.step(BOS, model.start())
     assert scores.shape == (model.vocabulary.size,)
@@ -140,6 +140,6 @@ def test_the_keyboard_reads_word_by_word(exported):
 
 
 def test_what_was_said_before_a_message_began_does_not_matter(exported):
-    model = load_keyboard_model(exported.model, load_program)
+    model = load_keyboard_model(exported.model)
     _, said = model.step(FIRST_WORD + 3, model.step(BOS, model.start())[1])
     np.testing.assert_allclose(model.step(BOS, said)[0], model.step(BOS, model.start())[0], atol=1e-6)

@@ -1,0 +1,112 @@
+"""The model in plain numpy, forward only: what the keyboard suggests with, and what local evaluation counts with.
+
+The weights are views of the flat vector, so a memory-mapped file serves as it is: nothing is copied, the pages belong
+to the page cache, and the resident part of the agent needs no TFLite runtime. One word costs one product of the
+embedding with a vector; a 10,000-word model answers faster than the runtime's ``step`` signature, which copies its
+variables at every call (docs/adr/0014-keyboard-without-a-runtime.md). Training is not here: that is the program's.
+
+The cell is that of :mod:`models.lstm`, which the tests compare it with; see there for the sources.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from edge_agent.ports import Evaluation, Floats, Ids
+from models.vocabulary import BOS, FIRST_WORD, PAD
+from wire.parameters import ParameterLayout, Vector
+
+NEVER = np.float32(-1e9)
+"""The score of what must not be suggested."""
+
+
+class Weights(NamedTuple):
+    """Views of the flat vector, in its order; all float32."""
+
+    embedding: Floats  # (V, D)
+    input_kernel: Floats  # (D, 3H)
+    recurrent_kernel: Floats  # (D, 3H)
+    gate_bias: Floats  # (3H,)
+    projection: Floats  # (H, D)
+
+
+def weights_of(vector: Vector, layout: ParameterLayout) -> Weights:
+    """The tensors of a model.
+
+    Args:
+        vector: (n,) float32.
+        layout: of :func:`models.configurations.lstm_layout`.
+
+    Raises:
+        LocalProtocolError: the vector does not have the length of the layout.
+    """
+    return Weights(**layout.unflatten(vector))
+
+
+def advance(weights: Weights, token: int, h: Floats, c: Floats) -> tuple[Floats, Floats, Floats]:
+    """Read one word and score the next one.
+
+    Args:
+        weights: the parameters.
+        token: id of the word; ``BOS`` resets the state.
+        h: (D,) float32 state.
+        c: (H,) float32 state.
+
+    Returns:
+        Scores (V,) float32 of the next word, those of the specials at ``NEVER``; the next h; the next c.
+    """
+    if token == BOS:
+        h, c = np.zeros_like(h), np.zeros_like(c)
+    h, c = _cell(weights, weights.embedding[token], h, c)
+    scores = weights.embedding @ h
+    scores[:FIRST_WORD] = NEVER
+    return scores, h, c
+
+
+def score(weights: Weights, x: Ids, y: Ids) -> Evaluation:
+    """Loss and recall of one batch, as :func:`models.lstm.score` counts them.
+
+    One position of all rows at a time: the scores of a whole batch of a 10,000-word model are 13 MB, these are 0.6.
+
+    Args:
+        weights: the parameters.
+        x: (B, T) int32 inputs; ``BOS`` resets the state of its row.
+        y: (B, T) int32 targets; ``PAD`` is no target.
+    """
+    rows = np.arange(len(x))
+    h = np.zeros((len(x), weights.projection.shape[1]), np.float32)
+    c = np.zeros((len(x), weights.projection.shape[0]), np.float32)
+    loss, targets, counted, top1, top3 = 0.0, 0, 0, 0, 0
+    # Weights that exploded give sums that are not finite; whoever asked sees that, a warning would not help.
+    with np.errstate(over="ignore", invalid="ignore"):
+        for token, target in zip(x.T, y.T, strict=True):
+            keep = (token != BOS)[:, None]
+            h, c = _cell(weights, weights.embedding[token], h * keep, c * keep)
+            wanted = target != PAD
+            if not wanted.any():
+                continue
+            logits = h[wanted] @ weights.embedding.T  # (b, V), b rows with a target
+            of_target = logits[rows[: len(logits)], target[wanted]]
+            most = logits.max(axis=1)
+            loss += float(np.sum(np.log(np.exp(logits - most[:, None]).sum(axis=1)) + most - of_target))
+            # A value that is not a number is not less than any: it counts against the model.
+            rank = (~(logits[:, FIRST_WORD:] < of_target[:, None])).sum(axis=1) - 1
+            word = target[wanted] >= FIRST_WORD
+            targets += int(wanted.sum())
+            counted += int(word.sum())
+            top1 += int((word & (rank < 1)).sum())
+            top3 += int((word & (rank < 3)).sum())
+    return Evaluation(loss, float(targets), float(counted), float(top1), float(top3))
+
+
+def _cell(weights: Weights, embedded: Floats, h: Floats, c: Floats) -> tuple[Floats, Floats]:
+    """One time step of any number of rows: embedded (..., D), h (..., D), c (..., H) to the next h and c."""
+    hidden = weights.projection.shape[0]
+    z = embedded @ weights.input_kernel + h @ weights.recurrent_kernel + weights.gate_bias
+    gates = 0.5 + 0.5 * np.tanh(0.5 * z[..., : 2 * hidden])  # the logistic function, without overflow
+    forget, output = gates[..., :hidden], gates[..., hidden:]
+    candidate = np.tanh(z[..., 2 * hidden :])
+    c = candidate + forget * (c - candidate)
+    return (output * np.tanh(c)) @ weights.projection, c

@@ -1,0 +1,122 @@
+"""Puts the conditions of a device together: which probes are asked, as the configuration says.
+
+Used by the running agent and by the commands beside it, which therefore see the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from edge_agent.config import AgentConfig
+from edge_agent.emulator.conditions import EmulatedConditions
+from edge_agent.ports import Clock
+from edge_agent.shell.probes import Probe, Probes
+from edge_agent.shell.probes.adb import Adb
+from edge_agent.shell.probes.background import Background
+from edge_agent.shell.probes.busy import Busy
+from edge_agent.shell.probes.heat import Heat
+from edge_agent.shell.probes.idle import InputDevices, Keyboard, Terminals, TypingActivity
+from edge_agent.shell.probes.network import Network
+from edge_agent.shell.probes.power import Power
+from edge_agent.shell.probes.raspberry import Raspberry
+from edge_agent.shell.probes.resources import Disk, Memory
+from edge_agent.shell.probes.sessions import Sessions
+from edge_agent.shell.probes.termux import Termux
+from edge_agent.shell.probes.wishes import Wishes, minute_of_day
+
+SLOWEST_QUESTION_S = 12.0
+"""No program that is asked may take longer than that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What can be found out about this device.
+
+    Attributes:
+        conditions: reads everything.
+        questions: those that are asked in the background.
+    """
+
+    conditions: Probes
+    questions: Sequence[Background[Any]] = ()
+
+    def ask_all(self) -> None:
+        """Wait until every question has its first answer."""
+        self.conditions.read()
+        for question in self.questions:
+            question.wait(SLOWEST_QUESTION_S)
+
+
+def typing_activity(config: AgentConfig) -> TypingActivity:
+    """When somebody last typed on the keyboard of this device."""
+    return TypingActivity(config.data_dir / "typed")
+
+
+def assembled_device(
+    config: AgentConfig,
+    clock: Clock,
+    typing: TypingActivity,
+    learning_paused: Callable[[], bool],
+    emulation_started_s: float,
+) -> Device:
+    """The device that a configuration describes.
+
+    Args:
+        config: of the agent.
+        clock: tells the time of day.
+        typing: on our own keyboard.
+        learning_paused: whether the person paused it.
+        emulation_started_s: when an emulated phone was first started, on the wall clock.
+    """
+    settings, emulator = config.conditions, config.emulator
+    keyboard = Keyboard(typing, settings.idle_after_s)
+    wishes = partial(Wishes, learning_paused, settings.quiet_hours)
+    if emulator is not None:
+        phone = EmulatedConditions(
+            day=emulator.day,
+            seed=emulator.seed,
+            speed=emulator.speed,
+            start_hour=emulator.start_hour,
+            started_s=emulation_started_s,
+            minimum_battery=settings.minimum_battery,
+            now_s=clock.wall_s,
+        )
+        return Device(Probes((wishes(phone.minute, "emulated day"), phone, keyboard)))
+    here = wishes(lambda: minute_of_day(clock.wall_s()))
+    disk = Disk(config.data_dir, settings.minimum_free_disk_bytes)
+    memory = Memory(settings.root, settings.minimum_free_memory_bytes)
+    match settings.source:
+        case "linux":
+            return _linux(config, [here, keyboard, disk, memory])
+        case "termux":
+            termux = Termux(settings.minimum_battery, settings.maximum_temperature_c)
+            network = Network(settings.root, settings.metered)
+            return Device(Probes((here, termux, keyboard, network, disk, memory)), (termux.question, network.question))
+        case "adb":
+            adb = Adb(settings.adb_serial, settings.minimum_battery, settings.maximum_temperature_c)
+            return Device(Probes((here, adb, keyboard, disk, memory)), (adb.question,))
+
+
+def _linux(config: AgentConfig, own: list[Probe]) -> Device:
+    settings, root = config.conditions, config.conditions.root
+    network, raspberry = Network(root, settings.metered), Raspberry(root)
+    probes: list[Probe] = [
+        *own,
+        Power(root, settings.minimum_battery, settings.always_powered),
+        Heat(root, settings.maximum_temperature_c, settings.maximum_processor_c),
+        raspberry,
+        Terminals(root, settings.idle_after_s),
+        Busy(root, settings.maximum_pressure, settings.maximum_load),
+        network,
+    ]
+    questions: list[Background[Any]] = [network.question, raspberry.question]
+    if settings.watch_input_devices:
+        probes.append(InputDevices(root, settings.idle_after_s))
+    if settings.ask_logind:
+        sessions = Sessions()
+        probes.append(sessions)
+        questions.append(sessions.question)
+    return Device(Probes(probes), questions)

@@ -1,0 +1,44 @@
+"""Which words of a sent message the keyboard learns by itself.
+
+Names and jargon, which the model's vocabulary does not have. A word is offered once it was typed twice; counting and
+keeping is the store's affair. Never learned: anything with a figure in it (codes, numbers), a single letter, or a run
+too long to be a word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from models.vocabulary import WORD_PATTERN, words
+
+LONGEST = 30
+"""Characters; the longest words that people use in German have about so many."""
+
+_AS_WRITTEN = re.compile(WORD_PATTERN)
+_BEGINS_SENTENCE = re.compile(r"(?:^|[.!?…\n])[\s\W]*\Z")
+
+
+def own_words_in(text: str, known: Callable[[str], bool]) -> list[tuple[str, str]]:
+    """The words of a message that are worth counting.
+
+    >>> own_words_in("Zorblax met Ada, code 4x7q. Zorblax!", {"met", "code"}.__contains__)
+    [('zorblax', 'zorblax'), ('ada', 'Ada'), ('zorblax', 'zorblax')]
+
+    Args:
+        text: the message.
+        known: whether a vocabulary has a word.
+
+    Returns:
+        Each occurrence: the word in lower case, and as it is written inside a sentence. A capital at the beginning of a
+        sentence says nothing about that.
+    """
+    found = []
+    text = text.replace("\u2019", "'")  # an editor's apostrophe
+    for match in _AS_WRITTEN.finditer(text):
+        word = "".join(words(match[0])).strip("'")
+        if not 1 < len(word) <= LONGEST or any(c.isnumeric() for c in word) or known(word):
+            continue
+        begins = _BEGINS_SENTENCE.search(text, 0, match.start()) is not None
+        found.append((word, word if begins else match[0].strip("'")))
+    return found

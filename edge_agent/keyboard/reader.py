@@ -1,0 +1,93 @@
+"""Makes a predictor of a model that reads one word at a time.
+
+States are kept by the words that led to them, so a key press costs no model step inside a word and one at its end, and
+deleting a word again costs none. Which model that is, and on which runtime, is the agent's affair.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Generic, Protocol, TypeVar
+
+from edge_agent.ports import Floats
+from models.vocabulary import BOS, Vocabulary
+from wire.errors import LocalProtocolError
+
+State = TypeVar("State")
+
+# Far more words than a sentence has, so that deleting it again hits a kept state at every word; 64 score vectors of
+# the 10,000-word model are 2.6 MB.
+KEPT_STATES = 64
+
+
+class StepModel(Protocol[State]):
+    """A model that reads one word at a time.
+
+    ``State`` is opaque here. A step must leave the state it was given, and arrays it returned before, as they were.
+    """
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The words that the model knows."""
+
+    @property
+    def version(self) -> int:
+        """Which version of the model this is."""
+
+    def start(self) -> State:
+        """The state before anything was read."""
+
+    def step(self, token: int, state: State) -> tuple[Floats, State]:
+        """Read one token.
+
+        Returns:
+            scores: (V,) float32, log-probabilities but for a common constant.
+            state: what to pass with the next token.
+        """
+
+
+class Reader(Generic[State]):
+    """Implements :class:`edge_agent.ports.Predictor`.
+
+    Args:
+        model: what reads.
+    """
+
+    def __init__(self, model: StepModel[State]) -> None:
+        self._model = model
+        self._states: OrderedDict[tuple[int, ...], tuple[Floats, State]] = OrderedDict()
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The words that the model knows."""
+        return self._model.vocabulary
+
+    @property
+    def version(self) -> int:
+        """Of the model."""
+        return self._model.version
+
+    def scores(self, finished: Sequence[str]) -> Floats:
+        """Scores of the next word, (V,) float32, at the price of one step for each word not read before.
+
+        Raises:
+            LocalProtocolError: the model's scores do not fit its vocabulary.
+        """
+        vocabulary, states = self._model.vocabulary, self._states
+        tokens = (BOS, *vocabulary.encode(finished))
+        known = next((n for n in range(len(tokens), 0, -1) if tokens[:n] in states), 0)
+        if known:
+            states.move_to_end(tokens[:known])
+            scores, state = states[tokens[:known]]
+        else:
+            state = self._model.start()
+        for read in range(known, len(tokens)):
+            scores, state = self._model.step(tokens[read], state)
+            if scores.shape != (vocabulary.size,):
+                msg = f"expected one score for each of {vocabulary.size} word ids, got shape {scores.shape}"
+                raise LocalProtocolError(msg)
+            states[tokens[: read + 1]] = scores, state
+            if len(states) > KEPT_STATES:
+                states.popitem(last=False)
+        return scores

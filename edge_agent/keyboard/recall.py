@@ -1,0 +1,142 @@
+"""How well the keyboard foresaw what was typed, over time, as lines on a small chart.
+
+Counts become points: neighbouring counts are put together until a point stands for enough words to mean something. The
+drawing itself is a template; here are only its coordinates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from edge_agent.ports import RecallCount
+
+FEWEST_WORDS = 25
+"""A share of fewer words is a matter of luck."""
+MOST_POINTS = 30
+"""More are a scribble at the width of a phone."""
+LATEST_WORDS = 200
+"""What "lately" means."""
+
+WIDTH, HEIGHT = 320, 150
+LEFT, RIGHT, TOP, BOTTOM = 34, 12, 14, 24
+
+
+class Foreseen(NamedTuple):
+    """Words typed, and how many of them were foreseen."""
+
+    words: int
+    top1: int
+    top3: int
+
+
+def latest(counts: Sequence[RecallCount]) -> Foreseen:
+    """The newest counts that make up about two hundred words.
+
+    >>> latest([RecallCount(1, 1, 500, 0, 0), RecallCount(2, 1, 150, 20, 40), RecallCount(3, 1, 60, 9, 20)])
+    Foreseen(words=210, top1=29, top3=60)
+    """
+    words = top1 = top3 = 0
+    for count in reversed(counts):
+        if words >= LATEST_WORDS:
+            break
+        words, top1, top3 = words + count.words, top1 + count.top1, top3 + count.top3
+    return Foreseen(words, top1, top3)
+
+
+class Mark(NamedTuple):
+    """A place on the chart and what stands there."""
+
+    x: float
+    y: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """Coordinates of the chart, in a box of ``WIDTH`` by ``HEIGHT``.
+
+    Attributes:
+        said: the same in words, for who does not see it.
+        top1: points of the words offered first.
+        top3: points of the words among the three.
+        grid: horizontal lines with their shares.
+        versions: where a new version of the model begins.
+        days: the first and the last day.
+    """
+
+    said: str
+    top1: tuple[Mark, ...]
+    top3: tuple[Mark, ...]
+    grid: tuple[Mark, ...]
+    versions: tuple[Mark, ...]
+    days: tuple[Mark, ...]
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = LEFT
+    right: int = WIDTH - RIGHT
+    top: int = TOP
+    bottom: int = HEIGHT - BOTTOM
+
+
+def drawing(counts: Sequence[RecallCount]) -> Drawing | None:
+    """Place some counts on the chart.
+
+    Args:
+        counts: oldest first.
+
+    Returns:
+        The drawing; None if there is nothing to draw.
+    """
+    points = _put_together(counts)
+    if not points:
+        return None
+    highest = max(one.top3 / one.words for one in points)
+    scale = next((share for share in (0.2, 0.4, 0.6, 0.8) if share >= highest), 1.0)
+
+    def x(place: int) -> float:
+        room = WIDTH - RIGHT - LEFT
+        return round(LEFT + (place / (len(points) - 1) if len(points) > 1 else 0.5) * room, 1)
+
+    def y(share: float) -> float:
+        return round(HEIGHT - BOTTOM - share / scale * (HEIGHT - BOTTOM - TOP), 1)
+
+    def line(hits: Sequence[int]) -> tuple[Mark, ...]:
+        shares = [hit / one.words for hit, one in zip(hits, points, strict=True)]
+        return tuple(Mark(x(place), y(share), f"{share:.0%}") for place, share in enumerate(shares))
+
+    top1, top3 = line([one.top1 for one in points]), line([one.top3 for one in points])
+    steps = [place for place, one in enumerate(points) if place and one.version != points[place - 1].version]
+    days = dict.fromkeys(_day(one.day) for one in (points[0], points[-1]))
+    return Drawing(
+        said=(
+            f"Words foreseen, from {_day(points[0].day)} to {_day(points[-1].day)}: among the three suggestions "
+            f"{top3[0].label} at first and {top3[-1].label} now; as the first suggestion {top1[0].label} at first and "
+            f"{top1[-1].label} now."
+        ),
+        top1=top1,
+        top3=top3,
+        grid=tuple(Mark(LEFT, y(share), f"{share:.0%}") for share in (0.0, scale / 2, scale)),
+        versions=tuple(Mark(x(place), TOP, f"v{points[place].version}") for place in steps),
+        days=tuple(Mark(at, HEIGHT - 6, day) for at, day in zip((x(0), x(len(points) - 1)), days, strict=False)),
+    )
+
+
+def _put_together(counts: Sequence[RecallCount]) -> list[RecallCount]:
+    """Neighbours added up, named after the newest of them, each of enough words, and not too many."""
+    fewest = max(FEWEST_WORDS, sum(one.words for one in counts) // MOST_POINTS)
+    points: list[RecallCount] = []
+    for one in counts:
+        if points and points[-1].words < fewest:
+            last = points.pop()
+            words, top1, top3 = last.words + one.words, last.top1 + one.top1, last.top3 + one.top3
+            points.append(RecallCount(one.day, one.version, words, top1, top3))
+        elif one.words:
+            points.append(one)
+    return points
+
+
+def _day(number: int) -> str:
+    return f"{datetime.fromtimestamp(0, UTC) + timedelta(days=number):%-d %b}"

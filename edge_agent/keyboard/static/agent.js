@@ -1,0 +1,48 @@
+// The agent on this device: questions to it, and whether it is there at all.
+
+const AGAIN_MS = [1000, 1000, 2000, 3000, 5000]; // then every five seconds
+const PATIENCE_MS = 10_000;
+
+export class Away extends Error {
+  constructor() {
+    super("The keyboard’s helper on this device is not running. Your text is kept here, and you can go on typing.");
+  }
+}
+
+let away = false;
+let tries = 0;
+const listeners = [];
+
+export const isAway = () => away;
+
+// Called with true when the agent stops answering, with false when it answers again.
+export const onAway = (listener) => listeners.push(listener);
+
+export async function ask(path, body) {
+  const request = { signal: AbortSignal.timeout(PATIENCE_MS) };
+  if (body !== undefined) {
+    request.method = "POST";
+    request.headers = { "Content-Type": "application/json" };
+    request.body = JSON.stringify(body);
+  }
+  let response;
+  try {
+    response = await fetch(path, request);
+  } catch {
+    set(true);
+    throw new Away();
+  }
+  set(false);
+  if (path.endsWith(".svg") && response.ok) return response.text();
+  const answer = await response.json().catch(() => ({}));
+  if (!response.ok) throw new Error(answer.error || `The agent answered with status ${response.status}.`);
+  return answer;
+}
+
+function set(gone) {
+  if (gone) setTimeout(() => away && ask("/api/about").catch(() => {}), AGAIN_MS[Math.min(tries++, AGAIN_MS.length - 1)]);
+  else tries = 0;
+  if (gone === away) return;
+  away = gone;
+  listeners.forEach((listener) => listener(gone));
+}

@@ -1,0 +1,126 @@
+// The three suggestions: asks for them, shows them, and says which one a space would take. One question at a time; when
+// the text has moved on meanwhile, the next question is about the newest text. So an old answer never overwrites a newer
+// one, and a fast typist does not queue up questions.
+
+import { ask } from "./agent.js";
+import { capital } from "./text.js";
+import { chosen } from "./settings.js";
+
+const ANNOUNCE_AFTER_MS = 1200; // a screen reader hears the suggestions when the typing rests, not at every key
+const ALWAYS_CAPITAL = /^i(['’]|$)/; // I, I'm, I'll: models know lower case only
+const NOTHING = { suggestions: [], prefix: "", space_takes: false, version: null, reason: "" };
+
+export class Bar {
+  #slots;
+  #spoken;
+  #onAnswer;
+  #wanted = null; // text to ask about next
+  #asking = false;
+  #shown = NOTHING;
+  #about = null; // the text that `shown` is about; null once dismissed
+  #capital = false;
+  #left = new Set(); // words that the person wants as they were typed
+  #timer;
+
+  constructor(slots, spoken, onAnswer) {
+    this.#slots = slots;
+    this.#spoken = spoken;
+    this.#onAnswer = onAnswer;
+  }
+
+  get version() {
+    return this.#shown.version;
+  }
+
+  get about() {
+    return this.#about;
+  }
+
+  get empty() {
+    return this.#shown.suggestions.length === 0;
+  }
+
+  // Next words are written with a capital at the beginning of a sentence.
+  set capital(on) {
+    this.#capital = on;
+    this.#render();
+  }
+
+  async refresh(text) {
+    this.#wanted = text;
+    if (this.#asking) return;
+    this.#asking = true;
+    while (this.#wanted !== null) {
+      const about = this.#wanted;
+      this.#wanted = null;
+      let answer = NOTHING;
+      let fault = null;
+      try {
+        answer = await ask("/api/suggest", { text: about, language: chosen().language });
+      } catch (error) {
+        fault = error;
+      }
+      if (this.#wanted === null || fault === null) this.#show(answer, about, fault);
+    }
+    this.#asking = false;
+  }
+
+  dismiss(text) {
+    this.#wanted = null;
+    this.#show({ ...NOTHING, version: this.#shown.version }, text, null);
+  }
+
+  // The person went back on a change: this word is left alone from now on.
+  leave(prefix) {
+    this.#left.add(prefix.toLowerCase());
+    this.#render();
+  }
+
+  // What finishing the word takes, if the suggestions are about this very text; null otherwise.
+  taking(text) {
+    return this.#takes() && text === this.#about ? this.at(0, text) : null;
+  }
+
+  // The suggestion of a slot as {prefix, word} for this text; null if there is none, or it is about another text.
+  at(place, text) {
+    const word = this.#shown.suggestions[place];
+    return word === undefined || text !== this.#about ? null : { prefix: this.#shown.prefix, word: this.#written(word) };
+  }
+
+  #takes() {
+    return this.#shown.space_takes && chosen().spaceTakes && !this.#left.has(this.#shown.prefix.toLowerCase());
+  }
+
+  #written(word) {
+    const english = chosen().language === "en" && ALWAYS_CAPITAL.test(word);
+    return english || (this.#capital && this.#shown.prefix === "") ? capital(word, chosen().language) : word;
+  }
+
+  #show(answer, about, fault) {
+    this.#shown = answer;
+    this.#about = about;
+    this.#render();
+    this.#onAnswer(answer, fault);
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#announce(), ANNOUNCE_AFTER_MS);
+  }
+
+  #render() {
+    const takes = this.#takes();
+    this.#slots.forEach((slot, place) => {
+      const word = this.#shown.suggestions[place];
+      const text = word === undefined ? "" : this.#written(word);
+      const taken = takes && place === 0;
+      slot.disabled = word === undefined;
+      if (slot.textContent !== text) slot.textContent = text;
+      slot.classList.toggle("taken", taken);
+      slot.title = taken ? "Space takes this word" : "";
+    });
+  }
+
+  #announce() {
+    const words = this.#slots.map((slot) => slot.textContent).filter((word) => word !== "");
+    const text = words.length ? `Suggestions: ${words.join(", ")}${this.#takes() ? "; space takes the first" : ""}` : "";
+    if (this.#spoken.textContent !== text) this.#spoken.textContent = text;
+  }
+}

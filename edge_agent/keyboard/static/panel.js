@@ -1,0 +1,131 @@
+// What happens here, in plain words: what is kept, what the agent does, what it sent, how good the model is. Looks every
+// few seconds while the page is visible, and changes only what is new, so that a screen reader is not disturbed.
+
+import { ask } from "./agent.js";
+import { LANGUAGES, LAYOUTS } from "./layouts.js";
+import { choose, chosen } from "./settings.js";
+
+const LOOK_EVERY_MS = 3000;
+
+const DOING = {
+  ineligible: "Not training now",
+  settling: "Waiting a little, to be sure that the device stays idle",
+  "checked-in": "Ready; waiting to be chosen for a round",
+  preparing: "Chosen; fetching the model",
+  training: "Training on the messages kept here",
+  reporting: "Sending its update",
+  resting: "Resting until it is asked to come back",
+};
+
+const element = (id) => document.getElementById(id);
+const WHEN = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+const counted = (count, word) => `${count.toLocaleString()} ${word}${count === 1 ? "" : "s"}`;
+const percent = (part, whole) => `${Math.round((100 * part) / whole)} %`;
+
+function size(bytes) {
+  if (bytes < 1000) return `${bytes} bytes`;
+  return bytes < 1e6 ? `${(bytes / 1000).toFixed(1)} kB` : `${(bytes / 1e6).toFixed(1)} MB`;
+}
+
+function set(id, text) {
+  if (element(id).textContent !== text) element(id).textContent = text;
+}
+
+export class Panel {
+  #onVersion;
+  #drawn = "";
+
+  // onVersion is called with the version of the model at every look.
+  constructor(onVersion) {
+    this.#onVersion = onVersion;
+    this.#offerSettings();
+    element("pause").addEventListener("change", () => this.#pause(element("pause").checked));
+    element("wipe").addEventListener("click", () => element("sure").showModal());
+    element("sure").addEventListener("close", () => element("sure").returnValue === "delete" && this.#wipe());
+    this.refresh();
+    setInterval(() => document.hidden || this.refresh(), LOOK_EVERY_MS);
+  }
+
+  async refresh() {
+    let about;
+    try {
+      about = await ask("/api/about");
+    } catch (error) {
+      set("state", error.message);
+      set("reason", "");
+      return;
+    }
+    const trained = about.last_trained_at_s;
+    const report = about.last_report_bytes;
+    set("device", about.device);
+    set("version", about.version === null ? "none yet" : `version ${about.version}`);
+    set("state", about.paused ? "Learning is paused" : DOING[about.state] ?? about.state);
+    set("reason", about.paused || !about.reason ? "" : `(${about.reason})`);
+    set("stored", `${counted(about.stored, "message")}, ${size(about.stored_bytes)}`);
+    set("own-words", counted(about.own_words, "word"));
+    set("last-trained", trained === null ? "not yet" : WHEN.format(trained * 1000));
+    set("last-report", report === null ? "none yet" : size(report));
+    set("bytes-sent", `${size(about.bytes_sent)} in ${counted(about.reports_sent, "report")}`);
+    element("pause").checked = about.paused;
+    for (const label of document.querySelectorAll("[data-emulated]")) label.hidden = !about.emulated;
+    this.#onVersion(about.version);
+    await this.#draw(about.foreseen);
+  }
+
+  async #draw({ words, top1, top3 }) {
+    element("good").hidden = words === 0;
+    element("good-yet").hidden = words !== 0;
+    const said = words === 0 ? "" : `Of the last ${counted(words, "word")} that you sent, ${percent(top3, words)} stood `
+      + `among the three suggestions before you typed a letter, ${percent(top1, words)} in first place.`;
+    if (said === this.#drawn) return;
+    set("good-words", said);
+    if (words !== 0) {
+      const svg = new DOMParser().parseFromString(await ask("/api/recall.svg"), "image/svg+xml").documentElement;
+      element("chart").replaceChildren(document.importNode(svg, true));
+    }
+    this.#drawn = said;
+  }
+
+  async #pause(paused) {
+    try {
+      await ask("/api/learning", { paused });
+      this.#tell(paused ? "Learning is paused: nothing new is kept, nothing is trained." : "Learning goes on.");
+    } catch (error) {
+      this.#tell(error.message);
+    }
+    await this.refresh();
+  }
+
+  async #wipe() {
+    try {
+      await ask("/api/wipe", { everything: "delete" });
+      element("bubbles").replaceChildren();
+      element("hint").hidden = false;
+      this.#tell("Everything was deleted from this device.");
+    } catch (error) {
+      this.#tell(`Nothing was deleted. ${error.message}`);
+    }
+    await this.refresh();
+  }
+
+  #tell(text) {
+    element("told").textContent = text;
+  }
+
+  #offerSettings() {
+    const offer = (id, options, setting) => {
+      for (const [value, { name }] of Object.entries(options)) element(id).append(new Option(name, value));
+      element(id).value = chosen()[setting];
+      element(id).addEventListener("change", () => {
+        const value = element(id).value;
+        // Whoever changes the language most likely wants its keys; who does not, changes them back.
+        choose(setting === "language" ? { language: value, layout: LANGUAGES[value].layout } : { [setting]: value });
+        element("layout").value = chosen().layout;
+      });
+    };
+    offer("language", LANGUAGES, "language");
+    offer("layout", LAYOUTS, "layout");
+    element("space-takes").checked = chosen().spaceTakes;
+    element("space-takes").addEventListener("change", () => choose({ spaceTakes: element("space-takes").checked }));
+  }
+}

@@ -1,0 +1,181 @@
+"""An Android phone on a cable, asked by ``adb`` from the host that trains for it (a laboratory, a shelf of phones).
+
+``dumpsys`` is made for people, so only lines that have been the same for many versions of Android are read, and what is
+not found is unknown. Its battery service can be told to pretend (``dumpsys battery unplug``); a reading that comes from
+pretence says so.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from edge_agent.core.eligibility import Answer, Condition, Reading, Readings, battery_reading, heat_reading
+from edge_agent.shell.probes.background import Background
+from edge_agent.shell.probes.command import Run, run
+from edge_agent.shell.probes.termux import aged, charging_reading
+from wire.errors import UnavailableError
+
+EVERY_S = 10.0
+TIMEOUT_S = 5.0
+MODERATE = 2
+"""Thermal status of Android: 0 none, 1 light, 2 moderate, and worse."""
+
+_STATUS = {1: "UNKNOWN", 2: "CHARGING", 3: "DISCHARGING", 4: "NOT_CHARGING", 5: "FULL"}
+
+
+@dataclass(frozen=True, slots=True)
+class Phone:
+    """What a phone said; None is not said.
+
+    Attributes:
+        plugged: into anything.
+        status: of the battery.
+        level: of the battery, 0 to 1.
+        temperature_c: of the battery.
+        pretended: somebody told the battery service to pretend.
+        awake: its screen is on, or it was used a moment ago.
+        deep_idle: Android's own deep idle state has begun.
+        metered: its network costs money.
+        thermal_status: of the whole phone.
+    """
+
+    plugged: bool | None
+    status: str
+    level: float | None
+    temperature_c: float | None
+    pretended: bool
+    awake: bool | None
+    deep_idle: bool | None
+    metered: bool | None
+    thermal_status: int | None
+
+
+class Adb:
+    """A probe.
+
+    Args:
+        serial: of the phone; empty takes the only one.
+        minimum_battery: share of a full battery.
+        maximum_battery_c: of the battery.
+        run: runs programs.
+        now_s: seconds on a clock that does not jump.
+    """
+
+    def __init__(
+        self,
+        serial: str,
+        minimum_battery: float,
+        maximum_battery_c: float,
+        run: Run = run,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._serial = serial
+        self._minimum_battery = minimum_battery
+        self._maximum_battery_c = maximum_battery_c
+        self._run = run
+        self.question = Background(self._ask, EVERY_S, now_s)
+
+    def __call__(self) -> Readings:
+        """Look now."""
+        said = self.question.latest()
+        source = f"adb {self._serial}".strip()
+        if said.answer is None:
+            unknown = Reading(Answer.UNKNOWN, source, said.reason, said.age_s)
+            asked = (Condition.CHARGING, Condition.BATTERY_HIGH, Condition.IDLE, Condition.UNMETERED, Condition.COOL)
+            return dict.fromkeys(asked, unknown)
+        phone = said.answer
+        if phone.pretended:
+            source += " (pretended: dumpsys battery reset ends it)"
+        found = {
+            Condition.CHARGING: (
+                Reading(Answer.UNKNOWN, source, "the phone does not say whether it is plugged in")
+                if phone.plugged is None
+                else charging_reading(phone.plugged, phone.status, source, 0.0)
+            ),
+            Condition.BATTERY_HIGH: battery_reading(phone.level or None, self._minimum_battery, source),
+            Condition.IDLE: _idle(phone, source),
+            Condition.UNMETERED: _unmetered(phone, source),
+            Condition.COOL: self._cool(phone, source),
+        }
+        return {condition: aged(reading, said.age_s) for condition, reading in found.items()}
+
+    def _cool(self, phone: Phone, source: str) -> Reading:
+        if phone.thermal_status is not None and phone.thermal_status >= MODERATE:
+            return Reading(Answer.NO, source, "too hot: Android's thermal status is moderate or worse")
+        return heat_reading(phone.temperature_c, self._maximum_battery_c, source)
+
+    def _ask(self) -> Phone:
+        def dumpsys(*arguments: str) -> str:
+            which = ("-s", self._serial) if self._serial else ()
+            return self._run(("adb", *which, "shell", "dumpsys", *arguments), TIMEOUT_S)
+
+        def if_there(*arguments: str) -> str:
+            try:
+                return dumpsys(*arguments)
+            except UnavailableError:
+                # An older Android, or a service that this vendor left out.
+                return ""
+
+        return phone_from(
+            battery=dumpsys("battery"),
+            deep_idle=if_there("deviceidle", "get", "deep"),
+            power=if_there("power"),
+            network=if_there("netstats"),
+            thermal=if_there("thermalservice"),
+        )
+
+
+def phone_from(battery: str, deep_idle: str, power: str, network: str, thermal: str) -> Phone:
+    """What a phone's services said.
+
+    Args:
+        battery: ``dumpsys battery``.
+        deep_idle: ``dumpsys deviceidle get deep``.
+        power: ``dumpsys power``.
+        network: ``dumpsys netstats``.
+        thermal: ``dumpsys thermalservice``.
+    """
+    plugs = re.findall(r"^\s*\w+ powered: (true|false)\s*$", battery, re.MULTILINE)
+    level, scale = _number(r"^\s*level: (\d+)", battery), _number(r"^\s*scale: (\d+)", battery)
+    tenths_c = _number(r"^\s*temperature: (-?\d+)", battery)
+    status = _number(r"^\s*status: (\d+)", battery)
+    wakefulness = re.search(r"mWakefulness=(\w+)", power)
+    default = re.search(r"ident=\[\{[^\n]*metered=(true|false)[^\n]*defaultNetwork=true", network)
+    return Phone(
+        plugged="true" in plugs if plugs else None,
+        status=_STATUS.get(status or 1, "UNKNOWN"),
+        level=None if level is None else level / (scale or 100),
+        temperature_c=None if tenths_c is None else tenths_c / 10,
+        pretended="UPDATES STOPPED" in battery,
+        awake=None if wakefulness is None else wakefulness[1] == "Awake",
+        deep_idle=None if not deep_idle.strip() else deep_idle.strip() == "IDLE",
+        metered=None if default is None else default[1] == "true",
+        thermal_status=_number(r"^\s*Thermal Status: (\d+)", thermal),
+    )
+
+
+def _idle(phone: Phone, source: str) -> Reading:
+    if phone.awake is None and phone.deep_idle is None:
+        return Reading(Answer.UNKNOWN, source, "the phone does not say whether it is in use")
+    # Deep idle needs an unplugged phone that lies still, so its absence says nothing; a dark screen says enough.
+    if phone.deep_idle or phone.awake is False:
+        return Reading(Answer.YES, source, "idle")
+    return Reading(Answer.NO, source, "in use")
+
+
+def _unmetered(phone: Phone, source: str) -> Reading:
+    match phone.metered:
+        case True:
+            return Reading(Answer.NO, source, "the network is metered")
+        case False:
+            return Reading(Answer.YES, source, "unmetered")
+        case None:
+            return Reading(Answer.UNKNOWN, source, "the phone does not say what its network costs")
+
+
+def _number(pattern: str, text: str) -> int | None:
+    found = re.search(pattern, text, re.MULTILINE)
+    return None if found is None else int(found[1])

@@ -1,0 +1,69 @@
+"""Runs a program that tells something about the device, and never waits longer than it may.
+
+Such programs hang in the field (``termux-battery-status`` without its companion app, ``adb`` with a phone that went
+away), some in a child of their own: the whole process group is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from typing import Protocol
+
+from wire.errors import UnavailableError
+
+MOST_OUTPUT = 1_000_000
+"""Characters; more of it is no answer to our questions."""
+
+
+class Run(Protocol):
+    """Runs a program and returns what it printed."""
+
+    def __call__(self, command: Sequence[str], timeout_s: float) -> str:
+        """As :func:`run`."""
+
+
+def run(command: Sequence[str], timeout_s: float) -> str:
+    """Run a program.
+
+    Args:
+        command: argument vector; the first is looked for on the PATH.
+        timeout_s: longest time; then its process group is killed.
+
+    Returns:
+        Its standard output.
+
+    Raises:
+        UnavailableError: not installed, too slow, or an exit status other than 0.
+    """
+    name = command[0]
+    try:
+        child = subprocess.Popen(  # noqa: S603 - our own argument vectors, no shell
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except OSError as error:
+        msg = f"{name}: {error.strerror or error}"
+        raise UnavailableError(msg) from error
+    with child:
+        try:
+            output, complaint = child.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired as error:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            msg = f"{name} did not answer within {timeout_s:g} s"
+            raise UnavailableError(msg) from error
+    if child.returncode != 0:
+        last = (complaint.strip() or output.strip()).splitlines()[-1:] or ["no message"]
+        msg = f"{name} ended with status {child.returncode}: {last[0][:100]}"
+        raise UnavailableError(msg)
+    return output[:MOST_OUTPUT]

@@ -1,0 +1,58 @@
+"""Heat: of the batteries, and of the thermal zones (processor, charger, modem).
+
+A zone that says at which temperature the kernel begins to slow the device down (its passive trip point) is held to
+that as well: at this point a phone counts as moderately hot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge_agent.core.eligibility import Condition, Readings, heat_reading
+from edge_agent.shell.probes.files import number, text
+from edge_agent.shell.probes.power import supplies
+
+COOLEST_TRIP_C = 40.0
+"""Firmware with a trip point below that leaves it unset or means something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heat:
+    """A probe.
+
+    Attributes:
+        root: where ``sys`` is.
+        maximum_battery_c: of any battery.
+        maximum_zone_c: of any thermal zone.
+    """
+
+    root: Path
+    maximum_battery_c: float
+    maximum_zone_c: float
+
+    def __call__(self) -> Readings:
+        """Look now: the thermometer that comes nearest to its limit, or is furthest over it, speaks."""
+        measured = [
+            (s.temperature_c, self.maximum_battery_c, f"power_supply/{s.name}")
+            for s in supplies(self.root)
+            if s.kind == "Battery" and s.temperature_c is not None
+        ]
+        for zone in sorted(self.root.glob("sys/class/thermal/thermal_zone*")):
+            millidegrees = number(zone / "temp")
+            # A zone that is switched off reads 0 or some hundreds below.
+            if millidegrees is not None and 0 < millidegrees < 150_000:
+                limit_c = min([self.maximum_zone_c, *_passive_trips_c(zone)])
+                measured.append((millidegrees / 1000, limit_c, f"{zone.name} {text(zone / 'type')}".strip()))
+        hottest = max(measured, key=lambda one: one[0] - one[1], default=(None, self.maximum_zone_c, "thermal"))
+        return {Condition.COOL: heat_reading(*hottest)}
+
+
+def _passive_trips_c(zone: Path) -> list[float]:
+    found = []
+    for kind in zone.glob("trip_point_*_type"):
+        if text(kind) == "passive":
+            millidegrees = number(kind.with_name(kind.name.replace("_type", "_temp")))
+            if millidegrees is not None and millidegrees / 1000 >= COOLEST_TRIP_C:
+                found.append(millidegrees / 1000)
+    return found

@@ -1,0 +1,167 @@
+"""Does somebody use the device? What is typed on our own keyboard, on terminals, and on input devices.
+
+Only *that* something was pressed is noticed, and when: what comes from an input device is thrown away unread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge_agent.core.eligibility import Answer, Condition, Reading, Readings
+from edge_agent.shell.probes.files import text
+
+NOTE_EVERY_S = 1.0
+"""A key a moment later than another is no news."""
+_ACCELEROMETER = 1 << 6
+"""INPUT_PROP_ACCELEROMETER: it speaks all the time, also to nobody."""
+
+
+class TypingActivity:
+    """When somebody last typed on our own keyboard page. Any thread.
+
+    Kept as the time of a file, so that a restarted agent and ``nightjar-agent conditions`` know it too.
+
+    Args:
+        path: of that file.
+        wall_s: seconds since 1970, as in file times.
+    """
+
+    def __init__(self, path: Path, wall_s: Callable[[], float] = time.time) -> None:  # noqa: TID251 - an adapter
+        self._path = path
+        self._wall_s = wall_s
+
+    def note(self) -> None:
+        """Somebody typed just now."""
+        now_s = self._wall_s()
+        if abs(now_s - _time_s(self._path, "st_mtime")) < NOTE_EVERY_S:
+            return
+        # A full disk must not stop anybody from typing.
+        with contextlib.suppress(OSError):
+            self._path.touch(mode=0o600)
+            os.utime(self._path, (now_s, now_s))
+
+    def idle_s(self) -> float:
+        """Seconds since then; infinite if never, 0 if the clock was set back since."""
+        return max(0.0, self._wall_s() - _time_s(self._path, "st_mtime"))
+
+
+@dataclass(frozen=True, slots=True)
+class Keyboard:
+    """A probe: our own keyboard.
+
+    Attributes:
+        typing: when somebody typed there.
+        idle_after_s: how long ago that must be.
+    """
+
+    typing: TypingActivity
+    idle_after_s: float
+
+    def __call__(self) -> Readings:
+        """Look now."""
+        return {Condition.IDLE: use_reading(self.typing.idle_s(), self.idle_after_s, "our keyboard")}
+
+
+@dataclass(frozen=True, slots=True)
+class Terminals:
+    """A probe: the kernel sets a terminal's access time when a key comes from a console or over ssh.
+
+    Attributes:
+        root: where ``dev`` is.
+        idle_after_s: how long ago that must be.
+        wall_s: seconds since 1970, as in file times.
+    """
+
+    root: Path
+    idle_after_s: float
+    wall_s: Callable[[], float] = time.time  # noqa: TID251 - an adapter
+
+    def __call__(self) -> Readings:
+        """Look now."""
+        paths = (*self.root.glob("dev/tty[1-9]"), *self.root.glob("dev/pts/[0-9]*"))
+        last_s = max((_time_s(path, "st_atime") for path in paths), default=-math.inf)
+        return {Condition.IDLE: use_reading(self.wall_s() - last_s, self.idle_after_s, "terminals")}
+
+
+class InputDevices:
+    """A probe: ``/dev/input/event*``, as far as we may read them (group ``input``).
+
+    Args:
+        root: where ``dev`` and ``sys`` are.
+        idle_after_s: how long ago the last event must be.
+        now_s: seconds on a clock that does not jump.
+    """
+
+    def __init__(self, root: Path, idle_after_s: float, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._root = root
+        self._idle_after_s = idle_after_s
+        self._now_s = now_s
+        self._open: dict[str, int] = {}
+        self._last_s = -math.inf
+
+    def __call__(self) -> Readings:
+        """Look now."""
+        for path in self._root.glob("dev/input/event*"):
+            if path.name not in self._open and not self._is_accelerometer(path.name):
+                with contextlib.suppress(OSError):
+                    self._open[path.name] = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        for name, descriptor in list(self._open.items()):
+            try:
+                if any(_drained(descriptor)):
+                    self._last_s = self._now_s()
+            except OSError:
+                # Unplugged.
+                os.close(self._open.pop(name))
+        if not self._open:
+            return {Condition.IDLE: Reading(Answer.UNKNOWN, "input devices", "none that we may read")}
+        return {Condition.IDLE: use_reading(self._now_s() - self._last_s, self._idle_after_s, "input devices")}
+
+    def close(self) -> None:
+        """Let go of the devices."""
+        while self._open:
+            os.close(self._open.popitem()[1])
+
+    def _is_accelerometer(self, name: str) -> bool:
+        try:
+            # Words of 64 bits in hexadecimal, the lowest last.
+            return bool(
+                int(text(self._root / f"sys/class/input/{name}/device/properties").split()[-1], 16) & _ACCELEROMETER
+            )
+        except (ValueError, IndexError):
+            return False
+
+
+def use_reading(idle_s: float, idle_after_s: float, source: str) -> Reading:
+    """Is it long enough ago that somebody did something?
+
+    >>> use_reading(3.0, 60.0, "terminals").reason
+    'in use'
+    """
+    if idle_s < idle_after_s:
+        return Reading(Answer.NO, source, "in use")
+    return Reading(Answer.YES, source, "idle")
+
+
+def _drained(descriptor: int) -> Iterator[bool]:
+    """Whether something came; takes everything that waits, and keeps none of it."""
+    while True:
+        try:
+            came = bool(os.read(descriptor, 4096))
+        except BlockingIOError:
+            return
+        yield came
+        if not came:
+            return
+
+
+def _time_s(path: Path, which: str) -> float:
+    try:
+        return float(getattr(path.stat(), which))
+    except OSError:
+        return -math.inf

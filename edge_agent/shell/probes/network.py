@@ -1,0 +1,95 @@
+"""Does the network cost money? The configuration's word first, then NetworkManager's, then the kind of interface.
+
+Only the interface with the best default route is looked at: it carries what we send.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from edge_agent.core.eligibility import Answer, Condition, Reading, Readings
+from edge_agent.shell.probes.background import Background
+from edge_agent.shell.probes.command import Run, run
+from edge_agent.shell.probes.files import text
+
+Metered = Literal["auto", "yes", "no"]
+
+EVERY_S = 20.0
+TIMEOUT_S = 5.0
+COSTLY = ("ww", "ppp", "rmnet", "usb", "bnep")
+"""Beginnings of the names of modems and of phones that lend us their network."""
+FREE = ("en", "eth", "wl", "br", "bond", "team")
+
+
+class Network:
+    """A probe.
+
+    Args:
+        root: where ``proc`` is.
+        metered: what the configuration says.
+        run: runs programs.
+        now_s: seconds on a clock that does not jump.
+    """
+
+    def __init__(
+        self, root: Path, metered: Metered, run: Run = run, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._root = root
+        self._metered = metered
+        self._run = run
+        self.question = Background(self._ask, EVERY_S, now_s)
+
+    def __call__(self) -> Readings:
+        """Look now."""
+        return {Condition.UNMETERED: self._reading()}
+
+    def _reading(self) -> Reading:
+        if self._metered != "auto":
+            return _say(self._metered == "yes", "configuration")
+        interface = default_interface(self._root)
+        if interface is None:
+            return Reading(Answer.UNKNOWN, "/proc/net/route", "no network: no default route")
+        said = self.question.latest()
+        if said.answer is not None and said.answer[0] == interface:
+            match said.answer[1].split()[:1]:
+                case ["yes"]:
+                    return _say(True, "NetworkManager", said.age_s)
+                case ["no"]:
+                    return _say(False, "NetworkManager", said.age_s)
+                case _:
+                    pass
+        source = f"name of {interface}"
+        if interface.startswith(COSTLY):
+            return _say(True, source)
+        if interface.startswith(FREE):
+            return _say(False, source)
+        return Reading(Answer.UNKNOWN, source, "set conditions.metered: nothing says whether this network costs money")
+
+    def _ask(self) -> tuple[str, str]:
+        interface = default_interface(self._root) or ""
+        said = self._run(("nmcli", "-g", "GENERAL.METERED", "device", "show", interface), TIMEOUT_S)
+        return interface, said.strip()
+
+
+def default_interface(root: Path) -> str | None:
+    """The interface with the best default route; None if there is none."""
+    routes = []
+    for line in text(root / "proc/net/route").splitlines()[1:]:
+        fields = line.split()
+        # Interface, destination, gateway, flags, references, use, metric, mask: numbers in hexadecimal but the metric.
+        if len(fields) > 7 and fields[1] == "00000000" and fields[7] == "00000000":
+            routes.append((int(fields[6]), fields[0]))
+    for line in text(root / "proc/net/ipv6_route").splitlines():
+        fields = line.split()
+        if len(fields) > 9 and fields[0] == "0" * 32 and fields[1] == "00" and fields[9] != "lo":
+            routes.append((int(fields[5], 16), fields[9]))
+    return min(routes, default=(0, None))[1]
+
+
+def _say(metered: bool, source: str, age_s: float = 0.0) -> Reading:
+    if metered:
+        return Reading(Answer.NO, source, "the network is metered", age_s)
+    return Reading(Answer.YES, source, "unmetered", age_s)

@@ -1,0 +1,63 @@
+"""Somebody at the device's own screen, as logind knows it; asked by ``loginctl``, so that no D-Bus library is needed.
+
+Only sessions of a person, at a seat, in the foreground count. Others keep their idle hint at "no" for ever: those over
+ssh (their terminals are looked at elsewhere), background and manager sessions, a greeter.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from edge_agent.core.eligibility import Answer, Condition, Reading, Readings
+from edge_agent.shell.probes.background import Background
+from edge_agent.shell.probes.command import Run, run
+
+EVERY_S = 10.0
+TIMEOUT_S = 5.0
+_PROPERTIES = "Class,Seat,Active,IdleHint,LockedHint"
+
+
+class Sessions:
+    """A probe.
+
+    Args:
+        run: runs programs.
+        now_s: seconds on a clock that does not jump.
+    """
+
+    def __init__(self, run: Run = run, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._run = run
+        self.question = Background(self._ask, EVERY_S, now_s)
+
+    def __call__(self) -> Readings:
+        """Look now."""
+        said = self.question.latest()
+        if said.answer is None:
+            return {Condition.IDLE: Reading(Answer.UNKNOWN, "logind", said.reason, said.age_s)}
+        value, reason = (Answer.NO, "in use") if said.answer else (Answer.YES, "idle")
+        return {Condition.IDLE: Reading(value, "logind", reason, said.age_s)}
+
+    def _ask(self) -> bool:
+        listed = self._run(("loginctl", "list-sessions", "--no-legend", "--no-pager"), TIMEOUT_S)
+        names = [line.split()[0] for line in listed.splitlines() if line.split()]
+        if not names:
+            return False
+        properties = ("--property=" + name for name in _PROPERTIES.split(","))
+        return in_use(self._run(("loginctl", "show-session", "--no-pager", *properties, *names), TIMEOUT_S))
+
+
+def in_use(shown: str) -> bool:
+    r"""Whether one of the sessions that ``loginctl show-session`` shows is in use.
+
+    >>> in_use("Class=user\nSeat=seat0\nActive=yes\nIdleHint=no\nLockedHint=no")
+    True
+    >>> in_use("Class=user\nSeat=\nActive=yes\nIdleHint=no\nLockedHint=no")
+    False
+    """
+    for block in shown.strip().split("\n\n"):
+        session = dict(line.partition("=")[::2] for line in block.splitlines())
+        somebodys = session.get("Class") == "user" and session.get("Seat") and session.get("Active") == "yes"
+        if somebodys and session.get("IdleHint") == "no" and session.get("LockedHint") != "yes":
+            return True
+    return False

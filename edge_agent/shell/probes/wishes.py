@@ -1,0 +1,53 @@
+"""What the person said: learning is paused or not, and at which hours the device must be left alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from edge_agent.core.eligibility import Answer, Condition, Reading, Readings, quiet_reading
+from wire.errors import UnavailableError
+
+EARLIEST_CLOCK_S = 1_672_531_200.0
+"""2023: a clock that says less was never set."""
+
+
+def minute_of_day(wall_s: float) -> int | None:
+    """Minutes since midnight in the device's time zone; None if its clock was never set."""
+    if wall_s < EARLIEST_CLOCK_S:
+        return None
+    local = time.localtime(wall_s)
+    return 60 * local.tm_hour + local.tm_min
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """A probe.
+
+    Attributes:
+        paused: whether the person paused learning; raises UnavailableError if that cannot be found out.
+        quiet_hours: spans of the day.
+        minute: of the day; None if not known.
+        source: who knows the minute.
+    """
+
+    paused: Callable[[], bool]
+    quiet_hours: Sequence[str]
+    minute: Callable[[], int | None]
+    source: str = "clock"
+
+    def __call__(self) -> Readings:
+        """Look now."""
+        try:
+            paused = self.paused()
+        except UnavailableError as error:
+            wanted = Reading(Answer.UNKNOWN, "settings", str(error)[:100])
+        else:
+            wanted = (
+                Reading(Answer.NO, "settings", "learning is paused")
+                if paused
+                else Reading(Answer.YES, "settings", "learning is on")
+            )
+        hours = quiet_reading(self.quiet_hours, self.minute(), self.source)
+        return {Condition.WANTED: wanted, Condition.OUTSIDE_QUIET_HOURS: hours}

@@ -1,0 +1,141 @@
+"""Trains in a process of its own that exits: all its memory comes back, and what kills it does not kill the agent.
+
+The process is started anew for each session (0.3 s on a desktop), never forked from this one, which has threads. Typed
+text goes to it over a pipe, not to disk and not on a command line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+import edge_agent
+from edge_agent.core.training import Stopped
+from edge_agent.session import Produced, SessionTask
+from edge_agent.shell.trainer_messages import Outcome, decode_outcome, encode, error_of
+from edge_agent.shell.trainer_process import IDLE, LENGTH, NORMAL
+from wire.errors import UnavailableError
+
+POLL_S = 0.05
+"""How soon a stop is passed on: less than a batch takes on any device."""
+LAST_BATCH_S = 30.0
+"""A process that was asked to stop and has not ended by then hangs, and is killed."""
+
+_ENVIRONMENT = {
+    # One session, one thread of the interpreter: the other pools would only hold memory.
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "MALLOC_ARENA_MAX": "1",
+    # Large tensors come straight from the system and go straight back to it.
+    "MALLOC_MMAP_THRESHOLD_": "65536",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerProcess:
+    """Implements :data:`edge_agent.session.Trainer`; one session at a time.
+
+    Attributes:
+        memory_bytes: of its own that the process may have; a session that needs more fails.
+        threads: of the interpreter.
+        idle_priority: behind everything else on the machine.
+        report_peak: called with the most memory that a process had, bytes resident.
+    """
+
+    memory_bytes: int
+    threads: int = 1
+    idle_priority: bool = True
+    report_peak: Callable[[int], None] = lambda _bytes: None
+
+    def __call__(self, task: SessionTask, should_stop: Callable[[], bool]) -> Produced | Stopped:
+        """Do a session, and wait for it.
+
+        Raises:
+            UnavailableError: the process could not be started, or died.
+            NightjarError: what the session raised there.
+        """
+        outcome = self._outcome(encode(task), should_stop)
+        self.report_peak(outcome.peak_bytes)
+        if outcome.fault is not None:
+            raise error_of(outcome.fault)
+        done = outcome.produced or outcome.stopped
+        if done is None:
+            msg = "the training process ended without an outcome"
+            raise UnavailableError(msg)
+        return done
+
+    def _outcome(self, task: bytes, should_stop: Callable[[], bool]) -> Outcome:
+        root = str(Path(edge_agent.__file__).resolve().parent.parent)
+        path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+        command = [sys.executable, "-m", "edge_agent.shell.trainer_process"]
+        limits = [str(self.memory_bytes), IDLE if self.idle_priority else NORMAL, str(self.threads)]
+        try:
+            process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+                [*command, *limits],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,  # the text of a traceback may quote what was typed
+                env=os.environ | _ENVIRONMENT | {"PYTHONPATH": path},
+                bufsize=0,
+            )
+        except OSError as error:
+            msg = f"the training process could not be started: {error}"
+            raise UnavailableError(msg) from error
+        with process:
+            try:
+                data = _converse(process, LENGTH.pack(len(task)) + task, should_stop)
+            finally:
+                if process.poll() is None:
+                    process.kill()
+        try:
+            return decode_outcome(data)
+        except msgspec.MsgspecError as error:
+            msg = f"the training process {_ending(process.returncode)} without an outcome"
+            raise UnavailableError(msg) from error
+
+
+def _converse(process: subprocess.Popen[bytes], request: bytes, should_stop: Callable[[], bool]) -> bytes:
+    """Send the request; collect what comes until the end, passing a stop on."""
+    stdin, stdout = process.stdin, process.stdout
+    if stdin is None or stdout is None:
+        msg = "the training process has no pipes"
+        raise UnavailableError(msg)
+    parts: list[bytes] = []
+    stopped_at_s: float | None = None
+    with contextlib.suppress(BrokenPipeError):  # it died; what it left in the other pipe, if anything, says more
+        _send(stdin.fileno(), request)
+    while True:
+        readable, _, _ = select.select([stdout], [], [], POLL_S)
+        if readable:
+            part = os.read(stdout.fileno(), 1 << 20)
+            if not part:
+                process.wait()
+                return b"".join(parts)
+            parts.append(part)
+        if stopped_at_s is None:
+            if should_stop():
+                stopped_at_s = time.monotonic()
+                stdin.close()
+        elif time.monotonic() - stopped_at_s > LAST_BATCH_S:
+            process.kill()
+
+
+def _send(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _ending(status: int) -> str:
+    if status < 0:
+        return f"was killed by signal {-status} (9 may be the system, short of memory; 6 and 11 its memory limit)"
+    return f"exited with status {status}"

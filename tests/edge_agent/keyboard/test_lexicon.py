@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge_agent.keyboard.lexicon import Lexicon, fold
+
+WORDS = ["the", "then", "don't", "café", "cafeteria", "ёлка", "йод", "naïve", "o'clock", "한국"]
+
+
+def found(numbers):
+    return [WORDS[number] for number in numbers]
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        ("the", ["the", "then"]),
+        ("THE", ["the", "then"]),
+        ("cafe", ["café", "cafeteria"]),
+        ("dont", ["don't"]),
+        ("don\u2019t", ["don't"]),
+        ("oclo", ["o'clock"]),
+        ("елк", ["ёлка"]),
+        ("наи", []),
+        ("한", ["한국"]),
+        ("하", ["한국"]),  # a syllable that is not finished yet
+        ("zzz", []),
+    ],
+)
+def test_words_are_found_by_their_beginning(typed, words):
+    assert found(Lexicon(WORDS).beginning_with(typed)) == words
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        ("hte", ["the"]),  # changed places
+        ("tha", ["the"]),  # a wrong letter
+        ("th", ["the"]),  # a missing one
+        ("tthen", ["then"]),  # one too many
+        ("thes", ["the", "then"]),
+        ("caffe", ["café"]),  # accents are no slips
+        ("йот", ["йод"]),
+        ("qqqq", []),
+    ],
+)
+def test_words_are_found_by_one_slip(typed, words):
+    assert found(Lexicon(WORDS).one_slip_away(typed)) == words
+
+
+def test_no_words_no_finds():
+    assert Lexicon([]).beginning_with("a").tolist() == []
+    assert Lexicon([]).one_slip_away("a").tolist() == []
+
+
+def test_a_script_of_thousands_of_signs_has_no_slips_of_a_sign():
+    many = [chr(0x4E00 + i) for i in range(200)]
+    assert Lexicon(many).one_slip_away(many[0] + "x").tolist() == [0]  # one too many still counts
+
+
+@given(st.lists(st.text("abé'", min_size=1, max_size=5), max_size=12, unique=True), st.text("abé'", max_size=4))
+def test_beginning_with_is_what_a_slow_search_finds(words, typed):
+    assert Lexicon(words).beginning_with(typed).tolist() == [
+        number for number, word in enumerate(words) if fold(word).startswith(fold(typed))
+    ]

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from edge_agent.keyboard.recall import BOTTOM, HEIGHT, MOST_POINTS, drawing, latest
+from edge_agent.ports import RecallCount
+
+
+def test_nothing_typed_is_nothing_to_draw():
+    assert drawing([]) is None
+    assert latest([]) == (0, 0, 0)
+
+
+def test_few_words_are_put_together_until_they_mean_something():
+    counts = [RecallCount(100 + day, 1, 10, 1, 3) for day in range(6)]
+    picture = drawing(counts)
+    assert [mark.label for mark in picture.top3] == ["30%", "30%"]
+    assert [mark.label for mark in picture.days] == ["13 Apr", "16 Apr"]
+
+
+def test_long_histories_stay_readable():
+    picture = drawing([RecallCount(day, 1, 40, 4, 12) for day in range(400)])
+    assert len(picture.top1) <= MOST_POINTS
+
+
+def test_one_point_stands_in_the_middle_and_a_new_version_is_marked():
+    assert len(drawing([RecallCount(0, 1, 30, 0, 0)]).top1) == 1
+    picture = drawing([RecallCount(0, 1, 30, 3, 9), RecallCount(0, 2, 30, 6, 12)])
+    assert [mark.label for mark in picture.versions] == ["v2"]
+    assert picture.top3[0].x < picture.top3[1].x
+    assert picture.top3[0].y > picture.top3[1].y  # better is higher up
+
+
+def test_every_share_fits_the_chart():
+    picture = drawing([RecallCount(0, 1, 30, 0, 30), RecallCount(1, 1, 30, 30, 30)])
+    assert [mark.label for mark in picture.grid] == ["0%", "50%", "100%"]
+    assert all(0 <= mark.y <= HEIGHT - BOTTOM for mark in (*picture.top1, *picture.top3))
+
+
+def test_the_drawing_can_be_read_aloud():
+    said = drawing([RecallCount(0, 1, 30, 3, 9), RecallCount(1, 1, 30, 6, 12)]).said
+    assert "from 1 Jan to 2 Jan" in said
+    assert "30% at first and 40% now" in said

@@ -1,0 +1,119 @@
+"""The training process on the real runtime: same bytes as in this process, and nothing that it does hurts the agent."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edge_agent.core.training import Stopped
+from edge_agent.session import Produced, SessionTask, in_this_process
+from edge_agent.shell.tflite import load_program
+from edge_agent.shell.trainer import TrainerProcess
+from edge_agent.shell.trainer_messages import decode_task, encode, error_of, fault_of
+from tests.edge_agent.fakes import assignment
+from wire.errors import ConfigError, IntegrityError, NightjarError, RemoteProtocolError, UnavailableError
+from wire.messages import CodecChoice, DropoutCause, TrainingPlan
+
+pytestmark = pytest.mark.tflite
+
+PLENTY_BYTES = 1 << 30
+FOR_EVER = TrainingPlan(learning_rate=0.5, clip_norm=1.0, local_epochs=1000)
+
+
+@pytest.fixture
+def task(exported):
+    generator = np.random.default_rng(2)
+    texts = [" ".join(generator.choice(exported.words[:30], 6)) for _ in range(80)]
+    plan = TrainingPlan(learning_rate=1.0, clip_norm=1.0, local_epochs=2)
+    codec = CodecChoice(density=0.02, error_feedback=True)
+    return SessionTask(assignment(exported.model, 5, plan=plan, codec=codec), exported.model, texts, None, seed=3)
+
+
+def with_plan(task, plan):
+    asked = assignment(task.model, 5, plan=plan)
+    return SessionTask(asked, task.model, task.texts, None, task.seed)
+
+
+def never():
+    return False
+
+
+def children():
+    return [int(pid) for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()]
+
+
+def test_a_task_survives_the_pipe(task):
+    residual = np.array([1.5, -0.0, np.float32(1e-45)], np.float32)
+    read = decode_task(encode(SessionTask(task.assignment, task.model, task.texts, residual, 2**63 - 1)))
+    assert (read.assignment, read.model, read.seed) == (task.assignment, task.model, 2**63 - 1)
+    assert list(read.texts) == task.texts
+    assert read.residual.tobytes() == residual.tobytes()
+
+
+def test_the_process_gives_the_bytes_that_this_process_gives(task):
+    peaks = []
+    theirs = TrainerProcess(PLENTY_BYTES, report_peak=peaks.append)(task, never)
+    ours = in_this_process(load_program, lambda: 0.0)(task, never)
+    assert isinstance(theirs, Produced)
+    # All but the seconds in the header and the checksum at the end.
+    assert theirs.report.frame[48:-4] == ours.report.frame[48:-4]
+    np.testing.assert_array_equal(theirs.report.residual, ours.report.residual)
+    np.testing.assert_array_equal(theirs.report.carried.indices, ours.report.carried.indices)
+    assert (theirs.steps, theirs.loss, theirs.num_examples) == (ours.steps, ours.loss, ours.num_examples)
+    assert 10e6 < peaks[0] < PLENTY_BYTES
+    assert not children()
+
+
+def test_a_stop_is_passed_on_and_the_process_is_gone(task):
+    asked = []
+
+    def soon():
+        asked.append(time.monotonic())
+        return asked[-1] - asked[0] > 1.0
+
+    stopped = TrainerProcess(PLENTY_BYTES)(with_plan(task, FOR_EVER), soon)
+    assert isinstance(stopped, Stopped)
+    assert stopped.cause is DropoutCause.IN_USE
+    assert not children()
+
+
+def test_a_stop_before_it_began_trains_nothing(task):
+    assert isinstance(TrainerProcess(PLENTY_BYTES)(with_plan(task, FOR_EVER), lambda: True), Stopped)
+
+
+def test_too_little_memory_is_a_fault_of_the_session_and_not_of_the_agent(task):
+    with pytest.raises(NightjarError):
+        TrainerProcess(30 << 20)(task, never)
+    assert not children()
+
+
+def test_a_process_that_is_killed_is_an_unavailable_trainer(task):
+    def kill():
+        for pid in children():
+            os.kill(pid, signal.SIGKILL)
+        return False
+
+    with pytest.raises(UnavailableError, match="signal 9"):
+        TrainerProcess(PLENTY_BYTES)(with_plan(task, FOR_EVER), kill)
+
+
+def test_a_fault_comes_back_as_what_it_was(task):
+    asked = assignment(task.model, 5, codec=CodecChoice(name="none-such"))
+    with pytest.raises(RemoteProtocolError) as here:
+        in_this_process(load_program, lambda: 0.0)(SessionTask(asked, task.model, task.texts, None, 1), never)
+    with pytest.raises(RemoteProtocolError) as there:
+        TrainerProcess(PLENTY_BYTES)(SessionTask(asked, task.model, task.texts, None, 1), never)
+    assert (str(there.value), there.value.code) == (str(here.value), here.value.code)
+
+
+@pytest.mark.parametrize("error", [ConfigError("a"), IntegrityError("b"), RemoteProtocolError("c", code="program")])
+def test_errors_keep_their_kind_text_and_code(error):
+    again = error_of(fault_of(error))
+    assert (type(again), str(again), again.code) == (type(error), str(error), error.code)
+
+
+def test_an_unforeseen_error_is_told_without_its_text():
+    assert "typed" not in str(error_of(fault_of(ValueError("what was typed"))))
