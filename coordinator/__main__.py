@@ -14,6 +14,7 @@ from wire.errors import NightjarError
 
 _ELSEWHERE = {
     "records": {"round": "rounds", "model": "models", "device": "devices"},
+    "actions": {"task": "task", "token": "token", "audit": "audit"},
     "upkeep": {"init": "init", "doctor": "doctor", "backup": "backup", "restore": "restore", "db": "db"},
 }
 """Modules of :mod:`coordinator.commands` -> name of the command -> its function."""

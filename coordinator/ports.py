@@ -222,11 +222,14 @@ class Overview(Protocol):
     def leases(self, limit: int) -> list[Lease]:
         """The devices seen last, in ascending order of their names."""
 
-    def recent_rounds(self, limit: int) -> list[RoundSummary]:
-        """The newest rounds, in ascending order."""
+    def leases_after(self, limit: int, device: str) -> list[Lease]:
+        """The devices whose names come after that one, in ascending order."""
 
-    def versions(self, limit: int) -> list[VersionRecord]:
-        """The newest versions, in ascending order."""
+    def recent_rounds(self, limit: int, before: int | None = None) -> list[RoundSummary]:
+        """The newest rounds, in ascending order; only those with a number below ``before``."""
+
+    def versions(self, limit: int, before: int | None = None) -> list[VersionRecord]:
+        """The newest versions, in ascending order; only those with a number below ``before``."""
 
     def audit(self, limit: int, before: int | None = None) -> list[AuditEntry]:
         """The newest changes, newest first; only those with a number below ``before``."""

@@ -29,7 +29,9 @@ from coordinator.shell.model_folder import import_model
 from coordinator.shell.mqtt import MqttTransport
 from coordinator.shell.packs import PackedBlobs
 from coordinator.shell.quarantine import FileQuarantine
-from coordinator.shell.web.app import WebPorts, create_app
+from coordinator.shell.tokens import TokenTable
+from coordinator.shell.web.app import create_app
+from coordinator.shell.web.ports import WebPorts
 from coordinator.shell.worker import WorkerProcess
 from models.corpora.tsv import tsv
 from models.manifest import Manifest
@@ -89,6 +91,7 @@ def serve(config: CoordinatorConfig) -> None:
             clock=clock,
             broker=broker_name,
             troubles=lambda: _troubles(loop, transport),
+            tokens=TokenTable(database),
             post=driver.post,
         )
         stack.enter_context(_web(ports))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import datetime
 from pathlib import Path
 
 import click
 import msgspec
 
+from coordinator.commands.actions import change, reason_option
 from coordinator.commands.options import config_option, json_option, limit_option
-from coordinator.commands.setting import configuration, open_database, show
+from coordinator.commands.setting import configuration, open_database, show, when
 from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.clock import WallClock
 from coordinator.shell.model_folder import export_version
@@ -54,11 +54,10 @@ def show_round(config_path: Path, number: int, *, as_json: bool) -> None:
         msg = f"there is no round {number}; 'round list' shows the newest"
         raise ConfigError(msg)
     detail = round_detail(summary, WallClock().now_s())
-    seats = detail["seats"]
     if not as_json:
         row = round_row(summary, None, WallClock().now_s())
         show(row, _ROUND_COLUMNS, [_round_cells(row)], as_json=False)
-    cells = [tuple(seat[name] for name in ("device", "attempt", "state", "cause", "code")) for seat in seats]
+    cells = [(seat.device, seat.attempt, seat.state, seat.cause, seat.code) for seat in detail.seats]
     show(detail, ("device", "attempt", "state", "why it dropped out", "why it was refused"), cells, as_json=as_json)
 
 
@@ -90,7 +89,7 @@ def list_versions(config_path: Path, limit: int, *, as_json: bool) -> None:
     with open_database(configuration(config_path)).transaction() as view:
         found = [version_row(record) for record in view.versions(limit)]
     cells = [
-        (row.version, percent(row.top1), percent(row.top3), row.loss, _when(row.created), row.manifest) for row in found
+        (row.version, percent(row.top1), percent(row.top3), row.loss, when(row.created), row.manifest) for row in found
     ]
     show(found, ("version", "top-1", "top-3", "loss (nats)", "made", "manifest"), cells, as_json=as_json)
 
@@ -151,5 +150,20 @@ def show_device(config_path: Path, device: str, *, as_json: bool) -> None:
     show(known, ("what", "value"), list(known.items()), as_json=as_json)
 
 
-def _when(seconds: float) -> str:
-    return datetime.datetime.fromtimestamp(seconds, tz=datetime.UTC).isoformat(" ", "seconds") if seconds else "-"
+@devices.command()
+@config_option
+@json_option
+@click.argument("device")
+@reason_option
+def block(config_path: Path, device: str, reason: str, *, as_json: bool) -> None:
+    """Keep a device out: it is not selected, and its reports are refused."""
+    change(config_path, f"/devices/{device_id(device)}/block", {"reason": reason}, as_json=as_json)
+
+
+@devices.command()
+@config_option
+@json_option
+@click.argument("device")
+def unblock(config_path: Path, device: str, *, as_json: bool) -> None:
+    """Let a device in again."""
+    change(config_path, f"/devices/{device_id(device)}/unblock", {}, as_json=as_json)

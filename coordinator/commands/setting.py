@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,6 +62,11 @@ def show(document: object, columns: Sequence[str], rows: Sequence[Sequence[objec
     if not console.is_terminal:
         console.width = 200  # a pipe has no width to keep to
     console.print(table)
+
+
+def when(seconds: float) -> str:
+    """A point of time for people, in UTC."""
+    return datetime.datetime.fromtimestamp(seconds, tz=datetime.UTC).isoformat(" ", "seconds") if seconds else "-"
 
 
 def _printable(cell: object) -> str:

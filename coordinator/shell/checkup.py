@@ -11,12 +11,11 @@ import shutil
 import socket
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+import urllib3
 
 from coordinator.config import BrokerKind, CoordinatorConfig
 from coordinator.shell.backup import missing
@@ -105,11 +104,8 @@ def _answers(config: CoordinatorConfig) -> list[str] | None:
     """Troubles of the coordinator that answers on our port; None if none does."""
     url = f"http://{config.host}:{config.port}/healthz"
     try:
-        with urllib.request.urlopen(url, timeout=_ANSWER_TIMEOUT_S) as answer:
-            body = answer.read(1 << 16)
-    except urllib.error.HTTPError as error:
-        body = error.read(1 << 16)
-    except OSError:
+        body = urllib3.request("GET", url, timeout=_ANSWER_TIMEOUT_S, retries=False).data
+    except urllib3.exceptions.HTTPError:
         return None
     try:
         return [str(reason) for reason in json.loads(body)["reasons"]]

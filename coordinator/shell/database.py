@@ -320,6 +320,12 @@ class DatabaseView:
         found = [_lease(row) for row in self._connection.execute(query).mappings()]
         return sorted(found, key=lambda lease: lease.device)
 
+    def leases_after(self, limit: int, device: str) -> list[Lease]:
+        """The devices whose names come after that one, in ascending order."""
+        self.flush()
+        query = sa.select(devices).where(devices.c.device > device).order_by(devices.c.device).limit(limit)
+        return [_lease(row) for row in self._connection.execute(query).mappings()]
+
     # Versions
 
     def version(self, number: int) -> VersionRecord | None:
@@ -346,9 +352,11 @@ class DatabaseView:
         which = versions.c.version == version
         self._connection.execute(sa.update(versions).where(which).values(structs.asdict(metrics)))
 
-    def versions(self, limit: int) -> list[VersionRecord]:
-        """The newest versions, in ascending order."""
+    def versions(self, limit: int, before: int | None = None) -> list[VersionRecord]:
+        """The newest versions, in ascending order; only those with a number below ``before``."""
         query = sa.select(versions).order_by(versions.c.version.desc()).limit(limit)
+        if before is not None:
+            query = query.where(versions.c.version < before)
         return [_version(row) for row in self._connection.execute(query).mappings()][::-1]
 
     # Effects and counters
@@ -448,17 +456,19 @@ class DatabaseView:
         row = self._connection.execute(sa.select(tokens).where(tokens.c.sha256 == sha256)).mappings().first()
         return None if row is None else TokenRecord(**row)
 
-    def recent_rounds(self, limit: int) -> list[RoundSummary]:
-        """The newest rounds, in ascending order."""
+    def recent_rounds(self, limit: int, before: int | None = None) -> list[RoundSummary]:
+        """The newest rounds, in ascending order; only those with a number below ``before``."""
         self.flush()
         query = sa.select(rounds.c.state).order_by(rounds.c.number.desc()).limit(limit)
+        if before is not None:
+            query = query.where(rounds.c.number < before)
         states = [_ROUND.decode(state) for state in self._connection.scalars(query)][::-1]
         if not states:
             return []
         of_each: dict[int, list[tuple[float, int, int]]] = {}
         figures = sa.select(reports.c.round, reports.c.loss, reports.c.num_examples, reports.c.size_bytes)
         for number, loss, num_examples, size_bytes in self._connection.execute(
-            figures.where(reports.c.round >= states[0].number)
+            figures.where(reports.c.round.between(states[0].number, states[-1].number))
         ):
             of_each.setdefault(number, []).append((loss, num_examples, size_bytes))
         return [RoundSummary.of(state, of_each.get(state.number, [])) for state in states]

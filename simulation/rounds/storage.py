@@ -246,6 +246,10 @@ class MemoryView:
         newest = sorted(self._leases.values(), key=lambda lease: -lease.last_seen_s)[:limit]
         return sorted(newest, key=lambda lease: lease.device)
 
+    def leases_after(self, limit: int, device: str) -> list[Lease]:
+        """The devices whose names come after that one, in ascending order."""
+        return [self._leases[name] for name in sorted(self._leases) if name > device][:limit]
+
     # Versions
 
     def version(self, number: int) -> VersionRecord | None:
@@ -269,9 +273,9 @@ class MemoryView:
         """Note how good a version is."""
         self._put(self._versions, version, replace(self._versions[version], metrics=metrics))
 
-    def versions(self, limit: int) -> list[VersionRecord]:
-        """The newest versions, in ascending order."""
-        return [self._versions[number] for number in sorted(self._versions)[-limit:]]
+    def versions(self, limit: int, before: int | None = None) -> list[VersionRecord]:
+        """The newest versions, in ascending order; only those with a number below ``before``."""
+        return [self._versions[number] for number in _below(self._versions, before)[-limit:]]
 
     # Effects and counters
 
@@ -337,9 +341,9 @@ class MemoryView:
 
     # For people
 
-    def recent_rounds(self, limit: int) -> list[RoundSummary]:
-        """The newest rounds, in ascending order."""
-        return [self._summary(self._rounds[number]) for number in sorted(self._rounds)[-limit:]]
+    def recent_rounds(self, limit: int, before: int | None = None) -> list[RoundSummary]:
+        """The newest rounds, in ascending order; only those with a number below ``before``."""
+        return [self._summary(self._rounds[number]) for number in _below(self._rounds, before)[-limit:]]
 
     def accepted_reports(self) -> int:
         """Accepted reports of all rounds."""
@@ -353,6 +357,10 @@ class MemoryView:
     def _summary(self, state: Round) -> RoundSummary:
         found = self.reports(state.number)
         return RoundSummary.of(state, [(report.loss, report.num_examples, report.size_bytes) for report in found])
+
+
+def _below(numbered: Mapping[int, object], before: int | None) -> list[int]:
+    return sorted(number for number in numbered if before is None or number < before)
 
 
 def _state_of(lease: Lease) -> tuple[str, str]:

@@ -139,6 +139,9 @@ class MemoryView:
         newest = sorted(self._t.leases.values(), key=lambda lease: -lease.last_seen_s)[:limit]
         return sorted(newest, key=lambda lease: lease.device)
 
+    def leases_after(self, limit, device):
+        return [self._t.leases[name] for name in sorted(self._t.leases) if name > device][:limit]
+
     def version(self, number):
         return self._t.versions.get(number)
 
@@ -157,8 +160,9 @@ class MemoryView:
     def set_metrics(self, version, metrics):
         self._t.versions[version] = msgspec.structs.replace(self._t.versions[version], metrics=metrics)
 
-    def versions(self, limit):
-        return [self._t.versions[number] for number in sorted(self._t.versions)[-limit:]]
+    def versions(self, limit, before=None):
+        wanted = [number for number in sorted(self._t.versions) if before is None or number < before]
+        return [self._t.versions[number] for number in wanted[-limit:]]
 
     def effects(self):
         return sorted(self._t.effects.items())
@@ -207,9 +211,9 @@ class MemoryView:
     def counters(self):
         return dict(self._t.counters)
 
-    def recent_rounds(self, limit):
-        newest = [self._t.rounds[number] for number in sorted(self._t.rounds)[-limit:]]
-        return [self._summary(state) for state in newest]
+    def recent_rounds(self, limit, before=None):
+        wanted = [number for number in sorted(self._t.rounds) if before is None or number < before]
+        return [self._summary(self._t.rounds[number]) for number in wanted[-limit:]]
 
     def _summary(self, state):
         found = self.reports(state.number)

@@ -1,4 +1,4 @@
-"""The Flask application: it reads the database and the artifact files, and changes nothing.
+"""The Flask application: pages, artifacts and figures. It reads; what changes something is :mod:`.api`, by the driver.
 
 No cookies, no scripts or styles from elsewhere. Only artifacts are served by hash; reports and optimizer states lie in
 another store that this module does not know.
@@ -7,19 +7,17 @@ another store that this module does not know.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import msgspec
 from flask import Flask, Response, abort, render_template, request, send_file
 from werkzeug.exceptions import HTTPException
 
-from coordinator.config import CoordinatorConfig
-from coordinator.inbox import ArtifactServed, Inbox
-from coordinator.ports import Clock, Repository
-from coordinator.shell.blobs import FileBlobs
+from coordinator.inbox import ArtifactServed
 from coordinator.shell.web import metrics
+from coordinator.shell.web.admission import ROOT, add_admission, problem
+from coordinator.shell.web.api import add_api
 from coordinator.shell.web.curve import recall_curve
+from coordinator.shell.web.ports import WebPorts
 from coordinator.shell.web.state import State, build_state, find_round, round_detail
 from models.manifest import Manifest
 from wire.errors import RemoteProtocolError
@@ -34,29 +32,6 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Frame-Options": "DENY",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class WebPorts:
-    """What the application needs of the service.
-
-    Attributes:
-        config: the whole configuration.
-        repository: to read.
-        artifacts: to serve.
-        clock: wall-clock time.
-        broker: name of the broker.
-        troubles: why the service does not work, in words; empty if it does.
-        post: takes ArtifactServed.
-    """
-
-    config: CoordinatorConfig
-    repository: Repository
-    artifacts: FileBlobs
-    clock: Clock
-    broker: str
-    troubles: Callable[[], list[str]]
-    post: Callable[[Inbox], None]
 
 
 def create_app(ports: WebPorts) -> Flask:
@@ -127,6 +102,8 @@ def create_app(ports: WebPorts) -> Flask:
 
     @app.errorhandler(HTTPException)
     def explain(error: HTTPException) -> Response:
+        if request.path.startswith(ROOT) and error.code is not None:
+            return problem(error.code, error.description or "")
         response = error.get_response()
         if isinstance(response, Response):
             response.set_data(f"{error.code} {error.name}: {error.description}\n")
@@ -134,6 +111,7 @@ def create_app(ports: WebPorts) -> Flask:
             return response
         return Response(f"{error.code} {error.name}\n", error.code, content_type="text/plain; charset=utf-8")
 
+    add_api(app, ports, add_admission(app, ports))
     app.jinja_env.filters["si_bytes"] = si_bytes
     app.jinja_env.filters["percent"] = percent
     app.jinja_env.filters["duration"] = duration

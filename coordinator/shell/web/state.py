@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -61,7 +60,7 @@ class RoundView(msgspec.Struct, frozen=True):
 
 
 class DeviceView(msgspec.Struct, frozen=True):
-    """A device as last heard of."""
+    """A device as last heard of; ``blocked`` is why an operator shut it out, or empty."""
 
     device: str
     online: bool
@@ -71,6 +70,7 @@ class DeviceView(msgspec.Struct, frozen=True):
     emulated: bool
     examples: int
     runtime: str
+    blocked: str
 
 
 class RoundRow(msgspec.Struct, frozen=True):
@@ -93,6 +93,24 @@ class RoundRow(msgspec.Struct, frozen=True):
     loss: float | None
     mean_training_loss: float | None
     report_bytes_median: int | None
+
+
+class SeatView(msgspec.Struct, frozen=True):
+    """A selected device; ``cause`` is why it dropped, ``code`` why its report was refused."""
+
+    device: str
+    attempt: int
+    state: str
+    cause: str | None
+    code: str
+    earlier: list[str]
+
+
+class RoundDetail(RoundRow, frozen=True, kw_only=True):
+    """A round with its seats."""
+
+    base_version: int
+    seats: list[SeatView]
 
 
 class VersionRow(msgspec.Struct, frozen=True):
@@ -174,21 +192,21 @@ def find_round(view: View, number: int) -> RoundSummary | None:
     return RoundSummary.of(state, [(r.loss, r.num_examples, r.size_bytes) for r in view.reports(number)])
 
 
-def round_detail(summary: RoundSummary, now_s: float) -> dict[str, Any]:
+def round_detail(summary: RoundSummary, now_s: float) -> RoundDetail:
     """One round with each of its seats."""
-    row = msgspec.to_builtins(round_row(summary, None, now_s))
     seats = [
-        {
-            "device": device,
-            "attempt": seat.attempt,
-            "state": seat.state.value,
-            "cause": None if seat.cause is None else seat.cause.value,
-            "code": seat.code,
-            "earlier": [cause.value for cause in seat.earlier],
-        }
+        SeatView(
+            device=device,
+            attempt=seat.attempt,
+            state=seat.state.value,
+            cause=None if seat.cause is None else seat.cause.value,
+            code=seat.code,
+            earlier=[cause.value for cause in seat.earlier],
+        )
         for device, seat in sorted(summary.state.seats.items())
     ]
-    return {**row, "base_version": summary.state.base_version, "seats": seats}
+    row = msgspec.structs.asdict(round_row(summary, None, now_s))
+    return RoundDetail(**row, base_version=summary.state.base_version, seats=seats)
 
 
 def _task(config: CoordinatorConfig, manifest: Manifest, versions: list[VersionRecord], *, running: bool) -> TaskView:
@@ -238,6 +256,7 @@ def device_row(lease: Lease, now_s: float) -> DeviceView:
         emulated=lease.emulated,
         examples=lease.examples,
         runtime=lease.runtime,
+        blocked=lease.blocked,
     )
 
 

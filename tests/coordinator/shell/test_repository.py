@@ -163,6 +163,8 @@ def test_leases_are_replaced_and_counted_by_when_they_were_seen(repository):
         assert tx.devices_since(15.0) == 1
         assert [lease.device for lease in tx.leases(10)] == [A, B]
         assert [lease.device for lease in tx.leases(1)] == [A]
+        assert [lease.device for lease in tx.leases_after(1, "")] == [A]
+        assert [lease.device for lease in tx.leases_after(9, A)] == [B]
 
 
 def test_devices_are_counted_by_what_they_do_and_only_the_ineligible_by_why(repository):
@@ -238,6 +240,7 @@ def test_versions_keep_their_metrics(started):
         assert tx.current_version().optimizer_state == "6" * 64
         assert [record.version for record in tx.versions(10)] == [0, 1]
         assert [record.version for record in tx.versions(1)] == [1]
+        assert [record.version for record in tx.versions(1, before=1)] == [0]
 
 
 def test_effects_keep_their_order_until_they_are_removed(repository):
@@ -282,6 +285,7 @@ def test_summaries_weigh_the_loss_by_examples(started):
         assert (first.mean_training_loss, first.report_bytes_median) == (3.5, 200)
         assert (second.mean_training_loss, second.report_bytes_median) == (None, None)
         assert [summary.state.number for summary in tx.recent_rounds(1)] == [2]
+        assert [summary.state.number for summary in tx.recent_rounds(5, before=2)] == [1]
         assert tx.report_bytes_median() == 200
 
 

@@ -12,8 +12,11 @@ from coordinator.inbox import ArtifactServed
 from coordinator.jobs import Metrics
 from coordinator.ports import StoredReport, VersionRecord
 from coordinator.shell.blobs import FileBlobs
+from coordinator.shell.database import Database
 from coordinator.shell.model_folder import import_model
-from coordinator.shell.web.app import WebPorts, create_app
+from coordinator.shell.tokens import TokenTable
+from coordinator.shell.web.app import create_app
+from coordinator.shell.web.ports import WebPorts
 from tests.coordinator.fakes import FakeClock, MemoryRepository, task_config
 from tests.coordinator.model_folder import LAYOUT, write_model
 from wire.identifiers import DeviceId
@@ -52,6 +55,7 @@ class Site:
                 clock=self.clock,
                 broker="mosquitto",
                 troubles=lambda: self.troubles,
+                tokens=TokenTable(Database(f"sqlite:///{tmp_path / 'tokens.sqlite'}")),
                 post=self.posted.append,
             )
         ).test_client()

@@ -1,0 +1,173 @@
+"""``task``, ``token``, ``audit``, and blocking of devices: what changes something, and who did.
+
+A running service must take changes itself, so they go to its HTTP API. Whoever may write the database's file may do
+everything anyway; such a person needs no token: one is made for this one request, and revoked after it.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import urllib3
+
+from coordinator.commands.options import config_option, json_option, limit_option
+from coordinator.commands.setting import configuration, open_database, show, when
+from coordinator.config import CoordinatorConfig
+from coordinator.shell.clock import WallClock
+from coordinator.shell.tokens import TokenTable
+from coordinator.shell.web.access import Role, new_token
+from coordinator.shell.web.admission import ROOT
+from coordinator.shell.web.api import ANSWER_TIMEOUT_S, DAY_S
+from wire.errors import ConfigError, UnavailableError
+
+ONE_REQUEST_S = 60.0
+
+reason_option = click.option("--reason", required=True, help="For whoever asks later why; devices are told it, too.")
+
+
+@contextmanager
+def _tokens(config: CoordinatorConfig) -> Iterator[TokenTable]:
+    database = open_database(config)
+    try:
+        yield TokenTable(database)
+    finally:
+        database.close()
+
+
+def ask_service(config: CoordinatorConfig, method: str, path: str, body: object | None = None) -> Any:
+    """The answer of the running service.
+
+    Raises:
+        UnavailableError: it does not run, or cannot do it now.
+        ConfigError: it refuses.
+    """
+    who = f"cli-{getpass.getuser()}-{os.getpid()}"
+    characters, record = new_token(who, Role.ADMIN, WallClock().now_s(), ONE_REQUEST_S)
+    with _tokens(config) as tokens, tokens.lent(record):
+        try:
+            answer = urllib3.request(
+                method,
+                f"http://{config.host}:{config.port}{ROOT}{path}",
+                headers={"Authorization": f"Bearer {characters}"},
+                json=body,
+                timeout=2 * ANSWER_TIMEOUT_S,
+                retries=False,
+            )
+        except urllib3.exceptions.HTTPError as error:
+            msg = f"no coordinator answers on {config.host} port {config.port}; start it with 'serve' ({error})"
+            raise UnavailableError(msg) from error
+    if answer.status < 400:
+        return msgspec.json.decode(answer.data)
+    msg = _detail(answer.data)
+    raise UnavailableError(msg) if answer.status >= 500 else ConfigError(msg)
+
+
+def _detail(data: bytes) -> str:
+    try:
+        return str(msgspec.json.decode(data)["detail"])
+    except (msgspec.MsgspecError, KeyError, TypeError):
+        return data[:200].decode(errors="replace")
+
+
+def change(config_path: Path, path: str, body: object, *, as_json: bool) -> None:
+    """Have the service change something, and say whether there was anything to change."""
+    answer = ask_service(configuration(config_path), "POST", path, body)
+    said = "done" if answer["changed"] else "it was so already"
+    show(answer, ("",), [(said,)], as_json=as_json)
+
+
+@click.group()
+def task() -> None:
+    """The task: look at it, pause it, let it go on."""
+
+
+@task.command("show")
+@config_option
+@json_option
+def show_task(config_path: Path, *, as_json: bool) -> None:
+    """What is learned, and what the round waits for."""
+    state = ask_service(configuration(config_path), "GET", "/task")
+    show(state, tuple(state), [tuple(state.values())], as_json=as_json)
+
+
+@task.command()
+@config_option
+@json_option
+@reason_option
+def pause(config_path: Path, reason: str, *, as_json: bool) -> None:
+    """No new rounds; devices that train may finish."""
+    change(config_path, "/task/pause", {"reason": reason}, as_json=as_json)
+
+
+@task.command()
+@config_option
+@json_option
+def resume(config_path: Path, *, as_json: bool) -> None:
+    """Rounds again."""
+    change(config_path, "/task/resume", {}, as_json=as_json)
+
+
+@click.group()
+def token() -> None:
+    """Tokens for the HTTP API and the pages."""
+
+
+@token.command("create")
+@config_option
+@json_option
+@click.argument("name")
+@click.option("--role", required=True, type=click.Choice([role.value for role in Role]), help="What it may do.")
+@click.option("--days", default=90.0, show_default=True, type=click.FloatRange(min=0, min_open=True), help="It lives.")
+def create_token(config_path: Path, name: str, role: str, days: float, *, as_json: bool) -> None:
+    """Make a token; it is shown this once."""
+    characters, record = new_token(name, Role(role), WallClock().now_s(), days * DAY_S)
+    with _tokens(configuration(config_path)) as tokens:
+        if not tokens.add(record, f"cli-{getpass.getuser()}"):
+            msg = f"there is a token {name} already; revoke it first, or take another name"
+            raise ConfigError(msg)
+    made = {"name": name, "role": role, "token": characters, "expires_s": record.expires_s}
+    show(made, ("name", "role", "token", "until"), [(name, role, characters, when(record.expires_s))], as_json=as_json)
+
+
+@token.command("list")
+@config_option
+@json_option
+def list_tokens(config_path: Path, *, as_json: bool) -> None:
+    """Every token, without its characters."""
+    with _tokens(configuration(config_path)) as tokens:
+        found = [{name: getattr(t, name) for name in ("name", "role", "created_s", "expires_s")} for t in tokens.all()]
+    cells = [(each["name"], each["role"], when(each["created_s"]), when(each["expires_s"])) for each in found]
+    show(found, ("name", "role", "made", "until"), cells, as_json=as_json)
+
+
+@token.command("revoke")
+@config_option
+@json_option
+@click.argument("name")
+def revoke_token(config_path: Path, name: str, *, as_json: bool) -> None:
+    """Revoke a token, at once."""
+    with _tokens(configuration(config_path)) as tokens:
+        if not tokens.remove(name, f"cli-{getpass.getuser()}", WallClock().now_s()):
+            msg = f"there is no token {name}; 'token list' shows them"
+            raise ConfigError(msg)
+    show({"revoked": name}, ("revoked",), [(name,)], as_json=as_json)
+
+
+@click.command()
+@config_option
+@json_option
+@limit_option
+def audit(config_path: Path, limit: int, *, as_json: bool) -> None:
+    """Every change that somebody made, newest first."""
+    database = open_database(configuration(config_path))
+    with database.transaction() as view:
+        found = view.audit(limit)
+    cells = [(e.number, when(e.at_s), e.who, e.action, e.target, e.before, e.after) for e in found]
+    show(found, ("", "when", "who", "did", "to", "before", "after"), cells, as_json=as_json)

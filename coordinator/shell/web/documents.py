@@ -1,0 +1,126 @@
+"""The documents of the HTTP API: what comes and what goes, checked by their types."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from coordinator.operations import AuditEntry, Reason
+from coordinator.shell.web.access import Role
+from coordinator.shell.web.state import DeviceView, RoundRow, VersionRow
+
+Limit = Annotated[int, Meta(ge=1, le=1000)]
+Number = Annotated[int, Meta(ge=0, lt=1 << 53)]
+TokenName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}$", max_length=64)]
+Days = Annotated[float, Meta(gt=0, le=3650)]
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """What went wrong (RFC 9457)."""
+
+    title: str
+    status: int
+    detail: str
+    type: str = "about:blank"
+
+
+class Newest(msgspec.Struct, frozen=True):
+    """Which part of a list that is read backwards."""
+
+    limit: Limit = 100
+    before: Number | None = None
+
+
+class Following(msgspec.Struct, frozen=True):
+    """Which part of a list in ascending order."""
+
+    limit: Limit = 100
+    after: Annotated[str, Meta(max_length=64)] = ""
+
+
+class Rounds(msgspec.Struct, frozen=True):
+    """Newest first."""
+
+    items: list[RoundRow]
+    next: int | None
+
+
+class Versions(msgspec.Struct, frozen=True):
+    """Newest first."""
+
+    items: list[VersionRow]
+    next: int | None
+
+
+class Devices(msgspec.Struct, frozen=True):
+    """In ascending order of their names."""
+
+    items: list[DeviceView]
+    next: str | None
+
+
+class AuditLog(msgspec.Struct, frozen=True):
+    """Newest first."""
+
+    items: list[AuditEntry]
+    next: int | None
+
+
+class TaskState(msgspec.Struct, frozen=True):
+    """The task; ``reason`` is why it is paused, or what its round waits for."""
+
+    name: str
+    state: str
+    reason: str
+    version: int
+    round: int | None
+
+
+class Why(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The reason of a change, for whoever asks later."""
+
+    reason: Reason
+
+
+class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An empty object."""
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """Whether anything had to be changed."""
+
+    changed: bool
+
+
+class TokenWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A token to be made."""
+
+    name: TokenName
+    role: Role
+    days: Days = 90.0
+
+
+class TokenView(msgspec.Struct, frozen=True):
+    """A token without its characters; times are seconds since 1970."""
+
+    name: str
+    role: str
+    created_s: float
+    expires_s: float
+
+
+class Tokens(msgspec.Struct, frozen=True):
+    """Every token."""
+
+    items: list[TokenView]
+
+
+class TokenMade(msgspec.Struct, frozen=True):
+    """The only answer that ever holds a token's characters."""
+
+    name: str
+    role: str
+    token: str
+    expires_s: float

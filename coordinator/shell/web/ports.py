@@ -1,0 +1,43 @@
+"""What the web application needs of the service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from coordinator.config import CoordinatorConfig, is_loopback
+from coordinator.inbox import Inbox
+from coordinator.ports import Clock, Repository
+from coordinator.shell.blobs import FileBlobs
+from coordinator.shell.tokens import TokenTable
+
+
+@dataclass(frozen=True, slots=True)
+class WebPorts:
+    """What the application needs of the service.
+
+    Attributes:
+        config: the whole configuration.
+        repository: to read.
+        artifacts: to serve.
+        clock: wall-clock time.
+        broker: name of the broker.
+        troubles: why the service does not work, in words; empty if it does.
+        tokens: of people and programs.
+        post: takes ArtifactServed and Operated.
+    """
+
+    config: CoordinatorConfig
+    repository: Repository
+    artifacts: FileBlobs
+    clock: Clock
+    broker: str
+    troubles: Callable[[], list[str]]
+    tokens: TokenTable
+    post: Callable[[Inbox], None]
+
+    @property
+    def public_reading(self) -> bool:
+        """Whether everybody who reaches us may look."""
+        chosen = self.config.public_reading
+        return is_loopback(self.config.host) if chosen is None else chosen

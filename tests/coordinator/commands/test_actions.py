@@ -1,0 +1,88 @@
+import json
+import threading
+
+import pytest
+from waitress.server import create_server
+
+from coordinator.config_file import load_config
+from coordinator.inbox import Operated
+from coordinator.shell.blobs import FileBlobs
+from coordinator.shell.clock import WallClock
+from coordinator.shell.database import Database, database_file
+from coordinator.shell.tokens import TokenTable
+from coordinator.shell.web.access import Role, fingerprint
+from coordinator.shell.web.app import create_app
+from coordinator.shell.web.ports import WebPorts
+from wire.errors import ConfigError, UnavailableError
+
+
+@pytest.fixture
+def served(site):
+    """The web half of the service on a free port; what is posted is answered as if it had been done."""
+    database = Database(f"sqlite:///{database_file(site.data)}")
+    posted = []
+
+    def post(event) -> None:
+        posted.append(event)
+        if isinstance(event, Operated):
+            event.answer(True)
+
+    ports = WebPorts(
+        config=load_config(site.config, {}),
+        repository=database,
+        artifacts=FileBlobs(site.data / "artifacts"),
+        clock=WallClock(),
+        broker="none",
+        troubles=list,
+        tokens=TokenTable(database),
+        post=post,
+    )
+    connections = {}
+    server = create_server(create_app(ports), map=connections, host="127.0.0.1", port=0, threads=2)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    site.config.write_text(f"port = {server.effective_port}\n" + site.config.read_text())
+    yield posted
+    server.task_dispatcher.shutdown()
+    server.trigger.pull_trigger(lambda: [connection.close() for connection in list(connections.values())])
+    thread.join(timeout=10)
+    database.close()
+
+
+def test_changes_are_made_by_the_running_service_under_the_users_name(served, ask, site):
+    assert ask("device", "block", "b", "--reason", "odd") == {"changed": True}
+    assert ask("task", "pause", "--reason", "night") == {"changed": True}
+    block, pause = [event for event in served if isinstance(event, Operated)]
+    assert (block.operation.device, block.operation.reason) == ("b", "odd")
+    assert pause.who.startswith("cli-")
+
+
+def test_the_token_of_one_request_does_not_stay(served, ask, site):
+    assert ask("task", "show")["name"] == "keyboard"
+    assert ask("token", "list") == ask("audit") == []
+
+
+def test_what_the_service_refuses_is_said(served, run, site):
+    status, _, err = run("task", "pause", "--reason", "x" * 300, "--config", site.config)
+    assert (status, "200" in err) == (ConfigError.exit_status, True)
+
+
+def test_without_a_service_it_is_said_how_to_start_it(run, site):
+    site.config.write_text("port = 9\n" + site.config.read_text())
+    status, _, err = run("task", "resume", "--config", site.config)
+    assert (status, "'serve'" in err) == (UnavailableError.exit_status, True)
+
+
+def test_tokens_are_made_shown_once_listed_and_revoked(ask, run, site):
+    made = ask("token", "create", "anna", "--role", "operator", "--days", 1)
+    database = Database(f"sqlite:///{database_file(site.data)}")
+    held = TokenTable(database).find(fingerprint(made["token"]))
+    database.close()
+    assert (held.name, held.role) == ("anna", Role.OPERATOR.value)
+    [listed] = ask("token", "list")
+    assert listed["name"] == "anna"
+    assert made["token"] not in json.dumps(listed)
+    assert run("token", "create", "anna", "--role", "admin", "--config", site.config)[0] == ConfigError.exit_status
+    assert ask("token", "revoke", "anna") == {"revoked": "anna"}
+    assert run("token", "revoke", "anna", "--config", site.config)[0] == ConfigError.exit_status
+    assert [entry["action"] for entry in ask("audit")] == ["revoke-token", "create-token"]

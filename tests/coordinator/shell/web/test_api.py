@@ -1,0 +1,275 @@
+import base64
+import json
+
+import pytest
+
+from coordinator.config import CoordinatorConfig
+from coordinator.inbox import Operated
+from coordinator.shell import tokens as token_table
+from coordinator.shell.blobs import FileBlobs
+from coordinator.shell.database import Database
+from coordinator.shell.web import api
+from coordinator.shell.web.access import Role, new_token
+from coordinator.shell.web.admission import REFUSALS_PER_MINUTE
+from coordinator.shell.web.app import create_app
+from coordinator.shell.web.ports import WebPorts
+from tests.coordinator.fakes import World
+from tests.coordinator.model_folder import write_model
+
+NOW_S, HOUR_S = 1_000_000.0, 3600.0
+ROLES = [None, Role.VIEWER, Role.OPERATOR, Role.ADMIN]
+
+ROUTES = {
+    ("GET", "/"): Role.VIEWER,
+    ("GET", "/api/state"): Role.VIEWER,
+    ("GET", "/api/rounds/1"): Role.VIEWER,
+    ("GET", "/metrics"): Role.VIEWER,
+    ("GET", "/healthz"): None,
+    ("GET", "/artifacts/" + "0" * 64): None,
+    ("GET", "/static/status.css"): None,
+    ("GET", "/docs/openapi.json"): Role.VIEWER,
+    ("GET", "/api/v1/task"): Role.VIEWER,
+    ("POST", "/api/v1/task/pause"): Role.OPERATOR,
+    ("POST", "/api/v1/task/resume"): Role.OPERATOR,
+    ("GET", "/api/v1/rounds"): Role.VIEWER,
+    ("GET", "/api/v1/rounds/1"): Role.VIEWER,
+    ("GET", "/api/v1/versions"): Role.VIEWER,
+    ("GET", "/api/v1/versions/0"): Role.VIEWER,
+    ("GET", "/api/v1/devices"): Role.VIEWER,
+    ("GET", "/api/v1/devices/a"): Role.VIEWER,
+    ("POST", "/api/v1/devices/a/block"): Role.OPERATOR,
+    ("POST", "/api/v1/devices/a/unblock"): Role.OPERATOR,
+    ("GET", "/api/v1/audit"): Role.OPERATOR,
+    ("GET", "/api/v1/tokens"): Role.ADMIN,
+    ("POST", "/api/v1/tokens"): Role.ADMIN,
+    ("DELETE", "/api/v1/tokens/nobody"): Role.ADMIN,
+}
+BODIES = {
+    "pause": {"reason": "night"},
+    "block": {"reason": "odd"},
+    "tokens": {"name": "new", "role": "viewer"},
+}
+
+
+class Service:
+    """The application over a real database, with a driver that does at once what is posted."""
+
+    def __init__(self, folder, **config) -> None:
+        manifest = write_model(folder / "model")
+        self.database = Database(f"sqlite:///{folder / 'test.sqlite'}")
+        self.database.on_touch = lambda: None
+        self.world = World(manifest, folder / "model", lambda: self.database)
+        self.tokens = token_table.TokenTable(self.database)
+        self.posted: list = []
+        ports = WebPorts(
+            config=CoordinatorConfig(task=self.world.config.task, **config),
+            repository=self.database,
+            artifacts=FileBlobs(folder / "artifacts"),
+            clock=self.world.clock,
+            broker="mosquitto",
+            troubles=list,
+            tokens=self.tokens,
+            post=self._post,
+        )
+        for data in self.world.artifacts.blobs.values():
+            ports.artifacts.put(data)
+        self.app = create_app(ports)
+        self.app.config["RATELIMIT_ENABLED"] = True
+        self.client = self.app.test_client()
+        self.world.check_in("a")
+
+    def _post(self, event) -> None:
+        self.posted.append(event)
+        if isinstance(event, Operated):
+            self.world.driver.handle(event)
+
+    def token(self, role: Role | None, name: str = "", lifetime_s: float = HOUR_S) -> str | None:
+        if role is None:
+            return None
+        characters, record = new_token(name or role.value, role, self.world.clock.now_s(), lifetime_s)
+        assert self.tokens.add(record, "test")
+        return characters
+
+    def ask(self, method: str, path: str, token: str | None = None, **options):
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        with self.client.open(path, method=method, headers=headers, **options) as answer:
+            answer.get_data()
+        return answer
+
+
+@pytest.fixture
+def service(tmp_path):
+    made = Service(tmp_path)
+    yield made
+    made.database.close()
+
+
+def body_of(method: str, path: str) -> dict:
+    if method != "POST":
+        return {}
+    return {"json": BODIES.get(path.rsplit("/", 1)[1], {})}
+
+
+def test_the_table_of_routes_is_complete(service):
+    known = {path for _, path in ROUTES}
+    for rule in service.app.url_map.iter_rules():
+        path = rule.rule
+        for name, value in (("<int:number>", "1"), ("<path:filename>", "status.css"), ("<sha256>", "0" * 64)):
+            path = path.replace(name, value)
+        options = {path.replace("<name>", value) for value in ("a", "nobody")} | {path.replace("/1", "/0")}
+        assert options & known, rule
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.value if role else "nobody")
+@pytest.mark.parametrize(("method", "path"), ROUTES, ids=lambda value: value)
+def test_a_role_can_do_exactly_what_it_may(tmp_path, method, path, role):
+    service = Service(tmp_path, public_reading=False)
+    answer = service.ask(method, path, service.token(role), **body_of(method, path))
+    wanted = ROUTES[method, path]
+    if wanted is None or (role is not None and role.may(wanted)):
+        assert answer.status_code not in {401, 403}, answer.text
+    else:
+        assert answer.status_code == (401 if role is None else 403)
+        assert not service.posted
+    service.database.close()
+
+
+def test_who_reaches_loopback_may_look_without_a_token_and_change_nothing(service):
+    assert service.ask("GET", "/api/v1/rounds").status_code == 200
+    assert service.ask("POST", "/api/v1/task/pause", json={"reason": "x"}).status_code == 401
+    assert service.ask("GET", "/api/v1/audit").status_code == 401
+
+
+def test_beyond_loopback_nobody_may_look_without_a_token(tmp_path):
+    service = Service(tmp_path, host="192.0.2.1")
+    assert service.ask("GET", "/").status_code == 401
+    assert "Basic" in service.ask("GET", "/").headers["WWW-Authenticate"]
+    password = base64.b64encode(f"any:{service.token(Role.VIEWER)}".encode()).decode()
+    assert service.client.get("/", headers={"Authorization": f"Basic {password}"}).status_code == 200
+    service.database.close()
+
+
+@pytest.mark.parametrize("authorization", ["Bearer nj_x", "Bearer", "Basic !!!", "Basic eDp5", "Digest x", "x", ""])
+def test_a_bad_token_opens_nothing(service, authorization):
+    answer = service.client.get("/api/v1/audit", headers={"Authorization": authorization})
+    assert answer.status_code == 401
+    assert answer.content_type == "application/problem+json"
+
+
+def test_an_old_token_and_a_revoked_one_open_nothing(service):
+    token, admin = service.token(Role.OPERATOR), service.token(Role.ADMIN)
+    assert service.ask("GET", "/api/v1/audit", token).status_code == 200
+    assert service.ask("DELETE", "/api/v1/tokens/operator", admin).status_code == 200
+    assert service.ask("GET", "/api/v1/audit", token).status_code == 401
+    service.world.clock.time_s += 2 * HOUR_S
+    assert service.ask("GET", "/api/v1/tokens", admin).status_code == 401
+
+
+def test_a_token_that_was_made_over_the_api_works_and_is_never_shown_again(service):
+    admin = service.token(Role.ADMIN)
+    made = service.ask("POST", "/api/v1/tokens", admin, json={"name": "anna", "role": "operator", "days": 1})
+    token = made.json["token"]
+    assert made.status_code == 201
+    assert service.ask("GET", "/api/v1/audit", token).status_code == 200
+    listed = service.ask("GET", "/api/v1/tokens", admin)
+    assert token not in listed.text
+    assert token[3:] not in str(service.ask("GET", "/api/v1/audit", admin).json)
+    again = service.ask("POST", "/api/v1/tokens", admin, json={"name": "anna", "role": "admin"})
+    assert again.status_code == 409
+
+
+def test_changes_take_effect_and_stand_in_the_audit_log_with_their_author(service):
+    token = service.token(Role.OPERATOR, name="anna")
+    paused = service.ask("POST", "/api/v1/task/pause", token, json={"reason": "night"})
+    assert paused.json == {"changed": True}
+    assert service.ask("GET", "/api/v1/task").json["state"] == "paused"
+    assert service.ask("POST", "/api/v1/task/pause", token, json={"reason": "again"}).json == {"changed": False}
+    service.ask("POST", "/api/v1/devices/a/block", token, json={"reason": "odd"})
+    assert service.ask("GET", "/api/v1/devices/a").json["blocked"] == "odd"
+    service.ask("POST", "/api/v1/task/resume", token, json={})
+    log = service.ask("GET", "/api/v1/audit", token).json["items"]
+    assert [(entry["who"], entry["action"], entry["target"]) for entry in log[:3]] == [
+        ("anna", "resume-task", "keyboard"),
+        ("anna", "block-device", "a"),
+        ("anna", "pause-task", "keyboard"),
+    ]
+    assert [entry["action"] for entry in log[3:]] == ["create-token"]
+
+
+def test_what_cannot_be_stored_now_is_said(service, monkeypatch):
+    monkeypatch.setattr(api, "ANSWER_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(service.world.driver, "handle", lambda *_: None)
+    answer = service.ask("POST", "/api/v1/task/pause", service.token(Role.OPERATOR), json={"reason": "x"})
+    assert (answer.status_code, answer.content_type) == (503, "application/problem+json")
+    assert "could not be stored yet" in answer.json["detail"]
+
+
+def test_lists_come_in_pages_that_meet(service):
+    service.world.check_in(*(f"d{number:02}" for number in range(7)))
+    seen, after = [], ""
+    while after is not None:
+        page = service.ask("GET", f"/api/v1/devices?limit=3&after={after}").json
+        seen += [device["device"] for device in page["items"]]
+        after = page["next"]
+    assert seen == ["a", *(f"d{number:02}" for number in range(7))]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "options", "status"),
+    [
+        ("GET", "/api/v1/rounds?limit=0", {}, 422),
+        ("GET", "/api/v1/rounds?limit=x", {}, 422),
+        ("GET", "/api/v1/rounds?before=-1", {}, 422),
+        ("GET", "/api/v1/rounds/99", {}, 404),
+        ("GET", "/api/v1/rounds/99999999999999999999999", {}, 404),
+        ("GET", "/api/v1/devices/%00", {}, 404),
+        ("GET", "/api/v1/nothing", {}, 404),
+        ("PUT", "/api/v1/task", {}, 405),
+        ("POST", "/api/v1/task/pause", {"json": {}}, 422),
+        ("POST", "/api/v1/task/pause", {"json": {"reason": ""}}, 422),
+        ("POST", "/api/v1/task/pause", {"json": {"reason": "a\nb"}}, 422),
+        ("POST", "/api/v1/task/pause", {"json": {"reason": "x", "extra": 1}}, 422),
+        ("POST", "/api/v1/task/pause", {"data": "reason=x"}, 415),
+        ("POST", "/api/v1/task/pause", {"data": "{", "content_type": "application/json"}, 422),
+        ("POST", "/api/v1/task/pause", {"data": "[1]", "content_type": "application/json"}, 422),
+        ("POST", "/api/v1/task/pause", {"data": b" " * 70_000, "content_type": "application/json"}, 413),
+        ("POST", "/api/v1/tokens", {"json": {"name": "a/b", "role": "viewer"}}, 422),
+        ("POST", "/api/v1/tokens", {"json": {"name": "a", "role": "king"}}, 422),
+    ],
+)
+def test_bad_input_is_a_problem_document(service, method, path, options, status):
+    answer = service.ask(method, path, service.token(Role.ADMIN), **options)
+    assert (answer.status_code, answer.content_type) == (status, "application/problem+json"), answer.text
+    assert answer.json["detail"]
+    assert not any(isinstance(event, Operated) for event in service.posted)
+
+
+def test_who_guesses_tokens_is_slowed_down(service):
+    statuses = [service.ask("GET", "/api/v1/audit", f"nj_{n}").status_code for n in range(REFUSALS_PER_MINUTE + 2)]
+    assert (statuses[0], statuses[-1]) == (401, 429)
+    assert service.ask("GET", "/healthz").status_code == 200
+
+
+def test_who_changes_too_much_is_slowed_down(service):
+    token = service.token(Role.OPERATOR)
+    answers = [service.ask("POST", "/api/v1/task/resume", token, json={}) for _ in range(api.CHANGES_PER_MINUTE + 1)]
+    assert (answers[0].status_code, answers[-1].status_code) == (200, 429)
+    assert answers[-1].content_type == "application/problem+json"
+
+
+def test_the_specification_names_every_route_with_its_answers(service):
+    document = json.loads(service.ask("GET", "/docs/openapi.json").text)
+    routes = {path for path in document["paths"] if path.startswith("/api/v1")}
+    assert {"/api/v1/task/pause", "/api/v1/rounds/{number}", "/api/v1/tokens"} <= routes
+    for path in routes:
+        for operation in document["paths"][path].values():
+            assert "401" in operation["responses"]
+            assert operation["summary"]
+
+
+def test_tokens_never_reach_the_log(service, capsys):
+    token = service.token(Role.ADMIN)
+    service.ask("POST", "/api/v1/task/pause", token, json={"reason": "x"})
+    service.ask("GET", "/api/v1/audit", token + "x")
+    output = capsys.readouterr()
+    assert token not in output.out + output.err
