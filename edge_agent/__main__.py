@@ -1,19 +1,47 @@
-"""The command ``nightjar-agent``, also ``python -m edge_agent``."""
+"""The command ``nightjar-agent``, also ``python -m edge_agent``.
+
+Options and printing only; what is found out is in :mod:`edge_agent.commands`, which also lists the exit statuses.
+"""
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
+from typing import Any, ParamSpec
 
 import click
+import msgspec
 
 from edge_agent import __version__
-from edge_agent.assembly import run_agent
-from edge_agent.config import load
+from edge_agent.commands import EXIT_NO
+from edge_agent.config import AgentConfig, load
 from edge_agent.shell.logs import set_up
 from wire.errors import NightjarError
+
+P = ParamSpec("P")
+
+config_option = click.option(
+    "--config", "path", type=click.Path(path_type=Path), required=True, help="The agent's TOML file."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def told(command: Callable[P, None]) -> Callable[P, None]:
+    """Say what is wrong without a traceback, and end with the error's exit status."""
+
+    @functools.wraps(command)
+    def tell(*arguments: P.args, **named: P.kwargs) -> None:
+        try:
+            command(*arguments, **named)
+        except NightjarError as error:
+            click.echo(f"nightjar-agent: {error}", err=True)
+            sys.exit(error.exit_status)
+
+    return tell
 
 
 @click.group()
@@ -23,7 +51,7 @@ def main() -> None:
 
 
 @main.command()
-@click.option("--config", "path", type=click.Path(path_type=Path), required=True, help="The agent's TOML file.")
+@config_option
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
@@ -31,20 +59,162 @@ def main() -> None:
     show_default=True,
     help="The least that is logged.",
 )
+@told
 def run(path: Path, log_level: str) -> None:
     """Run the agent until it is asked to stop (SIGTERM or ctrl-C)."""
+    from edge_agent.assembly import run_agent
+
     set_up(log_level)
-    try:
-        run_agent(load(path, os.environ))
-    except NightjarError as error:
-        click.echo(f"nightjar-agent: {error}", err=True)
-        sys.exit(error.exit_status)
+    run_agent(_load(path))
+
+
+@main.command()
+@config_option
+@json_option
+@told
+def status(path: Path, as_json: bool) -> None:
+    """What the agent does, holds and has sent; also while it does not run. Exit status 4 if it does not."""
+    from edge_agent.commands.status import status as find
+
+    found = find(_load(path))
+    if as_json:
+        _print_json(found.as_json())
+    else:
+        for name, value in found.as_json().items():
+            click.echo(f"{name.replace('_', ' '):18} {_plain(value)}")
+    sys.exit(0 if found.running else EXIT_NO)
+
+
+@main.command()
+@config_option
+@json_option
+@click.option("--watch", is_flag=True, help="Go on, and print whatever changes, until ctrl-C.")
+@told
+def conditions(path: Path, as_json: bool, watch: bool) -> None:
+    """Whether this device may train now, and what says so. Exit status 4 if it may not."""
+    from edge_agent.commands.conditions import look_once, looks
+
+    config = _load(path)
+    if not watch:
+        look = look_once(config)
+        _print_json(look.as_json(config)) if as_json else click.echo("\n".join(look.as_table(config)))
+        sys.exit(0 if look.verdict.eligible else EXIT_NO)
+    shown: Any = None
+    for look in looks(config):
+        face = {c: (r.value, r.reason, r.source) for c, r in look.readings.items()}, look.verdict, look.standing
+        if face == shown:
+            continue
+        if as_json:
+            _print_json(look.as_json(config), indent=0)
+        elif shown is None:
+            click.echo("\n".join(look.as_table(config)))
+        else:
+            for condition, reading in look.readings.items():
+                if face[0][condition] != shown[0][condition]:
+                    click.echo(f"  {condition.value:20} {reading.value.value:8} {reading.reason} ({reading.source})")
+            if face[1:] != shown[1:]:
+                click.echo(look.headline)
+        shown = face
+
+
+@main.command()
+@config_option
+@json_option
+@told
+def doctor(path: Path, as_json: bool) -> None:
+    """What could keep this device from taking part, each with what to do. Exit status 4 if something does."""
+    from edge_agent.commands.doctor import Outcome, examine
+
+    found, category = [], ""
+    for check in examine(_load(path)):
+        found.append(check)
+        if as_json:
+            continue
+        if check.category != category:
+            category = check.category
+            click.echo(category)
+        click.echo(f"  {check.outcome.value:8} {check.name}: {check.detail}")
+        if check.remedy:
+            click.echo(f"           -> {check.remedy}")
+    failed = sum(check.outcome is Outcome.FAILED for check in found)
+    if as_json:
+        _print_json({"checks": [check.as_json() for check in found], "failed": failed})
+    else:
+        click.echo(f"{failed} of {len(found)} checks failed" if failed else "nothing is in the way")
+    sys.exit(EXIT_NO if failed else 0)
+
+
+@main.command()
+@config_option
+@json_option
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@told
+def wipe(path: Path, as_json: bool, yes: bool) -> None:
+    """Delete whatever was typed on this device, and whatever came of it. What was sent before cannot be taken back."""
+    from edge_agent.commands.wipe import wipe as delete
+
+    config = _load(path)
+    if not yes:
+        click.confirm(f"Delete everything that was typed, from {config.data_dir}?", abort=True, err=True)
+    done = delete(config)
+    if as_json:
+        _print_json({"messages": done.messages, "by_agent": done.by_agent})
+    else:
+        click.echo(f"deleted: {done.messages} messages, learned words, what waited to be sent, and their traces")
+
+
+@main.command("train-once")
+@config_option
+@json_option
+@click.option("--whatever", is_flag=True, help="Whatever the conditions are.")
+@click.option("--epochs", default=1, show_default=True, type=click.IntRange(1, 1000))
+@click.option("--max-steps", default=100, show_default=True, type=click.IntRange(1, 10**6))
+@click.option("--learning-rate", default=0.5, show_default=True, type=click.FloatRange(0, min_open=True))
+@told
+def train_once(path: Path, as_json: bool, whatever: bool, epochs: int, max_steps: int, learning_rate: float) -> None:
+    """One training session on what was typed here. Nothing is sent, and the model stays. Exit status 4 if stopped."""
+    from edge_agent.commands.train_once import train_once as train
+    from wire.messages import CodecChoice, TrainingPlan
+
+    plan = TrainingPlan(learning_rate=learning_rate, clip_norm=1.0, local_epochs=epochs, max_steps=max_steps)
+    session = train(_load(path), plan, CodecChoice(), whatever=whatever)
+    if as_json:
+        _print_json(session.as_json())
+    elif session.trained:
+        click.echo(
+            f"trained version {session.model_version} for {session.steps} steps on {session.examples} words in "
+            f"{session.seconds:.1f} s: loss {session.loss:.3f}, a report would have {session.report_bytes} bytes"
+        )
+    else:
+        click.echo(f"not trained: {session.reason}")
+    sys.exit(0 if session.trained else EXIT_NO)
 
 
 @main.command()
 def example() -> None:
     """Print a configuration file with every setting and why it is what it is."""
     click.echo((resources.files("edge_agent") / "example.toml").read_text(encoding="utf-8"), nl=False)
+
+
+def _load(path: Path) -> AgentConfig:
+    return load(path, os.environ)
+
+
+def _print_json(value: object, indent: int = 2) -> None:
+    data = msgspec.json.encode(value)
+    click.echo((msgspec.json.format(data, indent=indent) if indent else data).decode())
+
+
+def _plain(value: object) -> str:
+    match value:
+        case True:
+            return "yes"
+        case False:
+            return "no"
+        case None:
+            return "-"
+        case _:
+            return str(value)
 
 
 if __name__ == "__main__":

@@ -7,14 +7,13 @@ port, runtime) is found out before the first connection is made, and is a :class
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import queue
 import random
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 import structlog
@@ -25,9 +24,10 @@ from edge_agent.device import Device, assembled_device, typing_activity
 from edge_agent.driver import Driver, Pace, Ports
 from edge_agent.emulator.person import move_in
 from edge_agent.ports import Item, Model, StopAsked, WipeAsked
-from edge_agent.session import Desk
+from edge_agent.session import Desk, Trainer
 from edge_agent.shell.clock import SystemClock
 from edge_agent.shell.database import Caps, Database
+from edge_agent.shell.folder import ARTIFACTS, DATABASE, own_folder
 from edge_agent.shell.http import Downloader
 from edge_agent.shell.keyboard_model import load_keyboard_model
 from edge_agent.shell.memory import return_free_memory
@@ -39,11 +39,13 @@ from edge_agent.shell.trainer import TrainerProcess
 from edge_agent.shell.worker import ThreadWorker
 from edge_agent.uplink import Identity
 from wire import messages, topics
-from wire.errors import ConfigError, UnavailableError
+from wire.errors import UnavailableError
 from wire.messages import Status
 
 LAST_BATCH_S = 5.0
 """How long an ending process waits for the batch that is being trained."""
+WIPE_SIGNAL = signal.SIGUSR1
+"""What ``nightjar-agent wipe`` asks a running agent by."""
 WIPE_S = 30.0
 """How long the page waits for everything to be deleted: longer than any one step of the driver takes."""
 
@@ -58,10 +60,9 @@ def run_agent(config: AgentConfig) -> None:
     """
     runtime = runtime_name()
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_own_folder(config.data_dir))
+        stack.enter_context(own_folder(config.data_dir))
         clock, typing = SystemClock(), typing_activity(config)
-        caps = Caps(config.store.maximum_messages, config.store.maximum_bytes, config.store.maximum_age_days * 86400)
-        database = Database(config.data_dir / "agent.db", caps, clock)
+        database = Database(config.data_dir / DATABASE, caps(config), clock)
         stack.callback(database.close)
         device = inhabited_device(config, database, clock, typing)
         identity = Identity(
@@ -89,14 +90,7 @@ def run_agent(config: AgentConfig) -> None:
         )
         worker = ThreadWorker(inbox.put, tidy=return_free_memory)
         stack.callback(worker.close, LAST_BATCH_S)
-        trainer = TrainerProcess(
-            config.training.maximum_memory_mb << 20,
-            config.training.threads,
-            # Emulated phones share a machine with each other and with whoever watches them.
-            idle_priority=config.emulator is None,
-            report_peak=lambda peak_bytes: log.info("trainer_ended", peak_mb=peak_bytes >> 20),
-        )
-        show_model, open_keyboard = _keyboard(config, database, typing, inbox)
+        keyboard = _keyboard(config, database, typing, inbox)
         driver = Driver(
             identity,
             Pace(
@@ -111,41 +105,48 @@ def run_agent(config: AgentConfig) -> None:
                 random_for=_random_for(config.emulator),
                 conditions=device.conditions,
                 transport=transport,
-                artifacts=ModelFiles(config.data_dir / "artifacts", Downloader(config.coordinator_url)),
+                artifacts=ModelFiles(config.data_dir / ARTIFACTS, Downloader(config.coordinator_url)),
                 examples=database,
                 journal=database,
                 worker=worker,
-                desk=Desk(database, database.residual, trainer),
-                show_model=show_model,
+                desk=Desk(database, database.residual, trainer_for(config)),
+                show_model=keyboard.show_model,
             ),
             inbox,
         )
-        stack.enter_context(open_keyboard(driver))
+        stack.enter_context(keyboard.served(driver))
         # A SimpleQueue may be written to by a signal handler, even while its reader waits on it.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: inbox.put(StopAsked()))
+        signal.signal(WIPE_SIGNAL, lambda _number, _frame: inbox.put(WipeAsked(keyboard.wipe, Future())))
         transport.start()
         driver.run()
         farewell = Status(online=False, state="stopped", reason="the agent was stopped", emulated=identity.emulated)
         transport.close(status, messages.encode(farewell))
 
 
-@contextlib.contextmanager
-def _own_folder(folder: Path) -> Iterator[None]:
-    """Make the folder, and keep a second agent out of it: two of one name would throw each other off the broker."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = (folder / "lock").open("a")
-    except OSError as error:
-        msg = f"data_dir: expected a folder that can be written, got: {error}"
-        raise ConfigError(msg) from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            msg = f"data_dir: another agent is running in {folder}; stop it, or give this one a folder of its own"
-            raise ConfigError(msg) from error
-        yield
+def caps(config: AgentConfig) -> Caps:
+    """How much typed text is kept."""
+    store = config.store
+    return Caps(
+        store.maximum_messages,
+        store.maximum_bytes,
+        store.maximum_age_days * 86400,
+        store.maximum_session_messages,
+        store.maximum_repeats,
+        store.forbidden_words,
+    )
+
+
+def trainer_for(config: AgentConfig) -> Trainer:
+    """What trains, within the budget of the configuration."""
+    return TrainerProcess(
+        config.training.maximum_memory_mb << 20,
+        config.training.threads,
+        # Emulated phones share a machine with each other and with whoever watches them.
+        idle_priority=config.emulator is None,
+        report_peak=lambda peak_bytes: log.info("trainer_ended", peak_mb=peak_bytes >> 20),
+    )
 
 
 def inhabited_device(config: AgentConfig, database: Database, clock: SystemClock, typing: TypingActivity) -> Device:
@@ -175,12 +176,26 @@ def _random_for(emulator: EmulatorSettings | None) -> Callable[[int, int], np.ra
     return lambda number, attempt: np.random.default_rng([emulator.seed, number, attempt])
 
 
+@dataclass(frozen=True, slots=True)
+class _Keyboard:
+    """The demo keyboard, if there is one.
+
+    Attributes:
+        show_model: takes its models; None if there is no keyboard.
+        served: serves it while the agent runs.
+        wipe: deletes whatever was typed, wherever it is; called by the driver.
+    """
+
+    show_model: Callable[[Model], None] | None
+    served: Callable[[Driver], contextlib.AbstractContextManager[None]]
+    wipe: Callable[[], None]
+
+
 def _keyboard(
     config: AgentConfig, database: Database, typing: TypingActivity, inbox: queue.SimpleQueue[Item]
-) -> tuple[Callable[[Model], None] | None, Callable[[Driver], contextlib.AbstractContextManager[None]]]:
-    """The demo keyboard: what takes its models, and what serves it while the agent runs."""
+) -> _Keyboard:
     if not config.keyboard.enabled:
-        return None, lambda _driver: contextlib.nullcontext()
+        return _Keyboard(None, lambda _driver: contextlib.nullcontext(), database.wipe)
 
     # A device without a keyboard page does not pay for a web server's memory.
     from edge_agent.keyboard.app import About, create_app
@@ -195,7 +210,11 @@ def _keyboard(
         return_free_memory()
 
     def wipe() -> None:
-        asked = WipeAsked(database.wipe, Future())
+        database.wipe()
+        suggester.replace_own_words(())
+
+    def ask_to_wipe() -> None:
+        asked = WipeAsked(wipe, Future())
         inbox.put(asked)
         try:
             asked.done.result(WIPE_S)
@@ -204,7 +223,7 @@ def _keyboard(
             raise UnavailableError(msg) from error
 
     @contextlib.contextmanager
-    def open_keyboard(driver: Driver) -> Iterator[None]:
+    def served(driver: Driver) -> Iterator[None]:
         def about() -> About:
             state, tally = driver.state, database.tally()
             return About(
@@ -218,7 +237,7 @@ def _keyboard(
                 bytes_sent=tally.bytes_sent,
             )
 
-        app = create_app(suggester, database, about, wipe, typing.note)
+        app = create_app(suggester, database, about, ask_to_wipe, typing.note)
         serving = serve(app, config.keyboard.host, config.keyboard.port)
         log.info("keyboard", device=config.device, url=serving.url)
         try:
@@ -226,4 +245,4 @@ def _keyboard(
         finally:
             serving.close()
 
-    return show_model, open_keyboard
+    return _Keyboard(show_model, served, wipe)

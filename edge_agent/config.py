@@ -163,11 +163,17 @@ class StoreSettings:
         maximum_messages: number.
         maximum_bytes: UTF-8 bytes of all messages together.
         maximum_age_days: a message is forgotten after so long.
+        maximum_session_messages: the newest messages that one session learns from.
+        maximum_repeats: how often the same message counts in a session.
+        forbidden_words: a message with one of them is never kept; case does not matter.
     """
 
     maximum_messages: Annotated[int, Meta(ge=1)] = 10_000  # an hour of training on a slow core
     maximum_bytes: Annotated[int, Meta(ge=1_000)] = 4_000_000  # 400 bytes a message are far above the mean
     maximum_age_days: Annotated[float, Meta(gt=0)] = 90.0  # habits change, and old text is a liability
+    maximum_session_messages: Annotated[int, Meta(ge=1)] = 2_000  # no person should weigh far more than others
+    maximum_repeats: Annotated[int, Meta(ge=1)] = 3  # a phrase sent a hundred times must not become the model
+    forbidden_words: tuple[str, ...] = ()  # names and words that the person does not want to lie on a disk
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -187,17 +187,47 @@ class Predictor(Protocol):
         """
 
 
+@runtime_checkable
+class FurtherProgram(Program, Protocol):
+    """A program that can do more than plain SGD."""
+
+    @property
+    def candidates(self) -> int:
+        """S, the number of candidates of ``train_sampled``."""
+
+    def begin(self) -> None:
+        """Forget the momentum; the weights as they are now are what ``proximal`` pulls back to."""
+
+    def train_momentum(
+        self, x: Ids, y: Ids, learning_rate: float, clip_norm: float, momentum: float, proximal: float
+    ) -> TrainStep:
+        """As ``train``, with momentum and the proximal term of FedProx."""
+
+    def train_sampled(
+        self,
+        x: Ids,
+        places: Ids,
+        ids: Ids,
+        log_inclusion: Floats,
+        learning_rate: float,
+        clip_norm: float,
+        momentum: float,
+        proximal: float,
+    ) -> TrainStep:
+        """As ``train_momentum``, over candidates: see :mod:`edge_agent.core.candidates`."""
+
+
 class ExampleStore(Protocol):
     """The messages that were typed on this device. They never leave it."""
 
-    def add(self, text: str) -> None:
-        """Keep one message; the oldest go when there are too many."""
+    def add(self, text: str) -> str:
+        """Keep what may be kept of one message, and return that; the oldest go when there are too many."""
 
     def count(self) -> int:
         """How many are kept."""
 
     def texts(self) -> list[str]:
-        """All of them, oldest first."""
+        """Those that a session learns from, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -54,14 +55,15 @@ class SessionTask:
         assignment: what was asked for.
         model: the base, already on the device.
         texts: the messages.
-        residual: the adopted residual for the model's layout, if error feedback is asked for and there is one.
+        residual: gives the adopted residual for the model's layout, if there is one; asked once the training is over,
+            because a residual is as large as the model.
         seed: of the generator that shuffles, and rounds in the codec.
     """
 
     assignment: Assignment
     model: Model
     texts: Sequence[str]
-    residual: Vector | None
+    residual: Callable[[], Vector | None]
     seed: int
 
 
@@ -130,7 +132,7 @@ def run_session(
         RemoteProtocolError: the program cannot be run, or the assignment asks for a codec that we do not know.
         UnavailableError: the trainer cannot work.
     """
-    residual = desk.residual(model.manifest.layout.fingerprint) if assignment.codec.error_feedback else None
+    residual = partial(desk.residual, model.manifest.layout.fingerprint)
     seed = int(generator.integers(2**63))
     return desk.train(SessionTask(assignment, model, desk.examples.texts(), residual, seed), should_stop)
 
@@ -165,7 +167,7 @@ def train_and_encode(
     vocabulary = Vocabulary.from_bytes(model.vocabulary.read_bytes())
     batches = batches_of(task.texts, vocabulary, manifest.batch_rows, manifest.sequence_length)
     program = load_program(model)
-    trained = train(program, batches, assignment.plan, generator, should_stop, now_s)
+    trained = train(program, batches, assignment.plan, generator, should_stop, now_s, manifest.vocabulary_size)
     # Half of the memory of a session is the interpreter's; the codec needs the other half.
     del program
     if isinstance(trained, Stopped):
@@ -176,7 +178,8 @@ def train_and_encode(
     carried: Sparse | None = None
     if assignment.codec.error_feedback:
         feedback = with_error_feedback(codec)
-        residual = feedback.init(layout) if task.residual is None else task.residual
+        adopted = task.residual()
+        residual = feedback.init(layout) if adopted is None else adopted
         payload, following = feedback.encode(trained.delta, residual, layout, generator)
         difference = trained.delta + residual - following
         indices = np.flatnonzero(difference)

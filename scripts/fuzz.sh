@@ -17,5 +17,5 @@ fi
 
 "$environment/bin/python" scripts/fuzz_decoders.py "$@"
 if "$environment/bin/python" -c 'import atheris' 2>/dev/null; then
-    "$environment/bin/python" scripts/fuzz_decoders.py --engine atheris "$@"
+    "$environment/bin/python" scripts/fuzz_atheris.py "$@"
 fi

@@ -81,7 +81,7 @@ def targets() -> list[Target]:
     found.append(Target("chunks", _chunks(), _read_chunks))
     masks = [mask_to_bytes(np.array(list(chosen), np.int64), LAYOUT) for chosen in ([], MASK, range(LAYOUT.size))]
     found.append(Target("mask", masks, _read_mask, _compare_mask, weight=6))
-    found.append(Target("transfer", _transfers(), _read_transfer, weight=6))
+    found.append(Target("transfer", _transfers(), _read_transfer, _compare_transfer, weight=6))
     for kind, seed in _CONTROL.items():
         found.append(Target(kind, [json.dumps(seed).encode()], partial(messages.decode, kind)))
     found.append(Target("topic", [b"nightjar/1/p/up/0/d/report", b"nightjar/1/p/announce"], _read_topic))
@@ -226,12 +226,13 @@ def _compare_mask(data: bytes) -> None:
 
 
 _BASE = np.random.default_rng(3).standard_normal(LAYOUT.size).astype(np.float32)
+_BASE[:2] = np.finfo(np.float32).max, -0.0
 
 
 def _transfers() -> list[bytes]:
-    half = _BASE.astype(np.float16).astype(np.float32)
+    half = np.clip(_BASE, -60_000, 60_000).astype(np.float16).astype(np.float32)
     steps = [
-        topk_transfer(form, codec_for(CodecChoice(name=name, density=0.1)).encode(_BASE, LAYOUT, rng), LAYOUT)
+        topk_transfer(form, codec_for(CodecChoice(name=name, density=0.1)).encode(_updates()[0], LAYOUT, rng), LAYOUT)
         for form, name, rng in (
             (TOPK_8, "topk-8", np.random.default_rng(4)),
             (TOPK_4, "topk-4", np.random.default_rng(5)),
@@ -241,8 +242,17 @@ def _transfers() -> list[bytes]:
 
 
 def _read_transfer(data: bytes) -> None:
-    if apply_transfer(data, _BASE, LAYOUT).shape != (LAYOUT.size,):
+    weights = apply_transfer(data, _BASE, LAYOUT)
+    if weights.shape != (LAYOUT.size,) or not np.isfinite(weights).all():
         raise Defect(data)
+
+
+def _compare_transfer(data: bytes) -> None:
+    def theirs() -> bytes:
+        weights = independent_decoder.apply_transfer(data, _BASE.tolist(), SHAPES)
+        return struct.pack(f"<{len(weights)}f", *weights)
+
+    _same(lambda: apply_transfer(data, _BASE, LAYOUT).astype("<f4").tobytes(), theirs)
 
 
 _HASH = "0" * 64

@@ -65,6 +65,7 @@ class DropoutCause(enum.Enum):
     PAUSED = "paused"
     FETCH_FAILED = "fetch-failed"
     TRAINING_FAILED = "training-failed"
+    DIVERGED = "diverged"
     NO_EXAMPLES = "no-examples"
     OUT_OF_TIME = "out-of-time"
     RESTARTED = "restarted"
@@ -106,6 +107,16 @@ class TrainingPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Largest global L2 norm of a batch's gradient."""
     local_epochs: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 1
     max_steps: Annotated[int, msgspec.Meta(ge=1, le=10**6)] = 10**6
+    momentum: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.0
+    """Share of the last step that each step goes again."""
+    proximal: Annotated[float, msgspec.Meta(ge=0, le=1000)] = 0.0
+    """Pull back to the weights of the round: mu of FedProx."""
+    sampled_softmax: bool = False
+    """Learn from a sample of the vocabulary at each step: faster, and a little less exact."""
+    evaluation_share: Annotated[float, msgspec.Meta(ge=0, le=0.5)] = 0.0
+    """Share of the messages that are not trained on; the model is tried on them before and after."""
+    keep_share: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
+    """A device that must stop after at least this share of its steps reports what it has."""
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,33 +1,44 @@
 """Local epochs: what a device does with its examples between assignment and report.
 
-Plain local SGD (McMahan et al. 2017, algorithm 1, ClientUpdate) with the rows of the batches shuffled anew in each
-epoch. The abort predicate is asked before every batch, so a person who picks up the phone waits for one batch at most.
-Numbers that are not finite end the training and reset the program. Does not fetch, encode or send.
+Local SGD (McMahan et al. 2017, algorithm 1, ClientUpdate) with the rows of the batches shuffled anew in each epoch;
+with momentum, the proximal term of FedProx or a sampled softmax if the plan asks for them. The abort predicate is asked
+before every batch, so a person who picks up the phone waits for one batch at most; what was done until then is kept if
+the plan says that it is enough. A training that diverges ends, and the program holds the base weights again. Does not
+fetch, encode or send.
 """
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from edge_agent.ports import Program
+from edge_agent.core.candidates import Urn
+from edge_agent.ports import Evaluation, FurtherProgram, Program, TrainStep
 from models.batches import Batches, Ids
 from wire.messages import DropoutCause, TrainingPlan
 from wire.parameters import Vector
 
+WINDOW = 8
+"""Batches whose mean loss is compared: single batches differ by a third and more."""
+RISE = 1.5
+"""A mean loss so many times that of the beginning is a divergence: ordinary noise over a window stays within 1.2."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trained:
-    """A finished training.
+    """A training whose update is worth sending.
 
     Attributes:
         delta: (n,) float32, trained minus base.
-        num_examples: next-word targets in one pass over the data.
+        num_examples: different next-word targets trained on.
         steps: optimizer steps done.
         loss: mean per target over the last epoch, nats.
         seconds: time it took.
+        whole: every step of the plan was done; otherwise it was asked to stop before.
     """
 
     delta: Vector
@@ -35,6 +46,7 @@ class Trained:
     steps: int
     loss: float
     seconds: float
+    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +69,7 @@ def train(
     generator: np.random.Generator,
     should_stop: Callable[[], bool],
     now_s: Callable[[], float],
+    vocabulary_size: int = 0,
 ) -> Trained | Stopped:
     """Run the plan on a program that holds the base weights.
 
@@ -64,47 +77,112 @@ def train(
         program: holds the base weights, from which ``delta`` is measured.
         batches: the device's examples.
         plan: how long, how fast.
-        generator: shuffles.
+        generator: shuffles, and draws candidates.
         should_stop: asked before every batch.
         now_s: seconds on a clock that does not jump.
+        vocabulary_size: V; for a sampled softmax.
 
     Returns:
-        The update, or why there is none. After a stop for numbers that are not finite the program holds the base
-        weights again; after any other stop it is in the middle of a training.
+        The update, or why there is none. After a divergence the program holds the base weights again; after any other
+        stop it is in the middle of a training.
     """
     if batches.targets == 0:
         return Stopped(DropoutCause.NO_EXAMPLES, "no words to train on")
+    step = _step_of(program, batches, plan, generator, vocabulary_size)
+    if step is None:
+        lacking = "momentum, a proximal term and a sampled softmax"
+        return Stopped(DropoutCause.TRAINING_FAILED, f"the plan asks for what this model's program lacks: {lacking}")
+    planned = min(plan.max_steps, plan.local_epochs * len(batches))
+    watch = _Watch()
     started_s = now_s()
-    steps, loss = 0, 0.0
-    for _ in range(plan.local_epochs):
-        loss_sum, targets = 0.0, 0.0
-        for x, y in _shuffled(batches, generator):
-            if steps == plan.max_steps:
-                break
-            if should_stop():
-                return Stopped(DropoutCause.IN_USE, "asked to stop")
-            done = program.train(x, y, plan.learning_rate, plan.clip_norm)
-            if not np.isfinite(done.loss):
-                program.reset()
-                return Stopped(DropoutCause.TRAINING_FAILED, f"the loss was {done.loss} at step {steps + 1}")
-            steps += 1
-            loss_sum += done.loss * done.targets
-            targets += done.targets
-        if targets:
-            loss = loss_sum / targets
-        if steps == plan.max_steps:
+    steps, loss_sum, targets, seen = 0, 0.0, 0.0, 0
+    for x, y in _all_batches(batches, plan.local_epochs, generator):
+        if steps == planned:
             break
+        if should_stop():
+            if steps < plan.keep_share * planned:
+                return Stopped(DropoutCause.IN_USE, f"asked to stop after {steps} of {planned} steps")
+            break
+        if steps % len(batches) == 0:
+            loss_sum = targets = 0.0
+        done = step(x, y)
+        steps += 1
+        seen += int(done.targets)
+        diverged = watch.fault(done, steps)
+        if diverged:
+            program.reset()
+            return Stopped(DropoutCause.DIVERGED, diverged)
+        loss_sum += done.loss * done.targets
+        targets += done.targets
     delta = program.delta()
     if not np.isfinite(delta).all():
         program.reset()
-        return Stopped(DropoutCause.TRAINING_FAILED, "the update was not finite")
-    return Trained(delta, batches.targets, steps, loss, now_s() - started_s)
+        return Stopped(DropoutCause.DIVERGED, f"the update was not finite after {steps} steps")
+    loss = loss_sum / targets if targets else 0.0
+    return Trained(delta, min(batches.targets, seen), steps, loss, now_s() - started_s, whole=steps == planned)
 
 
-def _shuffled(batches: Batches, generator: np.random.Generator) -> Iterator[tuple[Ids, Ids]]:
-    """The batches with their rows in a new order: rows of one message mix with others, and so does the padding."""
+def evaluate(program: Program, batches: Batches) -> Evaluation:
+    """Loss and recall of the program's weights on some batches, summed."""
+    total = np.zeros(5)
+    for x, y in batches:
+        said = program.evaluate(x, y)
+        total += (said.loss_sum, said.targets, said.counted, said.top1, said.top3)
+    return Evaluation(*total.tolist())
+
+
+@dataclass(slots=True)
+class _Watch:
+    """Notices a training that goes wrong."""
+
+    first: list[float] = field(default_factory=list)
+    last: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
+
+    def fault(self, done: TrainStep, steps: int) -> str:
+        """What is wrong after this step; empty if nothing is. Numbers only: it is sent."""
+        if not (math.isfinite(done.loss) and math.isfinite(done.gradient_norm)):
+            return f"the loss was {done.loss} and the norm of the gradient {done.gradient_norm} at step {steps}"
+        if not done.targets:
+            return ""
+        if len(self.first) < WINDOW:
+            self.first.append(done.loss)
+            return ""
+        self.last.append(done.loss)
+        began, now = sum(self.first) / WINDOW, sum(self.last) / len(self.last)
+        if len(self.last) == WINDOW and now > RISE * began:
+            return f"the loss rose from {began:.2f} to {now:.2f} in {steps} steps"
+        return ""
+
+
+def _step_of(
+    program: Program, batches: Batches, plan: TrainingPlan, generator: np.random.Generator, vocabulary_size: int
+) -> Callable[[Ids, Ids], TrainStep] | None:
+    """What to call for each batch; None if the program cannot do what the plan asks for."""
+    rate, clip = plan.learning_rate, plan.clip_norm
+    if not (plan.momentum or plan.proximal or plan.sampled_softmax):
+        return lambda x, y: program.train(x, y, rate, clip)
+    if not isinstance(program, FurtherProgram):
+        return None
+    further = program
+    further.begin()
+    if not plan.sampled_softmax:
+        return lambda x, y: further.train_momentum(x, y, rate, clip, plan.momentum, plan.proximal)
+    urn = Urn(vocabulary_size, further.candidates, batches.x[0].size)
+
+    def sampled(x: Ids, y: Ids) -> TrainStep:
+        drawn = urn.draw(y, generator)
+        return further.train_sampled(
+            x, drawn.places, drawn.ids, drawn.log_inclusion, rate, clip, plan.momentum, plan.proximal
+        )
+
+    return sampled
+
+
+def _all_batches(batches: Batches, epochs: int, generator: np.random.Generator) -> Iterator[tuple[Ids, Ids]]:
+    """The batches of all epochs, with their rows in a new order in each: so messages mix, and so does the padding."""
     steps, rows, length = batches.x.shape
-    order = generator.permutation(steps * rows)
-    x = batches.x.reshape(steps * rows, length)[order].reshape(batches.x.shape)
-    y = batches.y.reshape(steps * rows, length)[order].reshape(batches.y.shape)
-    return zip(x, y, strict=True)
+    for _ in range(epochs):
+        order = generator.permutation(steps * rows)
+        x = batches.x.reshape(steps * rows, length)[order].reshape(batches.x.shape)
+        y = batches.y.reshape(steps * rows, length)[order].reshape(batches.y.shape)
+        yield from zip(x, y, strict=True)

@@ -56,8 +56,8 @@ SECURITY_HEADERS = {
 class Store(Protocol):
     """What the device keeps of what was typed."""
 
-    def add(self, text: str) -> None:
-        """Keep one sent message."""
+    def add(self, text: str) -> str:
+        """Keep what may be kept of one sent message, and return that."""
 
     def count(self) -> int:
         """How many messages are kept."""
@@ -150,7 +150,7 @@ def create_app(
         suggester: chooses the words.
         store: receives what is sent.
         about: called for each look at the panel, from any thread.
-        wipe: deletes whatever was typed and came of it; returns when it is done.
+        wipe: deletes whatever was typed and came of it, the suggester's own words too; returns when it is done.
         on_typing: called whenever somebody is typing.
     """
     app = Flask(__name__)
@@ -181,17 +181,17 @@ def create_app(
         if not text.strip():
             msg = "expected a message with something in it, got an empty one"
             raise BadRequest(msg)
-        paused = store.learning_paused()
-        if not paused:
+        kept = ""
+        if not store.learning_paused():
             foreseen = suggester.recall(text)
-            store.add(text)
+            kept = store.add(text)
             if foreseen.words:
                 store.note_recall(suggester.version or 0, *foreseen)
-            own = own_words_in(text, suggester.knows)
+            own = own_words_in(kept, suggester.knows)
             if own:
                 store.note_own_words(own)
                 suggester.replace_own_words(store.own_words())
-        return jsonify(kept=not paused, stored=store.count())
+        return jsonify(kept=bool(kept), stored=store.count())
 
     @app.get("/api/about")
     def tell_about() -> Response:
@@ -219,7 +219,6 @@ def create_app(
     def delete_everything() -> Response:
         _body(Wipe)
         wipe()
-        suggester.replace_own_words(store.own_words())
         return jsonify(stored=store.count())
 
     return app

@@ -21,7 +21,7 @@ LATEST_WORDS = 200
 """What "lately" means."""
 
 WIDTH, HEIGHT = 320, 150
-LEFT, RIGHT, TOP, BOTTOM = 34, 12, 14, 24
+LEFT, RIGHT, TOP, BOTTOM = 40, 12, 14, 24
 
 
 class Foreseen(NamedTuple):
@@ -130,12 +130,18 @@ def _put_together(counts: Sequence[RecallCount]) -> list[RecallCount]:
     points: list[RecallCount] = []
     for one in counts:
         if points and points[-1].words < fewest:
-            last = points.pop()
-            words, top1, top3 = last.words + one.words, last.top1 + one.top1, last.top3 + one.top3
-            points.append(RecallCount(one.day, one.version, words, top1, top3))
+            points.append(_sum(points.pop(), one))
         elif one.words:
             points.append(one)
+    if len(points) > 1 and points[-1].words < fewest:  # what came last is not enough yet
+        last = points.pop()
+        points.append(_sum(points.pop(), last))
     return points
+
+
+def _sum(older: RecallCount, newer: RecallCount) -> RecallCount:
+    words, top1, top3 = older.words + newer.words, older.top1 + newer.top1, older.top3 + newer.top3
+    return RecallCount(newer.day, newer.version, words, top1, top3)
 
 
 def _day(number: int) -> str:

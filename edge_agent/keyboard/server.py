@@ -7,6 +7,7 @@ other address, what is typed would cross a network that everybody on it can read
 from __future__ import annotations
 
 import ipaddress
+import logging
 import socket
 import threading
 from typing import Any
@@ -31,6 +32,8 @@ class Serving:
     def __init__(self, app: Flask, listener: socket.socket, host: str) -> None:
         self.host = host
         self.port: int = listener.getsockname()[1]
+        # A browser opens more connections at once than there are threads; that they wait a moment is no warning.
+        logging.getLogger("waitress.queue").setLevel(logging.ERROR)
         self._connections: dict[int, Any] = {}
         self._server = create_server(app, map=self._connections, sockets=[listener], threads=THREADS, ident=None)
         self._thread = threading.Thread(target=self._server.run, name="keyboard", daemon=True)

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edge_agent.core.events import SendDropout
+from edge_agent.core.exclusion import storable
 from edge_agent.core.lifecycle import State
 from edge_agent.core.outbox import Parcel
 from edge_agent.ports import Change, Clock, OwnWord, PendingDropout, RecallCount, Remembered, Tally
@@ -60,22 +61,29 @@ MOST_RECALL_ROWS = 400
 
 _DEATHS = "session_deaths"
 _PAUSED = "learning_paused"
+_WIPES = "wipes"
 _STATE = msgspec.json.Decoder(State)
 
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """How much typed text is kept; the oldest messages go first.
+    """How much typed text is kept, and what of it counts in one session; the oldest messages go first.
 
     Attributes:
         messages: most messages.
         total_bytes: most UTF-8 bytes of all messages together.
         age_s: longest time that a message is kept.
+        session_messages: the newest messages that one session learns from: what one person contributes.
+        repeats: how often the same message counts in a session.
+        forbidden: words that no kept message may have.
     """
 
     messages: int
     total_bytes: int
     age_s: float
+    session_messages: int = 2_000
+    repeats: int = 3
+    forbidden: Sequence[str] = ()
 
 
 class Database:
@@ -124,21 +132,27 @@ class Database:
 
     # --- typed messages ---
 
-    def add(self, text: str) -> None:
-        """Keep one message; the oldest go when there are too many.
+    def add(self, text: str) -> str:
+        """Keep what may be kept of one message (:mod:`edge_agent.core.exclusion`); the oldest go if there are too many.
+
+        Returns:
+            What was kept; empty if nothing was.
 
         Raises:
             UnavailableError: it could not be written.
         """
-        with self._transaction() as connection:
-            self._insert(connection, [text])
+        kept = storable(text, self._caps.forbidden).text
+        if kept:
+            with self._transaction() as connection:
+                self._insert(connection, [kept])
+        return kept
 
     def add_once(self, name: str, texts: Sequence[str]) -> bool:
         """Keep a whole set of messages, unless that was done before.
 
         Args:
             name: of the set.
-            texts: the messages.
+            texts: the messages; what of them may be kept is kept.
 
         Returns:
             Whether they were added now.
@@ -146,7 +160,7 @@ class Database:
         with self._transaction() as connection:
             if connection.execute("SELECT 1 FROM facts WHERE name = ?", (f"added {name}",)).fetchone():
                 return False
-            self._insert(connection, texts)
+            self._insert(connection, [kept for text in texts if (kept := storable(text, self._caps.forbidden).text)])
             self._remember(connection, f"added {name}", "1")
             return True
 
@@ -156,17 +170,22 @@ class Database:
         return int(count)
 
     def texts(self) -> list[str]:
-        """All kept messages, oldest first."""
+        """The kept messages that a session learns from, oldest first."""
+        caps = self._caps
         with self._transaction() as connection:
             self._forget_old(connection)
-            return [text for (text,) in connection.execute("SELECT text FROM examples ORDER BY id")]
+            rows = connection.execute(
+                "SELECT text FROM (SELECT id, text, row_number() OVER (PARTITION BY text ORDER BY id DESC) AS place "
+                "FROM examples) WHERE place <= ? ORDER BY id DESC LIMIT ?",
+                (caps.repeats, caps.session_messages),
+            ).fetchall()
+        return [text for (text,) in reversed(rows)]
 
     def _insert(self, connection: sqlite3.Connection, texts: Sequence[str]) -> None:
         now_s = self._clock.wall_s()
         connection.executemany(
             "INSERT INTO examples (text, bytes, typed_at_s) VALUES (?, ?, ?)",
-            # A lone surrogate, which a browser can send, has no UTF-8.
-            [(kept, len(kept.encode()), now_s) for kept in (t.encode(errors="replace").decode() for t in texts)],
+            [(text, len(text.encode()), now_s) for text in texts],
         )
         self._forget_old(connection)
 
@@ -198,10 +217,18 @@ class Database:
             try:
                 # The log still has the pages as they were; a checkpoint alone would leave them behind its end.
                 self._connection.execute("VACUUM")
-                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                ((busy, _, _),) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                if busy:
+                    msg = "another program reads the database"
+                    raise sqlite3.OperationalError(msg)
             except sqlite3.Error as error:
                 msg = f"everything was deleted, but the files could not be emptied yet ({error}); is the disk full?"
                 raise UnavailableError(msg) from error
+        self.remember(_WIPES, str(self.wipes() + 1))
+
+    def wipes(self) -> int:
+        """How often everything was deleted, to the end."""
+        return int(self.fact(_WIPES) or 0)
 
     def learning_paused(self) -> bool:
         """Whether the person has paused learning: nothing is kept, and nothing is trained."""

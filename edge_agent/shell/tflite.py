@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edge_agent.core.prediction import score, weights_of
-from edge_agent.ports import Evaluation, Ids, Model, TrainStep
+from edge_agent.ports import Evaluation, Floats, Ids, Model, TrainStep
 from edge_agent.shell.weights import mapped_weights
 from wire.errors import ConfigError, RemoteProtocolError
 from wire.parameters import ParameterLayout, Vector
@@ -30,7 +30,7 @@ from wire.parameters import ParameterLayout, Vector
 RUNTIMES = (("ai_edge_litert", "ai-edge-litert"), ("tflite_runtime", "tflite-runtime"))
 """(module, distribution) in order of preference: litert is faster and still maintained, but has no 32-bit wheels."""
 
-SIGNATURES = ("train", "save", "restore")
+SIGNATURES = ("train", "read", "write", "begin", "train_momentum", "train_sampled")
 """Those that training needs."""
 
 
@@ -59,7 +59,7 @@ def load_program(model: Model, threads: int = 1) -> TfliteProgram:
 
 
 class TfliteProgram:
-    """A program in an interpreter of its own. Implements :class:`edge_agent.ports.Program`.
+    """A program in an interpreter of its own. Implements :class:`edge_agent.ports.FurtherProgram`.
 
     Args:
         path: the ``.tflite`` file.
@@ -80,19 +80,44 @@ class TfliteProgram:
             msg = f"expected a program with the signatures {', '.join(SIGNATURES)}, got {', '.join(sorted(offered))}"
             raise RemoteProtocolError(msg, code="program")
         self._saved: Vector | None = None
-        self._runners: dict[str, Callable[..., dict[str, npt.NDArray[Any]]]] = {}
+        self._runners: dict[str, Any] = {}
         self.restore(weights)
+
+    @property
+    def candidates(self) -> int:
+        """S, the number of candidates of ``train_sampled``."""
+        shape = self._runner("train_sampled").get_input_details()["candidates"]["shape"]
+        return int(shape[0])
 
     def train(self, x: Ids, y: Ids, learning_rate: float, clip_norm: float) -> TrainStep:
         """One step of SGD on a batch: x, y (B, T) int32."""
-        self._saved = None
-        said = self._call("train", x=x, y=y, learning_rate=np.float32(learning_rate), clip_norm=np.float32(clip_norm))
-        return TrainStep(
-            loss=float(said["loss"]),
-            targets=float(said["targets"]),
-            hits=float(said["hits"]),
-            gradient_norm=float(said["gradient_norm"]),
-        )
+        return self._train("train", x=x, y=y, **_numbers(learning_rate=learning_rate, clip_norm=clip_norm))
+
+    def begin(self) -> None:
+        """Forget the momentum; the weights as they are now are what ``proximal`` pulls back to."""
+        self._call("begin")
+
+    def train_momentum(
+        self, x: Ids, y: Ids, learning_rate: float, clip_norm: float, momentum: float, proximal: float
+    ) -> TrainStep:
+        """As ``train``, with momentum and the proximal term of FedProx; ``begin`` was called before."""
+        rule = _numbers(learning_rate=learning_rate, clip_norm=clip_norm, momentum=momentum, proximal=proximal)
+        return self._train("train_momentum", x=x, y=y, **rule)
+
+    def train_sampled(
+        self,
+        x: Ids,
+        places: Ids,
+        ids: Ids,
+        log_inclusion: Floats,
+        learning_rate: float,
+        clip_norm: float,
+        momentum: float,
+        proximal: float,
+    ) -> TrainStep:
+        """As ``train_momentum``, over candidates: ids, log_inclusion (S,) and the targets' places (B, T) among them."""
+        rule = _numbers(learning_rate=learning_rate, clip_norm=clip_norm, momentum=momentum, proximal=proximal)
+        return self._train("train_sampled", x=x, y=places, candidates=ids, log_inclusion=log_inclusion, **rule)
 
     def evaluate(self, x: Ids, y: Ids) -> Evaluation:
         """Loss and recall on a batch: x, y (B, T) int32."""
@@ -101,7 +126,7 @@ class TfliteProgram:
     def save(self) -> Vector:
         """The weights, (n,) float32; not to be written to."""
         if self._saved is None:
-            self._saved = self._call("save")["weights"]
+            self._saved = self._layout.flatten(self._call("read"))
         return self._saved
 
     def restore(self, weights: Vector) -> None:
@@ -113,7 +138,7 @@ class TfliteProgram:
         if not np.isfinite(weights).all():
             msg = "expected finite weights, got some that are not"
             raise RemoteProtocolError(msg, code="not-finite")
-        self._call("restore", weights=weights)
+        self._call("write", **self._layout.unflatten(weights))
         self._restored = self._saved = weights
 
     def reset(self) -> None:
@@ -124,11 +149,29 @@ class TfliteProgram:
         """How the weights moved since ``restore``, (n,) float32."""
         return self.save() - self._restored
 
+    def _train(self, signature: str, **inputs: npt.NDArray[Any] | np.float32) -> TrainStep:
+        self._saved = None
+        said = self._call(signature, **inputs)
+        return TrainStep(
+            loss=float(said["loss"]),
+            targets=float(said["targets"]),
+            hits=float(said["hits"]),
+            gradient_norm=float(said["gradient_norm"]),
+        )
+
     def _call(self, signature: str, **inputs: npt.NDArray[Any] | np.float32) -> dict[str, npt.NDArray[Any]]:
         with _faults(signature):
-            if signature not in self._runners:
-                self._runners[signature] = self._interpreter.get_signature_runner(signature)
-            return self._runners[signature](**inputs)
+            said: dict[str, npt.NDArray[Any]] = self._runner(signature)(**inputs)
+            return said
+
+    def _runner(self, signature: str) -> Any:
+        if signature not in self._runners:
+            self._runners[signature] = self._interpreter.get_signature_runner(signature)
+        return self._runners[signature]
+
+
+def _numbers(**values: float) -> dict[str, np.float32]:
+    return {name: np.float32(value) for name, value in values.items()}
 
 
 @contextlib.contextmanager

@@ -21,9 +21,11 @@ import msgspec
 import edge_agent
 from edge_agent.core.training import Stopped
 from edge_agent.session import Produced, SessionTask
-from edge_agent.shell.trainer_messages import Outcome, decode_outcome, encode, error_of
+from edge_agent.shell.trainer_messages import Errand, decode_outcome, encode, error_of
 from edge_agent.shell.trainer_process import IDLE, LENGTH, NORMAL
 from wire.errors import UnavailableError
+from wire.messages import DropoutCause
+from wire.parameters import Vector
 
 POLL_S = 0.05
 """How soon a stop is passed on: less than a batch takes on any device."""
@@ -63,7 +65,20 @@ class TrainerProcess:
             UnavailableError: the process could not be started, or died.
             NightjarError: what the session raised there.
         """
-        outcome = self._outcome(encode(task), should_stop)
+        errand = encode(Errand(task.assignment, task.model, task.texts, task.seed))
+        with self._process() as process:
+            try:
+                stopped, data = _converse(process, errand, task.residual, should_stop)
+            finally:
+                if process.poll() is None:
+                    process.kill()
+        if not data and stopped:
+            return Stopped(DropoutCause.IN_USE, "asked to stop")
+        try:
+            outcome = decode_outcome(data)
+        except msgspec.MsgspecError as error:
+            msg = f"the training process {_ending(process.returncode)} without an outcome"
+            raise UnavailableError(msg) from error
         self.report_peak(outcome.peak_bytes)
         if outcome.fault is not None:
             raise error_of(outcome.fault)
@@ -73,14 +88,13 @@ class TrainerProcess:
             raise UnavailableError(msg)
         return done
 
-    def _outcome(self, task: bytes, should_stop: Callable[[], bool]) -> Outcome:
+    def _process(self) -> subprocess.Popen[bytes]:
         root = str(Path(edge_agent.__file__).resolve().parent.parent)
         path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-        command = [sys.executable, "-m", "edge_agent.shell.trainer_process"]
         limits = [str(self.memory_bytes), IDLE if self.idle_priority else NORMAL, str(self.threads)]
         try:
-            process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                [*command, *limits],
+            return subprocess.Popen(  # noqa: S603 - our own interpreter and module
+                [sys.executable, "-m", "edge_agent.shell.trainer_process", *limits],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,  # the text of a traceback may quote what was typed
@@ -90,49 +104,53 @@ class TrainerProcess:
         except OSError as error:
             msg = f"the training process could not be started: {error}"
             raise UnavailableError(msg) from error
-        with process:
-            try:
-                data = _converse(process, LENGTH.pack(len(task)) + task, should_stop)
-            finally:
-                if process.poll() is None:
-                    process.kill()
-        try:
-            return decode_outcome(data)
-        except msgspec.MsgspecError as error:
-            msg = f"the training process {_ending(process.returncode)} without an outcome"
-            raise UnavailableError(msg) from error
 
 
-def _converse(process: subprocess.Popen[bytes], request: bytes, should_stop: Callable[[], bool]) -> bytes:
-    """Send the request; collect what comes until the end, passing a stop on."""
-    stdin, stdout = process.stdin, process.stdout
-    if stdin is None or stdout is None:
+def _converse(
+    process: subprocess.Popen[bytes],
+    errand: bytes,
+    residual: Callable[[], Vector | None],
+    should_stop: Callable[[], bool],
+) -> tuple[bool, bytes]:
+    """Send the errand, and the residual if it is asked for; pass a stop on.
+
+    Returns:
+        Whether it was asked to stop; its last message, empty if it ended before there was one.
+    """
+    if process.stdin is None or process.stdout is None:
         msg = "the training process has no pipes"
         raise UnavailableError(msg)
-    parts: list[bytes] = []
+    into, out_of = process.stdin.fileno(), process.stdout.fileno()
+    received = bytearray()
     stopped_at_s: float | None = None
-    with contextlib.suppress(BrokenPipeError):  # it died; what it left in the other pipe, if anything, says more
-        _send(stdin.fileno(), request)
+    _send(into, errand)
     while True:
-        readable, _, _ = select.select([stdout], [], [], POLL_S)
+        readable, _, _ = select.select([out_of], [], [], POLL_S)
         if readable:
-            part = os.read(stdout.fileno(), 1 << 20)
+            part = os.read(out_of, 1 << 20)
             if not part:
                 process.wait()
-                return b"".join(parts)
-            parts.append(part)
+                return stopped_at_s is not None, bytes(received[LENGTH.size :])
+            received += part
+            if received == LENGTH.pack(0):
+                received.clear()
+                adopted = residual()
+                _send(into, b"" if adopted is None else adopted.tobytes())
         if stopped_at_s is None:
             if should_stop():
                 stopped_at_s = time.monotonic()
-                stdin.close()
+                process.terminate()
         elif time.monotonic() - stopped_at_s > LAST_BATCH_S:
             process.kill()
 
 
-def _send(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
+def _send(descriptor: int, message: bytes) -> None:
+    # If it died, what it left in the other pipe says more, or its status does.
+    with contextlib.suppress(BrokenPipeError):
+        for data in (LENGTH.pack(len(message)), message):
+            view = memoryview(data)
+            while view:
+                view = view[os.write(descriptor, view) :]
 
 
 def _ending(status: int) -> str:

@@ -1,12 +1,15 @@
-"""What the agent and its training process say to each other: one task in, one outcome out, over pipes.
+"""What the agent and its training process say to each other over pipes.
 
-Both ends are this program, so a message is the dataclasses themselves in MessagePack, arrays as their bytes in this
-machine's order. Nothing of it is ever stored, and nothing of it comes from the network.
+An errand goes in; if the process asks for the residual, with an empty message, that goes in too; an outcome comes out.
+Each is preceded by its length. Both ends are this program, so a message is the dataclasses themselves in MessagePack,
+arrays as their bytes in this machine's order. Nothing of it is ever stored, and nothing of it comes from the network.
 """
 
 from __future__ import annotations
 
 import typing
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +17,28 @@ import msgspec
 import numpy as np
 
 from edge_agent.core.training import Stopped
-from edge_agent.session import Produced, SessionTask
+from edge_agent.ports import Model
+from edge_agent.session import Produced
 from wire import errors
 from wire.errors import LocalProtocolError, NightjarError, RemoteProtocolError
+from wire.messages import Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """A session's task without its residual.
+
+    Attributes:
+        assignment: what was asked for.
+        model: the base, already on the device.
+        texts: the messages.
+        seed: of the session.
+    """
+
+    assignment: Assignment
+    model: Model
+    texts: Sequence[str]
+    seed: int
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -53,18 +75,18 @@ def _decode(kind: Any, value: Any) -> Any:
 
 
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=_encode)
-_TASKS = msgspec.msgpack.Decoder(SessionTask, dec_hook=_decode)
+_ERRANDS = msgspec.msgpack.Decoder(Errand, dec_hook=_decode)
 _OUTCOMES = msgspec.msgpack.Decoder(Outcome, dec_hook=_decode)
 
 
-def encode(message: SessionTask | Outcome) -> bytes:
+def encode(message: Errand | Outcome) -> bytes:
     """A message as bytes."""
     return _ENCODER.encode(message)
 
 
-def decode_task(data: bytes) -> SessionTask:
+def decode_errand(data: bytes) -> Errand:
     """Inverse of :func:`encode`."""
-    return _TASKS.decode(data)
+    return _ERRANDS.decode(data)
 
 
 def decode_outcome(data: bytes) -> Outcome:

@@ -1,8 +1,8 @@
 """The process that trains and exits: ``python -m edge_agent.shell.trainer_process MEMORY_BYTES PRIORITY THREADS``.
 
-Started by :mod:`edge_agent.shell.trainer` only. The task comes on standard input, its length first; the outcome goes to
-standard output. When standard input ends before that, the agent wants it to stop, or died: between two batches it is
-looked at, so either way this process is gone after one batch.
+Started by :mod:`edge_agent.shell.trainer` only, with an errand on standard input; see
+:mod:`edge_agent.shell.trainer_messages`. Between two batches it looks whether it got SIGTERM or whether the agent is
+gone, so after either it is gone within one batch.
 
 It makes itself unimportant before it loads anything large: last in line for the processor, first in line for the
 kernel when memory runs out, and refused more memory than it was granted.
@@ -13,12 +13,16 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import select
+import signal
 import struct
 import sys
 import time
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from wire.parameters import Vector
 
 LENGTH = struct.Struct("<Q")
 IDLE, NORMAL = "idle", "normal"
@@ -29,34 +33,45 @@ FIRST_TO_DIE = "800"
 
 
 def main() -> None:
-    """Do one task."""
+    """Do one errand."""
     memory_bytes, priority, threads = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    # Libraries may print: whatever they say goes to standard error, the outcome alone to the pipe.
+    agent, stops = os.getppid(), []
+    signal.signal(signal.SIGTERM, lambda number, _frame: stops.append(number))
+    # Libraries may print: whatever they say goes to standard error, and messages alone to the pipe.
     pipe = os.dup(1)
     os.dup2(2, 1)
     _be_modest(memory_bytes, priority)
-    (length,) = LENGTH.unpack(_read(LENGTH.size))
-    data = _read(length)
+    data = _receive()
 
-    from edge_agent.session import Produced, train_and_encode
+    from edge_agent.session import Produced, SessionTask, train_and_encode
     from edge_agent.shell.tflite import load_program
-    from edge_agent.shell.trainer_messages import Fault, Outcome, decode_task, encode, fault_of
+    from edge_agent.shell.trainer_messages import Fault, Outcome, decode_errand, encode, fault_of
 
     fault: Fault | None = None
     done = None
     try:
+        errand = decode_errand(data)
+        del data
+        task = SessionTask(errand.assignment, errand.model, errand.texts, partial(_residual, pipe), errand.seed)
         load = partial(load_program, threads=threads)
-        done = train_and_encode(decode_task(data), load, _asked_to_stop, time.monotonic)
+        done = train_and_encode(task, load, lambda: bool(stops) or os.getppid() != agent, time.monotonic)
     except Exception as error:  # whatever it is, the agent says it and goes on
         fault = fault_of(error)
     outcome = Outcome(
         produced=done if isinstance(done, Produced) else None,
-        stopped=None if done is None or isinstance(done, Produced) else done,
+        stopped=None if isinstance(done, Produced) else done,
         fault=fault,
         peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     )
-    with os.fdopen(pipe, "wb") as out:
-        out.write(encode(outcome))
+    _send(pipe, encode(outcome))
+
+
+def _residual(pipe: int) -> Vector | None:
+    import numpy as np
+
+    _send(pipe, b"")
+    data = _receive()
+    return np.frombuffer(data, np.float32) if data else None
 
 
 def _be_modest(memory_bytes: int, priority: str) -> None:
@@ -72,21 +87,26 @@ def _be_modest(memory_bytes: int, priority: str) -> None:
         Path("/proc/self/oom_score_adj").write_text(FIRST_TO_DIE)
 
 
-def _read(length: int) -> bytes:
-    """Exactly so many bytes, straight from the descriptor: nothing may wait in a buffer of ours."""
+def _receive() -> bytes:
+    (length,) = LENGTH.unpack(_exactly(LENGTH.size))
+    return _exactly(length)
+
+
+def _exactly(length: int) -> bytes:
     parts = []
     while length:
         part = os.read(0, min(length, 1 << 20))
         if not part:
-            sys.exit("the agent went away before it said what to do")
+            sys.exit("the agent went away in the middle of a message")
         parts.append(part)
         length -= len(part)
     return b"".join(parts)
 
 
-def _asked_to_stop() -> bool:
-    readable, _, _ = select.select([0], [], [], 0)
-    return bool(readable)
+def _send(pipe: int, message: bytes) -> None:
+    data = memoryview(LENGTH.pack(len(message)) + message)
+    while data:
+        data = data[os.write(pipe, data) :]
 
 
 if __name__ == "__main__":

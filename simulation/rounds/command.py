@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -14,10 +15,13 @@ from rich.console import Console
 
 from simulation.progress import progress, say
 from simulation.rounds.faults import PLACES, dangers
-from simulation.rounds.result import result_of, table_of
+from simulation.rounds.hunt import complaints, hunt
+from simulation.rounds.result import bag_of, result_of, table_of
 from simulation.rounds.world import CODECS, Settings, simulate
-from wire.errors import ConfigError, UnavailableError
+from wire.errors import ConfigError
 
+WRONG = 1
+"""Exit status of a simulation that found a defect."""
 INTERRUPTED = 130
 """Exit status of a program that ctrl-C ended."""
 
@@ -42,6 +46,9 @@ INTERRUPTED = 130
 @click.option("--codec", default=CODECS[0], show_default=True, type=click.Choice(CODECS), help="How reports are coded.")
 @click.option("--steering/--no-steering", default=True, show_default=True, help="Pace steering; else a fixed minute.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.option(
+    "--hunt", "seeds", default=0, type=click.IntRange(0, 1_000_000), help="Only look for defects, with so many seeds."
+)
 @click.option("--plot", default=None, type=click.Path(path_type=Path), help="PNG file for a picture of the rounds.")
 def rounds(
     *,
@@ -54,42 +61,63 @@ def rounds(
     codec: str,
     steering: bool,
     as_json: bool,
+    seeds: int,
     plot: Path | None,
 ) -> None:
     """Run rounds of a whole fleet under a virtual clock, with real cores and drivers and seeded faults."""
     if plot is not None:
-        _expect_writable(plot)
+        _expect_writable(plot, seeds)
     settings = Settings(devices, rounds, seed, dangers(faults), severity, availability, codec, steering)
     console = Console(stderr=True)
     try:
-        say(console, f"{devices} phones, {rounds} rounds, seed {seed}")
-        outcome = simulate(settings, partial(progress, console, what="rounds"))
+        if seeds:
+            say(console, f"{devices} phones, {rounds} rounds, seeds {seed} to {seed + seeds - 1}")
+            wrong = _hunt(settings, seeds, console, as_json=as_json)
+        else:
+            say(console, f"{devices} phones, {rounds} rounds, seed {seed}")
+            wrong = _simulate(settings, plot, console, as_json=as_json)
     except KeyboardInterrupt:
         say(console, "interrupted: no result")
         raise click.exceptions.Exit(INTERRUPTED) from None
+    for complaint in wrong:
+        say(console, f"wrong: {complaint}")
+    if wrong:
+        raise click.exceptions.Exit(WRONG)
+
+
+def _simulate(settings: Settings, plot: Path | None, console: Console, *, as_json: bool) -> list[str]:
+    outcome = simulate(settings, partial(progress, console, what="rounds"))
     result = result_of(outcome)
     if plot is not None:
         from simulation.rounds.plot import draw  # it takes a second, and only a plot needs it
 
         draw(outcome, plot)
+    _print(result, as_json=as_json)
+    return complaints(outcome)
+
+
+def _hunt(settings: Settings, seeds: int, console: Console, *, as_json: bool) -> list[str]:
+    bag = hunt(settings, progress(console, range(settings.seed, settings.seed + seeds), "seeds"))
+    _print(bag_of(bag, seeds), as_json=as_json)
+    return [f"seed {seed}: {complaint}" for seed, found in bag.wrong.items() for complaint in found]
+
+
+def _print(result: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         click.echo(msgspec.json.encode(result))
     else:
         Console().print(table_of(result))
-    for event, line in outcome.errors.unexpected.items():
-        say(console, f"logged {outcome.errors.counts[event]} times, and no fault explains it: {line}")
-    ended = result["rounds_committed"] + result["rounds_abandoned"]
-    if ended < rounds:
-        msg = f"only {ended} of {rounds} rounds ended within {result['virtual_hours']} virtual hours"
-        raise UnavailableError(msg)
 
 
-def _expect_writable(plot: Path) -> None:
+def _expect_writable(plot: Path, seeds: int) -> None:
     """Said before the simulation and not after it, which may take minutes.
 
     Raises:
-        ConfigError: the folder does not exist, or the ending is not that of a PNG file.
+        ConfigError: the folder does not exist, the ending is not that of a PNG file, or there is no one simulation.
     """
+    if seeds:
+        msg = "--plot shows one simulation, and --hunt runs many: leave one of them out"
+        raise ConfigError(msg)
     if plot.suffix.lower() != ".png" or not plot.parent.is_dir():
         msg = f"--plot: expected a file name that ends in .png in a folder that exists, got: {plot}"
         raise ConfigError(msg)

@@ -40,8 +40,11 @@ RESTART_S = (3.0, 30.0)
 UNSTEERED_S = 60.0
 """What a coordinator without pace steering tells everybody: try again in a minute."""
 AVERAGING_S = 2.0
+"""200 reports at 150 a second, which is the bar for decoding, and some room to be killed in."""
 DISK_FULL_S = (5.0, 60.0)
+"""Longer than the waits between two tries, shorter than the ten minutes after which it gives up."""
 BROKER_DOWN_S = (2.0, 30.0)
+"""A service that is restarted, or a container that is moved."""
 CLOCK_JUMP_S = (0.5, 600.0)
 """From what a time server corrects daily to a virtual machine that slept."""
 LASTS_S = {Phase.SELECTION: 20.0, Phase.REPORTING: 60.0, Phase.COMMITTING: 2.0}
@@ -82,6 +85,7 @@ class CoordinatorHost:
     Attributes:
         repository: the database.
         private: reports and optimizer states.
+        troubles: when it or the broker had one, in virtual seconds, and which.
     """
 
     def __init__(
@@ -114,6 +118,7 @@ class CoordinatorHost:
         self._connected = False
         self._unsent: list[tuple[str, bytes, bool]] = []
         self._round: tuple[int, Phase] | None = None
+        self.troubles: list[tuple[float, Fault]] = []
         self.repository = MemoryRepository(self._touched)
         self.private = MemoryBlobs(self._touched)
         with self.repository.transaction() as tx:
@@ -214,6 +219,7 @@ class CoordinatorHost:
         if self._round != (number, phase) or not self.up:
             return
         self._dice.note(fault, phase.value)
+        self.troubles.append((self._timeline.now_s, fault))
         match fault:
             case Fault.COORDINATOR_RESTART if self._dice.between(0.0, 1.0) < 0.5:
                 self.kill()

@@ -41,6 +41,7 @@ class Observer:
         task: what the phones were asked.
         artifacts: where versions lie.
         current_version: of the coordinator, now.
+        now_s: virtual time; the coordinator's clock may jump.
 
     Attributes:
         verdicts: receipts by verdict; an accepted report counts once however often it is told.
@@ -48,13 +49,18 @@ class Observer:
         wrong_means: committed rounds whose weights are not the mean of what the phones sent.
         lost: accepted reports that are in no commit, in no abandoned round and not in the round that is open.
         rounds: those that ended, in order.
+        began_s: virtual time at which each round began, by its number.
+        ended_s: and at which it ended.
     """
 
-    def __init__(self, task: TaskConfig, artifacts: BlobStore, current_version: Callable[[], int]) -> None:
+    def __init__(
+        self, task: TaskConfig, artifacts: BlobStore, current_version: Callable[[], int], now_s: Callable[[], float]
+    ) -> None:
         self._codec = codec_for(task.codec.choice())
         self._max_examples = task.max_examples
         self._artifacts = artifacts
         self._current_version = current_version
+        self._now_s = now_s
         self._produced: dict[Key, bytes] = {}
         self._base_versions: dict[int, int] = {}
         self._accepted: dict[int, set[Key]] = {}
@@ -65,6 +71,8 @@ class Observer:
         self.wrong_means: list[int] = []
         self.lost: list[Key] = []
         self.rounds: list[Round] = []
+        self.began_s: dict[int, float] = {}
+        self.ended_s: dict[int, float] = {}
 
     @property
     def counted_twice(self) -> int:
@@ -73,6 +81,11 @@ class Observer:
         for (number, device, _), count in self._counted.items():
             entries[(number, device)] += count
         return sum(count - 1 for count in entries.values())
+
+    def seconds(self, number: int) -> float:
+        """Virtual seconds from the beginning of a round to its end."""
+        end_s = self.ended_s[number]
+        return end_s - self.began_s.get(number, end_s)
 
     def produced(self, device: DeviceId, report: NewReport) -> None:
         """A phone stored a report in its outbox."""
@@ -105,6 +118,7 @@ class Observer:
     def entered(self, state: Round) -> None:
         """A round entered a phase."""
         self._base_versions[state.number] = state.base_version
+        self.began_s.setdefault(state.number, self._now_s())
 
     def averaged(self, job: AggregationJob, done: AggregationDone) -> None:
         """An aggregation ended; whether it is committed is another matter."""
@@ -113,6 +127,7 @@ class Observer:
     def over(self, state: Round) -> None:
         """A round ended."""
         self.rounds.append(state)
+        self.ended_s[state.number] = self._now_s()
         if state.phase is Phase.COMMITTED:
             self._check_commit(state)
         for number in [number for number in self._averaged if number <= state.number - _FORGET_AFTER]:
@@ -122,7 +137,8 @@ class Observer:
             del self._produced[key]
 
     def finish(self) -> None:
-        """The simulation is over: settle the accounts of every round that is."""
+        """The simulation is over, perhaps for now: settle the accounts of every round that is."""
+        self.lost.clear()
         phases = {state.number: state.phase for state in self.rounds}
         newest = max(self._base_versions, default=0)
         for number, accepted in sorted(self._accepted.items()):

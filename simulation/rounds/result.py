@@ -11,6 +11,7 @@ import numpy as np
 from rich.table import Table
 
 from coordinator.core.round import Phase, Round, SeatState, dropouts
+from simulation.rounds.hunt import Bag
 from simulation.rounds.world import SAMPLE_EVERY_S, Outcome
 
 QUANTILES = (0.1, 0.5, 0.9, 1.0)
@@ -46,7 +47,7 @@ def result_of(outcome: Outcome) -> dict[str, Any]:
         "reports_lost": len(observer.lost),
         "reports_counted_twice": observer.counted_twice,
         "commits_that_are_not_the_mean": len(observer.wrong_means),
-        "round_seconds": quantiles([seconds(state) for state in committed]),
+        "round_seconds": quantiles([observer.seconds(state.number) for state in committed]),
         "staleness": {str(versions): observer.stale[versions] for versions in sorted(observer.stale)},
         "messages": outcome.messages,
         "messages_per_s": quantiles([sample.messages / SAMPLE_EVERY_S for sample in outcome.samples[1:]]),
@@ -60,9 +61,16 @@ def result_of(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def seconds(state: Round) -> float:
-    """Virtual seconds from the opening of a round to its end, as the coordinator's clock had them."""
-    return (state.closed_at_s or state.opened_at_s) - state.opened_at_s
+def bag_of(bag: Bag, seeds: int) -> dict[str, Any]:
+    """The result of a hunt as one JSON object."""
+    return {
+        "seeds": seeds,
+        "seeds_with_defects": sorted(bag.wrong),
+        "rounds_committed": bag.phases[Phase.COMMITTED],
+        "rounds_abandoned": bag.phases[Phase.ABANDONED],
+        "reports": _counted(bag.verdicts),
+        "faults_thrown": _counted(bag.thrown),
+    }
 
 
 def seats(rounds: list[Round]) -> tuple[int, int]:

@@ -18,14 +18,14 @@ from coordinator.core.round import Round
 from simulation.rounds.availability import Availability, GeneratedAvailability, TracedAvailability
 from simulation.rounds.broker import Broker
 from simulation.rounds.coordinator import CoordinatorHost, Watched
-from simulation.rounds.faults import Danger, Dice
+from simulation.rounds.faults import Danger, Dice, Fault
 from simulation.rounds.logs import Errors, errors_counted
 from simulation.rounds.model import Shelf, first_manifest
 from simulation.rounds.observer import Observer
 from simulation.rounds.phone import Phone, Surroundings
 from simulation.rounds.storage import MemoryBlobs
 from simulation.rounds.timeline import Timeline
-from wire.identifiers import Population
+from wire.identifiers import DeviceId, Population
 
 POPULATION = Population("simulation")
 LIMIT_S = 60 * 86_400.0
@@ -38,6 +38,8 @@ SELECTION_DEADLINE_S = 600.0
 REPORT_DEADLINE_S = 600.0
 """A session on a phone is ended after 585 s."""
 SAMPLE_EVERY_S = 60.0
+SETTLING_S = 3 * 3600.0
+"""Time after the last fault within which every report has its answer: longer than any back-off."""
 CODECS = ("dense-f16", "dense-f32", "topk-8", "topk-4", "rice-8")
 """The first is the default: of a few hundred parameters, entropy coding would be most of the running time."""
 
@@ -97,7 +99,10 @@ class Outcome:
         errors: error lines of the two sides' logs.
         messages: to and from the coordinator.
         peak_messages_per_s: the most of them in one second.
+        unanswered: phones whose report of a round that is over had no answer long after the last fault; only known of a
+            simulation that was left to settle.
         samples: the fleet over time.
+        troubles: when the coordinator or the broker had one, and which.
         virtual_s: length in virtual time.
         wall_s: length in real time.
         counters: the coordinator's own.
@@ -110,7 +115,9 @@ class Outcome:
     errors: Errors
     messages: int
     peak_messages_per_s: int
+    unanswered: list[DeviceId]
     samples: list[Sample]
+    troubles: list[tuple[float, Fault]]
     virtual_s: float
     wall_s: float
     counters: dict[str, int]
@@ -151,7 +158,7 @@ class World:
         self.artifacts = MemoryBlobs()
         manifest = first_manifest(self.artifacts)
         config = CoordinatorConfig(task=task_for(settings.devices, settings.codec), population=POPULATION, seed=seed)
-        self.observer = Observer(config.task, self.artifacts, self._current_version)
+        self.observer = Observer(config.task, self.artifacts, self._current_version, lambda: self.timeline.now_s)
         self.broker = Broker(self.timeline, self.dice, POPULATION, self.observer.published)
         self.coordinator = CoordinatorHost(
             config,
@@ -191,6 +198,18 @@ class World:
             self.timeline.run(partial(self._ended, wanted), LIMIT_S)
         self.observer.finish()
 
+    def settle(self) -> None:
+        """Let time run on without faults until everything that waits should have been answered."""
+        self.dice.rest()
+        self.timeline.run(lambda: False, self.timeline.now_s + SETTLING_S)
+        self.observer.finish()
+
+    def unanswered(self) -> list[DeviceId]:
+        """Phones that wait for the receipt of a round that is over."""
+        newest = max((state.number for state in self.observer.rounds), default=-1)
+        waiting = ((phone.device, phone.outbox_round) for phone in self.phones)
+        return [device for device, number in waiting if number is not None and number <= newest]
+
     def _ended(self, rounds: int) -> bool:
         return len(self.observer.rounds) >= rounds
 
@@ -208,12 +227,13 @@ class World:
         self.timeline.after(SAMPLE_EVERY_S, self._sample)
 
 
-def simulate(settings: Settings, follow: Follow = iter) -> Outcome:
+def simulate(settings: Settings, follow: Follow = iter, *, settle: bool = False) -> Outcome:
     """Run a simulation.
 
     Args:
         settings: what was asked for.
         follow: hands on the numbers of the rounds one by one, and may say so.
+        settle: go on without faults for some hours afterwards.
 
     Raises:
         ConfigError: the availability file cannot be read.
@@ -222,6 +242,8 @@ def simulate(settings: Settings, follow: Follow = iter) -> Outcome:
     with tempfile.TemporaryDirectory() as folder, errors_counted() as errors:
         world = World(settings, Path(folder))
         world.run(follow)
+        if settle:
+            world.settle()
     return Outcome(
         settings=settings,
         observer=world.observer,
@@ -230,7 +252,9 @@ def simulate(settings: Settings, follow: Follow = iter) -> Outcome:
         errors=errors,
         messages=world.broker.messages,
         peak_messages_per_s=world.broker.peak_per_s,
+        unanswered=world.unanswered() if settle else [],
         samples=world.samples,
+        troubles=world.coordinator.troubles,
         virtual_s=world.timeline.now_s,
         wall_s=time.monotonic() - started,
         counters=dict(world.coordinator.repository.view.counters()),

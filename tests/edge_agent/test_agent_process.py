@@ -323,11 +323,16 @@ def test_without_broker_or_coordinator_it_says_so_and_the_keyboard_works(tmp_pat
     said = post(port, "/api/suggest", {"text": "hello "})
     assert len(said["suggestions"]) == 3
     assert said["version"] == 0
-    assert post(port, "/api/messages", {"text": "something new"}) == {"stored": 401}
+    assert post(port, "/api/messages", {"text": "something new"}) == {"kept": True, "stored": 401}
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/about", timeout=10) as answer:
         about = json.load(answer)
     assert (about["device"], about["emulated"], about["stored"]) == ("alone", True, 401)
     agent.wait_for_log("in use")
+    assert post(port, "/api/wipe", {"everything": "delete"}) == {"stored": 0}
+    files = [file for file in agent.config.parent.rglob("agent.db*") if file.is_file()]
+    assert files
+    assert b"something new" not in b"".join(file.read_bytes() for file in files)
+    assert len(post(port, "/api/suggest", {"text": "hello "})["suggestions"]) == 3
     assert agent.process.poll() is None
     status, seconds = agent.stop()
     assert status == 0

@@ -87,6 +87,9 @@ def test_every_setting_can_be_set(write, tmp_path):
             maximum_messages = 10
             maximum_bytes = 5000
             maximum_age_days = 2
+            maximum_session_messages = 100
+            maximum_repeats = 1
+            forbidden_words = ["zyzzyva"]
             [keyboard]
             enabled = true
             host = "0.0.0.0"

@@ -8,7 +8,7 @@ from edge_agent.config import AgentConfig, ConditionSettings, EmulatorSettings
 from edge_agent.core.eligibility import Answer, Condition, judge
 from edge_agent.device import assembled_device, typing_activity
 from tests.edge_agent.fakes import FakeClock
-from tests.edge_agent.shell.probes.fake_device import Tree
+from tests.edge_agent.losses import LOSSES, lose, whole_device
 from wire.messages import DropoutCause
 
 READ_BY_THE_DRIVER = {Condition.HAS_EXAMPLES}
@@ -16,11 +16,7 @@ READ_BY_THE_DRIVER = {Condition.HAS_EXAMPLES}
 
 @pytest.fixture
 def tree(tmp_path):
-    found = Tree(tmp_path / "root")
-    found.supply("AC", type="Mains", online=1)
-    found.supply("BAT0", type="Battery", status="Charging", capacity=80, temp=300)
-    found.zone(0, 50_000)
-    return found
+    return whole_device(tmp_path / "root")
 
 
 class Life:
@@ -39,51 +35,13 @@ class Life:
         return judge({**self.device.conditions.read(), Condition.HAS_EXAMPLES: yes}, self.config.rules.policy)
 
 
-def lose(life, what):
-    tree = life.tree
-    match what:
-        case "wanted":
-            life.paused = True
-        case "unplugged":
-            tree.supply("BAT0", status="Discharging")
-            tree.supply("AC", online=0)
-        case "battery":
-            tree.supply("BAT0", capacity=12)
-        case "typing":
-            life.typing.note()
-        case "busy":
-            tree.write("proc/loadavg", "900.0 0 0 1/2 3")
-        case "metered":
-            route = tree.root / "proc/net/route"
-            route.write_text(route.read_text().replace("eth0", "wwan0"))
-        case "battery heat":
-            tree.supply("BAT0", temp=460)
-        case "processor heat":
-            tree.zone(0, 81_000)
-        case "memory":
-            tree.write("proc/meminfo", "MemAvailable: 10 kB")
-
-
-LOSSES = {
-    "wanted": (DropoutCause.PAUSED, "learning is paused"),
-    "unplugged": (DropoutCause.UNPLUGGED, "not charging"),
-    "battery": (DropoutCause.LOW_BATTERY, "battery below 30 %"),
-    "typing": (DropoutCause.IN_USE, "in use"),
-    "busy": (DropoutCause.IN_USE, "busy with something else"),
-    "metered": (DropoutCause.METERED, "the network is metered"),
-    "battery heat": (DropoutCause.TOO_HOT, "too hot: above 45 C"),
-    "processor heat": (DropoutCause.TOO_HOT, "too hot: above 80 C"),
-    "memory": (DropoutCause.LOW_RESOURCES, "less than 10000 MB of memory free"),
-}
-
-
 @pytest.mark.parametrize("what", LOSSES)
 def test_each_condition_that_is_lost_is_seen_at_the_next_look_with_its_reason(tree, tmp_path, what):
     life = Life(tree, tmp_path, minimum_free_memory_bytes=10**10 if what == "memory" else 0)
     if what == "memory":
         tree.write("proc/meminfo", "MemAvailable: 20000000 kB")
     assert life.verdict().eligible, life.verdict()
-    lose(life, what)
+    lose(life.tree, life, what)
     verdict = life.verdict()
     assert (verdict.cause, verdict.reason) == LOSSES[what]
 

@@ -67,6 +67,11 @@ def shapes(layout):
     return [[spec.name, list(spec.shape)] for spec in layout.tensors]
 
 
+def floats(values):
+    """Binary32 numbers as hex, the first digit the sign's; None stays None."""
+    return None if values is None else values.astype(">f4").tobytes().hex()
+
+
 def written(vectors):
     """A file of vectors: JSON, one vector a line."""
     return "[\n" + ",\n".join(json.dumps(vector) for vector in vectors) + "\n]\n"

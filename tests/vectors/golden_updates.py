@@ -1,4 +1,4 @@
-"""Golden vectors of codecs 3 to 7 and of masks: every corner of the format that an honest encoder can get into."""
+"""Golden vectors of codecs 3 to 7, masks and transfers: every corner that an honest encoder can get into."""
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from tests.vectors.cases import (
     TINY,
     WIDE,
     crowded,
+    floats,
     only,
     report_of,
     shapes,
@@ -23,6 +24,7 @@ from wire.codec.masks import mask_to_bytes
 from wire.codec.quantize import logarithmic_grid, quantize, uniform_grid
 from wire.codec.sparsify import top_k
 from wire.codec.topk import FORM_BITMAP, FORM_MODELLED, encode_levels
+from wire.codec.transfers import TOPK_4, TOPK_8, apply_transfer, exact_transfer, half_transfer, topk_transfer
 from wire.frame import encode_report
 from wire.messages import CodecChoice
 
@@ -126,7 +128,7 @@ def updates():
             "report": {f: getattr(report, f) for f in report.__slots__ if f not in {"payload", "layout"}},
             "mask": [] if mask is None else mask.tolist(),
             "indices": sparse.indices.tolist(),
-            "values": sparse.values.astype(">f4").tobytes().hex(),
+            "values": floats(sparse.values),
         }
 
 
@@ -138,4 +140,60 @@ def masks():
             "layout": shapes(layout),
             "artifact": mask_to_bytes(mask, layout).hex(),
             "indices": mask.tolist(),
+        }
+
+
+def halves(layout, seed):
+    return spread(layout, seed).astype(np.float16).astype(np.float32)
+
+
+def moved(layout, share, scale):
+    """Weights of which a share moved a little."""
+    weights = spread(layout, 22)
+    chosen = np.random.default_rng(23).permutation(layout.size)[: round(share * layout.size)]
+    weights[chosen] += spread(layout, 24, scale)[chosen]
+    return weights
+
+
+ZEROS = np.zeros(MIXED.size, np.float32)
+# name, layout, base, weights
+EXACT = [
+    ("nothing-changed", MIXED, spread(MIXED, 22), spread(MIXED, 22)),
+    ("no-parameters", EMPTY, spread(EMPTY, 1), spread(EMPTY, 1)),
+    ("a-few", MODEL, spread(MODEL, 22), moved(MODEL, 0.05, 1e-3)),
+    ("most", MODEL, spread(MODEL, 22), moved(MODEL, 0.8, 1e-6)),
+    ("other-weights", MIXED, spread(MIXED, 25), spread(MIXED, 26)),
+    ("from-half-to-half", TINY, halves(TINY, 27), halves(TINY, 28)),
+    ("zeros-of-both-signs", MIXED, ZEROS, np.resize(np.array([0.0, -0.0], np.float32), MIXED.size)),
+    ("back-from-minus-zero", MIXED, -ZEROS, np.resize(np.array([0.0, -0.0, 1e-45, -1e-45], np.float32), MIXED.size)),
+    (
+        "from-end-to-end",
+        MIXED,
+        only(MIXED, [0, 1, 2], [LARGEST, -LARGEST, 1]),
+        only(MIXED, [0, 1], [-LARGEST, LARGEST]),
+    ),
+    ("smallest-floats", MIXED, spread(MIXED, 9, 1e-44), spread(MIXED, 29, 1e-44)),
+]
+
+
+def transfer_files():
+    """Name, layout, base and transfer."""
+    yield "half", TINY, None, half_transfer(halves(TINY, 27), TINY)
+    yield "half-corners", ODD, None, half_transfer(HALVES.astype(np.float16).astype(np.float32), ODD)
+    for name, layout, base, weights in EXACT:
+        yield f"exact-{name}", layout, base, exact_transfer(base, weights, layout)
+    for bits, form in ((8, TOPK_8), (4, TOPK_4)):
+        for name, update in (("structured", structured(MODEL, 20)), ("one-column", only(MODEL, COLUMN_OF_MODEL))):
+            payload = topk_payload(bits, MODEL, update, 46, None)
+            yield f"topk-{bits}-{name}", MODEL, spread(MODEL, 22), topk_transfer(form, payload, MODEL)
+
+
+def transfers():
+    for name, layout, base, transfer in transfer_files():
+        yield {
+            "name": name,
+            "layout": shapes(layout),
+            "base": floats(base),
+            "transfer": transfer.hex(),
+            "weights": floats(apply_transfer(transfer, base, layout)),
         }

@@ -1,4 +1,4 @@
-"""Hostile vectors of codecs 3 to 7 and of masks: each is a lie in one place.
+"""Hostile vectors of codecs 3 to 7, masks and transfers: each is a lie in one place.
 
 What the refusal says is checked when a vector is made, so that it shows what its name says.
 """
@@ -9,13 +9,14 @@ from unittest import mock
 
 import numpy as np
 
-from tests.vectors.cases import NAME_OF, ODD, TINY, crowded, layout_of, report_of, shapes, spread
-from tests.vectors.golden_updates import HALVES
+from tests.vectors.cases import MIXED, NAME_OF, ODD, TINY, crowded, floats, layout_of, report_of, shapes, spread
+from tests.vectors.golden_updates import HALVES, LARGEST
 from wire.codec import codec_for, modelled
 from wire.codec.masks import mask_from_bytes, mask_to_bytes
 from wire.codec.quantize import Logarithmic, Uniform
 from wire.codec.sparsify import top_k
 from wire.codec.topk import FORM_MODELLED, encode_levels, pack_levels
+from wire.codec.transfers import apply_transfer, exact_transfer, half_transfer
 from wire.errors import RemoteProtocolError
 from wire.frame import encode_report
 from wire.messages import CodecChoice
@@ -259,5 +260,61 @@ def hostile_masks():
             mask_from_bytes(data, TINY)
         except RemoteProtocolError as error:
             yield {"name": name, "layout": shapes(TINY), "artifact": data.hex(), "code": error.code}
+        else:
+            raise AssertionError(name)
+
+
+def hostile_transfers():
+    base = spread(MIXED, 22)
+    base[[3, 7, 40]] = 1.0, LARGEST, -0.0
+    few = base.copy()
+    few[[3, 40, 100]] += np.float32(0.5)
+    good = exact_transfer(base, few, MIXED)
+    half = half_transfer(np.ones(MIXED.size, np.float32), MIXED)
+    update = encode_levels(np.array([7]), np.array([7]), Logarithmic(LARGEST, 0, 7), MIXED)
+    place_of_infinity, place_of_one = 0x7F800000, 0x3F800000
+
+    def stepping(place, level, shift=0):
+        """An exact transfer that moves one weight."""
+        body = modelled.encode(np.array([place]), np.array([level]), MIXED, (1 << 32) - 1).data
+        return good[:13] + struct.pack("<IB", 1, shift) + body
+
+    lies = {
+        "empty": b"",
+        "cut-in-the-fingerprint": good[:9],
+        "cut-in-the-form": good[:4],
+        "foreign-magic": b"NJT2" + good[4:],
+        "another-layout": good[:5] + bytes(8) + good[13:],
+        "form-0": good[:4] + b"\0" + good[5:],
+        "form-5": good[:4] + b"\5" + good[5:],
+        "half-cut": half[:-1],
+        "half-one-more": half + b"\0\0",
+        "half-nan": half[:13] + b"\0\x7e" + half[15:],
+        "half-infinite": half[:13] + b"\0\x7c" + half[15:],
+        "exact-cut-in-the-count": good[:15],
+        "exact-cut-in-the-body": good[:-3],
+        "exact-count-above-n": good[:13] + struct.pack("<I", MIXED.size + 1) + good[17:],
+        "exact-count-one-less": good[:13] + struct.pack("<I", 2) + good[17:],
+        "exact-shift-32": good[:17] + b"\x20" + good[18:],
+        "exact-to-infinity": stepping(3, place_of_infinity - place_of_one),
+        "exact-to-minus-infinity": stepping(40, -place_of_infinity),
+        "exact-into-the-gap-of-zero": stepping(40, 1),
+        "exact-beyond-everything": stepping(3, (1 << 32) - 1, 31),
+        "exact-below-everything": stepping(40, -((1 << 32) - 1), 31),
+        "exact-a-byte-more": good + b"\0",
+        "topk-4-to-infinity": good[:4] + b"\4" + good[5:13] + update,
+        "topk-8-of-the-payload-of-topk-4": good[:4] + b"\3" + good[5:13] + update,
+    }
+    for name, data in lies.items():
+        try:
+            apply_transfer(data, base, MIXED)
+        except RemoteProtocolError as error:
+            yield {
+                "name": name,
+                "layout": shapes(MIXED),
+                "base": floats(base),
+                "transfer": data.hex(),
+                "code": error.code,
+            }
         else:
             raise AssertionError(name)

@@ -1,4 +1,4 @@
-"""Writes the golden and hostile vectors of the update codecs: ``python -m tests.vectors.make_updates FOLDER``.
+"""Writes the golden and hostile vectors of the codecs: ``python -m tests.vectors.make_updates FOLDER``.
 
 They were made once and are never edited: a change of the format gets a version and a folder of its own. A test makes
 them again and compares. (reports.json and hostile.json, the vectors of codecs 1 and 2, are older than this.)
@@ -8,14 +8,16 @@ import sys
 from pathlib import Path
 
 from tests.vectors.cases import written
-from tests.vectors.golden_updates import masks, updates
-from tests.vectors.hostile_updates import hostile_masks, hostile_updates
+from tests.vectors.golden_updates import masks, transfers, updates
+from tests.vectors.hostile_updates import hostile_masks, hostile_transfers, hostile_updates
 
 FILES = {
     "updates.json": updates,
     "masks.json": masks,
+    "transfers.json": transfers,
     "hostile_updates.json": hostile_updates,
     "hostile_masks.json": hostile_masks,
+    "hostile_transfers.json": hostile_transfers,
 }
 
 if __name__ == "__main__":

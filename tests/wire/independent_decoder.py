@@ -171,6 +171,54 @@ def decode_mask(artifact, layout):
     return modelled(artifact[16:], [shape for _, shape in layout], k, None)[0]
 
 
+def place_of(weight):
+    bits = struct.unpack("<I", struct.pack("<f", weight))[0]
+    return bits if bits < 1 << 31 else (1 << 31) - bits - (1 << 13)
+
+
+def weight_at(place):
+    bits = place if place >= 0 else (1 << 31) - (1 << 13) - place
+    if not 0 <= bits < 1 << 32 or (place < 0 and bits < 1 << 31):
+        raise Refused
+    return struct.unpack("<f", struct.pack("<I", bits))[0]
+
+
+def apply_transfer(data, base, layout):
+    """The weights, a list of floats; ``base`` is one, too, or None. Raises Refused."""
+    magic, form, of_layout = unpack("<4sB8s", data)
+    if magic != b"NJT1" or of_layout != fingerprint(layout):
+        raise Refused
+    body, size = data[13:], size_of(layout)
+    if form == 1:
+        if len(body) != 2 * size:
+            raise Refused
+        weights = list(unpack(f"<{size}e", body))
+    elif base is None:
+        raise Refused
+    elif form == 2:
+        count, shift = unpack("<IB", body)
+        if count > size or shift > 31:
+            raise Refused
+        weights = list(base)
+        positions, levels = modelled(body[5:], [shape for _, shape in layout], count, (1 << 32) - 1)
+        for position, level in zip(positions, levels, strict=True):
+            weights[position] = weight_at(place_of(base[position]) + level * (1 << shift))
+    elif form in {3, 4}:
+        weights = list(base)
+        positions, values = topk(body, layout, *((uniform_grid, 127) if form == 3 else (logarithmic_grid, 7)))
+        for position, value in zip(positions, values, strict=True):
+            weights[position] = base[position] + value
+    else:
+        raise Refused
+    try:
+        weights = [f32(weight) for weight in weights]
+    except OverflowError:
+        raise Refused from None
+    if not all(map(math.isfinite, weights)):
+        raise Refused
+    return weights
+
+
 def decode_report(frame, layout, mask=()):
     """The report as a dict; ``layout`` is a list of [name, shape], ``mask`` coordinates. Raises Refused."""
     if len(frame) < 12 or frame[:4] != b"NJ\x01\x01":

@@ -100,6 +100,7 @@ def everything(codec_name):
     return codec, codec.encode(np.ones(GBOARD.size, np.float32), GBOARD, np.random.default_rng(0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rice-8", "topk-8", "topk-4"])
 def test_peak_of_k_equal_to_n_is_in_proportion_to_the_model(name):
     codec, payload = everything(name)
@@ -112,12 +113,14 @@ def test_peak_of_a_mask_of_everything_is_in_proportion_to_the_model():
     assert peak_bytes(lambda: mask_from_bytes(artifact, GBOARD)) < BYTES_A_PARAMETER * GBOARD.size
 
 
+@pytest.mark.slow
 def test_peak_of_a_transfer_that_changes_everything_is_in_proportion_to_the_model():
     base = np.zeros(GBOARD.size, np.float32)
     transfer = exact_transfer(base, np.random.default_rng(0).standard_normal(base.size).astype(np.float32), GBOARD)
     assert peak_bytes(lambda: apply_transfer(transfer, base, GBOARD)) < BYTES_A_PARAMETER * GBOARD.size
 
 
+@pytest.mark.slow
 def test_a_model_body_with_claims_that_need_no_words_ends_where_the_bytes_end():
     """Learned statistics make sure symbols cheap: a few bytes can go a long way, but never beyond k."""
     for count in (GBOARD.size, 100_000):

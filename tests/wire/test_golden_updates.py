@@ -1,6 +1,6 @@
 """One golden vector a corner of the format, and one lie a hostile vector: the codecs and the independent decoder agree.
 
-Codecs 3 to 7 and masks; ``python -m tests.vectors.make_updates`` made the files, which are never edited.
+Codecs 3 to 7, masks and transfers; ``python -m tests.vectors.make_updates`` made the files, which are never edited.
 """
 
 import json
@@ -16,13 +16,16 @@ from tests.wire import independent_decoder
 from tests.wire.independent_modelled import Refused
 from wire.codec import NAMES, codec_for
 from wire.codec.masks import mask_from_bytes, mask_to_bytes
+from wire.codec.transfers import apply_transfer
 from wire.errors import RemoteProtocolError
 from wire.frame import decode
 from wire.messages import CodecChoice
 from wire.parameters import ParameterLayout, ParameterSpec
 
 V1 = Path(__file__).parents[1] / "vectors" / "v1"
-UPDATES, MASKS, HOSTILE_UPDATES, HOSTILE_MASKS = (json.loads((V1 / name).read_text()) for name in FILES)
+UPDATES, MASKS, TRANSFERS, HOSTILE_UPDATES, HOSTILE_MASKS, HOSTILE_TRANSFERS = (
+    json.loads((V1 / name).read_text()) for name in FILES
+)
 BEFORE = json.loads((V1 / "hostile.json").read_text())
 
 
@@ -77,6 +80,23 @@ def test_golden_mask(vector):
     assert mask_to_bytes(np.array(indices, np.int64), layout_of(vector)) == artifact
 
 
+def base_of(vector):
+    """The same for us, and for the independent decoder."""
+    if vector["base"] is None:
+        return None, None
+    values = np.frombuffer(bytes.fromhex(vector["base"]), ">f4").astype(np.float32)
+    return values, values.tolist()
+
+
+@pytest.mark.parametrize("vector", TRANSFERS, ids=named)
+def test_golden_transfer(vector):
+    transfer, (base, base_list) = bytes.fromhex(vector["transfer"]), base_of(vector)
+    weights = apply_transfer(transfer, base, layout_of(vector))
+    assert weights.astype(">f4").tobytes().hex() == vector["weights"]
+    got = independent_decoder.apply_transfer(transfer, base_list, vector["layout"])
+    assert struct.pack(f">{len(got)}f", *got).hex() == vector["weights"]
+
+
 @pytest.mark.parametrize("vector", HOSTILE_UPDATES, ids=named)
 def test_hostile_update_is_refused_with_its_code(vector):
     with pytest.raises(RemoteProtocolError) as caught:
@@ -97,6 +117,16 @@ def test_hostile_mask_is_refused_with_its_code(vector):
     assert caught.value.code == vector["code"] == "mask"
     with pytest.raises(Refused):
         independent_decoder.decode_mask(bytes.fromhex(vector["artifact"]), vector["layout"])
+
+
+@pytest.mark.parametrize("vector", HOSTILE_TRANSFERS, ids=named)
+def test_hostile_transfer_is_refused_with_its_code(vector):
+    transfer, (base, base_list) = bytes.fromhex(vector["transfer"]), base_of(vector)
+    with pytest.raises(RemoteProtocolError) as caught:
+        apply_transfer(transfer, base, layout_of(vector))
+    assert caught.value.code == vector["code"]
+    with pytest.raises(Refused):
+        independent_decoder.apply_transfer(transfer, base_list, vector["layout"])
 
 
 # Of the report header the independent decoder reads the numbers only; their ranges are the coordinator's matter.

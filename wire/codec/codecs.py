@@ -18,18 +18,15 @@ id     name         payload
 
 from __future__ import annotations
 
-import math
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from wire.codec import masks, topk
-from wire.codec.quantize import Ints, Uniform, dequantize, norm, quantize, uniform_grid
-from wire.codec.rice import decode_positions, encode_positions
-from wire.codec.sparsify import Sparse, count_for, top_k
+from wire.codec import masks, rice, topk
+from wire.codec.quantize import Ints
+from wire.codec.sparsify import Sparse
 from wire.errors import LocalProtocolError, RemoteProtocolError
 from wire.messages import CodecChoice
 from wire.parameters import ParameterLayout, Vector
@@ -88,7 +85,7 @@ def codec_for(choice: CodecChoice, mask: Ints | None = None) -> Codec:
             ways = partial(_encode_dense, kind=kind), partial(_decode_dense, kind=kind), partial(_norm_dense, kind=kind)
             return _codec(choice.name, *ways)
         case "rice-8":
-            return _codec("rice-8", partial(_encode_rice8, density=density), _decode_rice8, _norm_rice8)
+            return _codec("rice-8", partial(rice.encode_rice8, density=density), rice.decode_rice8, rice.norm_rice8)
         case "topk-8":
             return _codec("topk-8", partial(topk.encode_topk8, density=density), topk.decode_topk8, topk.norm_topk8)
         case "topk-4":
@@ -114,9 +111,6 @@ def _codec(name: str, encode: Encode, decode: Decode, short: Callable[[bytes, Pa
         return encode(delta, layout, rng)
 
     return Codec(name, NAMES.index(name) + 1, checked, decode, short)
-
-
-# --- dense ---
 
 
 def _encode_dense(delta: Vector, _layout: ParameterLayout, _rng: np.random.Generator, *, kind: str) -> bytes:
@@ -147,45 +141,3 @@ def _dense_values(payload: bytes, layout: ParameterLayout, kind: str) -> Vector:
         msg = "an update holds a value that is not finite"
         raise RemoteProtocolError(msg, code="not-finite")
     return values
-
-
-# --- rice-8 ---
-
-_RICE_HEAD = struct.Struct("<If")
-_MOST = 127
-
-
-def _encode_rice8(delta: Vector, layout: ParameterLayout, rng: np.random.Generator, *, density: float) -> bytes:
-    sparse = top_k(delta, count_for(density, layout.size))
-    grid = uniform_grid(sparse.values, 8)
-    levels = quantize(sparse.values, grid, rng).astype(np.int8)
-    head = _RICE_HEAD.pack(sparse.indices.size, grid.scale)
-    return head + levels.tobytes() + encode_positions(sparse.indices, layout)
-
-
-def _decode_rice8(payload: bytes, layout: ParameterLayout) -> Sparse:
-    levels, grid = _rice8_values(payload, layout)
-    indices = decode_positions(payload[_RICE_HEAD.size + levels.size :], layout)
-    if indices.size != levels.size:
-        msg = f"{levels.size} values came with {indices.size} positions"
-        raise RemoteProtocolError(msg, code="payload")
-    return Sparse(layout.size, indices, dequantize(levels, grid))
-
-
-def _norm_rice8(payload: bytes, layout: ParameterLayout) -> float:
-    return norm(*_rice8_values(payload, layout))
-
-
-def _rice8_values(payload: bytes, layout: ParameterLayout) -> tuple[Ints, Uniform]:
-    if len(payload) < _RICE_HEAD.size:
-        msg = f"a rice-8 update has at least {_RICE_HEAD.size} bytes, got {len(payload)}"
-        raise RemoteProtocolError(msg, code="payload")
-    k, scale = _RICE_HEAD.unpack_from(payload)
-    if k > layout.size or len(payload) < _RICE_HEAD.size + k or not 0 <= scale < math.inf:
-        msg = f"k = {k} and scale {scale} do not fit a payload of {len(payload)} bytes for {layout.size} parameters"
-        raise RemoteProtocolError(msg, code="payload")
-    levels = np.frombuffer(payload, np.int8, count=k, offset=_RICE_HEAD.size).astype(np.int64)
-    if k and int(levels.min()) < -_MOST:
-        msg = "level -128 does not exist"
-        raise RemoteProtocolError(msg, code="payload")
-    return levels, Uniform(scale, _MOST)

@@ -15,7 +15,7 @@ import struct
 import numpy as np
 
 from wire.codec import modelled
-from wire.codec.quantize import Ints, dequantize, logarithmic_grid, norm, quantize, uniform_grid
+from wire.codec.quantize import Grid, Ints, dequantize, logarithmic_grid, norm, quantize, uniform_grid
 from wire.codec.sparsify import Sparse, top_k
 from wire.codec.topk import grid_from_bytes, grid_to_bytes, pack_levels, unpack_levels
 from wire.errors import LocalProtocolError, RemoteProtocolError
@@ -102,11 +102,7 @@ def decode_masked(payload: bytes, layout: ParameterLayout, *, mask: Ints, bits: 
     Raises:
         RemoteProtocolError: not a payload for this mask.
     """
-    grid = grid_from_bytes(payload[: _GRID_BYTES[bits]], bits) if len(payload) >= _GRID_BYTES[bits] else None
-    if grid is None:
-        msg = f"a masked update has at least {_GRID_BYTES[bits]} bytes, got {len(payload)}"
-        raise RemoteProtocolError(msg, code="payload")
-    levels = unpack_levels(payload[_GRID_BYTES[bits] :], mask.size, grid.most)
+    levels, grid = _levels(payload, mask, bits)
     return Sparse(layout.size, mask, dequantize(levels, grid))
 
 
@@ -116,5 +112,13 @@ def norm_masked(payload: bytes, _layout: ParameterLayout, *, mask: Ints, bits: i
     Raises:
         RemoteProtocolError: as :func:`decode_masked`.
     """
-    grid = grid_from_bytes(payload[: _GRID_BYTES[bits]].ljust(_GRID_BYTES[bits], b"\0"), bits)
-    return norm(unpack_levels(payload[_GRID_BYTES[bits] :], mask.size, grid.most), grid)
+    return norm(*_levels(payload, mask, bits))
+
+
+def _levels(payload: bytes, mask: Ints, bits: int) -> tuple[Ints, Grid]:
+    head = _GRID_BYTES[bits]
+    if len(payload) < head:
+        msg = f"a masked update has at least {head} bytes, got {len(payload)}"
+        raise RemoteProtocolError(msg, code="payload")
+    grid = grid_from_bytes(payload[:head], bits)
+    return unpack_levels(payload[head:], mask.size, grid.most), grid

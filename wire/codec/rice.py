@@ -1,8 +1,9 @@
-"""Positions in Rice codes: the first form of this protocol, which codec 2 keeps readable.
+"""The payload of codec 2, the first form of this protocol, kept readable: positions in Rice codes, levels as they are.
 
 Each tensor is coded by its lines, along the axis that is shorter to write: which lines have any position, how many each
-has, and the gaps between them, all as Rice codes whose parameter follows from counts that the reader already has. It
-costs a twelfth more than :mod:`wire.codec.modelled` and is the easiest to port.
+has, and the gaps between them, all as Rice codes whose parameter follows from counts that the reader already has. On
+real updates positions cost four percent more than in :mod:`wire.codec.modelled`, and levels, which are not coded, several
+times as much; but it is the easiest to port.
 
 A Rice code of parameter r writes v as the quotient ``v >> r`` in unary (that many zeros, then a one) and the r low bits
 as they are. Here the two halves of all values lie in two separate runs of bits: first every unary part, then every
@@ -14,16 +15,74 @@ Golomb 1966.
 
 from __future__ import annotations
 
+import math
+import struct
+
 import numpy as np
 import numpy.typing as npt
 
 from wire.codec import lines
 from wire.codec.lines import Lines
+from wire.codec.quantize import Uniform, dequantize, norm, quantize, uniform_grid
+from wire.codec.sparsify import Sparse, count_for, top_k
 from wire.errors import RemoteProtocolError
-from wire.parameters import ParameterLayout, ParameterSpec
+from wire.parameters import ParameterLayout, ParameterSpec, Vector
 
 Ints = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint8]
+
+_HEAD = struct.Struct("<If")
+_MOST = 127
+
+
+def encode_rice8(delta: Vector, layout: ParameterLayout, rng: np.random.Generator, *, density: float) -> bytes:
+    """Top-k at eight bits: uniform grid, stochastic rounding."""
+    sparse = top_k(delta, count_for(density, layout.size))
+    grid = uniform_grid(sparse.values, 8)
+    levels = quantize(sparse.values, grid, rng).astype(np.int8)
+    head = _HEAD.pack(sparse.indices.size, grid.scale)
+    return head + levels.tobytes() + encode_positions(sparse.indices, layout)
+
+
+def decode_rice8(payload: bytes, layout: ParameterLayout) -> Sparse:
+    """Inverse of :func:`encode_rice8`, as far as eight bits go.
+
+    Raises:
+        RemoteProtocolError: not a payload that it can have written.
+    """
+    levels, grid = _values(payload, layout)
+    indices = decode_positions(payload[_HEAD.size + levels.size :], layout)
+    if indices.size != levels.size:
+        msg = f"{levels.size} values came with {indices.size} positions"
+        raise RemoteProtocolError(msg, code="payload")
+    return Sparse(layout.size, indices, dequantize(levels, grid))
+
+
+def norm_rice8(payload: bytes, layout: ParameterLayout) -> float:
+    """L2 norm of the values.
+
+    Raises:
+        RemoteProtocolError: the values are none.
+    """
+    return norm(*_values(payload, layout))
+
+
+def _values(payload: bytes, layout: ParameterLayout) -> tuple[Ints, Uniform]:
+    if len(payload) < _HEAD.size:
+        msg = f"a rice-8 update has at least {_HEAD.size} bytes, got {len(payload)}"
+        raise RemoteProtocolError(msg, code="payload")
+    k, scale = _HEAD.unpack_from(payload)
+    if k > layout.size or len(payload) < _HEAD.size + k or not 0 <= scale < math.inf:
+        msg = f"k = {k} and scale {scale} do not fit a payload of {len(payload)} bytes for {layout.size} parameters"
+        raise RemoteProtocolError(msg, code="payload")
+    levels = np.frombuffer(payload, np.int8, count=k, offset=_HEAD.size).astype(np.int64)
+    if k and int(levels.min()) < -_MOST:
+        msg = "level -128 does not exist"
+        raise RemoteProtocolError(msg, code="payload")
+    return levels, Uniform(scale, _MOST)
+
+
+# --- Rice codes ---
 
 
 def rice_parameter(mean_numerator: Ints, mean_denominator: Ints) -> Ints:

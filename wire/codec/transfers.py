@@ -42,6 +42,8 @@ _EXACT = struct.Struct("<IB")
 _MOST_STEPS = 2**32 - 1
 """From the lowest float32 to the highest."""
 _SIGN = 1 << 31
+_LARGEST = 0x7F7FFFFF
+"""The place of the largest float32."""
 _ZERO_GAP = 1 << 13
 """Keeps the places of float16 numbers multiples of 2**13 on both sides of zero."""
 
@@ -107,23 +109,35 @@ def apply_transfer(data: bytes, base: Vector | None, layout: ParameterLayout) ->
     if base is None or base.shape != (layout.size,):
         msg = f"a transfer of form {form} needs the {layout.size} weights that it was made against"
         raise RemoteProtocolError(msg, code="transfer")
-    if form == EXACT:
-        return _stepped(body, base, layout)
-    update = (decode_topk8 if form == TOPK_8 else decode_topk4)(body, layout)
-    weights = base.copy()
-    weights[update.indices] += update.values
-    return weights
+    try:
+        return _stepped(body, base, layout) if form == EXACT else _added(form, body, base, layout)
+    except RemoteProtocolError as error:
+        msg = f"a transfer of form {form} cannot be read: {error}"
+        raise RemoteProtocolError(msg, code="transfer") from error
 
 
 def _head(form: int, layout: ParameterLayout) -> bytes:
     return _HEAD.pack(MAGIC, form, bytes.fromhex(layout.fingerprint))
 
 
+def _added(form: int, body: bytes, base: Vector, layout: ParameterLayout) -> Vector:
+    update = (decode_topk8 if form == TOPK_8 else decode_topk4)(body, layout)
+    weights = base.copy()
+    with np.errstate(over="ignore"):
+        weights[update.indices] += update.values
+    if not np.isfinite(weights).all():
+        raise _beyond()
+    return weights
+
+
 def _whole(body: bytes, layout: ParameterLayout) -> Vector:
     if len(body) != 2 * layout.size:
         msg = f"expected {2 * layout.size} bytes of float16, got {len(body)}"
         raise RemoteProtocolError(msg, code="transfer")
-    return np.frombuffer(body, "<f2").astype(np.float32)
+    half = np.frombuffer(body, "<f2")
+    if not np.isfinite(half).all():
+        raise _beyond()
+    return half.astype(np.float32)
 
 
 def _stepped(body: bytes, base: Vector, layout: ParameterLayout) -> Vector:
@@ -137,11 +151,14 @@ def _stepped(body: bytes, base: Vector, layout: ParameterLayout) -> Vector:
     changed, moved = modelled.decode(body[_EXACT.size :], count, layout, with_levels=True, most=_MOST_STEPS)
     places = _steps(base)
     places[changed] += moved << shift
-    outside = (places >= _SIGN) | (places < -_SIGN) | ((places < 0) & (places > -_ZERO_GAP))
+    outside = (places > _LARGEST) | (places < -_LARGEST - _ZERO_GAP) | ((places < 0) & (places > -_ZERO_GAP))
     if bool(outside.any()):
-        msg = "a weight would leave the range of float32"
-        raise RemoteProtocolError(msg, code="transfer")
+        raise _beyond()
     return _from_steps(places)
+
+
+def _beyond() -> RemoteProtocolError:
+    return RemoteProtocolError("a weight would leave the range of float32", code="transfer")
 
 
 def _steps(weights: Vector) -> Ints:

@@ -16,6 +16,7 @@ export class Bar {
   #onAnswer;
   #wanted = null; // text to ask about next
   #asking = false;
+  #dismissals = 0; // an answer to a question from before the last one is not wanted any more
   #shown = NOTHING;
   #about = null; // the text that `shown` is about; null once dismissed
   #capital = false;
@@ -52,6 +53,7 @@ export class Bar {
     this.#asking = true;
     while (this.#wanted !== null) {
       const about = this.#wanted;
+      const dismissals = this.#dismissals;
       this.#wanted = null;
       let answer = NOTHING;
       let fault = null;
@@ -60,13 +62,14 @@ export class Bar {
       } catch (error) {
         fault = error;
       }
-      if (this.#wanted === null || fault === null) this.#show(answer, about, fault);
+      if (dismissals === this.#dismissals) this.#show(answer, about, fault);
     }
     this.#asking = false;
   }
 
   dismiss(text) {
     this.#wanted = null;
+    this.#dismissals += 1;
     this.#show({ ...NOTHING, version: this.#shown.version }, text, null);
   }
 

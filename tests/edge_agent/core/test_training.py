@@ -3,7 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from edge_agent.core.training import Stopped, Trained, train
+from edge_agent.core.training import Stopped, Trained, evaluate, train
+from edge_agent.ports import Evaluation
 from models.batches import pack
 from tests.edge_agent.fakes import FakeProgram
 from wire.messages import DropoutCause, TrainingPlan
@@ -87,7 +88,9 @@ def test_the_predicate_is_asked_before_every_batch():
         asked.append(len(program.batches))
         return len(asked) == 3
 
-    assert run(program, plan(local_epochs=5), stop_at_third) == Stopped(DropoutCause.IN_USE, "asked to stop")
+    assert run(program, plan(local_epochs=5), stop_at_third) == Stopped(
+        DropoutCause.IN_USE, "asked to stop after 2 of 10 steps"
+    )
     assert asked == [0, 1, 2]
     assert len(program.batches) == 2
 
@@ -98,7 +101,7 @@ def test_a_loss_that_is_not_finite_fails_and_restores_the_weights(bad):
     base = program.save()
     stopped = run(program, plan(local_epochs=5))
     assert isinstance(stopped, Stopped)
-    assert stopped.cause is DropoutCause.TRAINING_FAILED
+    assert stopped.cause is DropoutCause.DIVERGED
     np.testing.assert_array_equal(program.weights, base)
 
 
@@ -107,7 +110,7 @@ def test_an_update_that_is_not_finite_fails_and_restores_the_weights():
     program.delta = lambda: np.array([np.nan], np.float32)
     stopped = run(program, plan())
     assert isinstance(stopped, Stopped)
-    assert stopped.cause is DropoutCause.TRAINING_FAILED
+    assert stopped.cause is DropoutCause.DIVERGED
     assert not program.weights.any()
 
 
@@ -115,3 +118,96 @@ def test_no_words_is_no_examples():
     stopped = run(FakeProgram(), plan(), data=pack([[], []], 2, 6))
     assert isinstance(stopped, Stopped)
     assert stopped.cause is DropoutCause.NO_EXAMPLES
+
+
+def stop_after(steps):
+    asked = iter(range(1000))
+    return lambda: next(asked) >= steps
+
+
+def test_what_was_done_before_a_stop_is_kept_if_it_is_enough():
+    data = batches()
+    done = run(FakeProgram(), plan(local_epochs=5, keep_share=0.5), stop_after(5), data=data)
+    assert isinstance(done, Trained)
+    assert (done.steps, done.whole, done.num_examples) == (5, False, data.targets)
+    assert isinstance(run(FakeProgram(), plan(local_epochs=5, keep_share=0.5), stop_after(4), data=data), Stopped)
+    assert run(FakeProgram(), plan(local_epochs=5), data=data).whole
+
+
+def test_less_than_one_pass_counts_only_what_was_trained_on():
+    data = batches()
+    program = FakeProgram()
+    done = run(program, plan(max_steps=1), data=data)
+    assert done.num_examples == np.count_nonzero(program.batches[0][1]) < data.targets
+
+
+def test_a_loss_that_rises_for_long_is_a_divergence_with_numbers_and_the_weights_are_restored():
+    program = FakeProgram(losses=(2.0,) * 10 + (9.0,) * 90)
+    base = program.save()
+    stopped = run(program, plan(local_epochs=50))
+    assert isinstance(stopped, Stopped)
+    assert stopped.cause is DropoutCause.DIVERGED
+    assert stopped.detail.startswith("the loss rose from 2.00 to ")
+    np.testing.assert_array_equal(program.weights, base)
+
+
+def test_one_bad_batch_is_no_divergence():
+    assert isinstance(run(FakeProgram(losses=(2.0,) * 10 + (5.0,) + (2.0,) * 90), plan(local_epochs=50)), Trained)
+
+
+@pytest.mark.parametrize("asked", [{"momentum": 0.9}, {"proximal": 0.1}, {"sampled_softmax": True}])
+def test_what_a_program_cannot_do_is_said_before_a_step(asked):
+    program = FakeProgram()
+    stopped = run(program, plan(**asked))
+    assert isinstance(stopped, Stopped)
+    assert (stopped.cause, program.batches) == (DropoutCause.TRAINING_FAILED, [])
+
+
+class FurtherFake(FakeProgram):
+    candidates = 12
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def begin(self):
+        self.calls.append("begin")
+
+    def train_momentum(self, x, y, learning_rate, clip_norm, momentum, proximal):
+        self.calls.append((momentum, proximal))
+        return super().train(x, y, learning_rate, clip_norm)
+
+    def train_sampled(self, x, places, ids, log_inclusion, learning_rate, clip_norm, momentum, proximal):
+        self.calls.append((ids[places].tolist(), momentum, proximal))
+        return super().train(x, ids[places], learning_rate, clip_norm)
+
+
+def test_the_rule_of_the_plan_reaches_the_program():
+    program = FurtherFake()
+    run(program, plan(momentum=0.9, proximal=0.01))
+    assert program.calls[0] == "begin"
+    assert set(program.calls[1:]) == {(0.9, 0.01)}
+    plain = FurtherFake()
+    run(plain, plan())
+    assert plain.calls == []
+
+
+def test_a_sampled_softmax_gets_every_target_among_its_candidates():
+    program, data = FurtherFake(), batches()
+    ticks = iter(range(1000))
+    asked = plan(sampled_softmax=True, momentum=0.5)
+    train(program, data, asked, np.random.default_rng(0), lambda: False, lambda: float(next(ticks)), 10)
+    targets = np.concatenate([y for _, y in program.batches])
+    assert np.sort(targets.ravel()).tolist() == np.sort(data.y.ravel()).tolist()
+    assert {call[1:] for call in program.calls[1:]} == {(0.5, 0.0)}
+
+
+def test_evaluation_adds_batches_up():
+    class Scored(FakeProgram):
+        def evaluate(self, x, y):
+            return Evaluation(1.5, float(np.count_nonzero(y)), 2.0, 1.0, 2.0)
+
+    data = batches()
+    assert evaluate(Scored(), data) == Evaluation(
+        1.5 * len(data), float(data.targets), 2.0 * len(data), 1.0 * len(data), 2.0 * len(data)
+    )

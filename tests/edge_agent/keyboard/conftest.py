@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +18,7 @@ from edge_agent.keyboard.server import Serving, serve
 from edge_agent.keyboard.suggestions import Suggester
 from edge_agent.ports import OwnWord, RecallCount
 from models.vocabulary import FIRST_WORD, Vocabulary
+from tests.edge_agent.keyboard.screen import DESKTOP, Screen
 from wire.errors import UnavailableError
 
 # "<s>" stands for the start of a sentence.
@@ -64,10 +67,11 @@ class ListStore:
     typed: list[tuple[str, str]] = field(default_factory=list)
     counts: list[RecallCount] = field(default_factory=list)
 
-    def add(self, text: str) -> None:
+    def add(self, text: str) -> str:
         if self.full:
             raise UnavailableError("the disk is full; free some space")
         self.texts.append(text)
+        return text
 
     def count(self) -> int:
         return len(self.texts)
@@ -122,8 +126,12 @@ class Bench:
     def note_typing(self) -> None:
         self.keys_noted += 1
 
+    def wipe(self) -> None:
+        self.store.wipe()
+        self.suggester.replace_own_words(())
+
     def app(self) -> Flask:
-        return create_app(self.suggester, self.store, lambda: self.about, self.store.wipe, self.note_typing)
+        return create_app(self.suggester, self.store, lambda: self.about, self.wipe, self.note_typing)
 
 
 @pytest.fixture
@@ -138,3 +146,49 @@ def served(bench: Bench) -> Iterator[Serving]:
     serving = serve(bench.app(), "127.0.0.1", 0)
     yield serving
     serving.close()
+
+
+# --- headless Chromium ---
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if executable is None:
+        pytest.skip("no Chromium on this machine: install the package chromium to test the page")
+    if importlib.util.find_spec("playwright") is None:
+        pytest.skip("no Playwright in this environment: install requirements/dev.txt to test the page")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=executable, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(chromium, served):
+    """Opens the keyboard; fails the test if the page logs an error or asks another host for anything."""
+    contexts, complaints = [], []
+
+    def open_(viewport=DESKTOP, words=("Hello", "How", "I'm"), **options):
+        context = chromium.new_context(**{"viewport": viewport, "locale": "en-GB"} | options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        page.on("console", lambda message: message.type == "error" and complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda r: r.url.startswith(served.url) or complaints.append(f"request to {r.url}"))
+        page.goto(served.url)
+        screen = Screen(page)
+        if words:
+            screen.wait_for_words(words)
+        return screen
+
+    open_.complaints = complaints
+    yield open_
+    for context in contexts:
+        context.close()
+    assert complaints == []

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 
 import pytest
 
@@ -21,13 +22,20 @@ def test_page_needs_nothing_from_another_host(client):
     assert answer.status_code == 200
     assert "http:" not in page
     assert "https:" not in page
-    for asset in ("keyboard.css", "keyboard.js", "icon.svg"):
+    for asset in ("keyboard.css", "app.js", "icon.svg"):
         assert f"/static/{asset}" in page
-        assert client.get(f"/static/{asset}", buffered=True).status_code == 200
+    modules = {"app.js"}
+    while modules:  # and whatever they import
+        answer = client.get(f"/static/{modules.pop()}", buffered=True)
+        assert answer.status_code == 200
+        assert answer.mimetype == "text/javascript"
+        imported = re.findall(r'from "([^"]+)"', answer.text)
+        assert all(name.startswith("./") for name in imported)
+        modules |= {name.removeprefix("./") for name in imported}
 
 
 def test_every_answer_is_confined_to_this_origin_and_sets_no_cookie(client):
-    for path in ("/", "/static/keyboard.js", "/api/about", "/none"):
+    for path in ("/", "/static/app.js", "/api/about", "/none"):
         answer = client.get(path, buffered=True)
         policy = answer.headers["Content-Security-Policy"]
         assert "default-src 'none'" in policy
@@ -220,7 +228,7 @@ def test_link_on_another_site_may_open_the_page(client):
     assert client.get("/", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/", "/static/keyboard.js", "/api/about"])
+@pytest.mark.parametrize("path", ["/", "/static/app.js", "/api/about"])
 def test_rebound_name_is_refused(client, path):
     answer = client.get(path, headers={"Host": "evil.example"})
     assert answer.status_code == 421

@@ -10,10 +10,10 @@ def test_nothing_typed_is_nothing_to_draw():
 
 
 def test_few_words_are_put_together_until_they_mean_something():
-    counts = [RecallCount(100 + day, 1, 10, 1, 3) for day in range(6)]
+    counts = [RecallCount(100 + day, 1, 10, 1, 3) for day in range(7)]
     picture = drawing(counts)
-    assert [mark.label for mark in picture.top3] == ["30%", "30%"]
-    assert [mark.label for mark in picture.days] == ["13 Apr", "16 Apr"]
+    assert [mark.label for mark in picture.top3] == ["30%", "30%"]  # three days, and four because one is not enough
+    assert [mark.label for mark in picture.days] == ["13 Apr", "17 Apr"]
 
 
 def test_long_histories_stay_readable():

@@ -1,5 +1,6 @@
 """The training process on the real runtime: same bytes as in this process, and nothing that it does hurts the agent."""
 
+import dataclasses
 import os
 import signal
 import time
@@ -12,7 +13,7 @@ from edge_agent.core.training import Stopped
 from edge_agent.session import Produced, SessionTask, in_this_process
 from edge_agent.shell.tflite import load_program
 from edge_agent.shell.trainer import TrainerProcess
-from edge_agent.shell.trainer_messages import decode_task, encode, error_of, fault_of
+from edge_agent.shell.trainer_messages import Errand, decode_errand, encode, error_of, fault_of
 from tests.edge_agent.fakes import assignment
 from wire.errors import ConfigError, IntegrityError, NightjarError, RemoteProtocolError, UnavailableError
 from wire.messages import CodecChoice, DropoutCause, TrainingPlan
@@ -29,28 +30,41 @@ def task(exported):
     texts = [" ".join(generator.choice(exported.words[:30], 6)) for _ in range(80)]
     plan = TrainingPlan(learning_rate=1.0, clip_norm=1.0, local_epochs=2)
     codec = CodecChoice(density=0.02, error_feedback=True)
-    return SessionTask(assignment(exported.model, 5, plan=plan, codec=codec), exported.model, texts, None, seed=3)
+    return SessionTask(
+        assignment(exported.model, 5, plan=plan, codec=codec), exported.model, texts, no_residual, seed=3
+    )
 
 
 def with_plan(task, plan):
     asked = assignment(task.model, 5, plan=plan)
-    return SessionTask(asked, task.model, task.texts, None, task.seed)
+    return SessionTask(asked, task.model, task.texts, no_residual, task.seed)
 
 
 def never():
     return False
 
 
+def no_residual():
+    return None
+
+
 def children():
     return [int(pid) for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()]
 
 
-def test_a_task_survives_the_pipe(task):
-    residual = np.array([1.5, -0.0, np.float32(1e-45)], np.float32)
-    read = decode_task(encode(SessionTask(task.assignment, task.model, task.texts, residual, 2**63 - 1)))
-    assert (read.assignment, read.model, read.seed) == (task.assignment, task.model, 2**63 - 1)
-    assert list(read.texts) == task.texts
-    assert read.residual.tobytes() == residual.tobytes()
+def test_an_errand_survives_the_pipe(task):
+    errand = Errand(task.assignment, task.model, task.texts, 2**63 - 1)
+    assert decode_errand(encode(errand)) == errand
+
+
+def test_the_residual_goes_over_the_pipe_when_it_is_needed(task):
+    generator = np.random.default_rng(1)
+    residual = generator.normal(size=task.model.manifest.layout.size).astype(np.float32)
+    residual[:2] = -0.0, np.float32(1e-45)
+    task = dataclasses.replace(task, residual=lambda: residual)
+    theirs = TrainerProcess(PLENTY_BYTES)(task, never)
+    ours = in_this_process(load_program, lambda: 0.0)(task, never)
+    assert theirs.report.residual.tobytes() == ours.report.residual.tobytes()
 
 
 def test_the_process_gives_the_bytes_that_this_process_gives(task):
@@ -103,9 +117,9 @@ def test_a_process_that_is_killed_is_an_unavailable_trainer(task):
 def test_a_fault_comes_back_as_what_it_was(task):
     asked = assignment(task.model, 5, codec=CodecChoice(name="none-such"))
     with pytest.raises(RemoteProtocolError) as here:
-        in_this_process(load_program, lambda: 0.0)(SessionTask(asked, task.model, task.texts, None, 1), never)
+        in_this_process(load_program, lambda: 0.0)(SessionTask(asked, task.model, task.texts, no_residual, 1), never)
     with pytest.raises(RemoteProtocolError) as there:
-        TrainerProcess(PLENTY_BYTES)(SessionTask(asked, task.model, task.texts, None, 1), never)
+        TrainerProcess(PLENTY_BYTES)(SessionTask(asked, task.model, task.texts, no_residual, 1), never)
     assert (str(there.value), there.value.code) == (str(here.value), here.value.code)
 
 

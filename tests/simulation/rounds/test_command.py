@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from simulation.__main__ import main
 from simulation.rounds import command as command_module
 from simulation.rounds.command import rounds
+from simulation.rounds.observer import Observer
 from simulation.rounds.result import MEASURED
 
 SMALL = ["--devices", "60", "--rounds", "2"]
@@ -56,6 +57,24 @@ def test_a_plot_is_written(tmp_path):
     assert (tmp_path / "rounds.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_hunt_says_which_seeds_had_defects():
+    run = CliRunner().invoke(rounds, [*SMALL, "--faults", "all", "--hunt", "2", "--seed", "5", "--json"])
+    assert run.exit_code == 0, run.stderr
+    result = json.loads(run.stdout)
+    assert (result["seeds"], result["seeds_with_defects"]) == (2, [])
+    assert result["rounds_committed"] > 0
+
+
+def test_a_defect_is_said_and_ends_with_status_1(monkeypatch):
+    monkeypatch.setattr(Observer, "counted_twice", 1)
+    one = CliRunner().invoke(rounds, [*SMALL, "--json"])
+    many = CliRunner().invoke(rounds, [*SMALL, "--hunt", "1", "--json"])
+    assert (one.exit_code, many.exit_code) == (1, 1)
+    assert "wrong: 1 reports were counted twice" in one.stderr
+    assert "wrong: seed 1: 1 reports were counted twice" in many.stderr
+    assert json.loads(many.stdout)["seeds_with_defects"] == [1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -68,6 +87,8 @@ def test_a_plot_is_written(tmp_path):
         (["--faults", "drop,flood"], "got flood"),
         (["--faults", "flood"], "coordinator-restart, broker-restart"),
         (["--availability", "nowhere.csv"], "nowhere.csv: there is no such file"),
+        (["--hunt", "-3"], "-3 is not in the range"),
+        (["--hunt", "3", "--plot", "rounds.png"], "leave one of them out"),
         (["--plot", "rounds.txt"], "ends in .png"),
         (["--plot", "nowhere/rounds.png"], "folder that exists"),
     ],

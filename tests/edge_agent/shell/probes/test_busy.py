@@ -51,9 +51,7 @@ def test_our_own_training_is_not_somebody_elses_load(tree):
 
 
 def pressure(tree, group, avg10):
-    tree.write(
-        f"sys/fs/cgroup/{group}/cpu.pressure", f"some avg10={avg10} avg60=0.0 avg300=0.0 total=1\nfull avg10=9"
-    )
+    tree.write(f"sys/fs/cgroup/{group}/cpu.pressure", f"some avg10={avg10} avg60=0.0 avg300=0.0 total=1\nfull avg10=9")
 
 
 OWN = "system.slice/nightjar-agent.service"

@@ -1,0 +1,111 @@
+"""``nightjar-agent conditions``: may this device train now, and what says so?
+
+Asks the same probes under the same rules as the running agent. Watching, it also counts how long the device has been
+eligible, as the agent does; a device that was eligible before the watch began is a little ahead of it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from edge_agent.commands.opened import device_beside, opened_database, readings_of
+from edge_agent.config import AgentConfig
+from edge_agent.core.eligibility import CAUSES, Condition, Reading, Readings, Standing, Verdict, fresh, judge, settle
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The conditions at a moment.
+
+    Attributes:
+        readings: condition -> reading, every condition.
+        verdict: what follows for this moment.
+        standing: what follows with the hysteresis time; as the verdict if there was one look only.
+    """
+
+    readings: Readings
+    verdict: Verdict
+    standing: Standing
+
+    def as_json(self, config: AgentConfig) -> dict[str, Any]:
+        """The same as plain data."""
+        policy = config.rules.policy
+        return {
+            "device": config.device,
+            "emulated": config.emulator is not None,
+            "eligible": self.verdict.eligible,
+            "standing": self.standing.value,
+            "reason": self.verdict.reason,
+            "cause": None if self.verdict.cause is None else self.verdict.cause.value,
+            "conditions": {
+                condition.value: {
+                    "value": reading.value.value,
+                    "reason": reading.reason,
+                    "source": reading.source,
+                    "age_s": round(reading.age_s, 1),
+                    "rule": policy[condition].value,
+                    "cause": CAUSES[condition].value,
+                }
+                for condition, reading in self.readings.items()
+            },
+        }
+
+    def as_table(self, config: AgentConfig) -> list[str]:
+        """The same as lines for a person."""
+        emulated = ", emulated" if config.emulator is not None else ""
+        lines = [f"{config.device}{emulated}: {self.headline}"]
+        for condition, reading in self.readings.items():
+            age = f", {reading.age_s:.0f} s ago" if reading.age_s >= 1 else ""
+            rule = config.rules.policy[condition].value
+            lines.append(
+                f"  {condition.value:20} {reading.value.value:8} {reading.reason} ({reading.source}{age}; {rule})"
+            )
+        return lines
+
+    @property
+    def headline(self) -> str:
+        """The verdict in a line."""
+        match self.standing:
+            case Standing.UNFIT:
+                return f"not eligible: {self.verdict.reason}"
+            case Standing.SETTLING:
+                return "eligible, but not for long enough yet"
+            case Standing.FIT:
+                return "eligible"
+
+
+def looks(config: AgentConfig) -> Iterator[Look]:
+    """Look at the conditions again and again, as often as the agent does; the first look waits for slow programs.
+
+    Raises:
+        ConfigError: the database cannot be used.
+    """
+    with opened_database(config) as database:
+        device = device_beside(config, database)
+        device.ask_all()
+        eligible_since_s: float | None = None
+        while True:
+            readings = _complete(readings_of(device, database))
+            verdict = judge(readings, config.rules.policy)
+            eligible_since_s, standing = settle(
+                eligible_since_s, verdict, time.monotonic(), config.conditions.hysteresis_s
+            )
+            yield Look(readings, verdict, standing)
+            time.sleep(config.conditions.poll_s)
+
+
+def look_once(config: AgentConfig) -> Look:
+    """One look, without the hysteresis time.
+
+    Raises:
+        ConfigError: the database cannot be used.
+    """
+    look = next(looks(config))
+    return Look(look.readings, look.verdict, Standing.FIT if look.verdict.eligible else Standing.UNFIT)
+
+
+def _complete(readings: Readings) -> dict[Condition, Reading]:
+    return {condition: fresh(readings.get(condition)) for condition in Condition}

@@ -1,0 +1,331 @@
+"""``nightjar-agent doctor``: what could keep this device from taking part, each with what to do about it.
+
+Checks look and change nothing. Each is a small function that yields what it finds; a check that itself fails is a
+finding too. What one check needs of another (a database, a model) it finds out by itself, so that they can be read one
+by one.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import os
+import platform
+import socket
+import sqlite3
+import ssl
+import stat
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import paho.mqtt.client as paho
+import urllib3
+from paho.mqtt.enums import CallbackAPIVersion
+
+from edge_agent.commands.conditions import look_once
+from edge_agent.config import AgentConfig
+from edge_agent.core.eligibility import Answer, Condition, Demand
+from edge_agent.shell.folder import ARTIFACTS, DATABASE, running_agent
+from edge_agent.shell.http import Downloader
+from edge_agent.shell.keyboard_model import load_keyboard_model
+from edge_agent.shell.model_files import ModelFiles
+from edge_agent.shell.probes.command import run
+from edge_agent.shell.probes.resources import free_bytes
+from edge_agent.shell.tflite import runtime_name
+from wire.errors import NightjarError, UnavailableError
+
+ANSWER_S = 5.0
+"""Longest wait for a broker or coordinator."""
+MOST_SKEW_S = 300.0
+"""A clock that is wrong by more makes TLS certificates, dates of messages and quiet hours wrong."""
+SERVICE = "nightjar-agent.service"
+
+
+class Outcome(Enum):
+    """Of a check."""
+
+    OK = "ok"
+    WARNING = "warning"
+    """It works, but not as well as it could, or not yet."""
+    FAILED = "failed"
+    """This keeps the device from taking part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding.
+
+    Attributes:
+        category: runtime, storage, permissions, model, broker, coordinator, clock, conditions or service.
+        name: what was looked at.
+        outcome: how it is.
+        detail: what was found.
+        remedy: what to do; empty if nothing.
+    """
+
+    category: str
+    name: str
+    outcome: Outcome
+    detail: str
+    remedy: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as plain data."""
+        return {
+            "category": self.category,
+            "name": self.name,
+            "outcome": self.outcome.value,
+            "detail": self.detail,
+            "remedy": self.remedy,
+        }
+
+
+def examine(config: AgentConfig) -> Iterator[Check]:
+    """Look at everything, in the order in which it is needed."""
+    checks: tuple[tuple[str, Callable[[AgentConfig], Iterator[Check]]], ...] = (
+        ("runtime", _runtime),
+        ("storage", _storage),
+        ("permissions", _permissions),
+        ("model", _model),
+        ("broker", _broker),
+        ("coordinator", _coordinator),
+        ("clock", _clock),
+        ("conditions", _conditions),
+        ("service", _service),
+    )
+    for category, check in checks:
+        try:
+            yield from check(config)
+        except NightjarError as error:
+            yield Check(category, "check", Outcome.FAILED, str(error), "see the message")
+        except Exception as error:
+            detail = f"the check itself failed: {type(error).__name__}: {error}"
+            yield Check(category, "check", Outcome.WARNING, detail, "report this as a defect")
+
+
+# --- here ---
+
+
+def _runtime(_config: AgentConfig) -> Iterator[Check]:
+    version = platform.python_version()
+    supported = sys.version_info >= (3, 11)
+    remedy = "" if supported else "install Python 3.11 or newer, and make the environment again"
+    yield Check("runtime", "python", _ok(supported), f"{version} on {platform.machine()}", remedy)
+    try:
+        yield Check("runtime", "tflite", Outcome.OK, runtime_name())
+    except NightjarError as error:
+        remedy = "pip install -r requirements/agent.txt (docs/platforms.md has the runtime of each platform)"
+        yield Check("runtime", "tflite", Outcome.FAILED, str(error), remedy)
+
+
+def _storage(config: AgentConfig) -> Iterator[Check]:
+    folder = config.data_dir
+    if not folder.is_dir():
+        ready = os.access(_nearest(folder), os.W_OK | os.X_OK)
+        remedy = "nothing: the agent makes it" if ready else f"make {folder}, owned by the user that runs the agent"
+        yield Check("storage", "folder", Outcome.WARNING if ready else Outcome.FAILED, f"{folder} is not there", remedy)
+        return
+    writable = os.access(folder, os.W_OK | os.X_OK)
+    remedy = "" if writable else "give it to the user that runs the agent (chown), or set another data_dir"
+    yield Check("storage", "folder", _ok(writable), f"{folder} {'can' if writable else 'cannot'} be written", remedy)
+    free = free_bytes(folder)
+    enough = free >= config.conditions.minimum_free_disk_bytes
+    remedy = "" if enough else "free some space, or set conditions.minimum_free_disk_bytes"
+    yield Check("storage", "space", _ok(enough), f"{free / 1e6:,.0f} MB free", remedy)
+    database = folder / DATABASE
+    if database.exists():
+        yield _sound(database)
+
+
+def _sound(database: Path) -> Check:
+    try:
+        connection = sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=ANSWER_S)
+        try:
+            ((said,),) = connection.execute("PRAGMA quick_check(1)").fetchall()
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        said = str(error)
+    remedy = "" if said == "ok" else "stop the agent, keep a copy of the file, and move it away to begin anew"
+    return Check("storage", "database", _ok(said == "ok"), f"{database.name}: {said}", remedy)
+
+
+def _permissions(config: AgentConfig) -> Iterator[Check]:
+    folder = config.data_dir
+    paths = [folder, *sorted(folder.glob(f"{DATABASE}*"))] if folder.is_dir() else []
+    for path in paths:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        closed = not mode & 0o077
+        remedy = "" if closed else f"chmod go= '{path}' (the agent does it at its next start)"
+        yield Check("permissions", path.name, _ok(closed), f"mode {mode:04o}", remedy)
+
+
+def _model(config: AgentConfig) -> Iterator[Check]:
+    folder = config.data_dir / ARTIFACTS
+    model = ModelFiles(folder, Downloader(config.coordinator_url)).current() if folder.is_dir() else None
+    if model is None:
+        remedy = "nothing: it is fetched when the device is selected first, or announced to its keyboard"
+        yield Check("model", "held", Outcome.WARNING, "none yet", remedy)
+        return
+    load_keyboard_model(model)
+    yield Check("model", "held", Outcome.OK, f"version {model.manifest.version}, can be loaded")
+
+
+# --- elsewhere ---
+
+
+def _broker(config: AgentConfig) -> Iterator[Check]:
+    broker = config.broker
+    where = f"{broker.host}:{broker.port}"
+    said: list[Any] = []
+    answered = threading.Event()
+    # Another name than the agent's: the broker would throw a running agent out for us.
+    client = paho.Client(CallbackAPIVersion.VERSION2, f"nightjar-doctor-{config.device}", protocol=paho.MQTTv311)
+    client.username_pw_set(broker.username or config.device, broker.password or None)
+    if broker.tls:
+        client.tls_set_context(ssl.create_default_context())
+
+    def note(_client: Any, _userdata: Any, _flags: Any, reason: Any, _properties: Any) -> None:
+        said.append(reason)
+        answered.set()
+
+    client.on_connect = note
+    client.connect_timeout = ANSWER_S
+    try:
+        client.connect(broker.host, broker.port)
+    except (OSError, ssl.SSLError, ValueError) as error:
+        remedy = "is it running, and are [broker] host, port and tls right? a firewall may be between"
+        yield Check("broker", "connection", Outcome.FAILED, f"{where}: {error}", remedy)
+        return
+    client.loop_start()
+    try:
+        answered.wait(ANSWER_S)
+    finally:
+        client.disconnect()
+        client.loop_stop()
+    if not said:
+        remedy = "something else listens on that port, or TLS is expected: see [broker] port and tls"
+        yield Check("broker", "connection", Outcome.FAILED, f"{where} does not answer as a broker", remedy)
+    elif said[0].is_failure:
+        remedy = "set [broker] username and password as the broker's list has them"
+        yield Check("broker", "connection", Outcome.FAILED, f"{where} refused us: {said[0]}", remedy)
+    else:
+        yield Check("broker", "connection", Outcome.OK, f"{where}{' with TLS' if broker.tls else ''}")
+
+
+def _coordinator(config: AgentConfig) -> Iterator[Check]:
+    url = config.coordinator_url
+    try:
+        answer = _ask(f"{url}/api/state")
+    except UnavailableError as error:
+        remedy = "is it running, and is coordinator_url right? the keyboard works without it"
+        yield Check("coordinator", "connection", Outcome.FAILED, str(error), remedy)
+        return
+    if answer.status != 200:
+        remedy = "is coordinator_url that of a Nightjar coordinator?"
+        yield Check("coordinator", "connection", Outcome.FAILED, f"{url} answered {answer.status}", remedy)
+        return
+    yield Check("coordinator", "connection", Outcome.OK, url)
+    try:
+        population = answer.json().get("population")
+    except (ValueError, AttributeError):
+        population = None
+    if population is not None:
+        same = population == config.population
+        remedy = "" if same else f'set population = "{population}", or the coordinator_url of "{config.population}"'
+        yield Check("coordinator", "population", _ok(same), f"it serves {str(population)[:80]!r}", remedy)
+
+
+def _clock(config: AgentConfig) -> Iterator[Check]:
+    try:
+        theirs = email.utils.parsedate_to_datetime(_ask(config.coordinator_url).headers.get("Date", ""))
+    except (UnavailableError, ValueError, TypeError):
+        pass
+    else:
+        skew_s = abs(time.time() - theirs.timestamp())  # noqa: TID251 - the clock is what is looked at
+        remedy = "" if skew_s <= MOST_SKEW_S else "set the clock, or switch its synchronisation on (timedatectl)"
+        detail = f"{skew_s:.0f} s from the coordinator's"
+        yield Check("clock", "time", _ok(skew_s <= MOST_SKEW_S), detail, remedy)
+        return
+    try:
+        synchronized = run(("timedatectl", "show", "--property=NTPSynchronized", "--value"), ANSWER_S).strip() == "yes"
+    except UnavailableError as error:
+        yield Check("clock", "time", Outcome.WARNING, f"cannot be compared with anything ({error})", "look at it")
+        return
+    remedy = "" if synchronized else "timedatectl set-ntp true"
+    detail = "synchronized" if synchronized else "not synchronized"
+    yield Check("clock", "time", Outcome.OK if synchronized else Outcome.WARNING, detail, remedy)
+
+
+# --- this device ---
+
+_REMEDIES = {
+    Condition.WANTED: "go on with learning on the keyboard's page",
+    Condition.CHARGING: "plug it in; a board without a battery that /sys does not describe: conditions.always_powered",
+    Condition.IDLE: "leave it alone for a while; see conditions.idle_after_s, maximum_load and ask_logind",
+    Condition.UNMETERED: "join an unmetered network, or set conditions.metered",
+    Condition.BATTERY_HIGH: "let it charge; see conditions.minimum_battery",
+    Condition.COOL: "let it cool down; see conditions.maximum_temperature_c and maximum_processor_c",
+    Condition.OUTSIDE_QUIET_HOURS: "wait, or set conditions.quiet_hours",
+    Condition.STEADY_POWER: "use a stronger power supply and a shorter cable",
+    Condition.DISK_FREE: "free some space; see conditions.minimum_free_disk_bytes",
+    Condition.MEMORY_FREE: "close programs; see conditions.minimum_free_memory_bytes",
+    Condition.HAS_EXAMPLES: "type on the keyboard's page: there is nothing to learn from yet",
+}
+
+
+def _conditions(config: AgentConfig) -> Iterator[Check]:
+    policy = config.rules.policy
+    for condition, reading in look_once(config).readings.items():
+        match reading.value, policy[condition]:
+            case Answer.UNKNOWN, Demand.REQUIRED:
+                # It can never train; that it may not train this minute is no matter of health.
+                outcome = Outcome.FAILED
+            case Answer.NO, Demand.REQUIRED | Demand.UNLESS_UNKNOWN:
+                outcome = Outcome.WARNING
+            case _:
+                outcome = Outcome.OK
+        fine = outcome is Outcome.OK
+        detail = f"{reading.value.value}: {reading.reason} ({reading.source})"
+        yield Check("conditions", condition.value, outcome, detail, "" if fine else _REMEDIES[condition])
+
+
+def _service(config: AgentConfig) -> Iterator[Check]:
+    pid = running_agent(config.data_dir)
+    if pid is not None:
+        yield Check("service", "agent", Outcome.OK, f"running as process {pid}")
+    else:
+        remedy = f"systemctl start {SERVICE}, or: nightjar-agent run --config FILE"
+        yield Check("service", "agent", Outcome.WARNING, "not running", remedy)
+    if config.emulator is not None:
+        return
+    try:
+        enabled = run(("systemctl", "is-enabled", SERVICE), ANSWER_S).strip()
+    except UnavailableError as error:
+        remedy = "nightjar-agent service prints a unit that starts it with the device (docs/device.md)"
+        yield Check("service", "start", Outcome.WARNING, f"does not start with the device ({error})", remedy)
+    else:
+        yield Check("service", "start", Outcome.OK, f"{SERVICE} is {enabled}")
+
+
+def _ask(url: str) -> urllib3.BaseHTTPResponse:
+    timeout = urllib3.Timeout(connect=ANSWER_S, read=ANSWER_S)
+    try:
+        return urllib3.request("GET", url, timeout=timeout, retries=False)
+    except (urllib3.exceptions.HTTPError, socket.gaierror) as error:
+        msg = f"{url} does not answer: {error}"
+        raise UnavailableError(msg) from error
+
+
+def _nearest(folder: Path) -> Path:
+    """The nearest folder above that is there."""
+    return next(path for path in (folder, *folder.parents) if path.is_dir())
+
+
+def _ok(fine: bool) -> Outcome:
+    return Outcome.OK if fine else Outcome.FAILED

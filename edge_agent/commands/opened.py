@@ -1,0 +1,48 @@
+"""An agent's data as the commands see it, whether the agent runs or not. They open what is there and make nothing."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from edge_agent.assembly import caps, emulation_started_s
+from edge_agent.config import AgentConfig
+from edge_agent.core.eligibility import Answer, Condition, Reading, Readings
+from edge_agent.device import Device, assembled_device, typing_activity
+from edge_agent.shell.clock import SystemClock
+from edge_agent.shell.database import Database
+from edge_agent.shell.folder import DATABASE
+
+
+@contextlib.contextmanager
+def opened_database(config: AgentConfig) -> Iterator[Database | None]:
+    """The agent's database; None if it never ran.
+
+    Raises:
+        ConfigError: there is one, and it cannot be used.
+    """
+    path = config.data_dir / DATABASE
+    if not path.exists():
+        yield None
+        return
+    database = Database(path, caps(config), SystemClock())
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+def device_beside(config: AgentConfig, database: Database | None) -> Device:
+    """The device as the agent sees it."""
+    clock = SystemClock()
+    started = clock.wall_s() if database is None else emulation_started_s(database, clock)
+    paused = (lambda: False) if database is None else database.learning_paused
+    return assembled_device(config, clock, typing_activity(config), paused, started)
+
+
+def readings_of(device: Device, database: Database | None) -> Readings:
+    """Everything that the agent looks at before it trains."""
+    count = 0 if database is None else database.count()
+    source = "example store"
+    own = Reading(Answer.YES, source, "has messages") if count else Reading(Answer.NO, source, "nothing typed yet")
+    return {**device.conditions.read(), Condition.HAS_EXAMPLES: own}

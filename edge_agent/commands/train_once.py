@@ -1,0 +1,138 @@
+"""``nightjar-agent train-once``: one session on what this device has, as a round would ask for it. Nothing is sent.
+
+For people who want to know how long a session takes on their device, and what a report would weigh. The conditions
+count, as in a round: losing one of them stops the session within one batch. The model is not changed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from edge_agent.assembly import trainer_for
+from edge_agent.commands.conditions import looks
+from edge_agent.commands.opened import opened_database
+from edge_agent.config import AgentConfig
+from edge_agent.core.training import Stopped
+from edge_agent.ports import Model
+from edge_agent.session import Desk, Produced, run_session
+from edge_agent.shell.folder import ARTIFACTS
+from edge_agent.shell.http import Downloader
+from edge_agent.shell.model_files import ModelFiles
+from wire.errors import ConfigError
+from wire.messages import Assignment, CodecChoice, TrainingPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What came of it. Numbers only.
+
+    Attributes:
+        trained: whether it came to its end.
+        reason: why not; empty if it did.
+        model_version: that was trained.
+        examples: targets in one pass.
+        steps: optimizer steps.
+        loss: mean per target over the last pass, nats.
+        seconds: time in training.
+        report_bytes: what a round would send.
+    """
+
+    trained: bool
+    reason: str
+    model_version: int
+    examples: int = 0
+    steps: int = 0
+    loss: float | None = None
+    seconds: float = 0.0
+    report_bytes: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as plain data."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
+
+def train_once(config: AgentConfig, plan: TrainingPlan, codec: CodecChoice, *, whatever: bool) -> Session:
+    """Train.
+
+    Args:
+        config: of the agent.
+        plan: how long, how fast.
+        codec: how a report would be encoded.
+        whatever: do not ask for the conditions.
+
+    Raises:
+        ConfigError: there is no model or no message here yet.
+        RemoteProtocolError: the model cannot be run.
+        UnavailableError: the trainer cannot work.
+    """
+    with opened_database(config) as database:
+        model = _held(config)
+        if database is None or model is None:
+            msg = f"there is no model in {config.data_dir} yet: run the agent until it has fetched one"
+            raise ConfigError(msg)
+        watch = None if whatever else _Watch(config)
+        if watch is not None and watch.lost():
+            return Session(False, watch.lost(), model.manifest.version)
+        manifest = model.manifest
+        assignment = Assignment(
+            task="train-once",
+            round=0,
+            attempt=1,
+            version=manifest.version,
+            manifest=model.sha256,
+            codec=codec,
+            plan=plan,
+            report_deadline_s=config.training.session_limit_s,
+        )
+        desk = Desk(database, database.residual, trainer_for(config))
+        stop: Callable[[], bool] = (lambda: False) if watch is None else (lambda: bool(watch.lost()))
+        outcome = run_session(desk, assignment, model, np.random.default_rng(), stop)
+        match outcome:
+            case Produced():
+                return Session(
+                    True,
+                    "",
+                    manifest.version,
+                    outcome.num_examples,
+                    outcome.steps,
+                    outcome.loss,
+                    outcome.seconds,
+                    len(outcome.report.frame),
+                )
+            case Stopped():
+                lost = "" if watch is None else watch.lost()
+                return Session(False, lost or outcome.detail, manifest.version)
+
+
+def _held(config: AgentConfig) -> Model | None:
+    folder = config.data_dir / ARTIFACTS
+    return ModelFiles(folder, Downloader(config.coordinator_url)).current() if folder.is_dir() else None
+
+
+class _Watch:
+    """Looks at the conditions beside the training, as often as the agent does."""
+
+    def __init__(self, config: AgentConfig) -> None:
+        self._looks = looks(config)
+        self._lost = self._look()
+        threading.Thread(target=self._watch, name="conditions", daemon=True).start()
+
+    def lost(self) -> str:
+        """Why the device may not train; empty if it may."""
+        return self._lost
+
+    def _look(self) -> str:
+        verdict = next(self._looks).verdict
+        return "" if verdict.eligible else verdict.reason
+
+    def _watch(self) -> None:
+        # Once lost is lost: the session is over.
+        while not self._lost:
+            self._lost = self._look()

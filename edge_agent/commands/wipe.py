@@ -1,0 +1,60 @@
+"""``nightjar-agent wipe``: delete whatever was typed, and whatever came of it, whether the agent runs or not.
+
+A running agent is asked by a signal, so that it stops a session that still has the text in memory and does not go on
+with a report that is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+
+from edge_agent.assembly import WIPE_S, WIPE_SIGNAL
+from edge_agent.commands.opened import opened_database
+from edge_agent.config import AgentConfig
+from edge_agent.shell.folder import running_agent
+from wire.errors import ConfigError, UnavailableError
+
+
+@dataclass(frozen=True, slots=True)
+class Wiped:
+    """What was done.
+
+    Attributes:
+        messages: how many there were.
+        by_agent: the running agent did it.
+    """
+
+    messages: int
+    by_agent: bool
+
+
+def wipe(config: AgentConfig) -> Wiped:
+    """Delete everything.
+
+    Raises:
+        ConfigError: the folder is not ours.
+        UnavailableError: it could not be deleted (yet).
+    """
+    pid = running_agent(config.data_dir)
+    with opened_database(config) as database:
+        if database is None:
+            return Wiped(0, by_agent=False)
+        messages = database.count()
+        if not pid:
+            database.wipe()
+            return Wiped(messages, by_agent=False)
+        before = database.wipes()
+        try:
+            os.kill(pid, WIPE_SIGNAL)
+        except PermissionError as error:
+            msg = f"the agent (process {pid}) belongs to another user; run this as that user or as root"
+            raise ConfigError(msg) from error
+        until_s = time.monotonic() + WIPE_S
+        while database.wipes() == before:
+            if time.monotonic() > until_s:
+                msg = f"the agent (process {pid}) has not deleted anything within {WIPE_S:.0f} s; stop it and try again"
+                raise UnavailableError(msg)
+            time.sleep(0.1)
+        return Wiped(messages, by_agent=True)

@@ -1,0 +1,74 @@
+"""Hunting for defects: one simulation after the other, each with another seed, and what was wrong with any of them.
+
+What counts as wrong is what must never be, whatever else is: an accepted report lost or counted twice, a mean that is
+not one, a report that is never answered, an error in a log that no fault explains, rounds that do not end, and any
+exception. How many rounds are committed depends on the faults, and is no matter of right or wrong.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from coordinator.core.round import Phase
+from simulation.rounds.world import Outcome, Settings, simulate
+
+
+@dataclass(frozen=True, slots=True)
+class Bag:
+    """What a hunt brought.
+
+    Attributes:
+        phases: how many rounds ended how.
+        verdicts: receipts by verdict.
+        thrown: faults by name and place.
+        wrong: complaints by seed; only of seeds that have some.
+    """
+
+    phases: Counter[Phase] = field(default_factory=Counter)
+    verdicts: Counter[str] = field(default_factory=Counter)
+    thrown: Counter[str] = field(default_factory=Counter)
+    wrong: dict[int, list[str]] = field(default_factory=dict)
+
+
+def complaints(outcome: Outcome) -> list[str]:
+    """What is wrong with a simulation, in words; empty if nothing is."""
+    observer, settings = outcome.observer, outcome.settings
+    found: list[str] = []
+    if observer.lost:
+        found.append(
+            f"{len(observer.lost)} accepted reports are lost; the first (round, phone, attempt): {observer.lost[0]}"
+        )
+    if observer.counted_twice:
+        found.append(f"{observer.counted_twice} reports were counted twice")
+    if observer.wrong_means:
+        found.append(f"rounds whose weights are not the mean of what the phones sent: {observer.wrong_means}")
+    if outcome.unanswered:
+        found.append(f"reports of rounds that are over were never answered: {', '.join(outcome.unanswered[:5])}")
+    if len(observer.rounds) < settings.rounds:
+        found.append(
+            f"{len(observer.rounds)} of {settings.rounds} rounds ended in {outcome.virtual_s / 3600:.0f} hours"
+        )
+    for event, line in outcome.errors.unexpected.items():
+        found.append(f"logged {outcome.errors.counts[event]} times, and no fault explains it: {line}")
+    return found
+
+
+def hunt(settings: Settings, seeds: Iterable[int]) -> Bag:
+    """Simulate with each seed, let things settle, and see what was wrong."""
+    bag = Bag()
+    for seed in seeds:
+        try:
+            outcome = simulate(replace(settings, seed=seed), settle=True)
+        except Exception:  # a defect must not end the hunt, and what it was is kept
+            bag.wrong[seed] = [traceback.format_exc()]
+            continue
+        bag.phases.update(state.phase for state in outcome.observer.rounds)
+        bag.verdicts.update(outcome.observer.verdicts)
+        bag.thrown.update(outcome.thrown)
+        found = complaints(outcome)
+        if found:
+            bag.wrong[seed] = found
+    return bag

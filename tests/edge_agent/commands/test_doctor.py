@@ -1,0 +1,132 @@
+import contextlib
+import http.server
+import json
+import socket
+import threading
+
+import pytest
+
+from tests.edge_agent.fake_coordinator import free_port, mosquitto, mosquitto_path
+
+CATEGORIES = {"runtime", "storage", "permissions", "model", "broker", "coordinator", "clock", "conditions", "service"}
+
+
+def by_name(found):
+    return {(check["category"], check["name"]): check for check in found["checks"]}
+
+
+@pytest.mark.tflite
+def test_every_category_is_looked_at_and_every_fault_has_a_remedy(place):
+    place.move_in("hello there")
+    found = place.json("doctor", status=4)
+    assert {check["category"] for check in found["checks"]} == CATEGORIES
+    for check in found["checks"]:
+        assert check["outcome"] in {"ok", "warning", "failed"}
+        assert check["detail"]
+        assert bool(check["remedy"]) is (check["outcome"] != "ok"), check
+    assert found["failed"] == sum(check["outcome"] == "failed" for check in found["checks"])
+    checks = by_name(found)
+    assert checks["broker", "connection"]["outcome"] == "failed"
+    assert checks["coordinator", "connection"]["outcome"] == "failed"
+    assert checks["storage", "database"]["detail"] == "agent.db: ok"
+    assert checks["permissions", "agent.db"]["detail"] == "mode 0600"
+
+
+@pytest.mark.tflite
+def test_a_person_reads_categories_and_arrows(place):
+    said = place.run("doctor", status=4)
+    assert "broker\n  failed   connection: 127.0.0.1:9: " in said
+    assert "           -> is it running" in said
+    assert said.splitlines()[-1].endswith("checks failed")
+
+
+@pytest.mark.tflite
+def test_what_others_could_read_and_what_is_broken_is_said(place):
+    place.move_in("hello there")
+    place.data.chmod(0o755)
+    (place.data / "agent.db").chmod(0o644)
+    (place.data / "agent.db").write_bytes(b"x" * 5000)
+    place.tree.write("proc/loadavg", "0 0 0 1/1 1")
+    checks = by_name(place.json("doctor", status=4))
+    assert checks["permissions", "data"]["outcome"] == "failed"
+    assert checks["permissions", "agent.db"]["outcome"] == "failed"
+    assert checks["storage", "database"]["outcome"] == "failed"
+    assert "file is not a database" in checks["conditions", "check"]["detail"]
+
+
+@pytest.mark.tflite
+def test_a_required_condition_that_nobody_can_tell_is_a_fault_and_a_lost_one_a_warning(place):
+    place.move_in("hello there")
+    (place.tree.root / "proc/net/route").unlink()
+    place.tree.supply("BAT0", status="Discharging")
+    checks = by_name(place.json("doctor", status=4))
+    assert checks["conditions", "unmetered"]["outcome"] == "failed"
+    assert "conditions.metered" in checks["conditions", "unmetered"]["remedy"]
+    assert checks["conditions", "charging"]["outcome"] == "warning"
+    assert checks["conditions", "steady-power"]["outcome"] == "ok"
+
+
+@contextlib.contextmanager
+def coordinator(population, date=None):
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            body = json.dumps({"population": population}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def date_time_string(self, timestamp=None):
+            return date or super().date_time_string(timestamp)
+
+        def log_message(self, *arguments):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.tflite
+@pytest.mark.parametrize(("population", "outcome"), [("demo", "ok"), ("other", "failed")])
+def test_the_coordinators_population_is_compared(place, population, outcome):
+    with coordinator(population) as url:
+        place.config.write_text(place.config.read_text().replace("http://127.0.0.1:9", url))
+        checks = by_name(place.json("doctor", status=4))
+    assert checks["coordinator", "connection"]["outcome"] == "ok"
+    assert checks["coordinator", "population"]["outcome"] == outcome
+    assert checks["clock", "time"]["outcome"] == "ok"
+
+
+@pytest.mark.tflite
+def test_a_wrong_clock_is_seen_by_the_coordinators(place):
+    with coordinator("demo", "Thu, 01 Jan 2015 00:00:00 GMT") as url:
+        place.config.write_text(place.config.read_text().replace("http://127.0.0.1:9", url))
+        checks = by_name(place.json("doctor", status=4))
+    assert checks["clock", "time"]["outcome"] == "failed"
+    assert "timedatectl" in checks["clock", "time"]["remedy"]
+
+
+@pytest.mark.broker
+@pytest.mark.tflite
+def test_a_broker_that_answers(place, tmp_path):
+    if mosquitto_path() is None:
+        pytest.skip("mosquitto is not installed: apt install mosquitto")
+    port = free_port()
+    place.config.write_text(place.config.read_text().replace("port = 9\n", f"port = {port}\n"))
+    with mosquitto(tmp_path, port):
+        checks = by_name(place.json("doctor", status=4))
+    assert checks["broker", "connection"]["outcome"] == "ok"
+
+
+@pytest.mark.tflite
+@pytest.mark.slow
+def test_something_else_on_the_brokers_port_is_not_a_broker(place):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        place.config.write_text(place.config.read_text().replace("port = 9\n", f"port = {port}\n"))
+        checks = by_name(place.json("doctor", status=4))
+    assert "does not answer as a broker" in checks["broker", "connection"]["detail"]

@@ -1,0 +1,51 @@
+"""The keyboard's page in a browser, and what a person does with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+PHONE = {"width": 360, "height": 740}
+DESKTOP = {"width": 1100, "height": 920}
+
+
+class Screen:
+    """The page in a browser, and what a person does with it."""
+
+    def __init__(self, page):
+        self.page = page
+
+    @property
+    def text(self) -> str:
+        return self.page.input_value("#text")
+
+    def wait_for_words(self, words: Sequence[str]) -> None:
+        """Waits until the suggestions read like this."""
+        self.page.wait_for_function(
+            """words => [...document.querySelectorAll("#suggestions button")]
+                .map(button => button.textContent).join("|") === words.join("|")""",
+            arg=list(words),
+        )
+
+    def wait_for_text(self, text: str) -> None:
+        self.page.wait_for_function("text => document.getElementById('text').value === text", arg=text)
+
+    def wait_until_marked(self, word: str) -> None:
+        """Waits until space would take this word."""
+        self.page.locator("#suggestions .taken", has_text=word).wait_for()
+
+    def key(self, name: str):
+        return self.page.get_by_role("group", name="Keyboard").get_by_role("button", name=name, exact=True)
+
+    def tap(self, *names: str) -> None:
+        for name in names:
+            self.key(name).tap()
+
+    def write(self, text: str) -> None:
+        self.page.keyboard.type(text)
+
+    def press(self, *names: str) -> None:
+        for name in names:
+            self.page.keyboard.press(name)
+
+    def choose(self, layout: str) -> None:
+        self.page.select_option("#layout", layout)

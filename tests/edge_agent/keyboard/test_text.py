@@ -1,0 +1,191 @@
+"""The page's editing, which is pure functions of a draft and a key: called in the browser, without the page."""
+# ruff: noqa: RUF001 - typographic apostrophes are meant
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def page(chromium):
+    """An empty page that may load the module."""
+    from pathlib import Path
+
+    import edge_agent.keyboard
+
+    page = chromium.new_page()
+    source = (Path(edge_agent.keyboard.__file__).parent / "static/text.js").read_text(encoding="utf-8")
+    # A module of its own, whose exports the tests can reach.
+    page.evaluate(
+        """async source => {
+            const url = URL.createObjectURL(new Blob([source], {type: "text/javascript"}));
+            window.text = await import(url);
+        }""",
+        source,
+    )
+    yield page
+    page.close()
+
+
+# "|" is the caret in all drafts below, "[" and "]" a selection.
+RUN = """([written, keys, rules]) => {
+    const {draft, type, accept, erase} = window.text;
+    const start = written.search(/[|[]/), end = written.includes("]") ? written.indexOf("]") - 1 : start;
+    let d = draft(written.replace(/[|[\\]]/g, ""), start, end);
+    for (const key of keys) {
+        if (key === "erase") d = erase(d);
+        else if (Array.isArray(key)) d = accept(d, ...key);
+        else d = type(d, key, rules);
+    }
+    return d.text.slice(0, d.start) + "|" + d.text.slice(d.end);
+}"""
+
+
+@pytest.mark.parametrize(
+    ("written", "keys", "expected"),
+    [
+        ("|", ["a"], "a|"),
+        ("ab|cd", ["x"], "abx|cd"),
+        ("a[bc]d", ["x"], "ax|d"),
+        # a suggestion
+        ("hel|", [["hel", "hello"]], "hello |"),
+        ("so |", [["", "what"]], "so what |"),
+        ("so|", [["", "what"]], "so what |"),
+        ("(|", [["", "what"]], "(what |"),
+        ("hel| you", [["hel", "hello"]], "hello| you"),
+        # its space belongs to it
+        ("so |", [["", "what"], "?"], "so what? |"),
+        ("so |", [["", "what"], "?", "!", "."], "so what?!. |"),
+        ("so |", [["", "what"], ",", " "], "so what, |"),
+        ("so |", [["", "what"], " "], "so what |"),
+        ("so |", [["", "what"], "x"], "so what x|"),
+        ("so what |", ["?"], "so what ?|"),  # a space that a person typed stays
+        # backspace goes back on it
+        ("hel|", [["hel", "hello"], "erase"], "hel|"),
+        ("hel|", [["hel", "hello"], "erase", "erase"], "he|"),
+        ("hel|", [["hel", "hello"], "x", "erase"], "hello |"),
+        # backspace takes what a person sees as one character
+        ("a👍🏽|", ["erase"], "a|"),
+        ("e\u0301|", ["erase"], "|"),
+        ("👨‍👩‍👧|", ["erase"], "|"),
+        ("a[bc]d", ["erase"], "a|d"),
+        ("|a", ["erase"], "|a"),
+    ],
+)
+def test_keys(page, written, keys, expected):
+    assert page.evaluate(RUN, [written, keys, {}]) == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "keys", "expected"),
+    [
+        ("i|", [" "], "I |"),
+        ("so i|", [","], "so I,|"),
+        ("i'm|", [" "], "I'm |"),
+        ("i’ll|", ["."], "I’ll.|"),
+        ("hi|", [" "], "hi |"),
+        ("a_i|", [" "], "a_i |"),
+        ("it's i|", ["n"], "it's in|"),
+        ("i|", [" ", "erase"], "i |"),
+    ],
+)
+def test_lonely_i_is_a_capital_in_english_only(page, written, keys, expected):
+    assert page.evaluate(RUN, [written, keys, {"language": "en"}]) == expected
+    if "I" in expected:
+        assert "I" not in page.evaluate(RUN, [written, keys, {"language": "de"}])
+
+
+@pytest.mark.parametrize(
+    ("written", "automatic", "expected"),
+    [
+        ("hello |", True, "hello. |"),
+        ("done) |", True, "done). |"),
+        ("hello |", False, "hello  |"),  # a physical keyboard types what it is told
+        ("hello, |", True, "hello,  |"),
+        ("hello. |", True, "hello.  |"),
+        (" |", True, "  |"),
+        ("привет |", True, "привет. |"),
+    ],
+)
+def test_two_spaces_are_a_full_stop_on_the_screen(page, written, automatic, expected):
+    assert page.evaluate(RUN, [written, [" "], {"automatic": automatic}]) == expected
+
+
+def test_full_stop_of_two_spaces_is_taken_back_by_backspace(page):
+    assert page.evaluate(RUN, ["hello |", [" ", "erase"], {"automatic": True}]) == "hello  |"
+
+
+def test_space_before_signs_in_french(page):
+    keys = [["", "va"], "?"]
+    assert page.evaluate(RUN, ["ça |", keys, {"language": "fr"}]) == "ça va\u202f? |"
+    assert page.evaluate(RUN, ["ça |", [["", "va"], ","], {"language": "fr"}]) == "ça va, |"
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"), [(" ", "the |"), (".", "the.|"), ("?", "the?|"), ("x", "htex|"), ("'", "hte'|")]
+)
+def test_what_finishes_a_word_takes_the_marked_suggestion(page, key, expected):
+    rules = {"taking": {"prefix": "hte", "word": "the"}}
+    assert page.evaluate(RUN, ["hte|", [key], rules]) == expected
+    assert page.evaluate(RUN, ["hte|", [key, "erase"], rules]) == ("hte" + ("|" if key in "x'" else f"{key}|"))
+
+
+def test_suggestion_about_another_word_is_not_taken(page):
+    assert page.evaluate(RUN, ["now|", [" "], {"taking": {"prefix": "hte", "word": "the"}}]) == "now |"
+
+
+@pytest.mark.parametrize(
+    ("text", "starts"),
+    [
+        ("", True),
+        ("Hello. ", True),
+        ("Hello! ", True),
+        ("Hello.", False),
+        ("Hello, ", False),
+        ("3.14 ", False),
+        ("He said: “", False),
+        ("Done.) ", True),
+        ("“", True),
+        ("¿", True),
+        ("line\n", True),
+        ("he", False),
+        ("हाँ। ", True),
+    ],
+)
+def test_sentences_begin(page, text, starts):
+    assert page.evaluate("text => window.text.startsSentence(window.text.draft(text))", text) is starts
+
+
+@pytest.mark.parametrize(
+    ("word", "language", "expected"),
+    [
+        ("hello", "en", "Hello"),
+        ("istanbul", "tr", "İstanbul"),
+        ("ёлка", "ru", "Ёлка"),
+        ("", "en", ""),
+        ("ok", "not a tag", "Ok"),
+    ],
+)
+def test_capitals_are_those_of_the_language(page, word, language, expected):
+    assert page.evaluate("([word, language]) => window.text.capital(word, language)", [word, language]) == expected
+
+
+def test_undo_goes_back_by_words_and_redo_forward_again(page):
+    steps = page.evaluate("""() => {
+        const {draft, type, History} = window.text;
+        const history = new History();
+        let d = draft();
+        for (const key of "so it") {
+            history.record(d, /[a-z]/.test(key));
+            d = type(d, key);
+        }
+        const seen = [d.text];
+        for (const way of ["undo", "undo", "undo", "undo", "redo", "redo"]) {
+            d = history[way](d);
+            seen.push(d.text);
+        }
+        return seen;
+    }""")
+    assert steps == ["so it", "so ", "so", "", "", "so", "so "]

@@ -1,0 +1,132 @@
+"""Two weeks of a phone under a virtual clock: its store keeps to its caps, nothing grows, and it trains when it may."""
+
+import gc
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from edge_agent.core.eligibility import Condition
+from edge_agent.core.lifecycle import CheckedIn, Preparing, Reporting, Training
+from edge_agent.emulator.conditions import EmulatedConditions
+from edge_agent.emulator.day import DAY_S, DEFAULT_DAY
+from edge_agent.shell.database import Caps
+from edge_agent.shell.probes import Probes
+from edge_agent.shell.probes.own_use import own_use
+from edge_agent.shell.probes.wishes import Wishes
+from tests.edge_agent import fakes
+from wire.messages import CodecChoice, Receipt, Verdict
+
+STEP_S = 60.0
+QUIET = "02:00-03:30"
+CAPS = Caps(messages=150, total_bytes=6_000, age_s=3 * DAY_S)
+WARM_DAYS, DAYS = 4, 14
+LETTERS = str.maketrans("0123456789", "abcdefghij")
+FIGURES = str.maketrans("abcdefghij", "0123456789")
+
+
+@dataclass(frozen=True)
+class Measured:
+    resident_bytes: int
+    objects: int
+    disk_bytes: int
+    open_files: int
+    threads: int
+
+
+FEEDBACK = CodecChoice(name="topk-8", density=0.1, error_feedback=True)
+
+
+class Life(fakes.Phone):
+    """A phone whose day is scripted, a person who types, and a coordinator that always wants it."""
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.database.wipe()
+        self.round = 0
+        self.trained_at_s = []
+
+    def start(self):
+        super().start()
+        self.emulated = EmulatedConditions(
+            day=DEFAULT_DAY,
+            seed=7,
+            speed=1.0,
+            start_hour=0.0,
+            started_s=1.7e9 + 1000.0,
+            minimum_battery=0.3,
+            now_s=self.clock.wall_s,
+        )
+        wishes = Wishes(self.database.learning_paused, (QUIET,), self.emulated.minute)
+        self.conditions.read = Probes((wishes, self.emulated)).read
+
+    def live(self, moment):
+        self.pass_time(STEP_S)
+        if self.emulated.phone().in_use and moment % 7 == 0:
+            self.database.add(f"somebody typed this at {str(moment).translate(LETTERS)} of a life")
+        match self.driver.state:
+            case CheckedIn():
+                self.round += 1
+                self.be_assigned(self.round, codec=FEEDBACK, report_deadline_s=585.0)
+            case Preparing():
+                self.work()
+            case Training():
+                self.trained_at_s.append(self.clock.now_s - 1000.0)
+                self.work()
+            case Reporting(number, attempt):
+                verdict = Verdict.LATE if number % 5 == 0 else Verdict.ACCEPTED
+                self.hear(Receipt(round=number, attempt=attempt, verdict=verdict, retry_after_s=600))
+            case _:
+                pass
+        # What a fake keeps for the tests is no growth of the agent.
+        self.transport.sent.clear()
+        self.transport.raw.clear()
+        self.programs.clear()
+        self.artifacts.fetched.clear()
+
+    def measure(self):
+        gc.collect()
+        return Measured(
+            own_use().resident_bytes,
+            len(gc.get_objects()),
+            sum(path.stat().st_size for path in self.folder.glob("agent.db*")),
+            len(list(Path("/proc/self/fd").iterdir())),
+            threading.active_count(),
+        )
+
+
+@pytest.mark.slow
+def test_two_weeks(tmp_path, monkeypatch):
+    monkeypatch.setattr(fakes, "CAPS", CAPS)
+    life = Life(tmp_path)
+    life.driver.begin()
+    for moment in range(int(DAYS * DAY_S / STEP_S)):
+        life.live(moment)
+        if moment % 60 == 0:
+            texts = life.database.texts()
+            assert len(texts) <= CAPS.messages
+            assert sum(len(text.encode()) for text in texts) <= CAPS.total_bytes
+            oldest = min((int(text.split()[4].translate(FIGURES)) for text in texts), default=moment)
+            assert (moment - oldest) * STEP_S <= CAPS.age_s + STEP_S
+        if moment == WARM_DAYS * DAY_S / STEP_S:
+            before = life.measure()
+    after = life.measure()
+
+    assert len(life.trained_at_s) > 10 * DAYS
+    for trained_s in life.trained_at_s:
+        # Eligible at that moment and for the two minutes before it, and never in the quiet hours.
+        for moment_s in (trained_s, trained_s - STEP_S, trained_s - 2 * STEP_S):
+            phone = EmulatedConditions(DEFAULT_DAY, 7, 1.0, 0.0, 0.0, 0.3, lambda at_s=moment_s: at_s).phone()
+            assert phone.charging
+            assert phone.wifi
+            assert not phone.in_use
+            assert phone.battery >= 0.3
+        assert not 120 <= trained_s % DAY_S / 60 < 210
+    assert life.emulated()[Condition.IDLE].source == "emulated day"
+
+    assert after.objects < before.objects + 500
+    assert after.resident_bytes < before.resident_bytes + 10_000_000
+    assert after.disk_bytes <= 1.3 * before.disk_bytes + 50_000
+    assert (after.open_files, after.threads) == (before.open_files, before.threads)
+    assert life.database.tally().reports_sent > 8 * DAYS

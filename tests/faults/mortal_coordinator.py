@@ -1,0 +1,105 @@
+"""The real coordinator, which dies by SIGKILL at chosen points: ``python -m tests.faults.mortal_coordinator``.
+
+Arguments: the configuration; a file of points, one ``name@round`` a line; a file where the points are noted at which
+it has died, so that it dies once at each. A report with ``DEADLY`` in its bytes kills it every time, as a fault in
+compiled code would. Nothing else is changed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import sys
+from pathlib import Path
+
+from coordinator.config_file import load_config
+from coordinator.core.events import AssignDevice, SendReceipt, StartAggregation
+from coordinator.core.round import Phase
+from coordinator.driver import Driver
+from coordinator.effects import AnnounceModel, ForgetBlobs
+from coordinator.execution import Execution
+from coordinator.intake import Intake
+from coordinator.service import serve
+from coordinator.shell.logs import configure_logs
+from coordinator.staging import StagedBlobs
+
+DEADLY = struct.pack("<f", 666.25)
+
+_take, _carry_out, _flush, _take_message = Driver._take, Execution.carry_out, StagedBlobs.flush, Intake._take
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Reaper:
+    """Decides where it dies."""
+
+    def __init__(self, points: Path, died: Path) -> None:
+        self._points = dict(line.split("@") for line in points.read_text().split()) if points.exists() else {}
+        self._died = died
+        self._done = set(died.read_text().split()) if died.exists() else set()
+        self.round = 0
+        self.assigned = 0
+
+    def at(self, point: str) -> None:
+        if point not in self._done and self._points.get(point) == str(self.round):
+            with self._died.open("a") as file:
+                file.write(f"{point}\n")
+            die()
+
+
+def haunt(reaper: Reaper) -> None:
+    def take(driver, batch):
+        reaper.round = driver._round.number if driver._round else reaper.round
+        _take(driver, batch)
+        pending = [effect for _, effect in driver._pending]
+        if driver._round and driver._round.phase is Phase.SELECTION and driver._round.pool:
+            reaper.round = driver._round.number
+            reaper.at("selection")
+        for kind, point in (
+            (AssignDevice, "committed-the-selection"),
+            (SendReceipt, "committed-a-report"),
+            (StartAggregation, "committed-the-last-report"),
+        ):
+            if any(isinstance(effect, kind) for effect in pending):
+                reaper.at(point)
+        if any(isinstance(effect, AnnounceModel) for effect in pending) and driver._version.round == reaper.round:
+            reaper.at("committed-the-version")
+
+    def carry_out(execution, effect, current, version):
+        done = _carry_out(execution, effect, current, version)
+        if isinstance(effect, AssignDevice):
+            reaper.assigned += 1
+            if reaper.assigned == 2:
+                reaper.at("assigned-two")
+        if isinstance(effect, StartAggregation):
+            reaper.at("averaging")
+        if isinstance(effect, ForgetBlobs):
+            reaper.at("forgot-the-reports")
+        return done
+
+    def flush(staged):
+        waiting = bool(staged._waiting)
+        _flush(staged)
+        if waiting:
+            reaper.at("stored-the-bytes")
+
+    def take_message(intake, arrived, turn):
+        if arrived.topic.endswith("/report") and DEADLY in arrived.payload:
+            die()
+        _take_message(intake, arrived, turn)
+
+    Driver._take, Execution.carry_out, StagedBlobs.flush, Intake._take = take, carry_out, flush, take_message
+
+
+def main(config_path: str, points: str, died: str) -> None:
+    haunt(Reaper(Path(points), Path(died)))
+    config = load_config(Path(config_path), os.environ)
+    configure_logs(config.log)
+    serve(config)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,32 @@
+"""``kill -9`` of the coordinator in every phase of a round, and between each commit and its effects."""
+
+import pytest
+
+from tests.faults.world import Coordinator, Phones, Supervisor, check_ledger
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
+
+POINTS = {
+    "selection": 1,  # somebody waits in the pool
+    "assigned-two": 1,  # some of the assignments are on their way
+    "stored-the-bytes": 2,  # of a report; nothing is committed
+    "averaging": 2,  # the worker is at it
+    "committed-a-report": 3,  # and its receipt was not sent
+    "committed-the-version": 3,  # and nobody was told
+    "committed-the-selection": 4,  # and no assignment was sent
+    "committed-the-last-report": 4,  # and the worker was not asked
+    "forgot-the-reports": 4,
+}
+
+
+def test_killed_at_every_point_the_rounds_go_on_as_if_nothing_had_happened(tmp_path, mosquitto):
+    coordinator = Coordinator(tmp_path / "c", mosquitto.port, POINTS, rounds=5, goal=3, minimum=3)
+    phones = Phones(tmp_path / "phones", [f"phone-{i}" for i in range(4)], mosquitto.port, coordinator.url)
+    with Supervisor(coordinator), phones:
+        coordinator.wait_done(timeout_s=240)
+    assert sorted(coordinator.died.read_text().split()) == sorted(POINTS), "it died at every point, once"
+    assert coordinator.starts == 1 + len(POINTS)
+    assert phones.starts == 1, "no agent needed a restart"
+    ledger = check_ledger(coordinator, phones)
+    assert (ledger["committed"], ledger["reports"]) == (5, 15)
+    assert not list((coordinator.data / "quarantine").glob("*.message")), "no message was blamed"
