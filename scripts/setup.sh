@@ -30,7 +30,7 @@ else
 fi
 quiet=(--quiet --disable-pip-version-check)
 .venv/bin/python -m pip install "${quiet[@]}" -r requirements/agent.txt -r requirements/coordinator.txt \
-    -r "requirements/$TENSORFLOW.txt" -r requirements/dev.txt
+    -r "requirements/$TENSORFLOW.txt" -r requirements/firmware.txt -r requirements/dev.txt
 .venv/bin/python -m pip install "${quiet[@]}" --no-deps --editable .
 touch "$stamp"
 echo "setup: done" >&2

@@ -1,0 +1,53 @@
+"""The command ``nightjar-firmware``, also ``python -m firmware_scripts``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from firmware_scripts import __version__
+from firmware_scripts.commands.bmap import bmap
+from firmware_scripts.commands.doctor import doctor
+from firmware_scripts.commands.flash import flash
+from firmware_scripts.commands.targets import targets
+from firmware_scripts.commands.verify import verify
+from firmware_scripts.core.exit_status import ExitStatus
+from wire.errors import NightjarError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="nightjar-firmware")
+def cli() -> None:
+    """From a blank card to a device that trains: find the card, write it, read it back."""
+
+
+for command in (targets, flash, verify, bmap, doctor):
+    cli.add_command(command)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status: faults that a person can mend are one message and no traceback."""
+    try:
+        status = cli.main(arguments, prog_name="nightjar-firmware", standalone_mode=False)
+    except NightjarError as error:
+        click.echo(f"nightjar-firmware: {error}", err=True)
+        return error.exit_status
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        # While cards are written an interrupt does not come up to here: each card says how it stands.
+        click.echo("nightjar-firmware: interrupted, nothing was written", err=True)
+        return ExitStatus.INTERRUPTED
+    return status or ExitStatus.DONE
+
+
+def main() -> None:
+    """Entry point."""
+    sys.exit(run())
+
+
+if __name__ == "__main__":
+    main()

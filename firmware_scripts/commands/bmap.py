@@ -1,0 +1,37 @@
+"""``nightjar-firmware bmap``: make the block map of an image."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from firmware_scripts.core.bmap import format_bmap
+from firmware_scripts.core.printable import size_text
+from firmware_scripts.shell.images import Packing, packing_of
+from firmware_scripts.shell.progress import display
+from firmware_scripts.shell.sparse import map_of
+from wire.errors import ConfigError, UnavailableError
+
+
+@click.command()
+@click.argument("image", type=click.Path(path_type=Path))
+@click.option("--output", "-o", type=click.Path(path_type=Path), help="Default: IMAGE.bmap.")
+def bmap(image: Path, output: Path | None) -> None:
+    """Write down which blocks of IMAGE hold data, with a sha256 for each range.
+
+    Blocks that the file system keeps no bytes for are left out, so make it where the image was made, before packing it.
+    """
+    if packing_of(image) is not Packing.PLAIN:
+        msg = f"{image} is packed, and a packed file has forgotten which blocks were never written: use the plain image"
+        raise ConfigError(msg)
+    output = output or image.with_name(f"{image.name}.bmap")
+    try:
+        with display(time.monotonic) as bars:
+            made = map_of(image, bars.report_for(image.name))
+        output.write_bytes(format_bmap(made))
+    except OSError as error:
+        msg = f"the block map of {image} could not be made: {error}"
+        raise UnavailableError(msg) from error
+    click.echo(f"{output}: {size_text(made.mapped_bytes)} of {size_text(made.image_bytes)} mapped", err=True)

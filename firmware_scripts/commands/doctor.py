@@ -1,0 +1,50 @@
+"""``nightjar-firmware doctor``: what this machine lacks for the other commands, and what to do about it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import click
+
+from firmware_scripts.core.checks import (
+    Check,
+    Level,
+    check_desktop,
+    check_emulation,
+    check_image_tools,
+    check_listing,
+    check_packings,
+    check_permission,
+    findings,
+)
+from firmware_scripts.core.exit_status import ExitStatus
+from firmware_scripts.shell.host import ThisHost
+
+CHECKS: tuple[Check, ...] = (
+    check_listing,
+    check_permission,
+    check_packings,
+    check_desktop,
+    check_image_tools,
+    check_emulation,
+)
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list of {category, level, text, remedy}.")
+@click.pass_context
+def doctor(context: click.Context, *, as_json: bool) -> None:
+    """Check this machine, by category, each finding with its remedy. Ends with 10 if a command would fail."""
+    found = findings(ThisHost(), CHECKS)
+    if as_json:
+        rows = [{"category": f.category, "level": f.level.value, "text": f.text, "remedy": f.remedy} for f in found]
+        click.echo(json.dumps(rows, indent=2))
+    else:
+        for category, group in itertools.groupby(found, lambda finding: finding.category):
+            click.echo(f"{category}:")
+            for finding in group:
+                click.echo(f"  {finding.level.value:5}  {finding.text}")
+                if finding.remedy:
+                    click.echo(f"         {finding.remedy}")
+    context.exit(ExitStatus.CHECK_FAILED if any(f.level is Level.FAULT for f in found) else ExitStatus.DONE)

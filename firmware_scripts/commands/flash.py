@@ -1,0 +1,308 @@
+"""``nightjar-firmware flash``: an image onto one card, or onto many, and never onto anything else."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from threading import Event
+
+import click
+
+from firmware_scripts.commands.targets import verdict_json
+from firmware_scripts.core.bmap import Bmap
+from firmware_scripts.core.cards import Card, parse_cards
+from firmware_scripts.core.confirm import phrase, serial_objection, typed_matches
+from firmware_scripts.core.devices import Device
+from firmware_scripts.core.exit_status import ExitStatus
+from firmware_scripts.core.plan import STEPS, Survey
+from firmware_scripts.core.printable import printable, size_text
+from firmware_scripts.core.rules import CAN_BE_ALLOWED, Reason, Rule
+from firmware_scripts.core.targets import Machine, Verdict
+from firmware_scripts.fleet import (
+    CardOutcome,
+    Confirmed,
+    Customise,
+    CustomiseFailed,
+    Job,
+    Refused,
+    refusals,
+    write_cards,
+)
+from firmware_scripts.shell.images import find_bmap, open_image, packing_of, read_bmap
+from firmware_scripts.shell.look import look
+from firmware_scripts.shell.naming import DiskTarget, FileTarget, Target, find_target
+from firmware_scripts.shell.progress import display
+from firmware_scripts.surveying import survey
+from firmware_scripts.verifying import VerifyFailed
+from firmware_scripts.writing import ImageFailed, Interrupted, WriteFailed, Written
+from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
+
+AT_ONCE = 8  # more than a USB hub has ports for; each card also costs one reader of the image
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """A target as it was named, and what was made of it."""
+
+    name: str
+    target: Target | Reason
+    reasons: tuple[Reason, ...]
+    serial: str
+    card: Card | None
+
+
+@click.command()
+@click.argument("image", type=click.Path(path_type=Path))
+@click.argument("targets", nargs=-1)
+@click.option("--cards", "cards_path", type=click.Path(path_type=Path), help="CSV: target,hostname,serial.")
+@click.option("--bmap", "bmap_path", type=click.Path(path_type=Path), help="Block map. Default: the one beside IMAGE.")
+@click.option("--no-bmap", is_flag=True, help="Write every byte, also where a block map says that there is nothing.")
+@click.option("--sha256", "expected_sha256", help="What the unpacked image must hash to.")
+@click.option("--yes", is_flag=True, help="Do not ask. Each disk needs an --expect-serial then.")
+@click.option("--expect-serial", "serials", multiple=True, help="Serial of the disk, once per target, in their order.")
+@click.option(
+    "--allow",
+    multiple=True,
+    type=click.Choice(sorted(rule.value for rule in CAN_BE_ALLOWED)),
+    help="A rule that shall not refuse these targets. Nothing allows a disk that is in use.",
+)
+@click.option("--at-once", default=AT_ONCE, show_default=True, type=click.IntRange(1, 64), help="Cards at a time.")
+@click.option("--dry-run", is_flag=True, help="Print the plan as JSON and touch nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the outcome of each target as JSON.")
+@click.pass_context
+def flash(
+    context: click.Context,
+    image: Path,
+    targets: tuple[str, ...],
+    cards_path: Path | None,
+    bmap_path: Path | None,
+    expected_sha256: str | None,
+    serials: tuple[str, ...],
+    allow: tuple[str, ...],
+    at_once: int,
+    *,
+    no_bmap: bool,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Write IMAGE (.img, .img.xz, .img.zst, .img.gz) to each TARGET, and read it back.
+
+    A target is always named, never chosen. It is refused where anything of this machine could be lost; 'targets' says
+    why. docs/flashing.md lists the exit statuses.
+    """
+    customise: Customise | None = context.obj  # whoever customises cards passes it in
+    try:
+        bmap = _bmap(image, bmap_path, no_bmap=no_bmap)
+        machine = look()
+        named = _name_targets(machine, image, _targets_and_cards(targets, serials, cards_path), yes=yes)
+        allowed = frozenset(Rule(rule) for rule in allow)
+        if not dry_run:
+            # Before the image is read: a refusal should not take minutes.
+            _end_if_refused([_judged(machine, one, bmap.image_bytes if bmap else 0, allowed) for one in named])
+        with display(time.monotonic) as bars:
+            surveyed = survey(partial(open_image, image), bmap, bars.report_for(image.name), lambda: False)
+    except RemoteProtocolError as error:
+        click.echo(f"nightjar-firmware: {error}", err=True)
+        context.exit(ExitStatus.IMAGE_UNUSABLE)
+    except OSError as error:
+        msg = f"the image {image} cannot be read: {error}"
+        raise UnavailableError(msg) from error
+    if expected_sha256 is not None and surveyed.sha256 != expected_sha256.strip().lower():
+        click.echo(f"nightjar-firmware: the image has sha256 {surveyed.sha256}, not {expected_sha256[:80]}", err=True)
+        context.exit(ExitStatus.IMAGE_UNUSABLE)
+    named = [_judged(machine, one, surveyed.image_bytes, allowed) for one in named]
+    if dry_run:
+        click.echo(json.dumps(_plan_json(machine, image, surveyed, named), indent=2))
+        context.exit(ExitStatus.REFUSED if any(one.reasons for one in named) else ExitStatus.DONE)
+    _end_if_refused(named)
+    confirmed = [_confirm(machine, one, surveyed, yes=yes) for one in named]
+    job = Job(surveyed, partial(open_image, image), look, allowed, customise)
+    with display(time.monotonic) as bars:
+        outcomes = write_cards(job, confirmed, [bars.report_for(one.name) for one in named], at_once, Event())
+    _tell(named, outcomes, as_json=as_json)
+    context.exit(next((status for status in map(status_of, outcomes) if status), ExitStatus.DONE))
+
+
+def status_of(outcome: CardOutcome) -> ExitStatus:
+    """The exit status of one card."""
+    match outcome:
+        case Written():
+            return ExitStatus.DONE
+        case Refused():
+            return ExitStatus.REFUSED
+        case WriteFailed():
+            return ExitStatus.WRITE_FAILED
+        case VerifyFailed():
+            return ExitStatus.VERIFY_FAILED
+        case ImageFailed():
+            return ExitStatus.IMAGE_UNUSABLE
+        case CustomiseFailed():
+            return ExitStatus.CUSTOMISE_FAILED
+        case Interrupted():
+            return ExitStatus.INTERRUPTED
+
+
+def _bmap(image: Path, given: Path | None, *, no_bmap: bool) -> Bmap | None:
+    if given and no_bmap:
+        msg = "give --bmap or --no-bmap, not both"
+        raise ConfigError(msg)
+    packing_of(image)  # an image that cannot be read, or is none, is the first thing to say
+    path = None if no_bmap else given or find_bmap(image)
+    return read_bmap(path) if path else None
+
+
+def _targets_and_cards(
+    targets: Sequence[str], serials: Sequence[str], cards_path: Path | None
+) -> list[tuple[str, str, Card | None]]:
+    """(target, expected serial, card) of each."""
+    if bool(targets) == bool(cards_path):
+        msg = "name the targets, or a list of --cards; 'nightjar-firmware targets' shows what may be written to"
+        raise ConfigError(msg)
+    if cards_path:
+        if serials:
+            msg = "with --cards the serials are a column of the list"
+            raise ConfigError(msg)
+        try:
+            cards = parse_cards(cards_path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            msg = f"the list of cards {cards_path} cannot be read: {error}"
+            raise ConfigError(msg) from error
+        return [(card.target, card.serial, card) for card in cards]
+    if serials and len(serials) != len(targets):
+        msg = f"expected one --expect-serial for each of the {len(targets)} targets, got {len(serials)}"
+        raise ConfigError(msg)
+    return [(target, serials[i] if serials else "", None) for i, target in enumerate(targets)]
+
+
+def _name_targets(
+    machine: Machine, image: Path, wanted: Sequence[tuple[str, str, Card | None]], *, yes: bool
+) -> list[_Named]:
+    named = [_Named(name, find_target(machine, Path(name), image), (), serial, card) for name, serial, card in wanted]
+    paths = [one.target.path for one in named if not isinstance(one.target, Reason)]
+    if doubles := sorted({str(path) for path in paths if paths.count(path) > 1}):
+        msg = f"named twice: {', '.join(doubles)}"
+        raise ConfigError(msg)
+    unnamed = [one.name for one in named if isinstance(one.target, DiskTarget) and not one.serial]
+    if yes and unnamed:
+        msg = f"--yes needs the serial that each disk must have (--expect-serial): missing for {', '.join(unnamed)}"
+        raise ConfigError(msg)
+    return named
+
+
+def _judged(machine: Machine, one: _Named, image_bytes: int, allow: frozenset[Rule]) -> _Named:
+    if isinstance(one.target, Reason):
+        return replace(one, reasons=(one.target,))
+    return replace(one, reasons=refusals(machine, one.target, image_bytes, allow))
+
+
+def _end_if_refused(named: Sequence[_Named]) -> None:
+    if not any(one.reasons for one in named):
+        return
+    for one in named:
+        for reason in one.reasons:
+            click.echo(f"refused  {printable(one.name)}  {reason.rule.value}: {reason.text}", err=True)
+    click.get_current_context().exit(ExitStatus.REFUSED)
+
+
+def _confirm(machine: Machine, one: _Named, surveyed: Survey, *, yes: bool) -> Confirmed:
+    """Have a target confirmed; ends the command if it is not."""
+    target = one.target
+    disks = machine.devices.whole()
+    if isinstance(target, Reason):  # refused long before
+        raise TypeError(target)
+    objection = None
+    if isinstance(target, DiskTarget) and one.serial:
+        objection = serial_objection(target.device, one.serial, disks)
+    if objection is None and not yes:
+        objection = _ask(target, disks, surveyed)
+    if objection is not None:
+        click.echo(f"nightjar-firmware: not confirmed, nothing was written: {objection}", err=True)
+        click.get_current_context().exit(ExitStatus.NOT_CONFIRMED)
+    return Confirmed(target, one.card)
+
+
+def _ask(target: Target, disks: Sequence[Device], surveyed: Survey) -> str | None:
+    match target:
+        case FileTarget(_, None):
+            return None
+        case FileTarget(path, size_bytes):
+            expected = f"{printable(path.name)} {size_text(size_bytes or 0)}"
+        case DiskTarget(path, device):
+            expected = phrase(device, disks)
+    size = size_text(surveyed.image_bytes)
+    click.echo(f"Everything on {printable(str(path))} will be lost; an image of {size} takes its place.", err=True)
+    try:
+        typed = click.prompt(
+            f"To go on, type: {expected}\n", prompt_suffix="> ", err=True, default="", show_default=False
+        )
+    except click.Abort:
+        return "nothing was typed"
+    return None if typed_matches(typed, expected) else f"expected {expected!r}, got {printable(typed)!r}"
+
+
+def _plan_json(machine: Machine, image: Path, surveyed: Survey, named: Sequence[_Named]) -> dict[str, object]:
+    disks = machine.devices.whole()
+    targets: list[dict[str, object]] = []
+    for one in named:
+        reasons = [{"rule": reason.rule.value, "text": reason.text} for reason in one.reasons]
+        plan: dict[str, object] = {"path": one.name, "kind": "unknown"}
+        if isinstance(one.target, DiskTarget):
+            device = one.target.device
+            plan = {**verdict_json(Verdict(device, ())), "kind": "disk", "confirm": phrase(device, disks)}
+        elif isinstance(one.target, FileTarget):
+            plan = {"path": str(one.target.path), "kind": "file", "size_bytes": one.target.size_bytes}
+        plan |= {"allowed": not reasons, "reasons": reasons, "hostname": one.card.hostname if one.card else None}
+        targets.append(plan)
+    return {
+        "image": {
+            "path": str(image),
+            "packing": packing_of(image).value,
+            "size_bytes": surveyed.image_bytes,
+            "sha256": surveyed.sha256,
+            "write_bytes": surveyed.mapped_bytes,
+        },
+        "targets": targets,
+        "steps": list(STEPS),
+    }
+
+
+def _tell(named: Sequence[_Named], outcomes: Sequence[CardOutcome], *, as_json: bool) -> None:
+    if as_json:
+        rows = [
+            {
+                "target": one.name,
+                "hostname": one.card.hostname if one.card else None,
+                "outcome": status_of(outcome).name.lower().replace("_", "-"),
+                "offset": outcome.offset if isinstance(outcome, WriteFailed | VerifyFailed) else None,
+                "text": _words(outcome),
+            }
+            for one, outcome in zip(named, outcomes, strict=True)
+        ]
+        click.echo(json.dumps(rows, indent=2))
+    for one, outcome in zip(named, outcomes, strict=True):
+        host = f" ({one.card.hostname})" if one.card else ""
+        click.echo(f"{printable(one.name)}{host}: {_words(outcome)}", err=True)
+
+
+def _words(outcome: CardOutcome) -> str:
+    again = "The card does not start; write it again."
+    match outcome:
+        case Written(written_bytes):
+            return f"written and read back: {size_text(written_bytes)}"
+        case Refused(reasons):
+            return "refused: " + "; ".join(f"{reason.rule.value}: {reason.text}" for reason in reasons)
+        case WriteFailed(offset, text):
+            return f"FAILED at byte {offset}: {text}. {again} If it happens again, the card or reader is bad."
+        case VerifyFailed(offset, text):
+            return f"FAILED: byte {offset} {text}: the card or reader is bad. {again}"
+        case ImageFailed(text):
+            return f"FAILED: {text}. {again}"
+        case CustomiseFailed(text):
+            return f"FAILED: could not be customised: {text}. {again}"
+        case Interrupted(touched):
+            return f"interrupted. {again}" if touched else "interrupted before anything was written"

@@ -1,0 +1,63 @@
+"""``nightjar-firmware targets``: every disk, whether an image may be written to it, and if not, why."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from firmware_scripts.core.printable import printable, size_text
+from firmware_scripts.core.targets import Verdict, judge_all
+from firmware_scripts.shell.look import look, record, recorded
+from wire.errors import ConfigError
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list of {path, allowed, reasons, ...}.")
+@click.option("--record", "record_to", type=click.Path(path_type=Path), help="Write down what was looked at, here.")
+@click.option(
+    "--recorded",
+    "recorded_in",
+    type=click.Path(path_type=Path),
+    help="Decide from such a recording, not from this machine.",
+)
+def targets(record_to: Path | None, recorded_in: Path | None, *, as_json: bool) -> None:
+    """List every disk, and whether an image may be written to it. Nothing is written to any."""
+    if record_to and recorded_in:
+        msg = "give --record or --recorded, not both"
+        raise ConfigError(msg)
+    machine = recorded(recorded_in) if recorded_in else record(record_to) if record_to else look()
+    verdicts = judge_all(machine)
+    if as_json:
+        click.echo(json.dumps([verdict_json(verdict) for verdict in verdicts], indent=2))
+        return
+    for verdict in verdicts:
+        for line in _lines(verdict):
+            click.echo(line)
+    if not any(verdict.allowed for verdict in verdicts):
+        click.echo("no disk may be written to: plug the card in, then look again")
+
+
+def verdict_json(verdict: Verdict) -> dict[str, object]:
+    """A verdict as JSON shows it, here and in the plan of a flash. Non-ASCII and controls leave as escapes."""
+    device = verdict.device
+    return {
+        "path": device.path,
+        "allowed": verdict.allowed,
+        "reasons": [{"rule": reason.rule.value, "text": reason.text} for reason in verdict.reasons],
+        "model": device.model,
+        "serial": device.serial,
+        "size_bytes": device.size_bytes,
+        "transport": device.transport,
+    }
+
+
+def _lines(verdict: Verdict) -> list[str]:
+    device = verdict.device
+    size = "size unknown" if device.size_bytes is None else size_text(device.size_bytes)
+    model = printable(device.model or device.vendor) or "no model"
+    serial = f", serial {printable(device.serial)}" if device.serial else ""
+    allowed = "allowed" if verdict.allowed else "refused"
+    head = f"{allowed}  {printable(device.path)}  {size}  {model}{serial}"
+    return [head, *(f"           {reason.rule.value}: {reason.text}" for reason in verdict.reasons)]

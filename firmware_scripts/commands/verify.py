@@ -1,0 +1,140 @@
+"""``nightjar-firmware verify``: is this card, image or folder what it should be? Nothing is written."""
+
+from __future__ import annotations
+
+import json
+import stat
+import time
+from functools import partial
+from pathlib import Path
+
+import click
+
+from firmware_scripts.core.bmap import Bmap
+from firmware_scripts.core.exit_status import ExitStatus
+from firmware_scripts.core.manifest import MAX_MANIFEST_BYTES, ListedFile, parse_manifest
+from firmware_scripts.core.printable import printable
+from firmware_scripts.ports import Report
+from firmware_scripts.shell.block_file import open_to_read
+from firmware_scripts.shell.hashing import sha256_of
+from firmware_scripts.shell.images import Packing, find_bmap, open_image, packing_of, read_bmap
+from firmware_scripts.shell.progress import display
+from firmware_scripts.surveying import survey
+from firmware_scripts.verifying import check_ranges, read_back
+from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option(
+    "--bmap", "bmap_path", type=click.Path(path_type=Path), help="Block map. Default: the one beside an image."
+)
+@click.option("--image", type=click.Path(path_type=Path), help="The image that a card was written from.")
+@click.option("--sha256", "expected", help="What the unpacked image must hash to.")
+@click.option(
+    "--manifest", "manifest_path", type=click.Path(path_type=Path), help="Manifest JSON, or sha256sum's lines."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print {path, good, faults} as JSON.")
+@click.pass_context
+def verify(
+    context: click.Context,
+    path: Path,
+    bmap_path: Path | None,
+    image: Path | None,
+    expected: str | None,
+    manifest_path: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Read PATH back: a card, an image (packed or not), or a folder with a manifest.
+
+    A card that was mounted since it was written differs: even looking at it changes bytes.
+    """
+    try:
+        is_plain_file = path.is_file() and packing_of(path) is Packing.PLAIN
+        bmap_path = bmap_path or (find_bmap(path) if path.is_file() and not (image or manifest_path) else None)
+        if not (bmap_path or image or expected or manifest_path):
+            msg = f"say what {path} should be: --bmap, --image, --sha256 or --manifest"
+            raise ConfigError(msg)
+        if expected and not path.is_file():
+            msg = "--sha256 is for image files: a card goes on where its image ends. Give --image or --bmap for a card"
+            raise ConfigError(msg)
+        faults: list[str] = []
+        with display(time.monotonic) as bars:
+            report = bars.report_for(path.name or str(path))
+            bmap = read_bmap(bmap_path) if bmap_path else None
+            if manifest_path:
+                faults += _against_manifest(path, manifest_path)
+            if image:
+                faults += _against_image(path, image, report)
+            if bmap and not (path.is_file() and not is_plain_file):
+                faults += _against_bmap(path, bmap, report)
+            if expected or (bmap and path.is_file() and not is_plain_file):
+                faults += _whole_image(path, bmap, expected, report)
+    except OSError as error:
+        msg = f"{path} cannot be read: {error}"
+        raise UnavailableError(msg) from error
+    except RemoteProtocolError as error:
+        click.echo(f"nightjar-firmware: {error}", err=True)
+        context.exit(ExitStatus.IMAGE_UNUSABLE)
+    if as_json:
+        click.echo(json.dumps({"path": str(path), "good": not faults, "faults": faults}, indent=2))
+    else:
+        for fault in faults or ["good"]:
+            click.echo(f"{printable(str(path))}: {fault}")
+    context.exit(ExitStatus.VERIFY_FAILED if faults else ExitStatus.DONE)
+
+
+def _against_image(path: Path, image: Path, report: Report) -> list[str]:
+    found = find_bmap(image)
+    surveyed = survey(partial(open_image, image), read_bmap(found) if found else None, report, _never)
+    with open_to_read(path) as card:
+        failed = read_back(surveyed, surveyed.chunks, partial(open_image, image), card, report, _never)
+    return [f"byte {failed.offset} {failed.text}: {_blame(path)}"] if failed else []
+
+
+def _against_bmap(path: Path, bmap: Bmap, report: Report) -> list[str]:
+    with open_to_read(path) as card:
+        failed = check_ranges(card, bmap, report)
+    return [f"byte {failed.offset} {failed.text}: {_blame(path)}"] if failed else []
+
+
+def _whole_image(path: Path, bmap: Bmap | None, expected: str | None, report: Report) -> list[str]:
+    try:
+        surveyed = survey(partial(open_image, path), bmap, report, _never)
+    except RemoteProtocolError as error:
+        return [str(error)]
+    if expected is None or surveyed.sha256 == expected.strip().lower():
+        return []
+    return [f"has sha256 {surveyed.sha256}, not {printable(expected, 64)}"]
+
+
+def _against_manifest(path: Path, manifest_path: Path) -> list[str]:
+    with manifest_path.open("rb") as file:
+        listed = parse_manifest(file.read(MAX_MANIFEST_BYTES))
+    if path.is_dir():
+        return [fault for entry in listed if (fault := _file_fault(path / entry.path, entry))]
+    entry = next((entry for entry in listed if Path(entry.path).name == path.name), None)
+    if entry is None:
+        return [f"is not in the manifest {manifest_path}"]
+    fault = _file_fault(path, entry)
+    return [fault] if fault else []
+
+
+def _file_fault(path: Path, entry: ListedFile) -> str | None:
+    if not path.is_file():
+        return f"{entry.path} is missing"
+    size = path.stat().st_size
+    if entry.size_bytes is not None and size != entry.size_bytes:
+        return f"{entry.path} has {size} bytes, not {entry.size_bytes}"
+    return None if sha256_of(path) == entry.sha256 else f"{entry.path} is not the file that the manifest lists"
+
+
+def _blame(path: Path) -> str:
+    if stat.S_ISBLK(path.stat().st_mode):
+        return "the card or reader is bad, or something wrote to the card since"
+    return "the file is damaged, or was changed since"
+
+
+def _never() -> bool:
+    return False

@@ -1,0 +1,1 @@
+"""Decisions about disks, images and confirmations, from values alone: no file, process or clock."""

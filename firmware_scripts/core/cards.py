@@ -1,0 +1,74 @@
+"""The list of cards of a fleet: one line of CSV for each, with the disk that it lies in and the name of its host.
+
+::
+
+    target,hostname,serial
+    /dev/sdb,porch-01,000000001206
+    /dev/sdc,porch-02,000000001207
+
+``serial`` is what the disk must have (needed with ``--yes``); it may be empty. Any other column is kept for whoever
+customises the card.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from wire.errors import ConfigError
+
+MAX_CARDS = 1_000
+# RFC 1123, one label, as a host name on a card is.
+_HOSTNAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One line: where the card is, who it becomes, and every other column by name."""
+
+    target: str
+    hostname: str
+    serial: str
+    others: Mapping[str, str]
+
+
+def parse_cards(text: str) -> tuple[Card, ...]:
+    r"""The cards of a list.
+
+    Raises:
+        ConfigError: something is wrong with it; the message lists every fault.
+
+    >>> parse_cards("target,hostname\n/dev/sdb,porch-01\n")[0].hostname
+    'porch-01'
+    """
+    reader = csv.DictReader(io.StringIO(text.removeprefix("\ufeff")), strict=True)
+    try:
+        columns = reader.fieldnames or []
+        rows = list(reader)
+    except csv.Error as error:
+        msg = f"the list of cards is no CSV: {error}"
+        raise ConfigError(msg) from error
+    faults = [f"there is no column {name!r}" for name in ("target", "hostname") if name not in columns]
+    faults += [f"column {name!r} is there twice" for name in sorted({c for c in columns if columns.count(c) > 1})]
+    if not faults and not 1 <= len(rows) <= MAX_CARDS:
+        faults.append(f"expected 1 to {MAX_CARDS} cards, got {len(rows)}")
+    cards: list[Card] = []
+    for line, row in enumerate(rows if not faults else [], start=2):
+        if None in row or None in row.values():
+            faults.append(f"line {line}: has another number of fields than the first line")
+            continue
+        target, hostname, serial = (row.pop(name, "").strip() for name in ("target", "hostname", "serial"))
+        if not target:
+            faults.append(f"line {line}: names no target")
+        if not _HOSTNAME.fullmatch(hostname):
+            faults.append(f"line {line}: {hostname[:80]!r} is no host name (a to z, 0 to 9, '-' inside, at most 63)")
+        faults += [f"line {line}: target {target!r} is there already" for card in cards if card.target == target]
+        faults += [f"line {line}: host {hostname!r} is there already" for card in cards if card.hostname == hostname]
+        cards.append(Card(target, hostname, serial, row))
+    if faults:
+        msg = "the list of cards cannot be used:\n  " + "\n  ".join(faults)
+        raise ConfigError(msg)
+    return tuple(cards)

@@ -1,0 +1,155 @@
+"""What ``doctor`` finds: one line for each thing that a command will need, with what to do where it is missing.
+
+A check is a function from a :class:`Host` to its findings; every part of ``nightjar-firmware`` adds its own to
+:data:`firmware_scripts.commands.doctor.CHECKS`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+
+class Level(StrEnum):
+    """How much a finding matters."""
+
+    GOOD = "good"
+    NOTE = "note"  # something optional is missing
+    FAULT = "fault"  # a command will fail
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of ``doctor``.
+
+    Attributes:
+        category: what it belongs to: flashing, desktop, images, twin.
+        level: how much it matters.
+        text: what was found.
+        remedy: what to do; empty where nothing has to be.
+    """
+
+    category: str
+    level: Level
+    text: str
+    remedy: str = ""
+
+
+class Host(Protocol):
+    """What may be asked about this machine. Nothing here raises."""
+
+    def has_command(self, name: str) -> bool:
+        """Whether a program is on the path, or in the folders of the administrator's programs."""
+
+    def output(self, *command: str) -> str:
+        """What a program printed; empty if it could not be run."""
+
+    def has_module(self, name: str) -> bool:
+        """Whether Python can import it."""
+
+    def is_root(self) -> bool:
+        """Whether this runs as root."""
+
+    def groups(self) -> frozenset[str]:
+        """Names of the groups of this user."""
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file."""
+
+
+Check = Callable[[Host], Iterator[Finding]]
+
+
+def findings(host: Host, checks: Sequence[Check]) -> tuple[Finding, ...]:
+    """Everything that the checks find, in their order."""
+    return tuple(finding for check in checks for finding in check(host))
+
+
+def check_listing(host: Host) -> Iterator[Finding]:
+    """Whether disks can be told apart: lsblk's JSON with all columns."""
+    found = re.search(r"util-linux (\d+)\.(\d+)", host.output("lsblk", "--version"))
+    if not found:
+        yield Finding("flashing", Level.FAULT, "lsblk is missing", "apt install util-linux; other systems: use a Linux")
+    elif (int(found[1]), int(found[2])) < (2, 31):
+        text = f"lsblk {found[1]}.{found[2]} does not list all that is needed"
+        yield Finding("flashing", Level.FAULT, text, "use util-linux 2.31 or newer")
+    else:
+        yield Finding("flashing", Level.GOOD, f"lsblk {found[1]}.{found[2]} lists the disks")
+
+
+def check_permission(host: Host) -> Iterator[Finding]:
+    """Whether this user may write to disks at all."""
+    if host.is_root():
+        yield Finding("flashing", Level.GOOD, "root may write to disks, and read them back past the cache")
+    elif "disk" in host.groups():
+        text = "the group 'disk' may write to disks, but not empty their cache: a bad card may read back well"
+        yield Finding("flashing", Level.NOTE, text, "run flash and verify with sudo")
+    else:
+        text = "this user may not write to disks; files and --dry-run work"
+        yield Finding("flashing", Level.NOTE, text, "run flash with sudo")
+
+
+def check_packings(host: Host) -> Iterator[Finding]:
+    """Which packed images can be read. Python may have been built without one of the standard library's."""
+    for module, name, remedy in (
+        ("lzma", ".img.xz", "apt install liblzma-dev and build Python again, or use the system's Python"),
+        ("zlib", ".img.gz", "use the system's Python"),
+        ("backports.zstd", ".img.zst", "pip install backports.zstd"),
+    ):
+        if host.has_module(module):
+            yield Finding("flashing", Level.GOOD, f"{name} images can be read")
+        else:
+            yield Finding("flashing", Level.FAULT, f"{name} images cannot be read ({module} is missing)", remedy)
+
+
+def check_desktop(host: Host) -> Iterator[Finding]:
+    """Whether something mounts cards by itself: then a card is refused until it is unmounted, and changes when read."""
+    settings = ("gsettings", "get", "org.gnome.desktop.media-handling", "automount")
+    automounts = host.output(*settings).strip() == "true"
+    if automounts:
+        text = "the desktop mounts cards when they are plugged in: they are refused until they are unmounted"
+        remedy = "gsettings set org.gnome.desktop.media-handling automount false"
+        yield Finding("desktop", Level.NOTE, text, remedy)
+    elif host.output("systemctl", "is-active", "udisks2").strip() == "active":
+        text = "udisks runs: a file manager may mount cards when they are plugged in"
+        yield Finding("desktop", Level.NOTE, text, "unmount a card in the file manager before it is flashed")
+    else:
+        yield Finding("desktop", Level.GOOD, "nothing seen that mounts cards by itself")
+
+
+def check_image_tools(host: Host) -> Iterator[Finding]:
+    """Programs that look into images and make them, without root."""
+    yield from _programs(
+        host,
+        "images",
+        [
+            ("mcopy", "files of a boot partition can be read and written", "mtools"),
+            ("mkfs.vfat", "boot partitions can be made", "dosfstools"),
+            ("mke2fs", "root file systems can be made", "e2fsprogs"),
+            ("sfdisk", "partition tables can be made", "fdisk"),
+        ],
+    )
+
+
+def check_emulation(host: Host) -> Iterator[Finding]:
+    """Programs that run a device without a device."""
+    yield from _programs(
+        host,
+        "twin",
+        [
+            ("qemu-system-aarch64", "a device can be run without a device", "qemu-system-arm qemu-efi-aarch64"),
+            ("qemu-aarch64-static", "programs of a device can be run here", "qemu-user-static"),
+            ("mmdebstrap", "images can be made from Debian's packages", "mmdebstrap"),
+        ],
+    )
+
+
+def _programs(host: Host, category: str, wanted: Sequence[tuple[str, str, str]]) -> Iterator[Finding]:
+    for name, text, package in wanted:
+        if host.has_command(name):
+            yield Finding(category, Level.GOOD, f"{text} ({name})")
+        else:
+            yield Finding(category, Level.NOTE, f"{name} is missing: {text} once it is there", f"apt install {package}")

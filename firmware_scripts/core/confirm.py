@@ -1,0 +1,80 @@
+"""Whether a person, or a script, has really named the disk that is about to be overwritten.
+
+By hand: type the model and the size as shown. In a script: the serial number. Where two disks look the same, the words
+to type hold the path as well, and a serial number that two disks share confirms nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from firmware_scripts.core.devices import Device
+from firmware_scripts.core.printable import printable, size_text
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What makes a disk the same disk when it is looked at again."""
+
+    number: str
+    path: str
+    model: str
+    vendor: str
+    serial: str
+    wwn: str
+    size_bytes: int | None
+    sequence: str
+
+
+def identity(device: Device) -> Identity:
+    """The identity of a disk now."""
+    return Identity(
+        device.number,
+        device.path,
+        device.model,
+        device.vendor,
+        device.serial,
+        device.wwn,
+        device.size_bytes,
+        device.sequence,
+    )
+
+
+def differences(confirmed: Identity, now: Identity) -> tuple[str, ...]:
+    """Names of what has changed since the confirmation; empty if it is the same disk."""
+    return tuple(name for name in Identity.__slots__ if getattr(confirmed, name) != getattr(now, name))
+
+
+def phrase(device: Device, disks: Sequence[Device]) -> str:
+    """What has to be typed for ``device``, one of ``disks``: model and size, and the name where that is ambiguous."""
+    words = _looks(device)
+    alike = [other for other in disks if other.name != device.name and other.size_bytes and _looks(other) == words]
+    return f"{words} {device.name}" if alike and device.name not in words else words
+
+
+def typed_matches(typed: str, expected: str) -> bool:
+    """Whether a typed line is the phrase, whatever its case and spacing.
+
+    >>> typed_matches("generic  sd reader 31.9 gb", "Generic SD Reader 31.9 GB")
+    True
+    >>> typed_matches("y", "Generic SD Reader 31.9 GB")
+    False
+    """
+    return typed.casefold().split() == expected.casefold().split()
+
+
+def serial_objection(device: Device, expected: str, disks: Sequence[Device]) -> str | None:
+    """Why the serial number that a script expects does not confirm ``device``; None if it does."""
+    if not device.serial:
+        return f"{printable(device.path)} has no serial number to expect: confirm it by hand"
+    if device.serial != expected:
+        return f"{printable(device.path)} has serial {printable(device.serial)!r}, not {printable(expected)!r}"
+    if any(other.name != device.name and other.size_bytes and other.serial == expected for other in disks):
+        return f"another disk has serial {printable(expected)!r} too: confirm by hand"
+    return None
+
+
+def _looks(device: Device) -> str:
+    model = printable(device.model or device.vendor or device.name)
+    return f"{model} {size_text(device.size_bytes or 0)}"

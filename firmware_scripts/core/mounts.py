@@ -1,0 +1,100 @@
+"""What the kernel says is mounted and swapped to: ``/proc/self/mountinfo`` and ``/proc/swaps`` as values.
+
+Source: proc(5). A line that cannot be read makes the whole file unusable, because the mount that we did not
+understand may be the one that matters.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from wire.errors import RemoteProtocolError
+
+_ESCAPE = re.compile(r"\\([0-7]{3})")
+_NUMBER = re.compile(r"\d{1,7}:\d{1,7}")
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """One line of mountinfo.
+
+    Attributes:
+        number: ``major:minor`` of the device; ``0:n`` where the file system has none of its own (btrfs, overlay, zfs).
+        point: where it is mounted.
+        file_system: its type.
+        source: what the file system says it came from, often a device path.
+        options: the options of the file system, not of the mount.
+    """
+
+    number: str
+    point: str
+    file_system: str
+    source: str
+    options: str
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """One line of ``/proc/swaps``; ``is_file`` tells a file from a device."""
+
+    path: str
+    is_file: bool
+
+
+def parse_mountinfo(text: str) -> tuple[Mount, ...]:
+    r"""The mounts, in the kernel's order: a later one at the same point hides an earlier one.
+
+    Raises:
+        RemoteProtocolError: a line is not as proc(5) says.
+
+    >>> parse_mountinfo("36 1 8:2 / /a\\040b rw shared:1 - ext4 /dev/sda2 rw\n")[0].point
+    '/a b'
+    """
+    mounts = []
+    for line in text.splitlines():
+        before, dash, after = line.partition(" - ")
+        left, right = before.split(" "), after.split(" ")
+        if not dash or len(left) < 6 or len(right) < 2 or not _NUMBER.fullmatch(left[2]):
+            msg = f"mountinfo: a line is not as the kernel writes it: {line[:120]!r}"
+            raise RemoteProtocolError(msg, code="mountinfo")
+        options = right[2] if len(right) > 2 else ""
+        mounts.append(Mount(left[2], _plain(left[4]), _plain(right[0]), _plain(right[1]), _plain(options)))
+    if not mounts:
+        msg = "mountinfo: is empty, but something must be mounted at /"
+        raise RemoteProtocolError(msg, code="mountinfo")
+    return tuple(mounts)
+
+
+def parse_swaps(text: str) -> tuple[Swap, ...]:
+    r"""What is swapped to.
+
+    Raises:
+        RemoteProtocolError: a line is not as proc(5) says.
+
+    >>> parse_swaps("Filename\tType\tSize\tUsed\tPriority\n/dev/zram0 partition\t1\t0\t100\n")[0].is_file
+    False
+    """
+    swaps = []
+    for line in text.splitlines()[1:]:
+        fields = line.split()
+        if len(fields) != 5 or fields[1] not in {"partition", "file"}:
+            # A deleted swap file is shown as "PATH\040(deleted)", which is one field too.
+            msg = f"swaps: a line is not as the kernel writes it: {line[:120]!r}"
+            raise RemoteProtocolError(msg, code="swaps")
+        swaps.append(Swap(_plain(fields[0]), fields[1] == "file"))
+    return tuple(swaps)
+
+
+def containing(mounts: tuple[Mount, ...], path: str) -> Mount | None:
+    """The mount that ``path`` lies on: the longest mount point above it, the last one of equals."""
+    best: Mount | None = None
+    for mount in mounts:
+        below = mount.point == "/" or path == mount.point or path.startswith(mount.point + "/")
+        if below and (best is None or len(mount.point) >= len(best.point)):
+            best = mount
+    return best
+
+
+def _plain(field: str) -> str:
+    return _ESCAPE.sub(lambda found: chr(int(found[1], 8)), field)

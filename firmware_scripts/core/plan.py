@@ -1,0 +1,90 @@
+"""What will be written where, and in which order: the part of a write that can be known beforehand.
+
+An image is surveyed once, before any card is touched: its size, its sha256 and one sha256 for each chunk of it. So a
+damaged image is found while the card is still whole, the space needed and the time left are known, and what is read
+back can be compared without keeping the image in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from firmware_scripts.core.bmap import Bmap
+
+# A write is cut at multiples of this: a bad card is located to one chunk before the image is read again.
+CHUNK_BYTES = 2**20
+# Partition tables, boot records and boot loaders of boards lie in the first chunk; it is written after everything else
+# has been read back. The very first sector of it is the last of all: without it no firmware finds anything to start,
+# and one sector is never half written.
+HEAD_BYTES = CHUNK_BYTES
+FIRST_BLOCK_BYTES = 512
+
+# The order in which a card is written, in words, for --dry-run and the documents.
+STEPS = (
+    "open the target for exclusive use, and look again whether it is allowed and the one that was confirmed",
+    "clear its first MiB, and its last where the image ends before it (old partition tables have a copy there)",
+    "write everything behind the first MiB, flush it, drop the cache, read it back and compare each sha256",
+    "write the first MiB without its first block and flush it; write the first block and flush it",
+    "drop the cache, read the first MiB back and compare; clear it again if it differs",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Bytes ``offset`` to ``offset + length_bytes`` of the image, at most :data:`CHUNK_BYTES`."""
+
+    offset: int
+    length_bytes: int
+    sha256: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """An image after one look through all of it.
+
+    Attributes:
+        image_bytes: its size when unpacked.
+        sha256: of the unpacked image, in hex.
+        chunks: what has to be written, ascending; with a block map only what it maps.
+    """
+
+    image_bytes: int
+    sha256: str
+    chunks: tuple[Chunk, ...]
+
+    @property
+    def mapped_bytes(self) -> int:
+        """How much has to be written."""
+        return sum(chunk.length_bytes for chunk in self.chunks)
+
+    @property
+    def head(self) -> tuple[Chunk, ...]:
+        """The chunks that are written last."""
+        return tuple(chunk for chunk in self.chunks if chunk.offset < HEAD_BYTES)
+
+    @property
+    def body(self) -> tuple[Chunk, ...]:
+        """The chunks that are written first."""
+        return tuple(chunk for chunk in self.chunks if chunk.offset >= HEAD_BYTES)
+
+
+def spans(start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Cut ``start`` to ``end`` at multiples of :data:`CHUNK_BYTES`: (offset, length) of each piece.
+
+    >>> list(spans(CHUNK_BYTES - 1, CHUNK_BYTES + 2))
+    [(1048575, 1), (1048576, 2)]
+    """
+    while start < end:
+        stop = min(end, (start // CHUNK_BYTES + 1) * CHUNK_BYTES)
+        yield start, stop - start
+        start = stop
+
+
+def mapped_spans(image_bytes: int, bmap: Bmap | None) -> Iterator[tuple[int, int]]:
+    """The pieces of an image that have to be written, ascending."""
+    if bmap is None:
+        yield from spans(0, image_bytes)
+    else:
+        for part in bmap.ranges:
+            yield from spans(part.offset, part.offset + part.length_bytes)

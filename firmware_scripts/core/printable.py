@@ -1,0 +1,40 @@
+"""Text that is safe and short enough to show: names of disks come from firmware that anybody can write.
+
+A model name with escape sequences must not move the cursor, and sizes read the way they are printed on a card (powers
+of ten).
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+_UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
+
+
+def printable(text: str, limit: int = 80) -> str:
+    r"""``text`` on one line with nothing that a terminal would obey, cut to ``limit`` characters.
+
+    Controls, direction marks, private and unassigned characters become ``?``.
+
+    >>> printable("Card\x1b[2J\nReader")
+    'Card?[2J?Reader'
+    >>> printable("x" * 9, limit=5)
+    'xxxx…'
+    """
+    if len(text) > limit:
+        text = text[: limit - 1] + "…"
+    return "".join("?" if unicodedata.category(c)[0] == "C" or c in "\u2028\u2029" else c for c in text)
+
+
+def size_text(size_bytes: int) -> str:
+    """A size with three figures or so, in the units printed on cards.
+
+    >>> size_text(31_914_983_424)
+    '31.9 GB'
+    >>> size_text(512)
+    '512 bytes'
+    """
+    size, unit = float(size_bytes), 0
+    while size >= 999.95 and unit < len(_UNITS) - 1:
+        size, unit = size / 1000, unit + 1
+    return f"{size_bytes} bytes" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"

@@ -1,0 +1,148 @@
+"""Many cards at once, each on a thread of its own: claim it, look again, write it, customise it.
+
+What happens to one card does not touch another. Every card reads the image for itself, so unpacking is paid once for
+each; zstd or a plain image suits a fleet better than xz.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from threading import Event
+
+from firmware_scripts.core.cards import Card
+from firmware_scripts.core.confirm import Identity, differences, identity
+from firmware_scripts.core.plan import Survey
+from firmware_scripts.core.rules import Reason, Rule
+from firmware_scripts.core.targets import Machine, judge
+from firmware_scripts.ports import OpenedFile, OpenImage, Report
+from firmware_scripts.shell.block_file import open_block, open_file
+from firmware_scripts.shell.naming import DiskTarget, FileTarget, Target
+from firmware_scripts.writing import Interrupted, Outcome, Written, clear_first_block, write_image
+from wire.errors import NightjarError, UnavailableError
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """A target that was judged and confirmed; ``card`` is its line in the list of a fleet."""
+
+    target: Target
+    card: Card | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Nothing was written: the target may not be written to, or is not what was confirmed."""
+
+    reasons: tuple[Reason, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CustomiseFailed:
+    """The image is on the card, but what makes it this host's card is not; its first block was cleared again."""
+
+    text: str
+
+
+CardOutcome = Outcome | Refused | CustomiseFailed
+
+OpenTarget = Callable[[Target, int], AbstractContextManager[OpenedFile | Reason]]
+
+# Called with a card whose image is written and verified, before success is said. Raises NightjarError or OSError.
+Customise = Callable[[Confirmed], None]
+
+
+def open_target(target: Target, image_bytes: int) -> AbstractContextManager[OpenedFile | Reason]:
+    """Claim a disk or a file for this process alone."""
+    match target:
+        case DiskTarget(path):
+            return open_block(path)
+        case FileTarget(path):
+            return open_file(path, image_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is the same for all cards.
+
+    Attributes:
+        survey: of the image.
+        open_image: opens it anew.
+        look: looks at this machine now.
+        allow: the rules that the person at the keyboard has allowed by name.
+        customise: what makes a written card one host's card, or None.
+        open: claims a target; a reason if that is refused.
+    """
+
+    survey: Survey
+    open_image: OpenImage
+    look: Callable[[], Machine]
+    allow: frozenset[Rule]
+    customise: Customise | None = None
+    open: OpenTarget = open_target
+
+
+def refusals(machine: Machine, target: Target, image_bytes: int, allow: frozenset[Rule]) -> tuple[Reason, ...]:
+    """Every reason that refuses ``target`` now, less what was allowed by name."""
+    if isinstance(target, FileTarget):
+        return ()
+    reasons = [reason for reason in judge(machine, target.device).reasons if reason.rule not in allow]
+    size = target.device.size_bytes
+    if size and size < image_bytes:
+        reasons.append(Reason(Rule.TOO_SMALL, f"the image has {image_bytes} bytes, the disk only {size}"))
+    return tuple(reasons)
+
+
+def write_cards(
+    job: Job, confirmed: Sequence[Confirmed], reports: Sequence[Report], at_once: int, stop: Event
+) -> tuple[CardOutcome, ...]:
+    """Write every card, one report for each; ``stop``, or ctrl-C, ends all within a chunk and tells how each stands."""
+    with ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="card") as threads:
+        pairs = zip(confirmed, reports, strict=True)
+        work = [threads.submit(_write_card, job, card, report, stop.is_set) for card, report in pairs]
+        try:
+            wait(work)
+        except KeyboardInterrupt:
+            stop.set()
+            wait(work)
+        return tuple(future.result() for future in work)
+
+
+def _write_card(job: Job, confirmed: Confirmed, report: Report, should_stop: Callable[[], bool]) -> CardOutcome:
+    if should_stop():
+        return Interrupted(touched=False)
+    with job.open(confirmed.target, job.survey.image_bytes) as opened:
+        if isinstance(opened, Reason):
+            return Refused((opened,))
+        # Looked at with the disk in hand: from now on nobody can mount it, so what is seen stays true.
+        if isinstance(confirmed.target, DiskTarget):
+            try:
+                reasons = _changed_or_refused(job, confirmed.target, opened)
+            except UnavailableError as error:
+                reasons = (Reason(Rule.UNKNOWN_FACT, str(error)),)
+            if reasons:
+                return Refused(reasons)
+        outcome = write_image(job.survey, job.open_image, opened, report, should_stop)
+        if isinstance(outcome, Written) and job.customise is not None:
+            try:
+                job.customise(confirmed)
+                opened.sync()
+            except (NightjarError, OSError) as error:
+                clear_first_block(opened)
+                return CustomiseFailed(str(error))
+        return outcome
+
+
+def _changed_or_refused(job: Job, target: DiskTarget, opened: OpenedFile) -> tuple[Reason, ...]:
+    machine = job.look()
+    device = machine.devices.numbered(opened.number)
+    if device is None:
+        return (Reason(Rule.NOT_LISTED, f"{target.path} is not there any more"),)
+    now: Identity = identity(device)
+    changed = differences(identity(target.device), now)
+    if changed or opened.size_bytes != now.size_bytes:
+        text = f"{target.path} is not what was confirmed ({', '.join(changed) or 'size'} differs): look again"
+        return (Reason(Rule.CHANGED, text),)
+    return refusals(machine, DiskTarget(target.path, device), job.survey.image_bytes, job.allow)

@@ -1,0 +1,144 @@
+"""Disks and files as :class:`firmware_scripts.ports.BlockFile`: opened for us alone, flushed, read past the cache.
+
+``O_EXCL`` without ``O_CREAT`` is how Linux lets one program claim a block device: it fails where the disk or a
+partition of it is mounted or held, whatever any list said (open(2)).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from firmware_scripts.core.rules import Reason, Rule
+
+# linux/fs.h
+_BLKGETSIZE64 = 0x80081272
+_BLKFLSBUF = 0x1261
+_BLKROGET = 0x125E
+
+
+class OpenFile:
+    """Implements BlockFile over a file descriptor."""
+
+    def __init__(self, fd: int, size_bytes: int, *, is_block: bool) -> None:
+        self._fd = fd
+        self._size_bytes = size_bytes
+        self._is_block = is_block
+
+    @property
+    def size_bytes(self) -> int:
+        """How much it holds."""
+        return self._size_bytes
+
+    @property
+    def number(self) -> str:
+        """``major:minor`` of the block device that is open."""
+        device = os.fstat(self._fd).st_rdev
+        return f"{os.major(device)}:{os.minor(device)}"
+
+    def write_at(self, offset: int, data: memoryview) -> int:
+        """Write some of ``data``."""
+        return os.pwrite(self._fd, data, offset)
+
+    def read_at(self, offset: int, length_bytes: int) -> bytes:
+        """Read up to ``length_bytes``."""
+        return os.pread(self._fd, length_bytes, offset)
+
+    def sync(self) -> None:
+        """Flush to the medium."""
+        os.fsync(self._fd)
+
+    def drop_cache(self) -> None:
+        """Make the next reads come from the medium."""
+        os.fsync(self._fd)
+        if self._is_block:
+            # Needs CAP_SYS_ADMIN; members of the group "disk" get the advice below only.
+            with contextlib.suppress(PermissionError):
+                fcntl.ioctl(self._fd, _BLKFLSBUF, 0)
+        os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+@contextlib.contextmanager
+def open_block(path: Path) -> Iterator[OpenFile | Reason]:
+    """Claim a block device for this process; a :class:`Reason` if that is refused."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC | os.O_NOCTTY)
+    except OSError as error:
+        yield _refusal(path, error)
+        return
+    try:
+        if not stat.S_ISBLK(os.fstat(fd).st_mode):
+            yield Reason(Rule.CHANGED, f"{path} is no block device any more")
+            return
+        size_bytes = int(struct.unpack("Q", fcntl.ioctl(fd, _BLKGETSIZE64, bytes(8)))[0])
+        if struct.unpack("i", fcntl.ioctl(fd, _BLKROGET, bytes(4)))[0]:
+            yield Reason(Rule.READ_ONLY, f"the kernel has {path} as read-only: look for the switch on the card")
+            return
+        yield OpenFile(fd, size_bytes, is_block=True)
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def open_file(path: Path, image_bytes: int) -> Iterator[OpenFile | Reason]:
+    """Open or make a regular file that holds at least ``image_bytes``; a :class:`Reason` if that is refused."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW, 0o644)
+    except OSError as error:
+        yield _refusal(path, error)
+        return
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            yield Reason(Rule.CHANGED, f"{path} is no ordinary file any more")
+            return
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if found.st_size < image_bytes:
+                os.ftruncate(fd, image_bytes)
+        except OSError as error:
+            yield _refusal(path, error)
+            return
+        yield OpenFile(fd, max(found.st_size, image_bytes), is_block=False)
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def open_to_read(path: Path) -> Iterator[OpenFile]:
+    """A disk or a file to read back, with nothing claimed.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
+    try:
+        found = os.fstat(fd)
+        is_block = stat.S_ISBLK(found.st_mode)
+        if not is_block and not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "is neither a disk nor an ordinary file", str(path))
+        size = struct.unpack("Q", fcntl.ioctl(fd, _BLKGETSIZE64, bytes(8)))[0] if is_block else found.st_size
+        yield OpenFile(fd, int(size), is_block=is_block)
+    finally:
+        os.close(fd)
+
+
+def _refusal(path: Path, error: OSError) -> Reason:
+    match error.errno:
+        case errno.EBUSY | errno.EWOULDBLOCK | errno.ETXTBSY:
+            return Reason(Rule.BUSY, f"{path} is in use, says the kernel: unmount it and close what holds it")
+        case errno.EACCES | errno.EPERM:
+            text = f"{path} may not be written by this user: run it with sudo, or join the group of the device"
+            return Reason(Rule.NO_PERMISSION, text)
+        case errno.EROFS:
+            return Reason(Rule.READ_ONLY, f"{path} is read-only: look for the switch on the card or its adapter")
+        case errno.ENOMEDIUM:
+            return Reason(Rule.NO_MEDIUM, f"{path} holds no card")
+        case _:
+            return Reason(Rule.NOT_A_TARGET, f"{path} could not be opened: {error.strerror}")

@@ -1,0 +1,72 @@
+"""From a path that somebody typed to what it means: a disk that lsblk knows, or a file."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from firmware_scripts.core.devices import Device
+from firmware_scripts.core.rules import Reason, Rule
+from firmware_scripts.core.targets import Machine
+
+
+@dataclass(frozen=True, slots=True)
+class DiskTarget:
+    """A block device; ``path`` has no links left in it."""
+
+    path: Path
+    device: Device
+
+
+@dataclass(frozen=True, slots=True)
+class FileTarget:
+    """An ordinary file; ``size_bytes`` is None if it has to be made."""
+
+    path: Path
+    size_bytes: int | None
+
+
+Target = DiskTarget | FileTarget
+
+
+def find_target(machine: Machine, argument: Path, image: Path) -> Target | Reason:
+    """What ``argument`` means on ``machine``; a reason if it can be no target."""
+    try:
+        path = argument.resolve()
+        found = path.stat()
+    except FileNotFoundError:
+        return _new_file(argument)
+    except (OSError, RuntimeError) as error:
+        return Reason(Rule.NOT_A_TARGET, f"{argument} cannot be looked at: {error}")
+    if stat.S_ISBLK(found.st_mode):
+        number = f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
+        device = machine.devices.numbered(number)
+        if device is None:
+            return Reason(Rule.NOT_LISTED, f"lsblk does not list {path} ({number}): plug it in again")
+        return DiskTarget(path, device)
+    if not stat.S_ISREG(found.st_mode):
+        return Reason(Rule.NOT_A_TARGET, f"{path} is neither a disk nor an ordinary file")
+    if _is_the_kernels(path):
+        return Reason(Rule.NOT_A_TARGET, f"{path} is no file for images: it lies among the devices, or is the kernel's")
+    if path.samefile(image):
+        return Reason(Rule.NOT_A_TARGET, f"{path} is the image itself")
+    if str(path) in {swap.path for swap in machine.swaps}:
+        return Reason(Rule.SWAP, f"{path} is used as swap: swapoff {path}")
+    return FileTarget(path, found.st_size)
+
+
+def _new_file(argument: Path) -> Target | Reason:
+    path = argument.resolve()
+    if _is_the_kernels(path):
+        # dd would make a file in memory there and say that all is well.
+        return Reason(Rule.NOT_LISTED, f"there is no {path}: look at 'nightjar-firmware targets'")
+    if argument.is_symlink() or not path.parent.is_dir():
+        return Reason(Rule.NOT_A_TARGET, f"{argument} cannot be made: its folder, or what it links to, is not there")
+    return FileTarget(path, None)
+
+
+def _is_the_kernels(path: Path) -> bool:
+    in_memory = path.is_relative_to("/dev/shm")  # noqa: S108 - a folder for everybody's files; none is made here
+    return not in_memory and any(path.is_relative_to(folder) for folder in ("/dev", "/proc", "/sys"))

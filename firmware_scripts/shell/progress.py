@@ -1,0 +1,109 @@
+"""How far each card is: bars on a terminal, a line now and then elsewhere. Always on standard error."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+from firmware_scripts.core.printable import printable, size_text
+from firmware_scripts.ports import Phase, Report
+
+LINE_EVERY_S = 5.0
+_DOING = {Phase.SURVEY: "looking through", Phase.WRITE: "writing", Phase.VERIFY: "reading back"}
+
+
+class Display(Protocol):
+    """Hands out one :class:`firmware_scripts.ports.Report` for each thing that is worked on."""
+
+    def report_for(self, name: str) -> Report:
+        """Told about the progress of ``name``."""
+
+
+@contextmanager
+def display(clock: Callable[[], float]) -> Iterator[Display]:
+    """Bars if standard error is a terminal, lines otherwise; ``clock`` gives seconds."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield Lines(clock, lambda line: print(line, file=sys.stderr, flush=True))  # noqa: T201 - progress is its job
+        return
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        yield _Bars(progress)
+
+
+class Lines:
+    """A line for each phase that starts or ends, and every :data:`LINE_EVERY_S` between. Safe to call from threads."""
+
+    def __init__(self, clock: Callable[[], float], write_line: Callable[[str], None]) -> None:
+        self._clock = clock
+        self._write_line = write_line
+        self._lock = threading.Lock()
+
+    def report_for(self, name: str) -> Report:
+        """Told about the progress of ``name``."""
+        name = printable(name)
+        current: Phase | None = None
+        started = shown = 0.0
+
+        def report(phase: Phase, done_bytes: int, total_bytes: int | None) -> None:
+            nonlocal current, started, shown
+            now = self._clock()
+            if phase is not current:
+                current, started, shown = phase, now, now - LINE_EVERY_S
+            if now - shown >= LINE_EVERY_S or done_bytes == total_bytes:
+                shown = now
+                with self._lock:
+                    self._write_line(f"{name}: {_DOING[phase]}: {_how_far(done_bytes, total_bytes, now - started)}")
+
+        return report
+
+
+class _Bars:
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def report_for(self, name: str) -> Report:
+        name = printable(name, 30)
+        tasks: dict[Phase, TaskID] = {}
+
+        def report(phase: Phase, done_bytes: int, total_bytes: int | None) -> None:
+            if phase not in tasks:
+                tasks[phase] = self._progress.add_task(f"{name}: {_DOING[phase]}", total=total_bytes)
+            self._progress.update(tasks[phase], completed=done_bytes, total=total_bytes)
+
+        return report
+
+
+def _how_far(done_bytes: int, total_bytes: int | None, elapsed_s: float) -> str:
+    rate = done_bytes / elapsed_s if elapsed_s > 0 else 0.0
+    speed = f", {size_text(int(rate))}/s" if rate else ""
+    if not total_bytes:
+        return f"{size_text(done_bytes)}{speed}"
+    left = f", {_minutes((total_bytes - done_bytes) / rate)} left" if rate and done_bytes < total_bytes else ""
+    return f"{100 * done_bytes // total_bytes} % of {size_text(total_bytes)}{speed}{left}"
+
+
+def _minutes(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"

@@ -1,0 +1,68 @@
+"""The block map of a sparse file: what the file system has bytes for (``SEEK_DATA``, ``SEEK_HOLE``; see lseek(2)).
+
+Zeros that were written count as data. Leaving them out would leave old bytes on a card where a file system wants zeros.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from firmware_scripts.core.bmap import Bmap, Range
+from firmware_scripts.core.plan import CHUNK_BYTES
+from firmware_scripts.ports import Phase, Report
+
+BLOCK_BYTES = 4096
+
+
+def map_of(image: Path, report: Report) -> Bmap:
+    """The block map of an image file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    fd = os.open(image, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(fd).st_size
+        ranges = []
+        for start, end in _merged(_data(fd, size), size):
+            digest = hashlib.sha256()
+            for offset in range(start, end, CHUNK_BYTES):
+                digest.update(os.pread(fd, min(CHUNK_BYTES, end - offset), offset))
+                report(Phase.SURVEY, min(end, offset + CHUNK_BYTES), size)
+            ranges.append(Range(start, end - start, digest.hexdigest()))
+        return Bmap(size, BLOCK_BYTES, tuple(ranges))
+    finally:
+        os.close(fd)
+
+
+def _data(fd: int, size: int) -> Iterator[tuple[int, int]]:
+    end = 0
+    while end < size:
+        try:
+            start = os.lseek(fd, end, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # nothing but a hole up to the end
+                return
+            raise
+        end = os.lseek(fd, start, os.SEEK_HOLE)
+        yield start, end
+
+
+def _merged(parts: Iterator[tuple[int, int]], size: int) -> Iterator[tuple[int, int]]:
+    """Whole blocks, with neighbours joined: file systems may keep smaller pieces."""
+    current: tuple[int, int] | None = None
+    for start, end in parts:
+        first = start // BLOCK_BYTES * BLOCK_BYTES
+        last = min(-(-end // BLOCK_BYTES) * BLOCK_BYTES, size)
+        if current and first <= current[1]:
+            current = (current[0], max(current[1], last))
+        else:
+            if current:
+                yield current
+            current = (first, last)
+    if current:
+        yield current

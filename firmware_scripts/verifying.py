@@ -1,0 +1,117 @@
+"""Reading a card or an image back, from the medium, and saying where it first differs.
+
+After a flash each chunk is compared with the survey of the image; without an image, each range of a block map is.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from firmware_scripts.core.bmap import Bmap
+from firmware_scripts.core.plan import CHUNK_BYTES, Chunk, Survey
+from firmware_scripts.ports import BlockFile, OpenImage, Phase, Report
+from firmware_scripts.surveying import ImageChanged, Stopped, chunks_again
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyFailed:
+    """What was read back is not what it should be. ``offset`` is the first byte that differs or cannot be read."""
+
+    offset: int
+    text: str
+
+
+def read_back(
+    surveyed: Survey,
+    chunks: Sequence[Chunk],
+    open_image: OpenImage,
+    card: BlockFile,
+    report: Report,
+    should_stop: Callable[[], bool],
+) -> VerifyFailed | None:
+    """Compare ``chunks`` of a surveyed image with what is on the card; None if all of them are there.
+
+    Raises:
+        Stopped: ``should_stop`` said so.
+    """
+    if failed := _drop_cache(card):
+        return failed
+    for chunk in chunks:
+        if should_stop():
+            raise Stopped
+        found = _sha256_at(card, chunk.offset, chunk.length_bytes)
+        if isinstance(found, VerifyFailed):
+            return found
+        if found != chunk.sha256:
+            offset = _first_difference(surveyed, chunk, open_image, card)
+            return VerifyFailed(offset, "reads back differently than it should be")
+        report(Phase.VERIFY, chunk.offset + chunk.length_bytes, surveyed.image_bytes)
+    return None
+
+
+def check_ranges(card: BlockFile, bmap: Bmap, report: Report) -> VerifyFailed | None:
+    """Compare a card or an image file with a block map; the first bad range is named by where it starts."""
+    if card.size_bytes < bmap.image_bytes:
+        return VerifyFailed(card.size_bytes, f"is the end, but the block map describes {bmap.image_bytes} bytes")
+    if failed := _drop_cache(card):
+        return failed
+    for part in bmap.ranges:
+        found = _sha256_at(card, part.offset, part.length_bytes)
+        if isinstance(found, VerifyFailed):
+            return found
+        if found.hex() != part.sha256:
+            end = part.offset + part.length_bytes
+            return VerifyFailed(part.offset, f"to {end}: the range is not what the block map says")
+        report(Phase.VERIFY, part.offset + part.length_bytes, bmap.image_bytes)
+    return None
+
+
+def os_error_text(error: OSError) -> str:
+    """What a fault of a card means, in words, with its name in the kernel."""
+    name = errno.errorcode.get(error.errno or 0, "")
+    match error.errno:
+        case errno.ENOSPC:
+            return f"there is no space left ({name})"
+        case errno.ENODEV | errno.ENXIO | errno.ENOMEDIUM:
+            return f"the card or reader is gone ({name})"
+        case errno.EIO:
+            return f"the card or reader reports an error, or was pulled ({name})"
+        case _:
+            return f"{error.strerror or error} ({name})"
+
+
+def _drop_cache(card: BlockFile) -> VerifyFailed | None:
+    try:
+        card.drop_cache()
+    except OSError as error:
+        return VerifyFailed(0, f"cannot be read back past the cache: {os_error_text(error)}")
+    return None
+
+
+def _sha256_at(card: BlockFile, offset: int, length_bytes: int) -> bytes | VerifyFailed:
+    digest, end = hashlib.sha256(), offset + length_bytes
+    while offset < end:
+        try:
+            data = card.read_at(offset, min(CHUNK_BYTES, end - offset))
+        except OSError as error:
+            return VerifyFailed(offset, f"cannot be read back: {os_error_text(error)}")
+        if not data:
+            return VerifyFailed(offset, "cannot be read back: the card ends here")
+        digest.update(data)
+        offset += len(data)
+    return digest.digest()
+
+
+def _first_difference(surveyed: Survey, bad: Chunk, open_image: OpenImage, card: BlockFile) -> int:
+    """Which byte of a bad chunk: the image is read again up to there, since it is not kept in memory."""
+    try:
+        wanted = next(data for chunk, data in chunks_again(surveyed, open_image) if chunk == bad)
+        got = card.read_at(bad.offset, bad.length_bytes)
+    except (OSError, ImageChanged):
+        return bad.offset
+    # Where it reads right the second time it is a bad card all the same, and the chunk is all that we know.
+    pairs = enumerate(zip(wanted, got, strict=False))
+    return bad.offset + next((index for index, (a, b) in pairs if a != b), 0)

@@ -1,0 +1,179 @@
+"""Writes one image to one card so that the card holds all of it, verified, or does not start at all.
+
+The order is the whole idea (:data:`firmware_scripts.core.plan.STEPS`): the head of the card is cleared first and
+written last, and everything else has been read back from the medium before it is. So whenever this is cut off (a kill,
+a pulled cable, a full disk), the first block is still the cleared one, and no firmware finds anything to boot.
+
+Every result is a value; only a defect raises. Nothing here chooses a target or opens one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from firmware_scripts.core.plan import FIRST_BLOCK_BYTES, HEAD_BYTES, Chunk, Survey
+from firmware_scripts.ports import BlockFile, OpenImage, Phase, Report
+from firmware_scripts.surveying import ImageChanged, Stopped, chunks_again
+from firmware_scripts.verifying import VerifyFailed, os_error_text, read_back
+
+# Flushing on the way keeps the rate that is shown honest, and lets a bad card fail early.
+SYNC_EVERY_BYTES = 32 * 2**20
+_TAIL_BYTES = 2**20  # a GPT keeps its copy in the last 33 sectors, of at most 4096 bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Every byte was read back from the medium."""
+
+    written_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFailed:
+    """The card did not take the bytes. ``offset`` is where it was noticed."""
+
+    offset: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFailed:
+    """The image is not what it was when it was surveyed, or cannot be read any more."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """Somebody asked to stop. ``touched`` says whether the card lost what it held; it does not start then."""
+
+    touched: bool
+
+
+Outcome = Written | WriteFailed | VerifyFailed | ImageFailed | Interrupted
+
+
+def write_image(
+    surveyed: Survey, open_image: OpenImage, card: BlockFile, report: Report, should_stop: Callable[[], bool]
+) -> Outcome:
+    """Write and verify; see the module for what holds when it does not end with :class:`Written`."""
+    size = card.size_bytes
+    if size < surveyed.image_bytes:
+        return WriteFailed(size, f"the image has {surveyed.image_bytes} bytes, the card only {size}")
+    try:
+        _clear_ends(card, surveyed.image_bytes)
+        head = _write_body(surveyed, open_image, card, report, should_stop)
+        if bad := read_back(surveyed, surveyed.body, open_image, card, report, should_stop):
+            return bad
+        if should_stop():
+            return Interrupted(touched=True)
+        return _finish(surveyed, open_image, card, report, head)
+    except Stopped:
+        return Interrupted(touched=True)
+    except _CardError as error:
+        return WriteFailed(error.offset, error.text)
+    except ImageChanged as error:
+        return ImageFailed(str(error))
+
+
+def clear_first_block(card: BlockFile) -> None:
+    """Make a card start no more, as well as can be: where it is broken, what is reported is the fault before."""
+    with contextlib.suppress(_CardError):
+        _write_all(card, 0, bytes(min(FIRST_BLOCK_BYTES, card.size_bytes)))
+        _sync(card, 0)
+
+
+class _CardError(Exception):
+    def __init__(self, offset: int, text: str) -> None:
+        super().__init__(text)
+        self.offset = offset
+        self.text = text
+
+
+def _clear_ends(card: BlockFile, image_bytes: int) -> None:
+    # The whole head, whatever the size of the image: an old partition table must not survive beside new data.
+    size = card.size_bytes
+    _write_all(card, 0, bytes(min(HEAD_BYTES, size)))
+    start = max(image_bytes, HEAD_BYTES, size - _TAIL_BYTES)
+    _write_all(card, start, bytes(max(0, size - start)))
+    _sync(card, 0)
+
+
+def _write_body(
+    surveyed: Survey, open_image: OpenImage, card: BlockFile, report: Report, should_stop: Callable[[], bool]
+) -> list[tuple[Chunk, bytes]]:
+    """Write all but the head, which is returned."""
+    head, unsynced, end = [], 0, HEAD_BYTES
+    for chunk, data in chunks_again(surveyed, open_image):
+        if should_stop():
+            raise Stopped
+        if chunk.offset < HEAD_BYTES:
+            head.append((chunk, data))
+            continue
+        _write_all(card, chunk.offset, data)
+        end, unsynced = chunk.offset + len(data), unsynced + len(data)
+        if unsynced >= SYNC_EVERY_BYTES:
+            _sync(card, end)
+            unsynced = 0
+        report(Phase.WRITE, end, surveyed.image_bytes)
+    _sync(card, end)
+    return head
+
+
+def _finish(
+    surveyed: Survey, open_image: OpenImage, card: BlockFile, report: Report, head: list[tuple[Chunk, bytes]]
+) -> Outcome:
+    """Write and verify the head. From here on the card may start, so nothing stops this, and a fault clears it."""
+    try:
+        _write_head(card, head)
+        bad = read_back(surveyed, surveyed.head, open_image, card, _silent, _never)
+    except _CardError:
+        clear_first_block(card)
+        raise
+    if bad:
+        clear_first_block(card)
+        return bad
+    report(Phase.VERIFY, surveyed.image_bytes, surveyed.image_bytes)
+    return Written(surveyed.mapped_bytes)
+
+
+def _write_head(card: BlockFile, head: list[tuple[Chunk, bytes]]) -> None:
+    first_block = b""
+    for chunk, data in head:
+        held_back = max(0, FIRST_BLOCK_BYTES - chunk.offset)
+        if held_back:
+            # With a block map of small blocks the first block may come in several chunks with gaps.
+            first_block = first_block.ljust(chunk.offset, b"\0") + data[:held_back]
+        _write_all(card, chunk.offset + min(held_back, len(data)), data[held_back:])
+    _sync(card, HEAD_BYTES)
+    _write_all(card, 0, first_block)
+    _sync(card, 0)
+
+
+def _write_all(card: BlockFile, offset: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        try:
+            taken = card.write_at(offset, rest)
+        except OSError as error:
+            raise _CardError(offset, f"cannot be written: {os_error_text(error)}") from error
+        if taken <= 0:
+            raise _CardError(offset, "cannot be written: the card takes no more bytes")
+        offset, rest = offset + taken, rest[taken:]
+
+
+def _sync(card: BlockFile, offset: int) -> None:
+    try:
+        card.sync()
+    except OSError as error:
+        raise _CardError(offset, f"could not be flushed: {os_error_text(error)}") from error
+
+
+def _never() -> bool:
+    return False
+
+
+def _silent(phase: Phase, done_bytes: int, total_bytes: int | None) -> None:
+    """The head is one chunk: nothing to tell."""

@@ -1,0 +1,125 @@
+import gzip
+import io
+import lzma
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from backports import zstd
+
+from firmware_scripts.shell.images import Packing, find_bmap, open_image, packing_of
+from firmware_scripts.surveying import survey
+from tests.firmware_scripts.fake_card import never, quiet
+from wire.errors import ConfigError, RemoteProtocolError
+
+IMAGE = random.Random(5).randbytes(300_000) + bytes(2_000_000) + random.Random(6).randbytes(70_000)
+PACKERS = {Packing.GZIP: gzip.compress, Packing.XZ: lzma.compress, Packing.ZSTD: zstd.compress, Packing.PLAIN: bytes}
+
+
+def unpacked(path):
+    with open_image(path) as stream:
+        return b"".join(iter(lambda: stream.read(2**20), b""))
+
+
+@pytest.mark.parametrize("packing", Packing)
+def test_an_image_is_unpacked_whatever_its_name(tmp_path, packing):
+    path = tmp_path / "image"
+    path.write_bytes(PACKERS[packing](IMAGE))
+    assert packing_of(path) is packing
+    assert unpacked(path) == IMAGE
+
+
+@pytest.mark.parametrize("packing", [Packing.GZIP, Packing.XZ, Packing.ZSTD])
+def test_an_image_packed_in_several_parts_is_unpacked_to_its_end(tmp_path, packing):
+    path = tmp_path / "image"
+    path.write_bytes(PACKERS[packing](IMAGE[:1000]) + PACKERS[packing](IMAGE[1000:]))
+    assert unpacked(path) == IMAGE
+
+
+def cut_short(packed):
+    return packed[: len(packed) // 2]
+
+
+def cut_by_a_byte(packed):
+    return packed[:-1]
+
+
+def followed_by_something(packed):
+    return packed + b"something else"
+
+
+def flipped_in_the_middle(packed):
+    middle = len(packed) // 2
+    return packed[:middle] + bytes([packed[middle] ^ 0xFF]) + packed[middle + 1 :]
+
+
+# What a format cannot notice, a block map or --sha256 does: zstd without checksums, and what follows an xz file.
+DAMAGES = [
+    *(
+        (packing, damage)
+        for packing in (Packing.GZIP, Packing.XZ, Packing.ZSTD)
+        for damage in (cut_short, cut_by_a_byte)
+    ),
+    (Packing.GZIP, followed_by_something),
+    (Packing.ZSTD, followed_by_something),
+    (Packing.GZIP, flipped_in_the_middle),
+    (Packing.XZ, flipped_in_the_middle),
+]
+
+
+@pytest.mark.parametrize(("packing", "damage"), DAMAGES)
+def test_a_damaged_packed_image_is_refused(tmp_path, packing, damage):
+    path = tmp_path / "image"
+    path.write_bytes(damage(PACKERS[packing](IMAGE)))
+    with pytest.raises(RemoteProtocolError, match="damaged"):
+        unpacked(path)
+
+
+@pytest.mark.parametrize("start", [b"PK\x03\x04", b"BZh9", b"7z\xbc\xaf\x27\x1c", b"QFI\xfb", b"<?xml version"])
+def test_what_is_no_image_of_a_disk_is_named(tmp_path, start):
+    path = tmp_path / "image"
+    path.write_bytes(start + bytes(100))
+    with pytest.raises(ConfigError):
+        packing_of(path)
+
+
+def test_a_missing_image_is_a_fault_of_the_command_line(tmp_path):
+    with pytest.raises(ConfigError):
+        packing_of(tmp_path / "image")
+
+
+@pytest.mark.parametrize("name", ["pi.img.xz.bmap", "pi.img.bmap", "pi.bmap"])
+def test_the_block_map_beside_an_image_is_found(tmp_path, name):
+    (tmp_path / name).touch()
+    assert find_bmap(tmp_path / "pi.img.xz") == tmp_path / name
+
+
+def test_the_block_map_of_another_image_is_not_taken(tmp_path):
+    (tmp_path / "other.img.bmap").touch()
+    assert find_bmap(tmp_path / "pi.img.xz") is None
+
+
+def test_a_file_of_mostly_zeros_is_unpacked_in_little_memory(tmp_path):
+    path = tmp_path / "image"
+    path.write_bytes(zstd.compress(bytes(200_000_000)))
+    script = (
+        "import re, sys; from pathlib import Path; from functools import partial;"
+        "from firmware_scripts.shell.images import open_image; from firmware_scripts.surveying import survey;"
+        "survey(partial(open_image, Path(sys.argv[1])), None, lambda *a: None, lambda: False);"
+        "print(re.search(r'VmHWM:\\s+(\\d+) kB', Path('/proc/self/status').read_text())[1])"
+    )
+    root = Path(__file__).parents[3]
+    done = subprocess.run(
+        [sys.executable, "-c", script, path], capture_output=True, text=True, check=True, env={"PYTHONPATH": str(root)}
+    )
+    assert int(done.stdout) < 120_000
+
+
+def test_a_plain_image_is_read_from_the_file_itself(tmp_path):
+    path = tmp_path / "image"
+    path.write_bytes(IMAGE)
+    with open_image(path) as stream:
+        assert isinstance(stream, io.BufferedReader)
+    assert survey(lambda: open_image(path), None, quiet, never).image_bytes == len(IMAGE)
