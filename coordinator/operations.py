@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from wire.identifiers import DeviceId
 
-Reason = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
+Reason = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$(?!\n)")]
 """One line for the person who asks later why."""
 
 

@@ -71,6 +71,17 @@ def add_api(app: Flask, ports: WebPorts, limiter: Limiter) -> None:
     )(blueprint)
     app.register_blueprint(blueprint)
     spec.register(app)
+    with app.app_context():
+        _announce_problems(spec.spec)
+
+
+def _announce_problems(document: dict[str, Any]) -> None:
+    """Give the errors in the specification their own content type, which spectree cannot."""
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            for status, answer in operation["responses"].items():
+                if status >= "400":
+                    answer["content"] = {"application/problem+json": answer["content"].pop("application/json")}
 
 
 def _who_counts() -> str:

@@ -13,7 +13,7 @@ from coordinator.shell.web.state import DeviceView, RoundRow, VersionRow
 
 Limit = Annotated[int, Meta(ge=1, le=1000)]
 Number = Annotated[int, Meta(ge=0, lt=1 << 53)]
-TokenName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}$", max_length=64)]
+TokenName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}$(?!\n)")]
 Days = Annotated[float, Meta(gt=0, le=3650)]
 
 

@@ -54,7 +54,7 @@ BODIES = {
 class Service:
     """The application over a real database, with a driver that does at once what is posted."""
 
-    def __init__(self, folder, **config) -> None:
+    def __init__(self, folder, *, unlimited: bool = False, **config) -> None:
         manifest = write_model(folder / "model")
         self.database = Database(f"sqlite:///{folder / 'test.sqlite'}")
         self.database.on_touch = lambda: None
@@ -74,7 +74,8 @@ class Service:
         for data in self.world.artifacts.blobs.values():
             ports.artifacts.put(data)
         self.app = create_app(ports)
-        self.app.config["RATELIMIT_ENABLED"] = True
+        if unlimited:
+            self.app.extensions["limiter"].pop().enabled = False
         self.client = self.app.test_client()
         self.world.check_in("a")
 
