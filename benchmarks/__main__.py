@@ -7,7 +7,7 @@ import sys
 
 import click
 
-MODULES = ("training_step", "codec", "suggestion", "agent_memory")
+MODULES = ("training_step", "codec", "suggestion", "keyboard_page", "agent_memory", "ingest")
 
 
 @click.command()

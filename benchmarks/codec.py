@@ -10,7 +10,6 @@ from __future__ import annotations
 import lzma
 import math
 import sys
-import tempfile
 import zlib
 from functools import partial
 from pathlib import Path
@@ -24,6 +23,7 @@ from rich.console import Console
 from benchmarks.measuring import median, show, time_ms
 from coordinator.core.aggregate import Contribution, weighted_mean
 from simulation.collect_updates import CollectionSettings, Updates, collect, load
+from simulation.progress import progress, say
 from wire.codec import Codec, codec_for, modelled
 from wire.codec.quantize import Grid, logarithmic_grid, quantize, uniform_grid
 from wire.codec.sparsify import count_for, top_k
@@ -40,24 +40,35 @@ REPEATS = 5
 """Timings of one client; the fastest counts, because whatever else runs here only ever adds."""
 REPORTS = 500
 """In the round whose decoding and summing is timed."""
+CLIENTS = 6
+"""That are collected where no updates are given: a minute or two."""
 
 
-def measure(updates: Updates, name: str) -> dict[str, Any]:
+def measure(updates: Updates, name: str, console: Console) -> dict[str, Any]:
     """Everything for one codec: a row for each density, and the time of a round of 500 reports."""
-    rows = []
+    rows: list[dict[str, float]] = []
+    margins: list[dict[str, float]] = []
     for density in DENSITIES:
-        found = [_client(delta, updates.layout, name, density) for delta in updates.deltas]
-        rows.append({"density": density} | {key: median([one[key] for one in found]) for key in found[0]})
+        clients = progress(console, updates.deltas, f"clients at {100 * density:g} %")
+        found = [_client(delta, updates.layout, name, density) for delta in clients]
+        for table, of_client in ((rows, [row for row, _ in found]), (margins, [margin for _, margin in found])):
+            medians = {key: median([one[key] for one in of_client]) for key in of_client[0]}
+            table.append({"density": density} | medians)
+    say(console, f"decoding and summing {REPORTS} reports")
     about = {key: getattr(updates.about, key) for key in ("corpus", "model", "seed", "clients", "parameters")}
     return {
         "codec": name,
         "updates": about,
         "densities": rows,
+        "margins": margins,
         "decode_and_accumulate_500_s": _round_s(updates, codec_for(CodecChoice(name=name, density=0.01))),
     }
 
 
-def _client(delta: Vector, layout: ParameterLayout, name: str, density: float) -> dict[str, float]:
+def _client(
+    delta: Vector, layout: ParameterLayout, name: str, density: float
+) -> tuple[dict[str, float], dict[str, float]]:
+    """What one report costs, and how far that is from what it could cost."""
     codec = codec_for(CodecChoice(name=name, density=density))
     sparse = top_k(delta, count_for(density, layout.size))
     k = sparse.indices.size
@@ -77,24 +88,27 @@ def _client(delta: Vector, layout: ParameterLayout, name: str, density: float) -
     packed = np.packbits(bitmap).tobytes()
     # The coder does not keep the two apart: what it needs beyond the model is shared out in proportion.
     overhead = 8 * len(coded.data) / coded.ideal_bits
-    return {
+    row = {
         "report_bytes": len(frame),
         "position_bits": overhead * coded.position_bits / k,
         "value_bits": overhead * (coded.ideal_bits - coded.position_bits) / k,
         "model_bits": coded.ideal_bits / k,
-        "above_model_percent": 100 * (8 * len(frame) / coded.ideal_bits - 1),
         "uniform_bits": _uniform_bits(layout.size, k),
         "zlib_bytes": len(zlib.compress(packed, 9)),
-        "zlib_and_raw_values_bytes": len(zlib.compress(packed, 9)) + len(pack_levels(levels, grid.most)),
         "lzma_bytes": len(lzma.compress(packed)),
         "energy_kept": _energy(delta[sparse.indices]) / _energy(delta),
-        "value_error": _energy(delta[sent.indices] - sent.values) / _energy(delta[sent.indices]),
         "encode_ms": min(
             time_ms(partial(codec.encode, delta, layout, np.random.default_rng(SEED))) for _ in range(REPEATS)
         ),
         "decode_ms": min(time_ms(partial(codec.decode, payload, layout)) for _ in range(REPEATS)),
         "ratio": 4 * layout.size / len(frame),
     }
+    margin = {
+        "above_model_percent": 100 * (8 * len(frame) / coded.ideal_bits - 1),
+        "zlib_and_raw_values_bytes": row["zlib_bytes"] + len(pack_levels(levels, grid.most)),
+        "value_error": _energy(delta[sent.indices] - sent.values) / _energy(delta[sent.indices]),
+    }
+    return row, margin
 
 
 def _round_s(updates: Updates, codec: Codec) -> float:
@@ -129,29 +143,35 @@ def _uniform_bits(n: int, k: int) -> float:
     "--updates",
     "folder",
     type=click.Path(path_type=Path),
-    help="Folder that simulation.collect_updates wrote. Default: collect 6 clients of the built-in corpus.",
+    help=f"Folder that simulation.collect_updates wrote. Default: collect {CLIENTS} clients of --corpus.",
 )
+@click.option("--corpus", default="personas", show_default=True, help="personas, pydoc, or a TSV file (user, text).")
 @click.option("--codec", "name", type=click.Choice(["topk-4", "topk-8"]), default="topk-4", show_default=True)
 @click.option("--json", "as_json", is_flag=True)
-def main(*, folder: Path | None, name: str, as_json: bool) -> None:
-    """Measure the update codec on real updates; medians over the clients."""
+def main(*, folder: Path | None, corpus: str, name: str, as_json: bool) -> None:
+    """Measure the update codec on real updates; medians over the clients. Progress goes to standard error.
+
+    Bits are per position and per value that is sent. The margins: how far a report is above the ideal length of its own
+    model; zlib of the packed bitmap plus values without coding; the share of their energy that values lose.
+    """
+    console = Console(stderr=True)
     try:
-        if folder is not None:
-            updates = load(folder)
+        if folder is None:
+            say(console, f"no --updates: collecting {CLIENTS} clients of corpus {corpus}")
+            updates = collect(CollectionSettings(corpus=corpus, clients=CLIENTS), console)
         else:
-            with tempfile.TemporaryFile("w") as quiet:
-                console = Console(file=quiet) if as_json else Console(stderr=True)
-                updates = collect(CollectionSettings(clients=6), console)
+            updates = load(folder)
     except NightjarError as error:
         click.echo(f"codec: {error}", err=True)
         sys.exit(2)
-    found = measure(updates, name)
+    found = measure(updates, name, console)
     if as_json:
         click.echo(msgspec.json.encode(found).decode())
         return
     about = updates.about
     title = f"codec {name} on {about.clients} clients of {about.corpus}, {about.parameters:,} parameters"
     show(f"{title} (medians)", found["densities"], as_json=False, key="densities")
+    show("margins", found["margins"], as_json=False, key="margins")
     click.echo(f"decode and sum {REPORTS} reports at 1 %: {found['decode_and_accumulate_500_s']:.2f} s")
 
 

@@ -3,6 +3,8 @@
 Both drain the same burst from the same broker with the same settings, in turn: every connection sends one report at the
 same moment. The bare subscriber is paho that counts and forgets; it is what this machine could do at most. Devices of
 one process share payloads, but every report has its own header and is stored by itself.
+
+Rates need a machine that does nothing else; on a busy one look at the CPU time a report costs the coordinator.
 """
 
 from __future__ import annotations
@@ -109,15 +111,15 @@ def wait_for_port(port: int) -> None:
     raise TimeoutError(msg)
 
 
-def wait_for_text(path: Path, text: str) -> None:
-    """Until a log says so.
+def wait_for_text(path: Path, text: str, writer: subprocess.Popen[bytes]) -> None:
+    """Until a process has written it into its log.
 
     Raises:
-        TimeoutError: it does not.
+        TimeoutError: it does not, or has ended.
     """
     deadline = time.monotonic() + START_TIMEOUT_S
     while text not in path.read_text():
-        if time.monotonic() > deadline:
+        if time.monotonic() > deadline or writer.poll() is not None:
             msg = f"{path} does not say {text!r}:\n{path.read_text()[-2000:]}"
             raise TimeoutError(msg)
         time.sleep(0.05)
@@ -225,24 +227,31 @@ def measure_one(connections: int, bursts: int, folder: Path, update: Update, por
     (web_port,) = free_ports(1)
     log = folder / "coordinator.log"
     log.touch()
-    rates, bare_rates, waits, lost, resent = [], [], [], 0, 0
+    rates, bare_rates, waits, cpu_s, lost, resent = [], [], [], [], 0, 0
     try:
+        say(f"{connections:,} connections: connecting")
         together(fleets, "connect")
         configuration_path = write_configuration(folder, port, web_port, connections)
         with process(["serve", "--config", str(configuration_path)], log) as coordinator:
-            wait_for_text(log, "broker_connected")
+            wait_for_text(log, "broker_connected", coordinator)
             memory = Memory(coordinator=coordinator.pid, broker=broker)
-            for _ in range(bursts):
+            for burst in range(bursts):
                 bare_rates.append(bare_burst(fleets, port, connections))
                 number = together(fleets, "check_in")[0]
+                begun_cpu_s = cpu_time_s(coordinator.pid)
                 fired: list[Fired] = together(fleets, "fire", "demo", True)
+                cpu_s.append(cpu_time_s(coordinator.pid) - begun_cpu_s)
                 seconds = max(one.ended_s for one in fired) - min(one.begun_s for one in fired)
                 rates.append(connections / seconds)
                 waits += [wait for one in fired for wait in one.waits_s]
                 resent += sum(one.resent for one in fired)
                 accepted = sum(one.verdicts.get("accepted", 0) + one.verdicts.get("duplicate", 0) for one in fired)
                 lost += connections - min(stored(folder, number), accepted)
-                wait_for_text(log, f"event=round_committed round={number} ")
+                say(
+                    f"{connections:,} connections, burst {burst + 1} of {bursts}: {rates[-1]:,.0f} reports/s, "
+                    f"bare {bare_rates[-1]:,.0f}, {lost} lost; averaging"
+                )
+                wait_for_text(log, f"event=round_committed round={number} ", coordinator)
             memory.close()
     finally:
         for fleet in fleets:
@@ -257,6 +266,7 @@ def measure_one(connections: int, bursts: int, folder: Path, update: Update, por
         "reports_resent": resent,
         "p50_ms": 1e3 * quantile(waits, 0.5),
         "p99_ms": 1e3 * quantile(waits, 0.99),
+        "coordinator_cpu_us_per_report": 1e6 * median(cpu_s) / connections,
         "coordinator_rss_mb": memory.peak_mb("coordinator"),
         "broker_rss_mb": memory.peak_mb("broker"),
         "bursts": bursts,
@@ -294,6 +304,17 @@ def raise_descriptor_limit(connections: int) -> None:
         raise click.ClickException(msg)
     if soft < needed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
+def cpu_time_s(pid: int) -> float:
+    """What a process has used so far, in user and system mode."""
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
+
+
+def say(line: str) -> None:
+    """Progress for a person; the result alone goes to standard output."""
+    click.echo(line, err=True)
 
 
 def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:

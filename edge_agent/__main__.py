@@ -16,6 +16,7 @@ from typing import Any, ParamSpec
 import click
 import msgspec
 
+import edge_agent.one_thread  # noqa: F401 - before anything imports numpy
 from edge_agent import __version__
 from edge_agent.commands import EXIT_NO
 from edge_agent.config import AgentConfig, load

@@ -102,11 +102,11 @@ def write_cards(
     with ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="card") as threads:
         pairs = zip(confirmed, reports, strict=True)
         work = [threads.submit(_write_card, job, card, report, stop.is_set) for card, report in pairs]
-        try:
-            wait(work)
-        except KeyboardInterrupt:
-            stop.set()
-            wait(work)
+        while not all(future.done() for future in work):
+            try:
+                wait(work)
+            except KeyboardInterrupt:  # again, too, by somebody who is impatient
+                stop.set()
         return tuple(future.result() for future in work)
 
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from models.configurations import ModelConfiguration
 from models.program import SIGNATURES, Program
-from models.zero_fill import zeros_by_fill
+from models.uninitialised import without_initial_values
 
 
 def convert(configuration: ModelConfiguration, vocabulary_size: int) -> bytes:
@@ -31,7 +31,7 @@ def convert(configuration: ModelConfiguration, vocabulary_size: int) -> bytes:
         # No SELECT_TF_OPS and no custom operations: no device runtime has them.
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
         converter.experimental_enable_resource_variables = True
-        return zeros_by_fill(bytes(converter.convert()))
+        return without_initial_values(bytes(converter.convert()))
 
 
 if __name__ == "__main__":

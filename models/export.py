@@ -19,7 +19,7 @@ import msgspec
 from models.configurations import ModelConfiguration
 from wire.errors import ConfigError, UnavailableError
 
-SOURCES = ("configurations.py", "lstm.py", "program.py", "convert.py", "zero_fill.py", "vocabulary.py")
+SOURCES = ("configurations.py", "lstm.py", "program.py", "convert.py", "uninitialised.py", "vocabulary.py")
 """What the bytes of a program depend on, beside TensorFlow."""
 
 CONVERSION_TIMEOUT_S = 600.0

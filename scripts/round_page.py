@@ -14,7 +14,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "round.md"
 sys.path.insert(0, str(ROOT))
 
-from coordinator.core import lease, round  # noqa: E402 - the machine is called round
+from coordinator.core import lease, round, rules  # noqa: E402 - the machine is called round
+from coordinator.shell.worker import JOB_TIMEOUT_S  # noqa: E402
 from edge_agent.core import lifecycle, outbox  # noqa: E402
 from wire.machine import Row  # noqa: E402
 
@@ -29,7 +30,8 @@ new state and the effects in one transaction, and only then carry the effects ou
 
 In a diagram an arrow that leads back to its own state is left out; the table below it has every pair: the states that
 an event may lead to, and a dash where it cannot happen. What the states and events mean, the docstrings of the modules
-say.
+say. A last table says of each state what ends it if nothing else happens: nothing here waits for ever, except for a
+person to plug a phone in, and for a network.
 """
 
 
@@ -42,6 +44,7 @@ class Machine:
     text: str
     table: Mapping[tuple[object, type], Row]
     begins: object
+    ends: Mapping[object, str]
 
 
 MACHINES = (
@@ -52,6 +55,14 @@ MACHINES = (
         "deadlines follow from two numbers (`coordinator/core/rules.py`).",
         round.TABLE,
         round.Phase.SELECTION,
+        {
+            round.Phase.SELECTION: "`selection_deadline_s`; with an empty pool it doubles after each such round, to an "
+            "hour at most",
+            round.Phase.REPORTING: "`report_deadline_s`; a seat whose phone is gone, after `lost_grace_s`",
+            round.Phase.COMMITTING: f"the worker gives a job up after {JOB_TIMEOUT_S / 60:g} minutes, twice; "
+            f"{rules.COMMIT_SHARE} report deadlines, at least {rules.SHORTEST_COMMIT_S / 3600:g} hours, if it "
+            "says nothing at all",
+        },
     ),
     Machine(
         "Device lease (coordinator)",
@@ -59,6 +70,11 @@ MACHINES = (
         "What the coordinator knows of a device, by what it heard. A round never relies on it alone.",
         lease.TABLE,
         lease.Presence.AWAY,
+        {
+            lease.Presence.AWAY: "waits for the device; nobody waits for it",
+            lease.Presence.PRESENT: "the broker tells the last will after 1.5 keep-alives (45 s) of silence",
+            lease.Presence.READY: "likewise; a round never relies on it",
+        },
     ),
     Machine(
         "Lifecycle (agent)",
@@ -66,6 +82,17 @@ MACHINES = (
         "What a device does: wait for its conditions, check in, work, report, rest.",
         lifecycle.TABLE,
         lifecycle.Ineligible,
+        {
+            lifecycle.Ineligible: "waits for its conditions, which are looked at every `poll_s`",
+            lifecycle.Settling: "`hysteresis_s`",
+            lifecycle.CheckedIn: f"checks in again within {lifecycle.CHECK_IN_AGAIN.first_s:g} s, and with back-off "
+            f"every {lifecycle.CHECK_IN_AGAIN.most_s / 60:g} minutes at the latest",
+            lifecycle.Preparing: "the assignment's deadline, or `session_limit_s` if that is sooner",
+            lifecycle.Training: "likewise, from the assignment on",
+            lifecycle.Reporting: "the outbox below: the report is sent until it is answered",
+            lifecycle.Resting: "the retry window that it was told; "
+            f"{lifecycle.REST_AFTER_DEATHS_S / 3600:g} hours after sessions that ended the process",
+        },
     ),
     Machine(
         "Outbox (agent)",
@@ -73,6 +100,12 @@ MACHINES = (
         "A report on its way. It is sent again until a receipt comes; a PUBACK is not one.",
         outbox.TABLE,
         outbox.Pending,
+        {
+            outbox.Pending: "waits for a connection, which is tried with back-off every minute at the latest",
+            outbox.Sent: f"sent again within {outbox.SEND_AGAIN.first_s:g} s, and with back-off "
+            f"every {outbox.SEND_AGAIN.most_s / 60:g} minutes at the latest; a coordinator answers every report, "
+            "also one of a round that is long over or that it never opened",
+        },
     ),
 )
 
@@ -91,6 +124,8 @@ def _section(machine: Machine) -> str:
     for event in events:
         cells = [_cell(machine.table.get((state, event)), states) for state in states]
         lines.append(f"| `{event.__name__}` | {' | '.join(cells)} |")
+    lines += ["\n| state | ends by itself |", "|---|---|"]
+    lines += [f"| {_name(state)} | {machine.ends.get(state, 'terminal')} |" for state in states]
     return "\n".join(lines) + "\n"
 
 

@@ -1,8 +1,8 @@
 """One durable MQTT session: a socket, a thread, and what is not yet acknowledged in either direction.
 
 Not paho, because the coordinator drains bursts of thousands of reports: this reads and writes hundreds of packets with
-one system call, where paho makes three for each (docs/adr/0011-group-commit-and-our-own-mqtt-session.md). It does what
-the coordinator needs and no more: MQTT 3.1.1 over TCP, QoS 1, one set of subscriptions, acknowledgements by hand.
+one system call, where paho makes five to read one (docs/adr/0011-group-commit-and-our-own-mqtt-session.md). It does
+what the coordinator needs and no more: MQTT 3.1.1 over TCP, QoS 1, one set of subscriptions, acknowledgements by hand.
 
 Delivery is at least once both ways while the process lives. What was published and not acknowledged is sent again after
 a reconnect; what came and was not acknowledged the broker sends again.

@@ -25,7 +25,7 @@ from wire.parameters import Vector
 WINDOW = 8
 """Batches whose mean loss is compared: single batches differ by a third and more."""
 RISE = 1.5
-"""A mean loss so many times that of the beginning is a divergence: ordinary noise over a window stays within 1.2."""
+"""A mean loss over a window so many times that of the beginning is a divergence, and not noise."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -25,7 +25,6 @@ from firmware_scripts.core.targets import Machine, Verdict
 from firmware_scripts.fleet import (
     CardOutcome,
     Confirmed,
-    Customise,
     CustomiseFailed,
     Job,
     Refused,
@@ -95,7 +94,6 @@ def flash(
     A target is always named, never chosen. It is refused where anything of this machine could be lost; 'targets' says
     why. docs/flashing.md lists the exit statuses.
     """
-    customise: Customise | None = context.obj  # whoever customises cards passes it in
     try:
         bmap = _bmap(image, bmap_path, no_bmap=no_bmap)
         machine = look()
@@ -121,7 +119,7 @@ def flash(
         context.exit(ExitStatus.REFUSED if any(one.reasons for one in named) else ExitStatus.DONE)
     _end_if_refused(named)
     confirmed = [_confirm(machine, one, surveyed, yes=yes) for one in named]
-    job = Job(surveyed, partial(open_image, image), look, allowed, customise)
+    job = Job(surveyed, partial(open_image, image), look, allowed)
     with display(time.monotonic) as bars:
         outcomes = write_cards(job, confirmed, [bars.report_for(one.name) for one in named], at_once, Event())
     _tell(named, outcomes, as_json=as_json)

@@ -12,6 +12,7 @@ import fcntl
 import os
 import stat
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,9 @@ from firmware_scripts.core.rules import Reason, Rule
 _BLKGETSIZE64 = 0x80081272
 _BLKFLSBUF = 0x1261
 _BLKROGET = 0x125E
+
+_LOCK_TRIES = 50
+_LOCK_EVERY_S = 0.1
 
 
 class OpenFile:
@@ -76,6 +80,9 @@ def open_block(path: Path) -> Iterator[OpenFile | Reason]:
         if not stat.S_ISBLK(os.fstat(fd).st_mode):
             yield Reason(Rule.CHANGED, f"{path} is no block device any more")
             return
+        if not _locked(fd):
+            yield Reason(Rule.BUSY, f"{path} is locked by another program that writes disks: wait for it, or end it")
+            return
         size_bytes = int(struct.unpack("Q", fcntl.ioctl(fd, _BLKGETSIZE64, bytes(8)))[0])
         if struct.unpack("i", fcntl.ioctl(fd, _BLKROGET, bytes(4)))[0]:
             yield Reason(Rule.READ_ONLY, f"the kernel has {path} as read-only: look for the switch on the card")
@@ -127,6 +134,21 @@ def open_to_read(path: Path) -> Iterator[OpenFile]:
         yield OpenFile(fd, int(size), is_block=is_block)
     finally:
         os.close(fd)
+
+
+def _locked(fd: int) -> bool:
+    """Keep udev from probing, and so desktops from mounting, what is half written.
+
+    Source: systemd, "Locking Block Device Access". udev itself holds the lock for a moment after a card is plugged in.
+    """
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_LOCK_EVERY_S)
+        else:
+            return True
+    return False
 
 
 def _refusal(path: Path, error: OSError) -> Reason:

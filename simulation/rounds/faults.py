@@ -97,10 +97,16 @@ RATES = {
         0.002, _STATE, "not measured: after a reboot without network a phone believes any date"
     ),
     Fault.COORDINATOR_RESTART: Rate(0.04, _PHASE, "about six in fifty rounds: a team that deploys several times a day"),
-    Fault.COORDINATOR_DISK_FULL: Rate(0.01, _PHASE, "one or two in fifty rounds, far more than anybody would stand"),
-    Fault.COORDINATOR_CLOCK_JUMP: Rate(0.01, _PHASE, "the same; corrections by a time server are daily but tiny"),
-    Fault.BROKER_RESTART: Rate(0.01, _PHASE, "the same; a broker is updated a few times a year"),
-    Fault.BROKER_AMNESIA: Rate(0.01, _PHASE, "the same; a container without a volume forgets at each restart"),
+    Fault.COORDINATOR_DISK_FULL: Rate(
+        0.01, _PHASE, "one or two in fifty rounds: far more than anybody would put up with"
+    ),
+    Fault.COORDINATOR_CLOCK_JUMP: Rate(
+        0.01, _PHASE, "one or two in fifty rounds; a time server corrects daily, but by little"
+    ),
+    Fault.BROKER_RESTART: Rate(0.01, _PHASE, "one or two in fifty rounds; a broker is updated a few times a year"),
+    Fault.BROKER_AMNESIA: Rate(
+        0.01, _PHASE, "one or two in fifty rounds; a container without a volume forgets at each restart"
+    ),
 }
 """Of every fault. What nobody measured is chosen so that it happens some times in fifty rounds."""
 

@@ -83,6 +83,7 @@ def test_every_setting_can_be_set(write, tmp_path):
             [training]
             threads = 2
             session_limit_s = 60
+            maximum_memory_mb = 200
             [store]
             maximum_messages = 10
             maximum_bytes = 5000

@@ -136,7 +136,13 @@ class Coordinator(Process):
     """A coordinator on an external broker; with ``points`` it is the mortal one."""
 
     def __init__(
-        self, folder: Path, broker_port: int, points: dict[str, int] | None = None, data: Path | None = None, **task
+        self,
+        folder: Path,
+        broker_port: int,
+        points: dict[str, int] | None = None,
+        data: Path | None = None,
+        codec: str = "dense-f32",
+        **task: object,
     ) -> None:
         folder.mkdir(exist_ok=True)
         if not (folder / "model").exists():
@@ -158,7 +164,7 @@ class Coordinator(Process):
             f'port = {self.port}\ndata_dir = "{self.data}"\n[broker]\nkind = "external"\nport = {broker_port}\n'
             '[task]\nmodel = "model"\n'
             + "\n".join(f"{key} = {json.dumps(value)}" for key, value in settings.items())
-            + '\n[task.codec]\nname = "dense-f32"\n'
+            + f'\n[task.codec]\nname = "{codec}"\n'
         )
         command = [sys.executable, "-m", "coordinator", "serve", "--config", str(config)]
         self.died = folder / "died"

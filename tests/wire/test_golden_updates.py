@@ -4,6 +4,7 @@ Codecs 3 to 7, masks and transfers; ``python -m tests.vectors.make_updates`` mad
 """
 
 import json
+import re
 import struct
 import zlib
 from pathlib import Path
@@ -70,6 +71,15 @@ def test_the_independent_decoder_reads_the_same_update(vector):
     assert {name: got[name] for name in vector["report"]} == vector["report"]
     assert got["indices"] == vector["indices"]
     assert struct.pack(f">{len(got['values'])}f", *got["values"]).hex() == vector["values"]
+
+
+def test_the_example_of_the_page_is_a_golden_vector():
+    page = (V1.parents[2] / "docs" / "wire-format.md").read_text()
+    (example,) = re.findall(r"^05000000 [0-9a-f ]+$", page, re.MULTILINE)
+    (vector,) = [vector for vector in UPDATES if vector["name"] == "topk-4-one-row"]
+    assert bytes.fromhex(example) == bytes.fromhex(vector["frame"])[48:-4]
+    for value in np.frombuffer(bytes.fromhex(vector["values"]), ">f4").tolist():
+        assert f"{value:.7f}".replace("-", "\N{MINUS SIGN}") in page
 
 
 @pytest.mark.parametrize("vector", MASKS, ids=named)

@@ -218,7 +218,7 @@ class LaneDecoder:
             msg = f"the coded symbols end too early: {self._words.size} words are not enough"
             raise RemoteProtocolError(msg, code="payload")
         self._at += hungry.size
-        lanes[hungry] = lanes[hungry] << 16 | words.astype(np.int64)
+        lanes[hungry] = lanes[hungry] << 16 | words
         self._states[: bases.size] = lanes
         return cells
 

@@ -2,8 +2,8 @@
 
 Each tensor is coded by its lines, along the axis that is shorter to write: which lines have any position, how many each
 has, and the gaps between them, all as Rice codes whose parameter follows from counts that the reader already has. On
-real updates positions cost four percent more than in :mod:`wire.codec.modelled`, and levels, which are not coded, several
-times as much; but it is the easiest to port.
+real updates positions cost four percent more than in :mod:`wire.codec.modelled`, and levels, which are not coded, far
+more; but it is the easiest to port.
 
 A Rice code of parameter r writes v as the quotient ``v >> r`` in unary (that many zeros, then a one) and the r low bits
 as they are. Here the two halves of all values lie in two separate runs of bits: first every unary part, then every

@@ -56,9 +56,9 @@ def test_messages_come_back_in_order(database):
 
 def test_the_oldest_go_when_there_are_too_many(path, clock):
     database = capped(path, clock, messages=3)
-    for number in range(5):
-        database.add(str(number))
-    assert database.texts() == ["2", "3", "4"]
+    for text in "abcde":
+        database.add(text)
+    assert database.texts() == ["c", "d", "e"]
     database.close()
 
 
@@ -79,6 +79,29 @@ def test_messages_are_forgotten_when_they_are_old_also_without_new_ones(path, cl
     database.add("new")
     clock.now_s += DAY_S / 2 + 1
     assert database.texts() == ["new"]
+    database.close()
+
+
+def test_a_session_learns_from_the_newest_and_from_no_message_more_often_than_allowed(path, clock):
+    database = capped(path, clock, session_messages=4, repeats=2)
+    for text in ("a", "b", "a", "c", "a", "b"):
+        database.add(text)
+    assert database.count() == 6
+    assert database.texts() == ["a", "c", "a", "b"]
+    database.close()
+
+
+def test_what_must_not_be_kept_never_reaches_the_file(path, clock):
+    database = capped(path, clock, forbidden=("zyzzyva",))
+    secrets = ("ada@example.org", "4111 1111 1111 1111", "GB82 WEST 1234 5698 7654 32", "call 030 901820", "my Zyzzyva")
+    assert [database.add(secret) for secret in secrets] == [""] * len(secrets)
+    assert database.add("see you at 8") == "see you at …"
+    assert database.add_once("person", [*secrets, "hello", "42"])
+    assert database.texts() == ["see you at …", "hello"]
+    on_disk = b"".join(file.read_bytes() for file in path.parent.iterdir() if file.is_file())
+    assert b"hello" in on_disk
+    for secret in (*secrets, "42", " 8"):
+        assert secret.encode() not in on_disk
     database.close()
 
 

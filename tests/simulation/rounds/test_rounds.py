@@ -77,6 +77,7 @@ def test_coordinator_killed_in_phase(make_world, phase):
     assert world.dice.thrown[f"coordinator-restart:{phase}"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("fault", ["broker-restart", "broker-amnesia", "coordinator-disk-full"])
 def test_trouble_in_phase(make_world, fault, phase):

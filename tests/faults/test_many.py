@@ -1,0 +1,124 @@
+"""Many at once: 5,000 reports into a coordinator that is killed in their middle, and 10,000 retained statuses."""
+
+import contextlib
+import sqlite3
+import time
+
+import paho.mqtt.client as paho
+import psutil
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion
+
+from benchmarks.emulated_fleet import POPULATION, Fleet, together
+from benchmarks.ingest import raise_descriptor_limit, updates
+from tests.coordinator.model_folder import write_model
+from tests.faults.world import Coordinator, Mosquitto, Supervisor, wait_until
+from wire import messages, topics
+from wire.identifiers import DeviceId
+from wire.messages import Status
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
+
+BURST = 5000
+REPORT_BYTES = 20_000
+RETAINED = 10_000
+READY_WITHIN_S = 60.0
+"""On a machine that does ten other things; two seconds when it is quiet."""
+MORE_MEMORY_MB = 150.0
+"""For ten thousand devices, beside what an empty coordinator takes."""
+
+
+def test_a_burst_of_5000_reports_and_a_kill_in_its_middle_lose_nothing(tmp_path):
+    raise_descriptor_limit(BURST)
+    with Mosquitto(tmp_path / "broker") as broker:
+        folder = tmp_path / "c"
+        folder.mkdir()
+        manifest = write_model(folder / "model", tuple(f"w{number}" for number in range(5000)), hidden=8)
+        task = {"goal": BURST, "minimum": BURST, "rounds": 1, "max_update_norm": 1e9}
+        coordinator = Coordinator(
+            folder, broker.port, codec="topk-8", **task, selection_deadline_s=120.0, report_deadline_s=600.0
+        )
+        update = updates(manifest.layout, REPORT_BYTES)
+        names = [f"phone-{number:05d}" for number in range(BURST)]
+        half = BURST // 2
+        fleets = [Fleet(broker.port, names[at : at + half], update, at) for at in (0, half)]
+        try:
+            with Supervisor(coordinator):
+                together(fleets, "connect")
+                coordinator.wait_healthy()
+                number = together(fleets, "check_in")[0]
+                for fleet in fleets:
+                    fleet.begin("fire", POPULATION, True)
+                wait_until(lambda: stored(coordinator, number) > BURST // 10, coordinator.log)
+                coordinator.kill()
+                at_kill = stored(coordinator, number)
+                fired = [fleet.result() for fleet in fleets]
+                coordinator.wait_done()
+        finally:
+            for fleet in fleets:
+                fleet.close()
+    verdicts = {name: sum(one.verdicts.get(name, 0) for one in fired) for one in fired for name in one.verdicts}
+    print(f"killed at {at_kill} of {BURST}; verdicts: {verdicts}; sent again: {sum(one.resent for one in fired)}")
+    assert at_kill < BURST, "it was killed in the middle"
+    assert coordinator.starts == 2
+    assert set(verdicts) <= {"accepted", "duplicate"}
+    assert sum(verdicts.values()) == BURST
+    assert stored(coordinator, number) == BURST
+
+
+def stored(coordinator: Coordinator, number: int) -> int:
+    with contextlib.closing(sqlite3.connect(coordinator.data / "coordinator.sqlite", timeout=60)) as database:
+        return database.execute("SELECT count(*) FROM reports WHERE round = ?", (number,)).fetchone()[0]
+
+
+def test_ten_thousand_retained_statuses_at_a_cold_start(tmp_path, mosquitto):
+    empty = Coordinator(tmp_path / "empty", mosquitto.port)
+    with empty:
+        empty.wait_healthy()
+        time.sleep(1)
+        alone_mb = psutil.Process(empty.process.pid).memory_info().rss / 1e6
+
+    kinds = [
+        Status(online=True, state="ineligible", reason="unplugged"),
+        Status(online=True, state="resting", reason="report of round 1 accepted"),
+        Status(online=False, reason="connection lost"),
+        Status(online=True, state="checked-in", reason="waiting to be selected"),
+    ]
+    publish_retained(mosquitto.port, kinds)
+    coordinator = Coordinator(tmp_path / "c", mosquitto.port)
+    begun = time.monotonic()
+    with coordinator:
+        coordinator.wait_healthy(READY_WITHIN_S)
+        ready_s = time.monotonic() - begun
+        wait_until(lambda: devices_known(coordinator) == RETAINED, coordinator.log, READY_WITHIN_S)
+        known_s = time.monotonic() - begun
+        memory_mb = psutil.Process(coordinator.process.pid).memory_info().rss / 1e6
+        metrics = coordinator.get("/metrics").decode()
+        shown = coordinator.state()["round"]
+    print(
+        f"healthy after {ready_s:.1f} s, all known after {known_s:.1f} s; {memory_mb:.0f} MB, alone {alone_mb:.0f} MB"
+    )
+    assert memory_mb < alone_mb + MORE_MEMORY_MB
+    many = RETAINED // len(kinds)
+    for state in ("ineligible", "resting", "offline", "checked-in"):
+        assert f'nightjar_devices{{state="{state}"}} {many}.0' in metrics
+    assert shown["elsewhere"] == {"unplugged": many} or str(many) in str(shown["elsewhere"])
+
+
+def publish_retained(port: int, kinds: list[Status]) -> None:
+    client = paho.Client(CallbackAPIVersion.VERSION2, "all of them", protocol=paho.MQTTv311)
+    client.max_inflight_messages_set(1000)
+    client.connect("127.0.0.1", port)
+    client.loop_start()
+    payloads = [messages.encode(kind) for kind in kinds]
+    for number in range(RETAINED):
+        topic = topics.status(POPULATION, DeviceId(f"phone-{number:05d}"))
+        last = client.publish(topic, payloads[number % len(kinds)], qos=1, retain=True)
+    last.wait_for_publish(60)
+    client.disconnect()
+    client.loop_stop()
+
+
+def devices_known(coordinator: Coordinator) -> int:
+    with contextlib.closing(sqlite3.connect(coordinator.data / "coordinator.sqlite", timeout=60)) as database:
+        return database.execute("SELECT count(*) FROM devices").fetchone()[0]

@@ -1,0 +1,25 @@
+"""docs/simulation.md says what the code does."""
+
+from pathlib import Path
+
+import pytest
+
+from simulation.rounds.command import rounds
+from simulation.rounds.faults import RATES, Fault
+from simulation.rounds.result import result_of
+
+PAGE = (Path(__file__).parents[3] / "docs" / "simulation.md").read_text()
+
+
+@pytest.mark.parametrize("fault", Fault, ids=lambda fault: fault.value)
+def test_every_fault_has_its_rate_and_reason_on_the_page(fault):
+    rate = RATES[fault]
+    assert f"| `{fault.value}` | {100 * rate.chance:g} % of each {rate.each} | {rate.reason} |\n" in PAGE
+
+
+def test_every_key_of_the_result_is_on_the_page(quiet):
+    assert [key for key in result_of(quiet) if f"`{key}`" not in PAGE] == []
+
+
+def test_every_option_is_on_the_page():
+    assert [option.opts[0] for option in rounds.params if option.opts[0] not in PAGE] == []
