@@ -226,8 +226,7 @@ class Driver:
         try:
             self._try_again_and_again(
                 lambda: self._quarantine.take([event for event in batch if isinstance(event, MessageArrived)]),
-                lambda: self._take(batch),
-                self._follow_up,
+                *self.steps(batch),
             )
         finally:  # also if we give up: it was the disk, and not a message
             self._quarantine.let_go()
@@ -279,8 +278,12 @@ class Driver:
         Raises:
             UnavailableError: the disk or the database is broken.
         """
-        self._take(batch)
-        self._follow_up()
+        for step in self.steps(batch):
+            step()
+
+    def steps(self, batch: Sequence[Inbox]) -> tuple[Callable[[], None], ...]:
+        """What is to be done with a batch, in this order; a step that raises UnavailableError may be tried again."""
+        return (lambda: self._take(batch)), self._follow_up
 
     def _take(self, batch: Sequence[Inbox]) -> None:
         """Make durable what the events change, all of it or nothing."""

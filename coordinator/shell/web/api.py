@@ -114,7 +114,7 @@ def _add_reading(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
             current, pause, version = view.open_round(), view.pause(), view.current_version()
         name, number = ports.config.task.name, 0 if version is None else version.version
         if current is not None:
-            state = "running" if pause is None else "pausing"
+            state = "running" if pause is None else "paused"
             return docs.TaskState(name, state, current.explain(), number, current.number)
         if pause is not None:
             return docs.TaskState(name, "paused", f"{pause.reason} ({pause.who})", number, None)

@@ -10,6 +10,7 @@ from coordinator.config import CoordinatorConfig
 from coordinator.core.lease import Lease
 from coordinator.core.round import TERMINAL, Phase, Round, SeatState, dropouts
 from coordinator.core.waiting import doing, sentence
+from coordinator.operations import Pause
 from coordinator.ports import RoundSummary, VersionRecord, View
 from models.manifest import Manifest
 
@@ -27,10 +28,14 @@ class BaselineView(msgspec.Struct, frozen=True):
 
 
 class TaskView(msgspec.Struct, frozen=True):
-    """What is learned; ``state`` is running or done, ``rounds_wanted`` 0 means endless."""
+    """What is learned; ``rounds_wanted`` 0 means endless.
+
+    ``state`` is running, paused or done; ``paused`` is why and by whom, or empty. A round may still run to its end.
+    """
 
     name: str
     state: str
+    paused: str
     rounds_wanted: int
     version: int
     parameters: int
@@ -173,7 +178,7 @@ def build_state(
     versions = view.versions(VERSIONS_SHOWN)
     return State(
         population=config.population,
-        task=_task(config, manifest, versions, running=current is not None),
+        task=_task(config, manifest, versions, view.pause(), running=current is not None),
         round=None if current is None else _round(current, _elsewhere(view, current), now_s),
         devices=[device_row(lease, now_s) for lease in view.leases(DEVICES_SHOWN)],
         rounds=_rows(view.recent_rounds(ROUNDS_SHOWN), versions, now_s),
@@ -209,11 +214,14 @@ def round_detail(summary: RoundSummary, now_s: float) -> RoundDetail:
     return RoundDetail(**row, base_version=summary.state.base_version, seats=seats)
 
 
-def _task(config: CoordinatorConfig, manifest: Manifest, versions: list[VersionRecord], *, running: bool) -> TaskView:
+def _task(
+    config: CoordinatorConfig, manifest: Manifest, versions: list[VersionRecord], pause: Pause | None, *, running: bool
+) -> TaskView:
     task, baseline = config.task, config.task.baseline
     return TaskView(
         name=task.name,
-        state="running" if running else "done",
+        state="paused" if pause is not None else "running" if running else "done",
+        paused="" if pause is None else f"{pause.reason} ({pause.who})",
         rounds_wanted=task.rounds,
         version=versions[-1].version if versions else 0,
         parameters=manifest.layout.size,

@@ -10,6 +10,7 @@ from coordinator.core.round import AbandonCause, Phase, Seat, SeatState, open_ro
 from coordinator.core.rules import RoundRules
 from coordinator.inbox import ArtifactServed
 from coordinator.jobs import Metrics
+from coordinator.operations import Pause
 from coordinator.ports import StoredReport, VersionRecord
 from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.database import Database
@@ -303,3 +304,14 @@ def test_reports_are_not_artifacts(site, tmp_path):
 @pytest.mark.parametrize("method", ["post", "put", "delete"])
 def test_nothing_can_be_changed_over_http(site, method):
     assert getattr(site.client, method)("/").status_code == 405
+
+
+def test_a_paused_task_and_a_blocked_device_are_said_with_their_reasons(site):
+    site.fill()
+    with site.repository.transaction() as tx:
+        tx.save_pause(Pause(reason="<night>", who="anna", since_s=1.0))
+        tx.save_lease(msgspec.structs.replace(tx.lease(A), blocked="<odd>"))
+    assert site.state()["task"]["state"] == "paused"
+    page = site.get("/").text
+    assert "paused: &lt;night&gt; (anna)" in page
+    assert 'title="&lt;odd&gt;">blocked' in page
