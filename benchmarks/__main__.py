@@ -7,7 +7,7 @@ import sys
 
 import click
 
-MODULES = ("training_step", "codec", "suggestion", "keyboard_page", "agent_memory", "ingest")
+MODULES = ("device", "codec", "suggestion", "keyboard_page", "keyboard", "ingest", "round")
 
 
 @click.command()

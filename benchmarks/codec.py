@@ -24,7 +24,7 @@ from benchmarks.measuring import median, show, time_ms
 from coordinator.core.aggregate import Contribution, weighted_mean
 from simulation.collect_updates import CollectionSettings, Updates, collect, load
 from simulation.progress import progress, say
-from wire.codec import Codec, codec_for, modelled
+from wire.codec import Codec, codec_for, modelled, with_error_feedback
 from wire.codec.quantize import Grid, logarithmic_grid, quantize, uniform_grid
 from wire.codec.sparsify import count_for, top_k
 from wire.codec.topk import pack_levels
@@ -40,6 +40,7 @@ REPEATS = 5
 """Timings of one client; the fastest counts, because whatever else runs here only ever adds."""
 REPORTS = 500
 """In the round whose decoding and summing is timed."""
+LATE_SHARE = 0.25
 CLIENTS = 6
 """That are collected where no updates are given: a minute or two."""
 
@@ -62,6 +63,7 @@ def measure(updates: Updates, name: str, console: Console) -> dict[str, Any]:
         "densities": rows,
         "margins": margins,
         "decode_and_accumulate_500_s": _round_s(updates, codec_for(CodecChoice(name=name, density=0.01))),
+        "error_feedback_mass_lost": _mass_lost(updates, name),
     }
 
 
@@ -125,6 +127,26 @@ def _round_s(updates: Updates, codec: Codec) -> float:
     return min(time_ms(work) for _ in range(3)) / 1e3
 
 
+def _mass_lost(updates: Updates, name: str) -> float:
+    """Share of the mass (sum of magnitudes) that error feedback loses while a quarter of the reports come too late.
+
+    One device trains all updates in turn. What was added up on the server, and what is left on the device, must be all
+    that was trained: adopted when the receipt comes, put back where it says *late*.
+    """
+    codec = codec_for(CodecChoice(name=name, density=0.01))
+    feedback, rng = with_error_feedback(codec), np.random.default_rng(SEED)
+    residual = feedback.init(updates.layout)
+    added, trained = np.zeros(updates.layout.size), np.zeros(updates.layout.size)
+    for delta in updates.deltas:
+        payload, following = feedback.encode(delta, residual, updates.layout, rng)
+        sent = codec.decode(payload, updates.layout).dense()
+        late = rng.random() < LATE_SHARE
+        added += 0 if late else sent
+        residual = following + sent if late else following
+        trained += delta
+    return float(np.abs(added + residual - trained).sum() / np.abs(trained).sum())
+
+
 def _frame(codec: Codec, payload: bytes, layout: ParameterLayout) -> bytes:
     return encode_report(Report(1, 1, codec.wire_id, layout.fingerprint, 0, 1, 1, 0.0, 0.0, payload))
 
@@ -173,6 +195,9 @@ def main(*, folder: Path | None, corpus: str, name: str, as_json: bool) -> None:
     show(f"{title} (medians)", found["densities"], as_json=False, key="densities")
     show("margins", found["margins"], as_json=False, key="margins")
     click.echo(f"decode and sum {REPORTS} reports at 1 %: {found['decode_and_accumulate_500_s']:.2f} s")
+    click.echo(
+        f"share of the mass that error feedback loses: {found['error_feedback_mass_lost']:.1e} (rounding of float32)"
+    )
 
 
 if __name__ == "__main__":

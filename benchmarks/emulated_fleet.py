@@ -143,12 +143,15 @@ class Fleet:
         names: of the phones.
         update: what they report.
         first: number of the first phone among all fleets.
+        shards: of the coordinator.
     """
 
-    def __init__(self, port: int, names: Sequence[str], update: Update, first: int) -> None:
+    def __init__(self, port: int, names: Sequence[str], update: Update, first: int, shards: int = 1) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_run, args=(theirs, port, list(names), update, first), daemon=True)
+        self._process = context.Process(
+            target=_run, args=(theirs, port, list(names), update, first, shards), daemon=True
+        )
         self._process.start()
 
     def begin(self, order: str, *arguments: Any) -> None:
@@ -179,15 +182,16 @@ def together(fleets: Sequence[Fleet], order: str, *arguments: Any) -> list[Any]:
     return [fleet.result() for fleet in fleets]
 
 
-def _run(pipe: Connection, port: int, names: list[str], update: Update, first: int) -> None:
-    asyncio.run(_Child(pipe, port, names, update, first).serve())
+def _run(pipe: Connection, port: int, names: list[str], update: Update, first: int, shards: int) -> None:
+    asyncio.run(_Child(pipe, port, names, update, first, shards).serve())
 
 
 class _Child:
     """The fleet's side of the pipe."""
 
-    def __init__(self, pipe: Connection, port: int, names: list[str], update: Update, first: int) -> None:
+    def __init__(self, pipe: Connection, port: int, names: list[str], update: Update, first: int, shards: int) -> None:
         self._pipe, self._port, self._names, self._update, self._first = pipe, port, names, update, first
+        self._shards = shards
         self._phones: list[Phone] = []
         self._frames: list[bytes] = []
 
@@ -243,7 +247,7 @@ class _Child:
             phone.took = _bound(take, phone)
         while not done.done():
             for phone in list(waiting.values()):
-                phone.publish(topics.up(POPULATION, phone.device, "check-in", 1), offer)
+                phone.publish(topics.up(POPULATION, phone.device, "check-in", self._shards), offer)
             await asyncio.wait([done], timeout=2.0)
         return [found[phone.device] for phone in self._phones]
 
@@ -274,7 +278,7 @@ class _Child:
 
         where = Population(population)
         publishes = [
-            (phone, topics.up(where, phone.device, "report", 1), data)
+            (phone, topics.up(where, phone.device, "report", self._shards), data)
             for phone, data in zip(self._phones, self._frames, strict=True)
         ]
         for phone in self._phones:

@@ -46,7 +46,8 @@ def cli() -> None:
 
 @cli.command()
 @config_option
-def serve(config_path: Path) -> None:
+@click.option("--standby", is_flag=True, help="Wait while another one runs on the same data folder; then take over.")
+def serve(config_path: Path, *, standby: bool) -> None:
     """Run the whole service until ctrl-C."""
     from coordinator.config_file import load_config
     from coordinator.service import serve as run
@@ -54,7 +55,7 @@ def serve(config_path: Path) -> None:
 
     config = load_config(config_path, os.environ)
     configure_logs(config.log)
-    run(config)
+    run(config, standby=standby)
 
 
 @cli.command()

@@ -219,7 +219,7 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     port: Port = 8080  # the usual one beside 80 for a service without privileges
     public_reading: bool | None = None  # who reaches a loopback address may look; elsewhere, and behind a proxy, not
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 7  # any fixed number makes runs comparable
-    shards: Annotated[int, Meta(ge=1, le=1024)] = 1  # one process drains thousands of reports a second
+    shards: Annotated[int, Meta(ge=1, le=1024)] = 1  # one drains thousands of reports a second
     log: LogLevel = LogLevel.INFO  # about ten lines a round
     broker: BrokerConfig = BrokerConfig()
 

@@ -24,8 +24,8 @@ full or the database locked (UnavailableError), the same batch is tried again un
 acknowledged, and the broker keeps what comes. If it does not work for long, the process ends.
 
 An exception is contained here; a message that ends the process outright would be delivered again to the next one. So
-what is in hand is written down before it is handled (:class:`coordinator.ports.Quarantine`), and whatever a former
-process died of is handled alone, and after some deaths not at all.
+each message is written down before it is handled (:class:`coordinator.ports.Quarantine`), and what process after
+process died of is not handled any more.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
@@ -55,6 +55,7 @@ from coordinator.execution import Execution
 from coordinator.inbox import (
     ArtifactServed,
     BrokerDropped,
+    BrokerRefused,
     Connected,
     Disconnected,
     Inbox,
@@ -189,8 +190,7 @@ class Driver:
                 first = self._inbox.get(timeout=max(next_tick_s - self._clock.now_s(), 0.0))
             except queue.Empty:
                 continue
-            for portion in self._portions(self._batch(first)):
-                self._patiently(portion)
+            self._patiently(self._batch(first))
             if self._stopping.is_set():
                 return
 
@@ -207,32 +207,9 @@ class Driver:
                 size_bytes += len(event.payload)
         return batch
 
-    def _portions(self, batch: Sequence[Inbox]) -> Iterator[list[Inbox]]:
-        """The batch in its order; a message that a former process may have died of stands alone."""
-        portion: list[Inbox] = []
-        for event in batch:
-            if isinstance(event, MessageArrived) and self._quarantine.judge(event) is not Standing.CLEAR:
-                if portion:
-                    yield portion
-                yield [event]
-                portion = []
-            else:
-                portion.append(event)
-        if portion:
-            yield portion
-
     def _patiently(self, batch: Sequence[Inbox]) -> None:
         """Handle a batch, and go on trying while the disk or the database refuses."""
-        try:
-            self._try_again_and_again(
-                lambda: self._quarantine.take([event for event in batch if isinstance(event, MessageArrived)]),
-                *self.steps(batch),
-            )
-        finally:  # also if we give up: it was the disk, and not a message
-            self._quarantine.let_go()
-
-    def _try_again_and_again(self, *to_do: Callable[[], None]) -> None:
-        steps = list(to_do)
+        steps: list[Callable[[], None]] = [lambda: self._take(batch), self._follow_up]
         failing_since_s, wait_s, tries = 0.0, TRY_AGAIN_S[0], 0
         while steps:
             try:
@@ -273,7 +250,7 @@ class Driver:
         self._follow_up()
 
     def handle(self, *batch: Inbox) -> None:
-        """A batch of events, from the queue to its last effect; without patience and quarantine.
+        """A batch of events, from the queue to its last effect; without patience.
 
         Raises:
             UnavailableError: the disk or the database is broken.
@@ -361,7 +338,8 @@ class Driver:
                 turn.tx.count("broker_dropped", count)
                 _log.warning("broker_dropped_messages", count=count)
             case SessionLost(shard):
-                # The announcement that follows the connection nudges every device with a report in its outbox.
+                # The announcement makes every device say again what was not answered: its check-in, its report.
+                turn.effects.append(AnnounceModel())
                 turn.tx.count("broker_sessions_lost")
                 _log.warning("broker_session_lost", shard=shard, remedy="devices send again; enable its persistence")
             case Operated(operation, who, answer):
@@ -370,28 +348,38 @@ class Driver:
                 if changed:
                     asked = msgspec.to_builtins(operation)
                     turn.after_commit.append(lambda: _log.info("operated", by=who, operation=asked))
+            case BrokerRefused(reason):
+                turn.tx.count("broker_refused")
+                _log.error("broker_refused_us", reason=reason)
             case Stopped():
                 pass
 
     def _take_message(self, message: MessageArrived, turn: Turn) -> None:
         standing = self._quarantine.judge(message)
-        if standing in {Standing.CLEAR, Standing.SUSPECT}:
-            self._intake.take(message, turn)
-            return
-        kept = self._quarantine.keep(message)
-        turn.tx.count("messages_quarantined")
-        turn.after_commit.append(
-            lambda: _log.error(
-                "message_quarantined",
-                topic=message.topic[:200],
-                size_bytes=len(message.payload),
-                file=kept,
-                why="process after process ended while handling it; delete the file to have it tried again",
+        if standing is not Standing.CLEAR:
+            kept = self._quarantine.keep(message)
+            turn.tx.count("messages_quarantined")
+            turn.after_commit.append(
+                lambda: _log.error(
+                    "message_quarantined",
+                    topic=message.topic[:200],
+                    size_bytes=len(message.payload),
+                    file=kept,
+                    why="process after process ended while handling it; delete the file to have it tried again",
+                )
             )
-        )
-        if standing is Standing.CONDEMNED:
-            detail = "this report ended the coordinator again and again; it is not looked into any more"
-            self._intake.refuse(message, "quarantined", detail, turn)
+        self._quarantine.take(message)
+        try:
+            match standing:
+                case Standing.CLEAR:
+                    self._intake.take(message, turn)
+                case Standing.CONDEMNED:
+                    detail = "this report ended the coordinator again and again; it is not looked into any more"
+                    self._intake.refuse(message, "quarantined", detail, turn)
+                case Standing.UNTOUCHABLE:
+                    pass
+        finally:  # an exception is a defect, too, but one that we survive
+            self._quarantine.let_go()
 
     def _end_job(self, result: Result, turn: Turn) -> None:
         match result:
@@ -454,7 +442,7 @@ class Driver:
 class _NoQuarantine:
     """Where no process can end, no message is to blame."""
 
-    def take(self, messages: Sequence[MessageArrived]) -> None:
+    def take(self, message: MessageArrived) -> None:
         pass
 
     def let_go(self) -> None:

@@ -57,6 +57,7 @@ class Execution:
     ) -> None:
         self.mask: Artifact | None = None
         self._seed = config.seed
+        self._shards = config.shards
         self._task = config.task
         self._population = Population(config.population)
         self._repository = repository
@@ -97,7 +98,7 @@ class Execution:
             case SendMissing(device, round_number, attempt, chunks):
                 self._send(device, Missing(round=round_number, attempt=attempt, chunks=chunks))
             case AnnounceModel():
-                message = Announcement(version=version.version, manifest=Sha256(version.manifest))
+                message = Announcement(version=version.version, manifest=Sha256(version.manifest), shards=self._shards)
                 self._transport.publish(topics.announce(self._population), messages.encode(message), retain=True)
             case ForgetBlobs(sha256s):
                 for sha256 in sha256s:

@@ -85,6 +85,13 @@ class Operated:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerRefused:
+    """The broker does not want us, or not our subscriptions; it is asked again with back-off."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stopped:
     """The process should end."""
 
@@ -98,6 +105,7 @@ Inbox = (
     | ArtifactServed
     | BrokerDropped
     | SessionLost
+    | BrokerRefused
     | Operated
     | Stopped
 )

@@ -292,10 +292,8 @@ class Standing(enum.Enum):
     """What is known of a message that came."""
 
     CLEAR = "clear"
-    SUSPECT = "suspect"
-    """A former process ended while it had it in hand: it is handled alone."""
     CONDEMNED = "condemned"
-    """Process after process did: it is not handled any more."""
+    """Process after process ended while it had it in hand: it is not handled any more."""
     UNTOUCHABLE = "untouchable"
     """Even refusing it did."""
 
@@ -303,15 +301,15 @@ class Standing(enum.Enum):
 class Quarantine(Protocol):
     """Knows the messages that end the process."""
 
-    def take(self, messages: Sequence[MessageArrived]) -> None:
-        """These are about to be handled: should the process die, the next one knows.
+    def take(self, message: MessageArrived) -> None:
+        """It is about to be handled: should the process die, the next one knows.
 
         Raises:
             UnavailableError: no room, or a broken disk.
         """
 
     def let_go(self) -> None:
-        """They were handled, and we live."""
+        """It was handled, and we live."""
 
     def judge(self, message: MessageArrived) -> Standing:
         """What is known of a message."""

@@ -41,20 +41,31 @@ from wire.identifiers import Population
 
 WEB_THREADS = 8
 """waitress sends in its main loop, so slow devices do not hold threads."""
+WEB_CONNECTIONS = 2000
+"""At once; beyond it others wait to be accepted. A cohort fetches a new version at the same moment."""
+WEB_IDLE_S = 30
+"""A connection on which nothing moves for so long is closed: phones come and go."""
 STOP_TIMEOUT_S = 10.0
 
 _log = structlog.get_logger("coordinator")
 
 
-def serve(config: CoordinatorConfig) -> None:
+def serve(config: CoordinatorConfig, *, standby: bool = False) -> None:
     """Run until SIGTERM or SIGINT.
+
+    Args:
+        config: the whole configuration.
+        standby: while another coordinator runs on the data folder, wait; when it ends, take over where it was.
 
     Raises:
         ConfigError: something that its owner must change: a port, the model, the text.
         UnavailableError: the disk, the database or the broker does not work.
     """
     with ExitStack() as stack:
-        stack.enter_context(only_one(config.data_dir))
+        if standby:
+            _stand_by(config, stack)
+        else:
+            stack.enter_context(only_one(config.data_dir))
         if config.task.evaluation_text is not None:
             tsv(config.task.evaluation_text)  # the worker reads it much later; its faults are wanted now
         artifacts = FileBlobs(config.data_dir / "artifacts")
@@ -107,6 +118,18 @@ def serve(config: CoordinatorConfig) -> None:
         )
         loop.run_until_signal()
         _log.info("coordinator_stopping")
+
+
+def _stand_by(config: CoordinatorConfig, stack: ExitStack) -> None:
+    if config.broker.kind is not BrokerKind.EXTERNAL:
+        msg = (
+            f"a standby needs a broker that outlives the coordinator: broker.kind is {config.broker.kind.value!r}; "
+            "run one beside (nightjar-coordinator broker, or your own) and set broker.kind = 'external'"
+        )
+        raise ConfigError(msg)
+    _log.info("standing_by", data_dir=str(config.data_dir))
+    stack.enter_context(only_one(config.data_dir, standing_by=True))
+    _log.info("standby_takes_over", data_dir=str(config.data_dir))
 
 
 class _Later:
@@ -177,8 +200,8 @@ def _troubles(loop: _Loop, transport: MqttTransport) -> list[str]:
         troubles.append("the driver is not running")
     if loop.trouble:
         troubles.append(f"nothing can be stored: {loop.trouble}")
-    if not transport.connected:
-        troubles.append("the broker is not connected")
+    if transport.trouble:
+        troubles.append(transport.trouble)
     return troubles
 
 
@@ -216,6 +239,9 @@ def _web(ports: WebPorts) -> Iterator[None]:
             host=config.host,
             port=config.port,
             threads=WEB_THREADS,
+            connection_limit=WEB_CONNECTIONS,
+            channel_timeout=WEB_IDLE_S,
+            asyncore_use_poll=True,  # select() knows 1,024 descriptors, and no more
             ident="nightjar",
         )
     except OSError as error:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable
 from importlib import resources
@@ -67,6 +68,27 @@ def run(path: Path, log_level: str) -> None:
 
     set_up(log_level)
     run_agent(_load(path))
+
+
+@main.command()
+@click.argument("paths", metavar="CONFIG...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--artifacts", type=click.Path(path_type=Path), required=True, help="Folder for the models that they share."
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="The least that is logged.",
+)
+@told
+def emulate(paths: tuple[Path, ...], artifacts: Path, log_level: str) -> None:
+    """Run many emulated phones in this process until it is asked to stop. They share one trainer."""
+    from edge_agent.emulated_fleet import run_fleet
+
+    set_up(log_level)
+    run_fleet([_load(path) for path in paths], artifacts)
 
 
 @main.command()
@@ -195,6 +217,22 @@ def train_once(path: Path, as_json: bool, whatever: bool, epochs: int, max_steps
 def example() -> None:
     """Print a configuration file with every setting and why it is what it is."""
     click.echo((resources.files("edge_agent") / "example.toml").read_text(encoding="utf-8"), nl=False)
+
+
+@main.command()
+@click.option(
+    "--config",
+    "path",
+    type=click.Path(path_type=Path),
+    default=Path("/etc/nightjar/agent.toml"),
+    show_default=True,
+    help="The agent's TOML file.",
+)
+def service(path: Path) -> None:
+    """Print a unit for systemd that starts this installation of the agent with the device (docs/device.md)."""
+    unit = (resources.files("edge_agent") / "nightjar-agent.service").read_text(encoding="utf-8")
+    command = f"{sys.executable} -m edge_agent run --config {path.absolute()}"
+    click.echo(re.sub(r"^ExecStart=.*$", lambda _: f"ExecStart={command}", unit, flags=re.MULTILINE), nl=False)
 
 
 def _load(path: Path) -> AgentConfig:

@@ -29,11 +29,12 @@ from edge_agent.shell.clock import SystemClock
 from edge_agent.shell.database import Caps, Database
 from edge_agent.shell.folder import ARTIFACTS, DATABASE, own_folder
 from edge_agent.shell.http import Downloader
-from edge_agent.shell.keyboard_model import load_keyboard_model
+from edge_agent.shell.keyboard_model import load_best_model
 from edge_agent.shell.memory import return_free_memory
 from edge_agent.shell.model_files import ModelFiles
 from edge_agent.shell.mqtt import Broker, MqttTransport
 from edge_agent.shell.probes.idle import TypingActivity
+from edge_agent.shell.service_manager import ServiceManager
 from edge_agent.shell.tflite import runtime_name
 from edge_agent.shell.trainer import TrainerProcess
 from edge_agent.shell.worker import ThreadWorker
@@ -65,52 +66,34 @@ def run_agent(config: AgentConfig) -> None:
         database = Database(config.data_dir / DATABASE, caps(config), clock)
         stack.callback(database.close)
         device = inhabited_device(config, database, clock, typing)
-        identity = Identity(
-            population=config.population,
-            device=config.device,
-            shards=config.shards,
-            runtime=runtime,
-            cores=os.cpu_count() or 1,
-            memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-            emulated=config.emulator is not None,
-        )
+        stack.callback(device.close)
+        identity = identity_of(config, runtime)
         if config.emulator is not None:
             log.info("emulated_phone", device=config.device, speed=config.emulator.speed)
 
         inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
-        status = topics.status(config.population, config.device)
-        gone = messages.encode(Status(online=False, reason="connection lost", emulated=identity.emulated))
-        broker = config.broker
-        transport = MqttTransport(
-            Broker(broker.host, broker.port, broker.username or config.device, broker.password, broker.tls),
-            client_id=f"nightjar-agent-{config.population}-{config.device}",
-            filters=topics.device_filters(config.population, config.device),
-            will=(status, gone),
-            post=inbox.put,
-        )
+        transport = transport_of(config, inbox.put)
         worker = ThreadWorker(inbox.put, tidy=return_free_memory)
         stack.callback(worker.close, LAST_BATCH_S)
-        keyboard = _keyboard(config, database, typing, inbox)
+        service_manager = ServiceManager(os.environ)
+        artifacts = ModelFiles(config.data_dir / ARTIFACTS, Downloader(config.coordinator_url))
+        keyboard = _keyboard(config, database, artifacts, typing, inbox)
         driver = Driver(
             identity,
-            Pace(
-                config.conditions.poll_s,
-                config.conditions.hysteresis_s,
-                config.training.session_limit_s,
-                config.rules.policy,
-            ),
+            pace_of(config),
             Ports(
                 clock=clock,
                 jitter=random.random,
-                random_for=_random_for(config.emulator),
+                random_for=random_for(config.emulator),
                 conditions=device.conditions,
                 transport=transport,
-                artifacts=ModelFiles(config.data_dir / ARTIFACTS, Downloader(config.coordinator_url)),
+                artifacts=artifacts,
                 examples=database,
                 journal=database,
                 worker=worker,
-                desk=Desk(database, database.residual, trainer_for(config)),
+                desk=Desk(database, database.residual, trainer_for(config), config.training.personalise),
                 show_model=keyboard.show_model,
+                turned=service_manager.turned,
             ),
             inbox,
         )
@@ -121,8 +104,58 @@ def run_agent(config: AgentConfig) -> None:
         signal.signal(WIPE_SIGNAL, lambda _number, _frame: inbox.put(WipeAsked(keyboard.wipe, Future())))
         transport.start()
         driver.run()
-        farewell = Status(online=False, state="stopped", reason="the agent was stopped", emulated=identity.emulated)
-        transport.close(status, messages.encode(farewell))
+        service_manager.stopping()
+        take_leave(config, transport)
+
+
+def identity_of(config: AgentConfig, runtime: str) -> Identity:
+    """Who this agent is, as far as it says so to others."""
+    return Identity(
+        population=config.population,
+        device=config.device,
+        shards=1,
+        runtime=runtime,
+        cores=os.cpu_count() or 1,
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        emulated=config.emulator is not None,
+    )
+
+
+def pace_of(config: AgentConfig) -> Pace:
+    """How time is used."""
+    return Pace(
+        config.conditions.poll_s,
+        config.conditions.hysteresis_s,
+        config.training.session_limit_s,
+        config.rules.policy,
+    )
+
+
+def transport_of(config: AgentConfig, post: Callable[[Item], None]) -> MqttTransport:
+    """The connection to the broker, which tells everybody if we vanish; not started yet."""
+    gone = messages.encode(Status(online=False, reason="connection lost", emulated=config.emulator is not None))
+    broker = config.broker
+    return MqttTransport(
+        Broker(
+            broker.host,
+            broker.port,
+            broker.username or config.device,
+            broker.password,
+            broker.tls,
+            broker.mqtt5,
+        ),
+        client_id=f"nightjar-agent-{config.population}-{config.device}",
+        filters=topics.device_filters(config.population, config.device),
+        will=(topics.status(config.population, config.device), gone),
+        post=post,
+    )
+
+
+def take_leave(config: AgentConfig, transport: MqttTransport) -> None:
+    """Say that the agent was stopped, and disconnect."""
+    emulated = config.emulator is not None
+    farewell = Status(online=False, state="stopped", reason="the agent was stopped", emulated=emulated)
+    transport.close(topics.status(config.population, config.device), messages.encode(farewell))
 
 
 def caps(config: AgentConfig) -> Caps:
@@ -169,7 +202,7 @@ def emulation_started_s(database: Database, clock: SystemClock) -> float:
     return float(started)
 
 
-def _random_for(emulator: EmulatorSettings | None) -> Callable[[int, int], np.random.Generator]:
+def random_for(emulator: EmulatorSettings | None) -> Callable[[int, int], np.random.Generator]:
     """Generators for sessions: an emulated phone repeats itself with its seed, a real device must not."""
     if emulator is None:
         return lambda _round, _attempt: np.random.default_rng()
@@ -192,12 +225,21 @@ class _Keyboard:
 
 
 def _keyboard(
-    config: AgentConfig, database: Database, typing: TypingActivity, inbox: queue.SimpleQueue[Item]
+    config: AgentConfig,
+    database: Database,
+    artifacts: ModelFiles,
+    typing: TypingActivity,
+    inbox: queue.SimpleQueue[Item],
 ) -> _Keyboard:
+    def delete_everything() -> None:
+        database.wipe()
+        artifacts.forget_personal()
+
     if not config.keyboard.enabled:
-        return _Keyboard(None, lambda _driver: contextlib.nullcontext(), database.wipe)
+        return _Keyboard(None, lambda _driver: contextlib.nullcontext(), delete_everything)
 
     # A device without a keyboard page does not pay for a web server's memory.
+    from edge_agent.core.own_history import Blended
     from edge_agent.keyboard.app import About, create_app
     from edge_agent.keyboard.reader import Reader
     from edge_agent.keyboard.server import serve
@@ -206,12 +248,15 @@ def _keyboard(
     suggester = Suggester(own=database.own_words())
 
     def show_model(model: Model) -> None:
-        suggester.replace_predictor(Reader(load_keyboard_model(model)))
+        suggester.replace_predictor(Blended(Reader(load_best_model(model)), database.texts()))
         return_free_memory()
 
     def wipe() -> None:
-        database.wipe()
+        delete_everything()
         suggester.replace_own_words(())
+        model = artifacts.current()
+        if model is not None:
+            show_model(model)
 
     def ask_to_wipe() -> None:
         asked = WipeAsked(wipe, Future())

@@ -34,6 +34,7 @@ AnyPort = Annotated[int, Meta(ge=0, le=65535)]
 Seconds = Annotated[float, Meta(ge=0)]
 Name = Annotated[str, Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=0)]
+Face = Literal["script", "linux", "termux", "adb"]
 Share = Annotated[float, Meta(ge=0, le=1)]
 
 
@@ -47,6 +48,7 @@ class BrokerSettings:
         username: empty takes the device's name.
         password: empty for none.
         tls: encrypt, and verify with the system's certificate authorities.
+        mqtt5: speak MQTT 5, with which a broker says what it did not deliver.
     """
 
     host: Name = "127.0.0.1"  # nothing leaves the machine unless somebody says so
@@ -54,6 +56,7 @@ class BrokerSettings:
     username: str = ""  # brokers keep a session for a name, and access rules go by it
     password: str = field(default="", repr=False)
     tls: bool = False  # the default broker is on the same machine
+    mqtt5: bool = False  # the embedded broker never answers it, and a lost report is sent again either way
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +151,13 @@ class TrainingSettings:
         threads: of the interpreter.
         session_limit_s: longest session; a shorter report deadline counts.
         maximum_memory_mb: private memory of the process that trains; a session that needs more fails.
+        personalise: keep weights of this device's own where they foresee its own held-out messages better.
     """
 
     threads: Annotated[int, Meta(ge=1, le=64)] = 1  # two help on an idle machine only, and spin beside a busy one
     session_limit_s: Annotated[float, Meta(gt=0)] = 585.0  # phone job schedulers end a job after ten minutes
     maximum_memory_mb: Annotated[int, Meta(ge=64)] = 384  # twice what the 1.4M-parameter model needs on any runtime
+    personalise: bool = True  # it costs nothing more, is used only where it is better, and is never sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +203,8 @@ class EmulatorSettings:
     Attributes:
         messages: text file with one message a line, typed by the phone's person.
         day: its scripted day: inline, or the path of a TOML file.
+        windows: CSV file of recorded windows of real phones, instead of a day; ``seed`` is the number of the phone.
+        face: what its conditions are read from: the script itself, or files, Termux or adb that show it.
         speed: virtual seconds in a real one.
         seed: of the day's jitter and interruptions, and of training.
         start_hour: hour of the day at its first start.
@@ -205,6 +212,8 @@ class EmulatorSettings:
 
     messages: Path | None = None  # somebody may type on its keyboard instead
     day: Day = DEFAULT_DAY
+    windows: Path | None = None  # a script says what happened; a record does not say why
+    face: Face = "script"  # the others cost files and processes, and are there to try the probes
     speed: Annotated[float, Meta(gt=0, le=100_000)] = 1.0  # real time unless asked for
     seed: Annotated[int, Meta(ge=0)] = 0
     start_hour: Annotated[float, Meta(ge=0, lt=24)] = 0.0  # asleep, on the charger
@@ -219,7 +228,6 @@ class AgentConfig:
         device: its name, unique in the population.
         coordinator_url: where artifacts are fetched.
         data_dir: folder for the database and the models.
-        shards: ingest shards of the coordinator; must be its number.
         broker: ``[broker]``.
         conditions: ``[conditions]``.
         rules: ``[rules]``.
@@ -233,7 +241,6 @@ class AgentConfig:
     data_dir: Path
     population: Population = _DEMO  # the coordinator's default
     coordinator_url: str = "http://127.0.0.1:8080"  # the coordinator's default
-    shards: Annotated[int, Meta(ge=1, le=99_999)] = 1  # one coordinator process reads everything
     broker: BrokerSettings = field(default_factory=BrokerSettings)
     conditions: ConditionSettings = field(default_factory=ConditionSettings)
     rules: RuleSettings = field(default_factory=RuleSettings)

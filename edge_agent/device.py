@@ -6,12 +6,16 @@ Used by the running agent and by the commands beside it, which therefore see the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from edge_agent.config import AgentConfig
-from edge_agent.emulator.conditions import EmulatedConditions
+from edge_agent.config import AgentConfig, Face
+from edge_agent.emulator.adb_server import serving as server_thread
+from edge_agent.emulator.conditions import ScriptedConditions, with_adb, with_files, with_termux
+from edge_agent.emulator.phone import PlayedPhone, recorded, scripted
 from edge_agent.ports import Clock
 from edge_agent.shell.probes import Probe, Probes
 from edge_agent.shell.probes.adb import Adb
@@ -38,10 +42,12 @@ class Device:
     Attributes:
         conditions: reads everything.
         questions: those that are asked in the background.
+        close: ends what an emulated phone needs to be asked.
     """
 
     conditions: Probes
     questions: Sequence[Background[Any]] = ()
+    close: Callable[[], None] = lambda: None
 
     def ask_all(self) -> None:
         """Wait until every question has its first answer."""
@@ -75,16 +81,15 @@ def assembled_device(
     keyboard = Keyboard(typing, settings.idle_after_s)
     wishes = partial(Wishes, learning_paused, settings.quiet_hours)
     if emulator is not None:
-        phone = EmulatedConditions(
-            day=emulator.day,
-            seed=emulator.seed,
-            speed=emulator.speed,
-            start_hour=emulator.start_hour,
-            started_s=emulation_started_s,
-            minimum_battery=settings.minimum_battery,
-            now_s=clock.wall_s,
+        script = (
+            scripted(emulator.day, emulator.seed)
+            if emulator.windows is None
+            else recorded(emulator.windows, emulator.seed)
         )
-        return Device(Probes((wishes(phone.minute, "emulated day"), phone, keyboard)))
+        phone = PlayedPhone(script, emulator.speed, emulator.start_hour, emulation_started_s, clock.wall_s)
+        shown = _shown(phone, emulator.face, config.data_dir / "emulated", settings.minimum_battery)
+        hours = wishes(phone.minute, "emulated day")
+        return replace(shown, conditions=Probes((hours, *shown.conditions.probes, keyboard)))
     here = wishes(lambda: minute_of_day(clock.wall_s()))
     disk = Disk(config.data_dir, settings.minimum_free_disk_bytes)
     memory = Memory(settings.root, settings.minimum_free_memory_bytes)
@@ -98,6 +103,22 @@ def assembled_device(
         case "adb":
             adb = Adb(settings.adb_serial, settings.minimum_battery, settings.maximum_temperature_c)
             return Device(Probes((here, adb, keyboard, disk, memory)), (adb.question,))
+
+
+def _shown(phone: PlayedPhone, face: Face, folder: Path, minimum_battery: float) -> Device:
+    match face:
+        case "script":
+            return Device(Probes((ScriptedConditions(phone, minimum_battery),)))
+        case "linux":
+            return Device(Probes((with_files(phone, folder, minimum_battery),)))
+        case "termux":
+            staged, termux = with_termux(phone, folder, minimum_battery)
+            return Device(Probes((staged,)), (termux.question,))
+        case "adb":
+            staged, adb, server = with_adb(phone, minimum_battery)
+            serving = ExitStack()
+            serving.enter_context(server_thread(server))
+            return Device(Probes((staged,)), (adb.question,), serving.close)
 
 
 def _linux(config: AgentConfig, own: list[Probe]) -> Device:

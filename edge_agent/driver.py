@@ -15,6 +15,7 @@ The driver decides nothing that a machine could decide. It translates, and it te
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import queue
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -64,6 +65,7 @@ from edge_agent.ports import (
     LinkUp,
     Model,
     NewReport,
+    NotDelivered,
     RandomFor,
     Settlement,
     StopAsked,
@@ -88,6 +90,10 @@ from wire.messages import (
 
 STORE_AGAIN = BackOff(first_s=2.0, most_s=60.0)
 """A lock is gone in a moment, room on a disk when somebody makes it; trying costs next to nothing."""
+
+SAID_AT = (3, 10, 30)
+"""Sendings without a receipt that are worth a line in the log, and then each multiple of the last: the third comes some
+15 seconds after the first, so it is no longer a burst, a restart or a lost packet."""
 
 log = structlog.get_logger()
 
@@ -125,6 +131,7 @@ class Ports:
         worker: runs jobs.
         desk: what sessions work with.
         show_model: takes each new model for the keyboard; None if there is no keyboard.
+        turned: called at each turn of the driver's loop, by which a watchdog knows that it turns.
     """
 
     clock: Clock
@@ -138,6 +145,7 @@ class Ports:
     worker: Worker
     desk: Desk
     show_model: Callable[[Model], None] | None = None
+    turned: Callable[[], None] = lambda: None
 
 
 class Driver:
@@ -162,6 +170,8 @@ class Driver:
         self._model: Model | None = None
         self._jobs = 0
         self._session_job = 0
+        self._not_delivered_said = ""
+        self._resent = 0  # sendings of the report in the outbox that no receipt followed
         self._unstored = 0
         self._owed: deque[Callable[[], None]] = deque()
         self._owed_tries, self._owed_at_s = 0, 0.0
@@ -182,6 +192,7 @@ class Driver:
             if now_s >= next_poll_s:
                 self.poll()
                 next_poll_s = now_s + self._pace.poll_s
+            self._ports.turned()
             try:
                 item = self._inbox.get(timeout=max(0.0, next_poll_s - clock.monotonic_s()))
             except queue.Empty:
@@ -250,6 +261,8 @@ class Driver:
                     self._link_up()
                 case LinkDown(reason):
                     self._log.warning("broker_unreachable", reason=reason, again="with back-off, for ever")
+                case NotDelivered(reason):
+                    self._not_delivered(reason)
                 case Arrived(topic, payload):
                     self._arrived(topic, payload)
                 case WorkDone(number, outcome):
@@ -269,6 +282,12 @@ class Driver:
         self._uplink.dropouts()
         self._step(events.Connected(self._moment()))
         self._nudge_outbox()
+
+    def _not_delivered(self, reason: str) -> None:
+        # Nothing is to be done: whatever matters is sent again until it is answered. Said once until it changes.
+        if reason != self._not_delivered_said:
+            self._not_delivered_said = reason
+            self._log.warning("not_delivered", reason=reason, again="until the coordinator answers")
 
     def _arrived(self, topic: str, payload: bytes) -> None:
         try:
@@ -297,6 +316,7 @@ class Driver:
             case Missing():
                 self._step_outbox(outbox.MissingCame(at, message))
             case Announcement():
+                self._uplink.shards = message.shards
                 self._keyboard.announced(message.manifest)
                 self._step(events.Announced(at))
                 self._nudge_outbox()
@@ -327,6 +347,9 @@ class Driver:
                     seconds=round(outcome.seconds, 2),
                     report_bytes=len(outcome.report.frame),
                 )
+                if outcome.evaluation is not None and self._model is not None:
+                    self._log.info("foreseen", **dataclasses.asdict(outcome.evaluation), own=outcome.personal_share)
+                    self._keyboard.renewed(self._model)
                 self._step(events.Trained(at), report=outcome.report)
                 self._outbox = outbox.Pending(outcome.report.parcel)
                 self._send_what_is_due()
@@ -400,15 +423,27 @@ class Driver:
     def _step_outbox(self, event: outbox.Event) -> None:
         if self._outbox is None:
             return
-        state, effects = outbox.step(self._outbox, event)
+        before = self._outbox
+        state, effects = outbox.step(before, event)
         if isinstance(state, outbox.Settled):
             receipt = state.receipt
-            self._log.info("receipt", round=receipt.round, verdict=receipt.verdict.value, code=receipt.code or None)
+            self._log.info(
+                "receipt",
+                round=receipt.round,
+                verdict=receipt.verdict.value,
+                code=receipt.code or None,
+                sent_again=self._resent or None,
+            )
+            self._resent = 0
             settlement = Settlement(outbox.AdoptResidual() in effects, put_back=outbox.PutBack() in effects)
             self._step(events.ReportSettled(event.at, receipt), settlement=settlement)
             self._outbox = None
             return
         self._outbox = state
+        if effects and isinstance(before, outbox.Sent) and isinstance(event, outbox.TimePassed):
+            self._resent += 1
+            if self._resent in SAID_AT or self._resent % SAID_AT[-1] == 0:
+                self._log.warning("no_receipt_yet", round=state.parcel.round, sent_again=self._resent)
         for effect in effects:
             match effect:
                 case outbox.SendParts(parts):

@@ -62,6 +62,12 @@ class KeyboardUpkeep:
         """A model is whole on the device, for whichever reason it was fetched."""
         if self._show is None or model.sha256 == self._shown:
             return
+        self.renewed(model)
+
+    def renewed(self, model: Model) -> None:
+        """This device found out on its own what of a model serves its person best; or that has been deleted."""
+        if self._show is None:
+            return
         self._shown = model.sha256
         try:
             self._show(model)

@@ -188,6 +188,14 @@ class Predictor(Protocol):
 
 
 @runtime_checkable
+class Learner(Protocol):
+    """A predictor that learns from what is sent."""
+
+    def learn(self, text: str) -> None:
+        """Take notice of a message; not while it predicts."""
+
+
+@runtime_checkable
 class FurtherProgram(Program, Protocol):
     """A program that can do more than plain SGD."""
 
@@ -247,17 +255,17 @@ class OwnWord:
 
 @dataclass(frozen=True, slots=True)
 class RecallCount:
-    """How well the keyboard foresaw what was typed on one day with one model. Numbers only.
+    """How well the keyboard foresaw the words of one message. Numbers only.
 
     Attributes:
-        day: days since 1970 UTC.
+        typed_at_s: when it was sent, seconds since 1970 UTC.
         version: of the model; 0 if there was none yet.
         words: words typed.
         top1: of these, offered first before their first letter was typed.
         top3: of these, among the three.
     """
 
-    day: int
+    typed_at_s: float
     version: int
     words: int
     top1: int
@@ -417,6 +425,13 @@ class LinkDown:
 
 
 @dataclass(frozen=True, slots=True)
+class NotDelivered:
+    """The broker says that a message of ours reached nobody; only MQTT 5 brokers do."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Arrived:
     """A message came, not looked at yet."""
 
@@ -450,7 +465,7 @@ class WipeAsked:
     done: Future[None]
 
 
-Item = LinkUp | LinkDown | Arrived | WorkDone | StopAsked | WipeAsked
+Item = LinkUp | LinkDown | NotDelivered | Arrived | WorkDone | StopAsked | WipeAsked
 """What adapters put into the driver's queue, from any thread."""
 
 

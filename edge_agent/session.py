@@ -8,24 +8,28 @@ state.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from edge_agent.core.outbox import Parcel
-from edge_agent.core.training import Stopped, train
-from edge_agent.ports import Artifacts, ExampleStore, LoadProgram, Model, NewReport
+from edge_agent.core.personalisation import ENOUGH_WORDS, SHARES, better, held_out
+from edge_agent.core.training import Stopped, evaluate, train
+from edge_agent.ports import Artifacts, Evaluation, ExampleStore, LoadProgram, Model, NewReport, Program
+from edge_agent.shell.files import replace_file
 from models.batches import Batches, pack
 from models.vocabulary import Vocabulary, words
 from wire.codec import Sparse, codec_for, with_error_feedback
 from wire.codec.masks import mask_from_bytes
 from wire.errors import RemoteProtocolError
-from wire.frame import Report, encode_report, publishes
+from wire.frame import LocalEvaluation, Report, encode_report, publishes
 from wire.messages import Assignment
-from wire.parameters import Vector
+from wire.parameters import Vector, weights_to_bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +42,8 @@ class Produced:
         steps: optimizer steps.
         loss: mean per target over the last epoch, nats.
         seconds: time spent in training.
+        evaluation: what was found on held-out messages, if the plan asks for it and there are enough.
+        personal_share: how much of the update the personal model has that was kept; 0 if none was.
     """
 
     report: NewReport
@@ -45,6 +51,8 @@ class Produced:
     steps: int
     loss: float
     seconds: float
+    evaluation: LocalEvaluation | None = None
+    personal_share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,6 +66,7 @@ class SessionTask:
         residual: gives the adopted residual for the model's layout, if there is one; asked once the training is over,
             because a residual is as large as the model.
         seed: of the generator that shuffles, and rounds in the codec.
+        personal: where a personal model is kept, if it is better; None keeps none.
     """
 
     assignment: Assignment
@@ -65,6 +74,7 @@ class SessionTask:
     texts: Sequence[str]
     residual: Callable[[], Vector | None]
     seed: int
+    personal: Path | None = None
 
 
 Trainer = Callable[[SessionTask, Callable[[], bool]], Produced | Stopped]
@@ -79,11 +89,13 @@ class Desk:
         examples: the messages.
         residual: the adopted residual for a layout, if any.
         train: does the work.
+        personalise: keep a personal model where it is better.
     """
 
     examples: ExampleStore
     residual: Callable[[str], Vector | None]
     train: Trainer
+    personalise: bool = False
 
 
 def prepare(artifacts: Artifacts, assignment: Assignment, should_stop: Callable[[], bool]) -> Model:
@@ -134,7 +146,13 @@ def run_session(
     """
     residual = partial(desk.residual, model.manifest.layout.fingerprint)
     seed = int(generator.integers(2**63))
-    return desk.train(SessionTask(assignment, model, desk.examples.texts(), residual, seed), should_stop)
+    personal = personal_weights(model) if desk.personalise else None
+    return desk.train(SessionTask(assignment, model, desk.examples.texts(), residual, seed, personal), should_stop)
+
+
+def personal_weights(model: Model) -> Path:
+    """Where the personal weights of a version lie, if there are some: beside its own, and gone when those are."""
+    return model.weights.with_name(f"{model.sha256}.personal")
 
 
 def in_this_process(load_program: LoadProgram, now_s: Callable[[], float]) -> Trainer:
@@ -165,13 +183,24 @@ def train_and_encode(
     manifest, generator = model.manifest, np.random.default_rng(task.seed)
     codec = codec_for(assignment.codec, _mask(assignment, model))
     vocabulary = Vocabulary.from_bytes(model.vocabulary.read_bytes())
-    batches = batches_of(task.texts, vocabulary, manifest.batch_rows, manifest.sequence_length)
+    shape = (manifest.batch_rows, manifest.sequence_length)
+    texts, kept = held_out(task.texts, assignment.plan.evaluation_share)
+    tried = batches_of(kept, vocabulary, *shape)
+    if tried.counted_targets < ENOUGH_WORDS:
+        texts, tried = list(task.texts), batches_of([], vocabulary, *shape)
+    batches = batches_of(texts, vocabulary, *shape)
     program = load_program(model)
+    before = evaluate(program, tried)
     trained = train(program, batches, assignment.plan, generator, should_stop, now_s, manifest.vocabulary_size)
-    # Half of the memory of a session is the interpreter's; the codec needs the other half.
-    del program
     if isinstance(trained, Stopped):
         return trained
+    looked, share = None, 0.0
+    if before.counted:
+        looked = _looked(before, evaluate(program, tried))
+        if task.personal is not None:
+            share = _keep_personal(program, task.personal, trained.delta, tried, before)
+    # Half of the memory of a session is the interpreter's; the codec needs the other half.
+    del program
 
     layout = manifest.layout
     following: Vector | None = None
@@ -198,11 +227,44 @@ def train_and_encode(
             loss=trained.loss,
             seconds=trained.seconds,
             payload=payload,
+            evaluation=looked,
         )
     )
     parcel = Parcel(assignment.round, assignment.attempt, len(publishes(frame, assignment.round, assignment.attempt)))
     report = NewReport(parcel, frame, layout.fingerprint, following, carried)
-    return Produced(report, trained.num_examples, trained.steps, trained.loss, trained.seconds)
+    return Produced(report, trained.num_examples, trained.steps, trained.loss, trained.seconds, looked, share)
+
+
+def _looked(before: Evaluation, after: Evaluation) -> LocalEvaluation | None:
+    loss_before, loss_after = before.loss_sum / before.targets, after.loss_sum / after.targets
+    if not (math.isfinite(loss_before) and math.isfinite(loss_after)):
+        return None
+    return LocalEvaluation(
+        counted=int(before.counted),
+        top1_before=int(before.top1),
+        top3_before=int(before.top3),
+        top1_after=int(after.top1),
+        top3_after=int(after.top3),
+        loss_before=loss_before,
+        loss_after=loss_after,
+    )
+
+
+def _keep_personal(program: Program, path: Path, delta: Vector, tried: Batches, before: Evaluation) -> float:
+    """Keep the best personal model, or none: how much of the update it has."""
+    program.reset()
+    base = program.save()
+    best, chosen = before, 0.0
+    for share in SHARES:
+        program.restore(base + np.float32(share) * delta)
+        found = evaluate(program, tried)
+        if better(found, before) and found.loss_sum < best.loss_sum:
+            best, chosen = found, share
+    if chosen:
+        replace_file(path, weights_to_bytes(base + np.float32(chosen) * delta))
+    else:
+        path.unlink(missing_ok=True)
+    return chosen
 
 
 def _mask(assignment: Assignment, model: Model) -> npt.NDArray[np.int64] | None:

@@ -32,7 +32,7 @@ class Identity:
     Attributes:
         population: the fleet.
         device: its name there.
-        shards: ingest shards of the coordinator.
+        shards: ingest shards of the coordinator, until it announces them.
         runtime: TFLite runtime and version.
         cores: number of processors.
         memory_bytes: of the device.
@@ -58,6 +58,8 @@ class Uplink:
     """
 
     def __init__(self, identity: Identity, transport: Transport, journal: Journal) -> None:
+        self.shards = identity.shards
+        """Of the coordinator, as it announced them last."""
         self._identity = identity
         self._transport = transport
         self._journal = journal
@@ -128,4 +130,4 @@ class Uplink:
 
     def _topic(self, kind: str) -> str:
         who = self._identity
-        return topics.up(who.population, who.device, kind, who.shards)
+        return topics.up(who.population, who.device, kind, self.shards)

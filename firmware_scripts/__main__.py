@@ -9,6 +9,7 @@ import click
 
 from firmware_scripts import __version__
 from firmware_scripts.commands.bmap import bmap
+from firmware_scripts.commands.bundle import bundle, bundle_key
 from firmware_scripts.commands.doctor import doctor
 from firmware_scripts.commands.flash import flash
 from firmware_scripts.commands.targets import targets
@@ -23,7 +24,7 @@ def cli() -> None:
     """From a blank card to a device that trains: find the card, write it, read it back."""
 
 
-for command in (targets, flash, verify, bmap, doctor):
+for command in (targets, flash, verify, bmap, doctor, bundle, bundle_key):
     cli.add_command(command)
 
 

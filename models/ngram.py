@@ -4,7 +4,8 @@ Source: Chen and Goodman 1999, "An empirical study of smoothing techniques for l
 discounting with one discount for each order, lower orders from continuation counts. A word that begins a message has no
 left context to count, so after BOS the lower order keeps its plain counts.
 
-Recall needs no probabilities, only each context's best three words, so training ends with these and keeps nothing else.
+Recall needs no probabilities, only each context's best three words, so :func:`train_trigram` ends with these and keeps
+nothing else; :func:`train_scores` keeps what says the probability of every word, for whoever completes a prefix.
 Specials are context and mass like any word, but are never suggested and never counted as targets.
 """
 
@@ -85,19 +86,56 @@ class Trigram:
         )
 
 
-def train_trigram(messages: Sequence[Sequence[int]], vocabulary_size: int) -> Trigram:
-    """Count, smooth, and keep each context's best three words.
+@dataclass(frozen=True, slots=True, eq=False)
+class TrigramScores:
+    """The probability of every word after each context.
+
+    Attributes:
+        vocabulary_size: V.
+        unigram: (V,) of each word.
+        bigrams: (b,) int64, sorted: ``v * V + w`` for each w that followed v.
+        bigram_scores: (b,) probability of w after v.
+        word_mass: (V,) what is left after v for the other words, shared as in ``unigram``.
+        trigrams: (t,) int64, sorted: ``(u * V + v) * V + w``.
+        trigram_scores: (t,) probability of w after u v.
+        contexts: (n,) int64, sorted: ``u * V + v``.
+        pair_mass: (n,) what is left after u v, shared as after v.
+    """
+
+    vocabulary_size: int
+    unigram: Reals
+    bigrams: Ids
+    bigram_scores: Reals
+    word_mass: Reals
+    trigrams: Ids
+    trigram_scores: Reals
+    contexts: Ids
+    pair_mass: Reals
+
+    def after(self, before: int, last: int) -> Reals:
+        """Probabilities (V,) after two ids; ``BOS`` twice at the beginning of a message."""
+        size = self.vocabulary_size
+        scores: Reals = self.word_mass[last] * self.unigram
+        start, stop = np.searchsorted(self.bigrams, [last * size, (last + 1) * size])
+        scores[self.bigrams[start:stop] % size] = self.bigram_scores[start:stop]
+        pair = before * size + last
+        at = int(np.searchsorted(self.contexts, pair))
+        if at < len(self.contexts) and self.contexts[at] == pair:
+            scores *= self.pair_mass[at]
+            start, stop = np.searchsorted(self.trigrams, [pair * size, (pair + 1) * size])
+            scores[self.trigrams[start:stop] % size] = self.trigram_scores[start:stop]
+        return scores
+
+
+def train_scores(messages: Sequence[Sequence[int]], vocabulary_size: int) -> TrigramScores:
+    """Count and smooth.
 
     Args:
-        messages: word ids of each message, without BOS and EOS.
+        messages: word ids of each message, without BOS and EOS; at least one word in all.
         vocabulary_size: V, the specials included.
     """
     size = vocabulary_size
     before, last, word = _stream(messages)
-    if not len(word):
-        nothing = np.full((size, SUGGESTIONS), PAD, np.int64)
-        return Trigram(size, np.zeros(0, np.int64), nothing[:0], nothing)
-
     inside = last != BOS  # a first word has no pair before it
     trigrams, trigram_counts = np.unique(
         (before[inside] * size + last[inside]) * size + word[inside], return_counts=True
@@ -111,8 +149,29 @@ def train_trigram(messages: Sequence[Sequence[int]], vocabulary_size: int) -> Tr
     words, endings = np.unique(bigrams % size, return_counts=True)
     unigram = np.zeros(size)
     unigram[words] = endings / endings.sum()
-
     bigram_scores, word_mass = _interpolate(bigrams // size, bigram_counts, unigram[bigrams % size], size)
+
+    contexts, pair_of = np.unique(trigrams // size, return_inverse=True)
+    lower_scores = bigram_scores[np.searchsorted(bigrams, trigrams % (size * size))]
+    trigram_scores, pair_mass = _interpolate(pair_of, trigram_counts, lower_scores, len(contexts))
+    return TrigramScores(
+        size, unigram, bigrams, bigram_scores, word_mass, trigrams, trigram_scores, contexts, pair_mass
+    )
+
+
+def train_trigram(messages: Sequence[Sequence[int]], vocabulary_size: int) -> Trigram:
+    """Count, smooth, and keep each context's best three words.
+
+    Args:
+        messages: word ids of each message, without BOS and EOS.
+        vocabulary_size: V, the specials included.
+    """
+    size = vocabulary_size
+    if not any(len(message) for message in messages):
+        nothing = np.full((size, SUGGESTIONS), PAD, np.int64)
+        return Trigram(size, np.zeros(0, np.int64), nothing[:0], nothing)
+    found = train_scores(messages, size)
+    bigrams, unigram, contexts = found.bigrams, found.unigram, found.contexts
     commonest = np.argsort(-unigram[FIRST_WORD:], kind="stable")[:SUGGESTIONS] + FIRST_WORD
     commonest = commonest[unigram[commonest] > 0]
     all_words = np.arange(size)
@@ -120,23 +179,19 @@ def train_trigram(messages: Sequence[Sequence[int]], vocabulary_size: int) -> Tr
         all_words,
         contexts=np.concatenate([bigrams // size, np.repeat(all_words, len(commonest))]),
         words=np.concatenate([bigrams % size, np.tile(commonest, size)]),
-        scores=np.concatenate([bigram_scores, np.outer(word_mass, unigram[commonest]).ravel()]),
+        scores=np.concatenate([found.bigram_scores, np.outer(found.word_mass, unigram[commonest]).ravel()]),
     )
-
-    pairs, lower = trigrams // size, trigrams % (size * size)
-    contexts, pair_of = np.unique(pairs, return_inverse=True)
-    lower_scores = bigram_scores[np.searchsorted(bigrams, lower)]
-    trigram_scores, pair_mass = _interpolate(pair_of, trigram_counts, lower_scores, len(contexts))
     # An unseen word can only be among the best three if it is so after the last word alone.
     spare = after_word[contexts % size]
-    spare_scores = pair_mass[:, None] * _score_after_word(
-        contexts % size, spare, size, bigrams, bigram_scores, word_mass, unigram
+    spare_scores = found.pair_mass[:, None] * _score_after_word(
+        contexts % size, spare, size, bigrams, found.bigram_scores, found.word_mass, unigram
     )
+    pair_of = np.searchsorted(contexts, found.trigrams // size)
     after_pair = _best(
         np.arange(len(contexts)),
         contexts=np.concatenate([pair_of, np.repeat(np.arange(len(contexts)), SUGGESTIONS)]),
-        words=np.concatenate([trigrams % size, spare.ravel()]),
-        scores=np.concatenate([trigram_scores, spare_scores.ravel()]),
+        words=np.concatenate([found.trigrams % size, spare.ravel()]),
+        scores=np.concatenate([found.trigram_scores, spare_scores.ravel()]),
     )
     return Trigram(size, contexts, after_pair, after_word)
 

@@ -10,7 +10,7 @@ import struct
 import sys
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -77,7 +77,9 @@ def targets() -> list[Target]:
     """Every target, with its seeds."""
     found = [_report(name) for name in NAMES]
     found += [_large_report(), _large_mask()]
-    found.append(Target("frame", [_frame(4, b"payload"), *_chunks()], _read_frame))
+    evaluated = replace(_TRUE_REPORT, evaluation=frame.LocalEvaluation(40, 5, 11, 7, 12, 5.5, 5.25))
+    frames = [frame.encode_report(_TRUE_REPORT), frame.encode_report(evaluated), *_chunks()]
+    found.append(Target("frame", frames, _read_frame))
     found.append(Target("chunks", _chunks(), _read_chunks))
     masks = [mask_to_bytes(np.array(list(chosen), np.int64), LAYOUT) for chosen in ([], MASK, range(LAYOUT.size))]
     found.append(Target("mask", masks, _read_mask, _compare_mask, weight=6))
@@ -208,6 +210,7 @@ def _read_chunks(data: bytes) -> None:
         frame.decode(frame.join(_TRUE_CHUNKS | {changed.index: changed}))
 
 
+_TRUE_REPORT = frame.Report(7, 1, 4, LAYOUT.fingerprint, 3, 100, 5, 4.5, 0.25, b"payload")
 _TRUE_CHUNKS = {chunk.index: chunk for chunk in map(frame.decode, _chunks()) if isinstance(chunk, frame.Chunk)}
 
 

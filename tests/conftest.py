@@ -6,6 +6,11 @@ What it cannot install are recorded data that may not be copied into the project
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes is the machine's matter, and no fault of the code.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 RECORDED = "recorded data lie beside the checkout, not in it"
 """The reason of a skip that is allowed everywhere."""

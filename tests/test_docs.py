@@ -84,3 +84,11 @@ def test_a_generated_page_is_up_to_date(name):
     script = ROOT / "scripts" / f"{name}.py"
     done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_example_for_an_own_broker_has_every_limit_of_ours():
+    ours = (ROOT / "coordinator" / "shell" / "mosquitto.conf").read_text().splitlines()
+    page = (ROOT / "docs" / "brokers.md").read_text()
+    example = page.split("## A configuration for your own mosquitto")[1].split("```")[1].splitlines()
+    settings = [line for line in ours if line and not line.startswith("#") and "$" not in line]
+    assert set(settings) - {line for line in settings if line.startswith("log_")} <= set(example)

@@ -5,7 +5,7 @@ Every integer is little-endian. A frame is::
     offset  size  field
     0       2     magic, "NJ"
     2       1     format version, 1
-    3       1     kind: 1 report, 2 chunk
+    3       1     kind: 1 report, 2 chunk, 17 report with a local evaluation before its body
     4       4     body length b, unsigned
     8       b     body
     8+b     4     CRC-32 (zlib) of all bytes before it
@@ -16,6 +16,7 @@ own; they may arrive in any order and more than once. This module neither stores
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import struct
 import zlib
@@ -28,6 +29,7 @@ MAGIC = b"NJ"
 FORMAT_VERSION = 1
 KIND_REPORT = 1
 KIND_CHUNK = 2
+KIND_EVALUATED_REPORT = 17
 
 MAX_PUBLISH_BYTES = 120 * 1024
 """Largest MQTT payload we publish: AWS IoT refuses above 128 KB."""
@@ -43,8 +45,32 @@ OVERHEAD_BYTES = _HEAD.size + _CRC.size
 
 FINGERPRINT_BYTES = 8
 _REPORT = struct.Struct("<QHBx8sIIIff")
+_EVALUATION = struct.Struct("<IIIIIff")
 _CHUNK = struct.Struct("<QHHHxxI")
 CHUNK_PART_BYTES = MAX_PUBLISH_BYTES - OVERHEAD_BYTES - _CHUNK.size
+
+
+@dataclass(frozen=True, slots=True)
+class LocalEvaluation:
+    """How well a device foresaw its own held-out words, before and after it trained. Numbers only.
+
+    Attributes:
+        counted: held-out words that recall counts.
+        top1_before: of these, foreseen first by the model that the device got.
+        top3_before: of these, foreseen among the first three by that model.
+        top1_after: foreseen first by the model that it trained.
+        top3_after: foreseen among the first three by that one.
+        loss_before: mean per held-out target, nats.
+        loss_after: likewise.
+    """
+
+    counted: int
+    top1_before: int
+    top3_before: int
+    top1_after: int
+    top3_after: int
+    loss_before: float
+    loss_after: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +88,7 @@ class Report:
         loss: mean training loss per target over the last epoch, nats.
         seconds: time spent in training.
         payload: the encoded update.
+        evaluation: what the device found on its held-out messages, if it was asked to look and has enough of them.
     """
 
     round: int
@@ -74,6 +101,7 @@ class Report:
     loss: float
     seconds: float
     payload: bytes
+    evaluation: LocalEvaluation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +144,9 @@ def encode_report(report: Report) -> bytes:
             report.loss,
             report.seconds,
         )
+        looked = report.evaluation
+        if looked is not None:
+            header = _EVALUATION.pack(*dataclasses.astuple(looked)) + header
     except (struct.error, ValueError, OverflowError) as error:
         msg = f"a field of the report does not fit its place: {error}"
         raise LocalProtocolError(msg) from error
@@ -125,7 +156,7 @@ def encode_report(report: Report) -> bytes:
     if len(header) + len(report.payload) > MAX_REPORT_BYTES - OVERHEAD_BYTES:
         msg = f"a report may have {MAX_REPORT_BYTES} bytes, its payload alone has {len(report.payload)}"
         raise LocalProtocolError(msg)
-    return _frame(KIND_REPORT, header + report.payload)
+    return _frame(KIND_REPORT if looked is None else KIND_EVALUATED_REPORT, header + report.payload)
 
 
 def decode(data: bytes) -> Report | Chunk:
@@ -139,7 +170,9 @@ def decode(data: bytes) -> Report | Chunk:
         return _report(body)
     if kind == KIND_CHUNK:
         return _chunk(body)
-    msg = f"expected frame kind {KIND_REPORT} (report) or {KIND_CHUNK} (chunk), got {kind}"
+    if kind == KIND_EVALUATED_REPORT:
+        return dataclasses.replace(_report(body[_EVALUATION.size :]), evaluation=_evaluation(body))
+    msg = f"expected frame kind {KIND_REPORT} or {KIND_EVALUATED_REPORT} (report) or {KIND_CHUNK} (chunk), got {kind}"
     raise RemoteProtocolError(msg, code="frame-kind")
 
 
@@ -224,6 +257,16 @@ def _report(body: bytes) -> Report:
     return Report(
         number, attempt, codec, layout.hex(), version, num_examples, steps, loss, seconds, body[_REPORT.size :]
     )
+
+
+def _evaluation(body: bytes) -> LocalEvaluation:
+    found = LocalEvaluation(*_EVALUATION.unpack_from(body))  # a body that holds a report is long enough
+    recalls = ((found.top1_before, found.top3_before), (found.top1_after, found.top3_after))
+    in_order = all(top1 <= top3 <= found.counted for top1, top3 in recalls)
+    if not (in_order and math.isfinite(found.loss_before) and math.isfinite(found.loss_after)):
+        msg = f"expected top1 <= top3 <= counted and finite losses, got {found}"
+        raise RemoteProtocolError(msg, code="report-evaluation")
+    return found
 
 
 def _chunk(body: bytes) -> Chunk:

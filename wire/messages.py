@@ -21,6 +21,7 @@ MAX_CONTROL_BYTES = 16 * 1024
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 _Attempt = Annotated[int, msgspec.Meta(ge=1, le=2**16 - 1)]
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=366 * 86400)]
+_Shards = Annotated[int, msgspec.Meta(ge=1, le=99_999)]
 _Text = Annotated[str, msgspec.Meta(max_length=500)]
 _Hash = Annotated[Sha256, msgspec.Meta(pattern="^[0-9a-f]{64}\\Z")]
 
@@ -179,11 +180,13 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """When to check in again (pace steering)."""
 
 
-class Announcement(msgspec.Struct, frozen=True, kw_only=True):
-    """Retained: the current model."""
+class Announcement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Retained: the current model, and how the coordinator listens."""
 
     version: _Count
     manifest: _Hash
+    shards: _Shards = 1
+    """Ingest shards. A device begins with 1, because shard 0 is always listened to."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):

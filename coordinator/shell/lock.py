@@ -1,4 +1,7 @@
-"""One process at a time writes into a data folder."""
+"""One process at a time writes into a data folder; others are refused, or stand by until it ends.
+
+The kernel gives the lock back when its holder ends, however it ends. It holds on one machine only.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,12 @@ from wire.errors import ConfigError
 
 
 @contextmanager
-def only_one(data_dir: Path) -> Iterator[None]:
+def only_one(data_dir: Path, *, standing_by: bool = False) -> Iterator[None]:
     """Hold the data folder, so that no other coordinator writes into it; the folder is made if it is not there.
+
+    Args:
+        data_dir: the folder.
+        standing_by: wait for as long as another process holds it, instead of raising.
 
     Raises:
         ConfigError: the folder cannot be used, or another process holds it.
@@ -25,10 +32,12 @@ def only_one(data_dir: Path) -> Iterator[None]:
         msg = f"data_dir: cannot use the folder {data_dir}: {error.strerror or error}"
         raise ConfigError(msg) from error
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, fcntl.LOCK_EX if standing_by else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(lock)
-        msg = f"data_dir: another coordinator runs on {data_dir}; stop it, or give this one another folder"
+        msg = (
+            f"data_dir: another coordinator runs on {data_dir}; stop it, or give this one another folder, or --standby"
+        )
         raise ConfigError(msg) from error
     try:
         yield

@@ -13,7 +13,15 @@ from collections.abc import Callable
 import structlog
 
 from coordinator.config import BrokerConfig
-from coordinator.inbox import BrokerDropped, Connected, Disconnected, Inbox, MessageArrived, SessionLost
+from coordinator.inbox import (
+    BrokerDropped,
+    BrokerRefused,
+    Connected,
+    Disconnected,
+    Inbox,
+    MessageArrived,
+    SessionLost,
+)
 from coordinator.shell.mqtt_packets import Message
 from coordinator.shell.mqtt_session import Hooks, Session
 from wire import topics
@@ -21,6 +29,8 @@ from wire.identifiers import Population
 
 DROPPED_TOPIC = "$SYS/broker/publish/messages/dropped"
 """mosquitto's count of messages that it threw away; publishers are never told."""
+
+NOT_YET = "the broker is not connected"
 
 _log = structlog.get_logger("coordinator")
 
@@ -42,6 +52,7 @@ class MqttTransport:
         self._post = post
         self._population = population
         self._dropped: int | None = None
+        self._trouble = NOT_YET
         self._been_up = [False] * shards
         self._sessions = [self._session(shard) for shard in range(shards)]
 
@@ -49,6 +60,11 @@ class MqttTransport:
     def connected(self) -> bool:
         """Whether all sessions stand."""
         return all(session.connected for session in self._sessions)
+
+    @property
+    def trouble(self) -> str:
+        """Why not all sessions stand; empty if they do."""
+        return "" if self.connected else self._trouble
 
     def start(self) -> None:
         """Begin to connect, and keep trying for ever."""
@@ -76,6 +92,7 @@ class MqttTransport:
             hooks=Hooks(
                 up=functools.partial(self._up, shard),
                 down=functools.partial(self._down, shard),
+                refused=self._refused,
                 unreachable=self._unreachable,
                 arrived=self._arrived,
             ),
@@ -92,12 +109,18 @@ class MqttTransport:
 
     def _down(self, shard: int, reason: str) -> None:
         _log.warning("broker_lost", shard=shard, reason=reason)
+        self._trouble = f"the broker is not connected: {reason}"
         if shard == 0:
             self._post(Disconnected())
+
+    def _refused(self, reason: str) -> None:
+        self._trouble = f"the broker is not connected: {reason}"
+        self._post(BrokerRefused(reason))
 
     def _unreachable(self) -> None:
         where = f"{self._broker.host}:{self._broker.port}"
         _log.warning("broker_unreachable", broker=where, again="with back-off, for ever")
+        self._trouble = f"the broker is not connected: nobody answers at {where}"
 
     def _arrived(self, message: Message, acknowledge: Callable[[], None]) -> None:
         if message.topic != DROPPED_TOPIC:

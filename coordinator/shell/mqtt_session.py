@@ -49,15 +49,21 @@ class Hooks:
 
     Attributes:
         up: we are connected and subscribed; whether the broker had kept our session.
-        down: the connection ended or was refused, and why.
+        down: the connection ended, and why.
+        refused: the broker does not want us, or not our subscriptions, and why; ``down`` is told as well.
         unreachable: nobody answers; said once until the next connection.
         arrived: a message, and what to call when it is dealt with.
     """
 
     up: Callable[[bool], None]
     down: Callable[[str], None]
+    refused: Callable[[str], None]
     unreachable: Callable[[], None]
     arrived: Callable[[packets.Message, Callable[[], None]], None]
+
+
+class _RefusalError(ConnectionError):
+    """An answer that will hardly be another one the next time."""
 
 
 class Session:
@@ -163,6 +169,9 @@ class Session:
             self._exchange(link)
         except RemoteProtocolError as error:
             reason = str(error)
+        except _RefusalError as error:
+            reason = str(error)
+            self._hooks.refused(reason)
         except OSError as error:
             reason = error.strerror or str(error)
         except Exception as error:
@@ -219,12 +228,12 @@ class Session:
                 self._session_kept, refusal = packets.read_connack(body)
                 if refusal:
                     msg = f"the broker refused us: {_REFUSALS.get(refusal, refusal)}"
-                    raise ConnectionError(msg)
+                    raise _RefusalError(msg)
                 link.write(packets.subscribe(_SUBSCRIPTION, self._filters))
             case packets.SUBACK:
                 if packets.REFUSED in body[2:]:
                     msg = "the broker refused our subscriptions; check its access list"
-                    raise ConnectionError(msg)
+                    raise _RefusalError(msg)
                 self._connected, self._full_said = True, False
                 for published in self._in_flight.values():
                     link.write(packets.again(published))

@@ -2,10 +2,9 @@
 
 An exception is contained by the driver. What ends the process outright (a fault in compiled code, no memory) is not:
 nothing was acknowledged, so the broker, or the device that got no answer, sends the message again, and the next process
-dies of it as well. So before a batch is handled, the digests of its messages are written down, and crossed out after
-it. What the next process finds written down is *suspect*: it is handled alone, so that only one message can be to
-blame. A suspect that is survived is clear again; one that process after process died of is *condemned*: it is kept as a
-file, for a person to look at, and not handled any more.
+dies of it as well. So the digest of each message is written down before it is handled, and crossed out after it. What
+the next process finds written down has a death on its account. A message that is survived is clear again; one that
+process after process died of is *condemned*: it is kept as a file, for a person to look at, and not handled any more.
 
 The record is overwritten in place and not flushed to the disk: it costs microseconds, and a power cut is not the fault
 of a message. Not safe for threads; the driver owns it (docs/adr/0018-messages-that-end-the-process.md).
@@ -15,8 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import struct
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,21 +26,21 @@ from coordinator.shell.blobs import unavailable, write_durably
 
 MOST_DEATHS = 3
 """Processes that may end with a message in hand: one may be bad luck, two a coincidence."""
-MOST_SUSPECTS = 10_000
-"""Of those that never came again the oldest are forgotten."""
+MOST_REMEMBERED = 1_000
+"""Messages with a death on their account: of those that never came again the oldest are forgotten."""
 
 _DIGEST_BYTES = 16
 _LOOKED_AT_BYTES = 512
-_COUNT = struct.Struct("<I")
+_NOBODY = bytes(_DIGEST_BYTES)
 _log = structlog.get_logger("coordinator")
 
 
 class FileQuarantine:
     """Implements :class:`coordinator.ports.Quarantine`.
 
-    A folder with ``in-hand`` (the count and the digests of what is being handled), ``deaths.json`` (how many processes
-    ended with which digest in hand) and one ``.message`` file for each condemned message: its topic, a line feed, its
-    bytes. Whoever deletes such a file has the message tried again.
+    A folder with ``in-hand`` (the digest of what is being handled, or zeros), ``deaths.json`` (how many processes ended
+    with which digest in hand) and one ``.message`` file for each condemned message: its topic, a line feed, its bytes.
+    Whoever deletes such a file has the message tried again.
 
     Args:
         folder: made if it is not there.
@@ -54,16 +51,16 @@ class FileQuarantine:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._held: list[str] = []
+        self._held = ""
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._kept = {path.stem for path in folder.glob("*.message")}
             self._deaths = _read_deaths(folder / "deaths.json")
             self._record = os.open(folder / "in-hand", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            left = _digests(os.pread(self._record, 1 << 20, 0))
-            if left:
-                self._blame(left)
-            self._cross_out()
+            left = os.pread(self._record, _DIGEST_BYTES, 0)
+            if len(left) == _DIGEST_BYTES and left != _NOBODY:
+                self._blame(left.hex())
+            os.pwrite(self._record, _NOBODY, 0)
         except OSError as error:
             raise unavailable(folder, error) from error
 
@@ -71,31 +68,23 @@ class FileQuarantine:
         """Close the record."""
         os.close(self._record)
 
-    def take(self, messages: Sequence[MessageArrived]) -> None:
+    def take(self, message: MessageArrived) -> None:
         """Write down what is about to be handled.
 
         Raises:
             UnavailableError: no room, or a broken disk.
         """
-        self._held = [_digest(message) for message in messages]
-        if not self._held:
-            return
+        self._held = _digest(message)
         try:
-            os.pwrite(self._record, _COUNT.pack(len(self._held)) + bytes.fromhex("".join(self._held)), 0)
+            os.pwrite(self._record, bytes.fromhex(self._held), 0)
         except OSError as error:
             raise unavailable(self._folder, error) from error
 
     def let_go(self) -> None:
-        """Cross out what was handled; who was a suspect among it is cleared."""
-        if not self._held:
-            return
-        cleared = {digest for digest in self._held if digest in self._deaths}
-        self._held = []
-        for digest in cleared:
-            del self._deaths[digest]
-        with suppress(OSError):  # on a broken disk they would be handled alone once more, that is all
-            self._cross_out()
-            if cleared:
+        """Cross out what was handled; it is clear again."""
+        with suppress(OSError):  # on a broken disk it would have a death too many on its account, that is all
+            os.pwrite(self._record, _NOBODY, 0)
+            if self._deaths.pop(self._held, 0):
                 self._write_deaths()
 
     def judge(self, message: MessageArrived) -> Standing:
@@ -106,9 +95,7 @@ class FileQuarantine:
         deaths = self._deaths.get(digest, 0)
         if digest in self._kept:
             return Standing.UNTOUCHABLE if deaths else Standing.CONDEMNED
-        if deaths >= MOST_DEATHS:
-            return Standing.CONDEMNED
-        return Standing.SUSPECT if deaths else Standing.CLEAR
+        return Standing.CONDEMNED if deaths >= MOST_DEATHS else Standing.CLEAR
 
     def keep(self, message: MessageArrived) -> str:
         """Keep a condemned message as a file; its path.
@@ -128,16 +115,12 @@ class FileQuarantine:
             raise unavailable(path, error) from error
         return str(path)
 
-    def _cross_out(self) -> None:
-        os.pwrite(self._record, _COUNT.pack(0), 0)
-
-    def _blame(self, digests: Sequence[str]) -> None:
-        for digest in digests:
-            self._deaths[digest] = self._deaths.pop(digest, 0) + 1
-        for digest in list(self._deaths)[: max(len(self._deaths) - MOST_SUSPECTS, 0)]:
-            del self._deaths[digest]
+    def _blame(self, digest: str) -> None:
+        self._deaths[digest] = self._deaths.pop(digest, 0) + 1
+        for forgotten in list(self._deaths)[: max(len(self._deaths) - MOST_REMEMBERED, 0)]:
+            del self._deaths[forgotten]
         self._write_deaths()
-        _log.warning("process_ended_with_messages_in_hand", messages=len(digests), now="each is handled alone")
+        _log.warning("process_ended_with_a_message_in_hand", digest=digest, deaths=self._deaths[digest])
 
     def _write_deaths(self) -> None:
         # Whole or not at all when the process is killed; not flushed to the disk, as above.
@@ -151,15 +134,6 @@ def _digest(message: MessageArrived) -> str:
     ends = message.payload[:_LOOKED_AT_BYTES] + message.payload[-_LOOKED_AT_BYTES:]
     length = len(message.payload).to_bytes(8, "little")
     return hashlib.blake2b(message.topic.encode() + b"\n" + length + ends, digest_size=_DIGEST_BYTES).hexdigest()
-
-
-def _digests(record: bytes) -> list[str]:
-    """The digests in a record, or in as much of it as was written."""
-    if len(record) < _COUNT.size:
-        return []
-    (count,) = _COUNT.unpack_from(record)
-    held = record[_COUNT.size :][: count * _DIGEST_BYTES]
-    return [held[at : at + _DIGEST_BYTES].hex() for at in range(0, len(held), _DIGEST_BYTES)]
 
 
 def _read_deaths(path: Path) -> dict[str, int]:

@@ -1,14 +1,14 @@
 """The keyboard's page and its JSON interface, as a Flask application.
 
-======================  ========================  ==========================================================
-``GET  /``                                        the page
+======================  =========================  ==================================================================
+``GET  /``                                         the page
 ``POST /api/suggest``   ``{"text", "language"?}``  ``{"suggestions", "prefix", "space_takes", "version", "reason"}``
-``POST /api/messages``  ``{"text"}``              ``{"kept", "stored"}``; a kept message becomes a training example
-``GET  /api/about``                               what the device does and keeps, in numbers
-``GET  /api/recall.svg``                          how well it foresaw what was typed, as a drawing
-``POST /api/learning``  ``{"paused"}``            ``{"paused"}``
-``POST /api/wipe``      ``{"everything"}``        ``{"stored"}``; whatever was typed is gone
-======================  ========================  ==========================================================
+``POST /api/messages``  ``{"text"}``               ``{"kept", "stored", "reason"}``; what is kept becomes an example
+``GET  /api/about``                                what the device does and keeps, in numbers
+``GET  /api/recall.svg``                           how well it foresaw what was typed, as a drawing
+``POST /api/learning``  ``{"paused"}``             ``{"paused"}``
+``POST /api/wipe``      ``{"everything"}``         ``{"stored"}``; whatever was typed is gone
+======================  =========================  ==================================================================
 
 A refusal is ``{"error", "code"}``. Views validate and call; they decide nothing. There are no cookies, accounts or
 sessions: whoever reaches the port on this device is its user. So other web sites must not reach it through that user's
@@ -39,6 +39,9 @@ MAX_TEXT_CHARACTERS = 2_000
 # JSON may spell a character in twelve bytes (an escaped surrogate pair); a longer body cannot hold a legal text.
 MAX_BODY_BYTES = 12 * MAX_TEXT_CHARACTERS + 1_000
 
+PAUSED = "Not kept: learning is paused."
+PRIVATE = "Not kept: something in it looks private, such as a number, an address or a password."
+
 SECURITY_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -57,7 +60,7 @@ class Store(Protocol):
     """What the device keeps of what was typed."""
 
     def add(self, text: str) -> str:
-        """Keep what may be kept of one sent message, and return that."""
+        """Keep what may be kept of one sent message, and return that; empty if nothing was kept."""
 
     def count(self) -> int:
         """How many messages are kept."""
@@ -78,10 +81,10 @@ class Store(Protocol):
         """Those of them that were typed often enough to be learned."""
 
     def note_recall(self, version: int, words: int, top1: int, top3: int) -> None:
-        """Add to what was foreseen today with a version of the model; 0 is no model."""
+        """Note how much of a message was foreseen with a version of the model; 0 is no model."""
 
     def recall(self) -> list[RecallCount]:
-        """What was foreseen, oldest first."""
+        """What was foreseen of each message, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,17 +184,20 @@ def create_app(
         if not text.strip():
             msg = "expected a message with something in it, got an empty one"
             raise BadRequest(msg)
-        kept = ""
-        if not store.learning_paused():
-            foreseen = suggester.recall(text)
-            kept = store.add(text)
-            if foreseen.words:
-                store.note_recall(suggester.version or 0, *foreseen)
-            own = own_words_in(kept, suggester.knows)
-            if own:
-                store.note_own_words(own)
-                suggester.replace_own_words(store.own_words())
-        return jsonify(kept=bool(kept), stored=store.count())
+        if store.learning_paused():
+            return jsonify(kept=False, stored=store.count(), reason=PAUSED)
+        foreseen = suggester.recall(text)
+        kept = store.add(text)
+        if not kept:
+            return jsonify(kept=False, stored=store.count(), reason=PRIVATE)
+        if foreseen.words:
+            store.note_recall(suggester.version or 0, *foreseen)
+        suggester.learn(kept)
+        own = own_words_in(kept, suggester.knows)
+        if own:
+            store.note_own_words(own)
+            suggester.replace_own_words(store.own_words())
+        return jsonify(kept=True, stored=store.count(), reason="")
 
     @app.get("/api/about")
     def tell_about() -> Response:

@@ -1,6 +1,6 @@
 """How well the keyboard foresaw what was typed, over time, as lines on a small chart.
 
-Counts become points: neighbouring counts are put together until a point stands for enough words to mean something. The
+Messages become points: neighbours are put together until a point stands for enough words to mean something. The
 drawing itself is a template; here are only its coordinates.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, tzinfo
 from typing import NamedTuple
 
 from edge_agent.ports import RecallCount
@@ -64,7 +64,7 @@ class Drawing:
         top3: points of the words among the three.
         grid: horizontal lines with their shares.
         versions: where a new version of the model begins.
-        days: the first and the last day.
+        times: when the first and the last point were; days, or hours if it is one day.
     """
 
     said: str
@@ -72,7 +72,7 @@ class Drawing:
     top3: tuple[Mark, ...]
     grid: tuple[Mark, ...]
     versions: tuple[Mark, ...]
-    days: tuple[Mark, ...]
+    times: tuple[Mark, ...]
     width: int = WIDTH
     height: int = HEIGHT
     left: int = LEFT
@@ -81,11 +81,12 @@ class Drawing:
     bottom: int = HEIGHT - BOTTOM
 
 
-def drawing(counts: Sequence[RecallCount]) -> Drawing | None:
+def drawing(counts: Sequence[RecallCount], zone: tzinfo | None = None) -> Drawing | None:
     """Place some counts on the chart.
 
     Args:
         counts: oldest first.
+        zone: whose days and hours are written; None is the device's.
 
     Returns:
         The drawing; None if there is nothing to draw.
@@ -109,10 +110,10 @@ def drawing(counts: Sequence[RecallCount]) -> Drawing | None:
 
     top1, top3 = line([one.top1 for one in points]), line([one.top3 for one in points])
     steps = [place for place, one in enumerate(points) if place and one.version != points[place - 1].version]
-    days = dict.fromkeys(_day(one.day) for one in (points[0], points[-1]))
+    begin, end = _times(points[0].typed_at_s, points[-1].typed_at_s, zone)
     return Drawing(
         said=(
-            f"Words foreseen, from {_day(points[0].day)} to {_day(points[-1].day)}: among the three suggestions "
+            f"Words foreseen, from {begin} to {end}: among the three suggestions "
             f"{top3[0].label} at first and {top3[-1].label} now; as the first suggestion {top1[0].label} at first and "
             f"{top1[-1].label} now."
         ),
@@ -120,7 +121,7 @@ def drawing(counts: Sequence[RecallCount]) -> Drawing | None:
         top3=top3,
         grid=tuple(Mark(LEFT, y(share), f"{share:.0%}") for share in (0.0, scale / 2, scale)),
         versions=tuple(Mark(x(place), TOP, f"v{points[place].version}") for place in steps),
-        days=tuple(Mark(at, HEIGHT - 6, day) for at, day in zip((x(0), x(len(points) - 1)), days, strict=False)),
+        times=tuple(Mark(x(place), HEIGHT - 6, time) for place, time in {0: begin, len(points) - 1: end}.items()),
     )
 
 
@@ -141,8 +142,11 @@ def _put_together(counts: Sequence[RecallCount]) -> list[RecallCount]:
 
 def _sum(older: RecallCount, newer: RecallCount) -> RecallCount:
     words, top1, top3 = older.words + newer.words, older.top1 + newer.top1, older.top3 + newer.top3
-    return RecallCount(newer.day, newer.version, words, top1, top3)
+    return RecallCount(newer.typed_at_s, newer.version, words, top1, top3)
 
 
-def _day(number: int) -> str:
-    return f"{datetime.fromtimestamp(0, UTC) + timedelta(days=number):%-d %b}"
+def _times(first_s: float, last_s: float, zone: tzinfo | None) -> tuple[str, str]:
+    first, last = (datetime.fromtimestamp(at_s, zone).astimezone(zone) for at_s in (first_s, last_s))
+    if first.date() == last.date():
+        return f"{first:%H:%M}", f"{last:%H:%M}"
+    return f"{first:%-d %b}", f"{last:%-d %b}"

@@ -27,7 +27,7 @@ import structlog
 
 from edge_agent.keyboard.common_words import Unigram, common_words
 from edge_agent.keyboard.lexicon import Lexicon, Numbers, fold
-from edge_agent.ports import Floats, OwnWord, Predictor
+from edge_agent.ports import Floats, Learner, OwnWord, Predictor
 from models.vocabulary import FIRST_WORD, OOV, WORD_PATTERN, words
 from wire.errors import LocalProtocolError, NightjarError
 
@@ -235,6 +235,13 @@ class Suggester:
         ready = _Own(own)
         with self._lock:
             self._own = ready
+
+    def learn(self, text: str) -> None:
+        """Let the predictor take notice of a message that was sent, if it learns."""
+        with self._lock:
+            loaded = self._loaded
+            if loaded is not None and isinstance(loaded.predictor, Learner):
+                loaded.predictor.learn(text)
 
     def knows(self, word: str) -> bool:
         """Whether the vocabulary of the model in use has a word, in lower case."""

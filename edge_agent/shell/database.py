@@ -43,8 +43,8 @@ CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
 _KEYBOARD_SCHEMA = """
 CREATE TABLE own_words (word TEXT PRIMARY KEY, written TEXT NOT NULL, count INTEGER NOT NULL, typed_at_s REAL NOT NULL);
-CREATE TABLE recall (day INTEGER NOT NULL, version INTEGER NOT NULL, words INTEGER NOT NULL, top1 INTEGER NOT NULL,
-                     top3 INTEGER NOT NULL, PRIMARY KEY (day, version)) WITHOUT ROWID;
+CREATE TABLE recall (id INTEGER PRIMARY KEY, typed_at_s REAL NOT NULL, version INTEGER NOT NULL,
+                     words INTEGER NOT NULL, top1 INTEGER NOT NULL, top3 INTEGER NOT NULL);
 """
 _SCHEMA += _KEYBOARD_SCHEMA
 _MIGRATIONS = {1: "ALTER TABLE outbox ADD COLUMN carried BLOB;", 2: _KEYBOARD_SCHEMA}
@@ -56,8 +56,8 @@ MOST_OWN_WORDS = 2_000
 """More than a person invents; the ones not typed for longest go first."""
 LEARNED_FROM = 2
 """How often a word must be typed: once may be a slip."""
-MOST_RECALL_ROWS = 400
-"""A year of days and the versions within them."""
+MOST_RECALL_ROWS = 2_000
+"""Messages; what was foreseen of older ones is history."""
 
 _DEATHS = "session_deaths"
 _PAUSED = "learning_paused"
@@ -261,22 +261,17 @@ class Database:
         return [OwnWord(*row) for row in self._rows(query, LEARNED_FROM)]
 
     def note_recall(self, version: int, words: int, top1: int, top3: int) -> None:
-        """Add to what was foreseen today with a version of the model; 0 is no model."""
+        """Note how much of a message was foreseen with a version of the model; 0 is no model."""
         with self._transaction() as connection:
             connection.execute(
-                "INSERT INTO recall VALUES (?, ?, ?, ?, ?) ON CONFLICT (day, version) DO UPDATE SET "
-                "words = words + excluded.words, top1 = top1 + excluded.top1, top3 = top3 + excluded.top3",
-                (int(self._clock.wall_s() // 86_400), version, words, top1, top3),
+                "INSERT INTO recall (typed_at_s, version, words, top1, top3) VALUES (?, ?, ?, ?, ?)",
+                (self._clock.wall_s(), version, words, top1, top3),
             )
-            connection.execute(
-                "DELETE FROM recall WHERE (day, version) NOT IN "
-                "(SELECT day, version FROM recall ORDER BY day DESC, version DESC LIMIT ?)",
-                (MOST_RECALL_ROWS,),
-            )
+            connection.execute("DELETE FROM recall WHERE id <= (SELECT max(id) FROM recall) - ?", (MOST_RECALL_ROWS,))
 
     def recall(self) -> list[RecallCount]:
-        """What was foreseen, oldest first."""
-        rows = self._rows("SELECT day, version, words, top1, top3 FROM recall ORDER BY day, version")
+        """What was foreseen of each message, oldest first."""
+        rows = self._rows("SELECT typed_at_s, version, words, top1, top3 FROM recall ORDER BY id")
         return [RecallCount(*row) for row in rows]
 
     # --- journal ---

@@ -95,7 +95,8 @@ class Downloader:
 
     def _continue(self, sha256: Sha256, partial: Path, limit_bytes: int, should_stop: ShouldStop) -> None:
         have = partial.stat().st_size if partial.exists() else 0
-        headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
+        # The next fetch is minutes or hours away; thousands of phones must not each keep a connection until then.
+        headers = {"Accept-Encoding": "identity", "Connection": "close"} | ({"Range": f"bytes={have}-"} if have else {})
         url = f"{self._base_url}/artifacts/{sha256}"
         try:
             response = self._pool.request("GET", url, headers=headers, preload_content=False, redirect=False)

@@ -6,14 +6,19 @@ No TFLite runtime is loaded for this, and no weight is copied.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+import structlog
 
 from edge_agent.core.prediction import Weights, advance, weights_of
 from edge_agent.ports import Floats, Model
+from edge_agent.session import personal_weights
 from edge_agent.shell.weights import mapped_weights
 from models.vocabulary import Vocabulary
-from wire.errors import UnavailableError
+from wire.errors import NightjarError, UnavailableError
+
+log = structlog.get_logger()
 
 State = tuple[Floats, Floats]
 """h (D,) and c (H,), float32."""
@@ -44,8 +49,30 @@ class KeyboardModel:
         return scores, (h, c)
 
 
-def load_keyboard_model(model: Model) -> KeyboardModel:
+def load_best_model(model: Model) -> KeyboardModel:
+    """Load the personal model of a version, if this device has one that it found better, or the version itself.
+
+    Raises:
+        RemoteProtocolError: the version's files cannot be used.
+        UnavailableError: they are gone.
+    """
+    personal = personal_weights(model)
+    if personal.exists():
+        try:
+            return load_keyboard_model(model, personal)
+        except NightjarError as error:
+            # Cut short by a power failure perhaps; the next session makes another.
+            log.warning("personal_model_of_no_use", code=error.code)
+            personal.unlink(missing_ok=True)
+    return load_keyboard_model(model)
+
+
+def load_keyboard_model(model: Model, personal: Path | None = None) -> KeyboardModel:
     """Load a model for predicting words.
+
+    Args:
+        model: the version.
+        personal: weights to use instead of its own.
 
     Raises:
         RemoteProtocolError: the files cannot be used.
@@ -56,5 +83,5 @@ def load_keyboard_model(model: Model) -> KeyboardModel:
     except OSError as error:
         msg = f"the vocabulary of model version {model.manifest.version} cannot be read: {error}"
         raise UnavailableError(msg) from error
-    weights = weights_of(mapped_weights(model), model.manifest.layout)
+    weights = weights_of(mapped_weights(model, personal), model.manifest.layout)
     return KeyboardModel(weights, Vocabulary.from_bytes(words), model.manifest.version)

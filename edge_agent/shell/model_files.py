@@ -19,6 +19,7 @@ import structlog
 
 from edge_agent import __version__
 from edge_agent.ports import Model
+from edge_agent.shell.files import replace_file, sync_folder
 from edge_agent.shell.http import Downloader
 from models.folder import MANIFEST, PROGRAM, VOCABULARY, WEIGHTS
 from models.manifest import MAX_MANIFEST_BYTES, Manifest
@@ -29,6 +30,9 @@ from wire.identifiers import Sha256, sha256
 from wire.parameters import weights_from_bytes, weights_to_bytes
 
 log = structlog.get_logger()
+
+PERSONAL = ".personal"
+"""Ends the name of a file with weights that this device made for itself; the rest is the manifest it belongs to."""
 
 
 class ModelFiles:
@@ -71,12 +75,17 @@ class ModelFiles:
             self._bring_weights(wanted, should_stop)
             model = self._open(manifest)
             self._check_vocabulary(model)
-            _write(self._folder / "current", manifest.encode())
+            replace_file(self._folder / "current", manifest.encode())
             self._remove_all_but(model)
         except OSError as error:
             msg = f"the model could not be stored in {self._folder}: {error}"
             raise UnavailableError(msg) from error
         return model
+
+    def forget_personal(self) -> None:
+        """Remove the weights that came of this device's own messages; call when nobody trains."""
+        for path in self._folder.glob(f"*{PERSONAL}*"):
+            path.unlink(missing_ok=True)
 
     def _bring(self, name: Sha256, limit_bytes: int, should_stop: Callable[[], bool]) -> None:
         path = self._folder / name
@@ -87,7 +96,7 @@ class ModelFiles:
         with partial.open("rb") as file:
             os.fsync(file.fileno())
         partial.replace(path)
-        _sync_folder(self._folder)
+        sync_folder(self._folder)
 
     def _bring_weights(self, wanted: Manifest, should_stop: Callable[[], bool]) -> None:
         """The shortest way first; whatever is wrong with it, the whole weights are right."""
@@ -113,7 +122,7 @@ class ModelFiles:
         if found != name:
             msg = f"the transfer led to weights {found[:12]}, expected {name[:12]}"
             raise IntegrityError(msg)
-        _write(self._folder / name, data)
+        replace_file(self._folder / name, data)
 
     def _open(self, name: Sha256) -> Model:
         manifest = Manifest.decode((self._folder / name).read_bytes())
@@ -140,6 +149,7 @@ class ModelFiles:
 
     def _remove_all_but(self, model: Model) -> None:
         kept = {"current", model.sha256, model.program.name, model.weights.name, model.vocabulary.name}
+        kept.add(f"{model.sha256}{PERSONAL}")
         if model.mask is not None:
             kept.add(model.mask.name)
         for path in self._folder.iterdir():
@@ -159,23 +169,3 @@ def exported_model(folder: Path) -> Model:
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Replace a file, whole or not at all."""
-    fresh = path.with_name(path.name + ".new")
-    with fresh.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make renames in a folder survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -27,8 +27,8 @@ from wire.errors import UnavailableError
 from wire.messages import DropoutCause
 from wire.parameters import Vector
 
-POLL_S = 0.05
-"""How soon a stop is passed on: less than a batch takes on any device."""
+POLL_S = 0.01
+"""How soon a stop is passed on: a fraction of what a batch takes on any device."""
 LAST_BATCH_S = 30.0
 """A process that was asked to stop and has not ended by then hangs, and is killed."""
 
@@ -65,7 +65,7 @@ class TrainerProcess:
             UnavailableError: the process could not be started, or died.
             NightjarError: what the session raised there.
         """
-        errand = encode(Errand(task.assignment, task.model, task.texts, task.seed))
+        errand = encode(Errand(task.assignment, task.model, task.texts, task.seed, task.personal))
         with self._process() as process:
             try:
                 stopped, data = _converse(process, errand, task.residual, should_stop)

@@ -33,12 +33,14 @@ class Errand:
         model: the base, already on the device.
         texts: the messages.
         seed: of the session.
+        personal: where a personal model is kept.
     """
 
     assignment: Assignment
     model: Model
     texts: Sequence[str]
     seed: int
+    personal: Path | None = None
 
 
 class Fault(msgspec.Struct, frozen=True):

@@ -52,7 +52,10 @@ def main() -> None:
     try:
         errand = decode_errand(data)
         del data
-        task = SessionTask(errand.assignment, errand.model, errand.texts, partial(_residual, pipe), errand.seed)
+        residual = partial(_residual, pipe)
+        task = SessionTask(
+            errand.assignment, errand.model, errand.texts, residual, errand.seed, personal=errand.personal
+        )
         load = partial(load_program, threads=threads)
         done = train_and_encode(task, load, lambda: bool(stops) or os.getppid() != agent, time.monotonic)
     except Exception as error:  # whatever it is, the agent says it and goes on
@@ -64,6 +67,8 @@ def main() -> None:
         peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     )
     _send(pipe, encode(outcome))
+    # At once: taking the interpreter and its libraries down takes longer than a batch, and nothing is left to save.
+    os._exit(0)
 
 
 def _residual(pipe: int) -> Vector | None:

@@ -6,6 +6,8 @@ memory. The file may be unlinked while it is in use; nobody changes it in place.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
 from edge_agent.ports import Model
@@ -13,21 +15,25 @@ from wire.errors import RemoteProtocolError, UnavailableError
 from wire.parameters import Vector
 
 
-def mapped_weights(model: Model) -> Vector:
+def mapped_weights(model: Model, personal: Path | None = None) -> Vector:
     """The weights of a model without a copy: (n,) float32, not writable.
+
+    Args:
+        model: the version.
+        personal: a file of other weights of the same layout, to be used instead.
 
     Raises:
         RemoteProtocolError: another length than the layout's, or a value that is not finite.
         UnavailableError: the file cannot be read.
     """
-    manifest = model.manifest
+    manifest, path = model.manifest, personal or model.weights
     try:
-        found_bytes = model.weights.stat().st_size
+        found_bytes = path.stat().st_size
         if found_bytes != 4 * manifest.layout.size:
             msg = f"weights of this model have {4 * manifest.layout.size} bytes, got {found_bytes}"
             raise RemoteProtocolError(msg, code="weights-length")
         # A plain array: every view of a numpy.memmap would pay for its bookkeeping.
-        vector = np.asarray(np.memmap(model.weights, "<f4", "r"))
+        vector = np.asarray(np.memmap(path, "<f4", "r"))
     except OSError as error:
         msg = f"the weights of model version {manifest.version} cannot be read: {error}"
         raise UnavailableError(msg) from error

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import click
 
+from firmware_scripts.bundle.archive import check_archive
+from firmware_scripts.bundle.signing import load_public_key
 from firmware_scripts.core.bmap import Bmap
 from firmware_scripts.core.exit_status import ExitStatus
 from firmware_scripts.core.manifest import MAX_MANIFEST_BYTES, ListedFile, parse_manifest
@@ -34,6 +36,7 @@ from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
 @click.option(
     "--manifest", "manifest_path", type=click.Path(path_type=Path), help="Manifest JSON, or sha256sum's lines."
 )
+@click.option("--public-key", type=click.Path(path_type=Path), help="PATH is a bundle that this key has signed.")
 @click.option("--json", "as_json", is_flag=True, help="Print {path, good, faults} as JSON.")
 @click.pass_context
 def verify(
@@ -43,34 +46,19 @@ def verify(
     image: Path | None,
     expected: str | None,
     manifest_path: Path | None,
+    public_key: Path | None,
     *,
     as_json: bool,
 ) -> None:
-    """Read PATH back: a card, an image (packed or not), or a folder with a manifest.
+    """Read PATH back: a card, an image (packed or not), a bundle, or a folder with a manifest.
 
     A card that was mounted since it was written differs: even looking at it changes bytes.
     """
     try:
-        is_plain_file = path.is_file() and packing_of(path) is Packing.PLAIN
-        bmap_path = bmap_path or (find_bmap(path) if path.is_file() and not (image or manifest_path) else None)
-        if not (bmap_path or image or expected or manifest_path):
-            msg = f"say what {path} should be: --bmap, --image, --sha256 or --manifest"
-            raise ConfigError(msg)
-        if expected and not path.is_file():
-            msg = "--sha256 is for image files: a card goes on where its image ends. Give --image or --bmap for a card"
-            raise ConfigError(msg)
-        faults: list[str] = []
-        with display(time.monotonic) as bars:
-            report = bars.report_for(path.name or str(path))
-            bmap = read_bmap(bmap_path) if bmap_path else None
-            if manifest_path:
-                faults += _against_manifest(path, manifest_path)
-            if image:
-                faults += _against_image(path, image, report)
-            if bmap and not (path.is_file() and not is_plain_file):
-                faults += _against_bmap(path, bmap, report)
-            if expected or (bmap and path.is_file() and not is_plain_file):
-                faults += _whole_image(path, bmap, expected, report)
+        if public_key:
+            faults = _bundle(path, public_key)
+        else:
+            faults = _image_or_card(path, bmap_path, image, expected, manifest_path)
     except OSError as error:
         msg = f"{path} cannot be read: {error}"
         raise UnavailableError(msg) from error
@@ -83,6 +71,41 @@ def verify(
         for fault in faults or ["good"]:
             click.echo(f"{printable(str(path))}: {fault}")
     context.exit(ExitStatus.VERIFY_FAILED if faults else ExitStatus.DONE)
+
+
+def _bundle(path: Path, public_key: Path) -> list[str]:
+    try:
+        check_archive(path, load_public_key(public_key))
+    except RemoteProtocolError as error:
+        return [str(error)]
+    return []
+
+
+def _image_or_card(
+    path: Path, bmap_path: Path | None, image: Path | None, expected: str | None, manifest_path: Path | None
+) -> list[str]:
+    is_packed = path.is_file() and packing_of(path) is not Packing.PLAIN
+    if path.is_file() and not (bmap_path or image or manifest_path):
+        bmap_path = find_bmap(path)
+    if not (bmap_path or image or expected or manifest_path):
+        msg = f"say what {path} should be: --bmap, --image, --sha256, --manifest or --public-key"
+        raise ConfigError(msg)
+    if expected and not path.is_file():
+        msg = "--sha256 is for image files: a card goes on where its image ends. Give --image or --bmap for a card"
+        raise ConfigError(msg)
+    faults: list[str] = []
+    bmap = read_bmap(bmap_path) if bmap_path else None
+    with display(time.monotonic) as bars:
+        report = bars.report_for(path.name or str(path))
+        if manifest_path:
+            faults += _against_manifest(path, manifest_path)
+        if image:
+            faults += _against_image(path, image, report)
+        if bmap and not is_packed:
+            faults += _against_bmap(path, bmap, report)
+        if expected or (bmap and is_packed):
+            faults += _whole_image(path, bmap if is_packed else None, expected, report)
+    return faults
 
 
 def _against_image(path: Path, image: Path, report: Report) -> list[str]:

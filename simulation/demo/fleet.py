@@ -6,6 +6,7 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 from coordinator.config import BrokerKind
 from coordinator.shell.broker import choose
@@ -16,6 +17,9 @@ from simulation.demo.watching import read_state
 from wire.errors import UnavailableError
 
 START_S = 60.0
+MOST_ALONE = 12
+"""More phones than that share processes: an agent of its own takes some 60 MB, and as much again while it trains."""
+SHARED_PROCESSES = 3
 MOST_RESTARTS = 5
 """What is killed more often is killed by its surroundings, such as too little memory."""
 
@@ -34,7 +38,7 @@ class Fleet:
         broker_name: ``mosquitto`` or ``amqtt``.
         broker: its process.
         coordinator: its process.
-        phones: one process a phone.
+        phones: one process a phone; with many phones, one for the first, which has the keyboard, and a few more.
     """
 
     def __init__(self, prepared: Prepared, broker: str) -> None:
@@ -54,14 +58,7 @@ class Fleet:
             python_module("coordinator", "serve", "--config", str(prepared.coordinator_config)),
             logs / "coordinator.log",
         )
-        self.phones = [
-            Service(
-                config.parent.name,
-                python_module("edge_agent", "run", "--config", str(config)),
-                logs / f"{config.parent.name}.log",
-            )
-            for config in prepared.phone_configs
-        ]
+        self.phones = _phones(prepared, logs)
 
     @property
     def groups(self) -> list[list[Service]]:
@@ -112,3 +109,24 @@ class Fleet:
                 msg = f"the coordinator did not answer within {START_S:.0f} s; the end of its log:\n{tail}"
                 raise UnavailableError(msg)
             time.sleep(0.1)
+
+
+def _phones(prepared: Prepared, logs: Path) -> list[Service]:
+    alone, together = list(prepared.phone_configs), []
+    if len(alone) > MOST_ALONE:
+        alone, rest = alone[:1], alone[1:]
+        together = [rest[number::SHARED_PROCESSES] for number in range(SHARED_PROCESSES)]
+    services = [
+        Service(
+            config.parent.name,
+            python_module("edge_agent", "run", "--config", str(config)),
+            logs / f"{config.parent.name}.log",
+        )
+        for config in alone
+    ]
+    for number, configs in enumerate(together, 1):
+        name = f"phones-{number}"
+        artifacts = str(prepared.folder / name)
+        command = python_module("edge_agent", "emulate", "--artifacts", artifacts, *map(str, configs))
+        services.append(Service(name, command, logs / f"{name}.log"))
+    return services

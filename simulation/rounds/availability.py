@@ -13,19 +13,16 @@ The generated pattern: lengths as in that trace, beginnings by a sine over the d
 
 from __future__ import annotations
 
-import csv
 import math
 from bisect import bisect_right
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from wire.errors import ConfigError
+from edge_agent.emulator.windows import DAY_S, Window, read_traces
 
-DAY_S = 86_400.0
 WINDOWS_PER_DAY = 4.3
 """Of one generated phone; gives the trace's 9 % of phones on average together with the lengths below."""
 PEAK_HOUR = 1.7
@@ -37,12 +34,9 @@ LENGTH_QUANTILES = ((0.0, 1.0), (0.25, 10.0), (0.5, 138.0), (0.75, 1080.0), (0.9
 COPY_SPREAD_S = 1800.0
 """Standard deviation of how far the day of a copied phone is moved."""
 
-COLUMNS = ("trace_start_s", "trace_end_s", "window_start_s", "window_end_s")
 """Of a file of windows, beside the name of the device."""
 
 Numbers = npt.NDArray[np.float64]
-Window = tuple[float, float]
-"""Begin and end, in seconds of virtual time; the end is later than the begin."""
 
 
 class Availability(Protocol):
@@ -50,15 +44,6 @@ class Availability(Protocol):
 
     def next_window(self, phone: int, after_s: float) -> Window | None:
         """The first window of a phone that ends after a moment; it may have begun before. None: never again."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Trace:
-    """The windows of one real phone within its period of whole days, in ascending order, not overlapping."""
-
-    period_s: float
-    begins: tuple[float, ...]
-    ends: tuple[float, ...]
 
 
 class TracedAvailability:
@@ -74,7 +59,7 @@ class TracedAvailability:
     """
 
     def __init__(self, path: Path, phones: int, generator: np.random.Generator) -> None:
-        self._traces = _read(path)
+        self._traces = read_traces(path)
         copies = np.arange(phones) >= len(self._traces)
         days = generator.integers(0, 7, phones) * DAY_S + generator.normal(0.0, COPY_SPREAD_S, phones)
         # Whole seconds, as in the trace: the end of a window must stay the same number on every path to it.
@@ -134,69 +119,3 @@ def _begin_hours(uniform: Numbers) -> Numbers:
     angle = 2 * np.pi / 24
     below = (hours + SWING / angle * (np.sin(angle * (hours - PEAK_HOUR)) + np.sin(angle * PEAK_HOUR))) / 24.0
     return np.asarray(np.interp(uniform, below, hours))
-
-
-def _read(path: Path) -> list[_Trace]:
-    spans: dict[str, Window] = {}
-    windows: dict[str, list[Window]] = {}
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = csv.DictReader(file)
-            for row in rows:
-                values = _numbers(row)
-                if values is None:
-                    got = ",".join(map(str, row.values()))
-                    msg = (
-                        f"{path}, line {rows.line_num}: expected a device and four ascending numbers, got: {got[:200]}"
-                    )
-                    raise ConfigError(msg)
-                spans[row["device"]] = values[0], values[1]
-                windows.setdefault(row["device"], []).append((values[2], values[3]))
-    except FileNotFoundError as error:
-        msg = f"{path}: there is no such file of availability windows"
-        raise ConfigError(msg) from error
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        msg = f"{path}: expected a CSV file of availability windows: {error}"
-        raise ConfigError(msg) from error
-    traces = [_fold(spans[device], windows[device]) for device in sorted(windows, key=lambda name: (len(name), name))]
-    traces = [trace for trace in traces if trace.begins]
-    if not traces:
-        msg = f"{path}: expected windows of availability under the columns {', '.join(('device', *COLUMNS))}, got none"
-        raise ConfigError(msg)
-    return traces
-
-
-def _numbers(row: dict[str, str]) -> list[float] | None:
-    """The span of the trace and the window within it; None if the row has something else."""
-    try:
-        values = [float(row[column]) for column in COLUMNS]
-    except (KeyError, TypeError, ValueError):
-        return None
-    begin_s, end_s, from_s, to_s = values
-    sound = "device" in row and all(map(math.isfinite, values)) and begin_s <= from_s <= to_s <= end_s
-    return values if sound else None
-
-
-def _fold(span: Window, windows: list[Window]) -> _Trace:
-    """The windows within the trace's whole days, with its first midnight as time 0, sorted and merged."""
-    period_s = max(math.floor((span[1] - span[0]) / DAY_S), 1) * DAY_S
-    midnight_s = math.ceil(span[0] / DAY_S) * DAY_S
-    pieces: list[Window] = []
-    for begin_s, end_s in windows:
-        end_s = min(end_s, span[0] + period_s)
-        length_s = end_s - begin_s
-        if length_s <= 0:
-            continue
-        start_s = (begin_s - midnight_s) % period_s
-        pieces.append((start_s, min(start_s + length_s, period_s)))
-        if start_s + length_s > period_s:
-            pieces.append((0.0, start_s + length_s - period_s))
-    begins: list[float] = []
-    ends: list[float] = []
-    for begin_s, end_s in sorted(pieces):
-        if ends and begin_s <= ends[-1]:
-            ends[-1] = max(ends[-1], end_s)
-        else:
-            begins.append(begin_s)
-            ends.append(end_s)
-    return _Trace(period_s, tuple(begins), tuple(ends))

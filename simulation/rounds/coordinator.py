@@ -17,7 +17,7 @@ import numpy as np
 from coordinator.averaging import do_job
 from coordinator.config import CoordinatorConfig
 from coordinator.core.round import TERMINAL, Phase, Round
-from coordinator.driver import Driver
+from coordinator.driver import MOST_EVENTS, TRY_AGAIN_S, Driver
 from coordinator.inbox import ArtifactServed, Connected, Disconnected, Inbox, JobEnded, MessageArrived, Ticked
 from coordinator.jobs import AggregationDone, AggregationJob, Job, Metrics, Result, failed
 from coordinator.ports import VersionRecord
@@ -39,6 +39,8 @@ RESTART_S = (3.0, 30.0)
 """A supervisor starts it again; importing what it needs takes seconds."""
 UNSTEERED_S = 60.0
 """What a coordinator without pace steering tells everybody: try again in a minute."""
+BATCH_S = 0.02
+"""A batch of events, most of it to make them durable: 200 reports a second with one in each."""
 AVERAGING_S = 2.0
 """200 reports at 150 a second, which is the bar for decoding, and some room to be killed in."""
 DISK_FULL_S = (5.0, 60.0)
@@ -117,10 +119,13 @@ class CoordinatorHost:
         self._life = 0
         self._connected = False
         self._unsent: list[tuple[str, bytes, bool]] = []
+        self._inbox: list[Inbox] = []
+        self._busy = False
         self._round: tuple[int, Phase] | None = None
         self.troubles: list[tuple[float, Fault]] = []
         self.repository = MemoryRepository(self._touched)
         self.private = MemoryBlobs(self._touched)
+        artifacts.touched = self._touched  # they lie on the same disk
         with self.repository.transaction() as tx:
             tx.add_version(VersionRecord(version=0, manifest=manifest.sha256, created_s=self.now_s()))
         broker.on_coordinator_link = self._link_changed
@@ -169,6 +174,8 @@ class CoordinatorHost:
         self._driver = None
         self._connected = False
         self._unsent.clear()
+        self._inbox.clear()
+        self._busy = False
         self._fuse.left = None
         self._broker.coordinator_vanished()
         self._timeline.after(self._dice.between(*RESTART_S), self._start_again)
@@ -177,24 +184,50 @@ class CoordinatorHost:
         if self._driver is None:
             self.start()
 
-    def handle(self, *events: Inbox) -> None:
-        """Let the driver handle events, if there is one."""
+    def handle(self, event: Inbox) -> None:
+        """Queue an event for the driver, if there is one; what comes while it is busy makes its next batch."""
         if self._driver is None:
             return
-        if self._doomed and any(_is_of(event, self._doomed) for event in events):
+        self._inbox.append(event)
+        if not self._busy:
+            self._work()
+
+    def _work(self) -> None:
+        """Handle what has come, as the driver's own loop does: a batch at a time, and patiently."""
+        driver, batch = self._driver, self._inbox[:MOST_EVENTS]
+        if driver is None or not batch:
+            return
+        self._busy = True
+        del self._inbox[: len(batch)]
+        if self._doomed and any(_is_of(event, self._doomed) for event in batch):
             self._doomed = ""
             self._fuse.left = self._dice.within(1, TOUCHES)
+        self._try(list(driver.steps(batch)), self._life, TRY_AGAIN_S[0])
+
+    def _try(self, steps: list[Callable[[], None]], life: int, wait_s: float) -> None:
+        if self._life != life:
+            return
         try:
-            self._driver.handle(*events)
-        except (PowerCut, UnavailableError):
-            # A full disk ends the simulated process at once; the real one first tries again for ten minutes.
+            while steps:
+                steps[0]()
+                steps.pop(0)
+        except PowerCut:
             self.kill()
+        except UnavailableError:
+            self._timeline.after(wait_s, partial(self._try, steps, life, min(2 * wait_s, TRY_AGAIN_S[1])))
         else:
             self._look()
+            self._timeline.after(BATCH_S, partial(self._free, life))
+
+    def _free(self, life: int) -> None:
+        if self._life == life:
+            self._busy = False
+            self._work()
 
     def _tick(self, life: int) -> None:
         if self._life == life:
-            self.handle(Ticked())
+            if not self._busy:  # the loop looks at the time only between two batches
+                self.handle(Ticked())
             self._timeline.after(TICK_S, partial(self._tick, life))
 
     def _look(self) -> None:
@@ -253,7 +286,7 @@ class CoordinatorHost:
         self.handle(MessageArrived(topic, payload, retained, acknowledge))
 
     def _publish(self, topic: str, payload: bytes, retain: bool) -> None:
-        self._touched()
+        self._fuse.touch()
         if not self._steered:
             payload = _unsteered(topic, payload)
         if self._connected:
@@ -278,6 +311,9 @@ class CoordinatorHost:
             result = do_job(job, self._artifacts, self.private, _measure_nothing)
         except PowerCut:
             self.kill()
+            return
+        except UnavailableError:  # the real worker has patience, too
+            self._timeline.after(TRY_AGAIN_S[0], partial(self._do_job, job, life))
             return
         except NightjarError as error:
             result = failed(job, str(error))

@@ -332,7 +332,7 @@ class Phone:
         driver = self._driver
         if driver is None or self._job is not None or not self._connected or not self._journal.empty:
             return
-        if isinstance(driver.state, Ineligible) and self._conditions() is not _HOLDS:
+        if isinstance(driver.state, Ineligible) and driver.due_at_s() is None and self._conditions() is not _HOLDS:
             self._driver, self._poll_at_s = None, math.inf
 
     @property

@@ -40,17 +40,17 @@ def nothing_wrong() -> None:
 class MemoryBlobs:
     """Implements :class:`coordinator.ports.BlobStore`.
 
-    Args:
+    Attributes:
         touched: called before each change.
     """
 
     def __init__(self, touched: Touched = nothing_wrong) -> None:
-        self._touched = touched
+        self.touched = touched
         self._blobs: dict[str, bytes] = {}
 
     def put(self, data: bytes) -> str:
         """Store; the hash."""
-        self._touched()
+        self.touched()
         name = hashlib.sha256(data).hexdigest()
         self._blobs[name] = data
         return name
@@ -58,7 +58,7 @@ class MemoryBlobs:
     def put_all(self, blobs: Mapping[str, bytes]) -> None:
         """Store all of them, each under its hash."""
         for name, data in blobs.items():
-            self._touched()
+            self.touched()
             self._blobs[name] = data
 
     def get(self, sha256: str) -> bytes:
@@ -74,7 +74,7 @@ class MemoryBlobs:
 
     def delete(self, sha256: str) -> None:
         """Delete it if it is there."""
-        self._touched()
+        self.touched()
         self._blobs.pop(sha256, None)
 
     def sweep(self, needed: set[str]) -> int:

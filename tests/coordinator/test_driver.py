@@ -10,7 +10,15 @@ from coordinator.core.optimizers import OptimizerName
 from coordinator.core.round import Phase, SeatState
 from coordinator.driver import LISTEN_S
 from coordinator.effects import EvaluateVersion, StartAggregation
-from coordinator.inbox import ArtifactServed, BrokerDropped, Disconnected, JobEnded, MessageArrived
+from coordinator.inbox import (
+    ArtifactServed,
+    BrokerDropped,
+    BrokerRefused,
+    Disconnected,
+    JobEnded,
+    MessageArrived,
+    SessionLost,
+)
 from coordinator.jobs import AggregationDone, EvaluationJob, JobFailed
 from coordinator.turn import MOST_BEGINNINGS
 from models.manifest import Manifest
@@ -320,10 +328,20 @@ def test_bytes_and_broker_losses_are_counted(make_world):
     world.driver.handle(ArtifactServed(1000))
     world.driver.handle(ArtifactServed(500))
     world.driver.handle(BrokerDropped(3))
+    world.driver.handle(BrokerRefused("not authorized"))
     world.check_in("a")
     assert world.counters["bytes_down"] == 1500
     assert world.counters["broker_dropped"] == 3
+    assert world.counters["broker_refused"] == 1
     assert world.counters["bytes_up"] > 20
+
+
+def test_a_lost_session_is_counted_and_announced_so_that_every_device_says_again_what_was_not_answered(make_world):
+    world = make_world()
+    world.driver.handle(SessionLost(1))
+    assert world.counters["broker_sessions_lost"] == 1
+    (topic, _, retained) = world.transport.sent[-1]
+    assert (topic.endswith("/announce"), retained) == (True, True)
 
 
 # Chunks

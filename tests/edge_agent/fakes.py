@@ -62,11 +62,13 @@ class FakeTransport:
     connected: bool = True
     sent: list[tuple[str, object]] = field(default_factory=list)
     raw: list[bytes] = field(default_factory=list)
+    topics: list[str] = field(default_factory=list)
 
     def publish(self, topic, payload, *, retain=False):
         if not self.connected:
             return False
         self.raw.append(payload)
+        self.topics.append(topic)
         match topics.parse(topic):
             case topics.UpTopic(_, _, _, "report"):
                 self.sent.append(("report", payload))

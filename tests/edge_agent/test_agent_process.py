@@ -323,7 +323,7 @@ def test_without_broker_or_coordinator_it_says_so_and_the_keyboard_works(tmp_pat
     said = post(port, "/api/suggest", {"text": "hello "})
     assert len(said["suggestions"]) == 3
     assert said["version"] == 0
-    assert post(port, "/api/messages", {"text": "something new"}) == {"kept": True, "stored": 401}
+    assert post(port, "/api/messages", {"text": "something new"}) == {"kept": True, "stored": 401, "reason": ""}
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/about", timeout=10) as answer:
         about = json.load(answer)
     assert (about["device"], about["emulated"], about["stored"]) == ("alone", True, 401)

@@ -44,13 +44,13 @@ def test_every_setting_can_be_set(write, tmp_path):
             + """
             population = "flat"
             coordinator_url = "https://example.org/nightjar/"
-            shards = 4
             [broker]
             host = "broker.example.org"
             port = 8883
             username = "u"
             password = "p"
             tls = true
+                mqtt5 = true
             [conditions]
             hysteresis_s = 5
             poll_s = 0.5
@@ -84,6 +84,7 @@ def test_every_setting_can_be_set(write, tmp_path):
             threads = 2
             session_limit_s = 60
             maximum_memory_mb = 200
+            personalise = false
             [store]
             maximum_messages = 10
             maximum_bytes = 5000
@@ -97,6 +98,8 @@ def test_every_setting_can_be_set(write, tmp_path):
             port = 0
             [emulator]
             messages = "m.txt"
+            windows = "w.csv"
+            face = "adb"
             speed = 60
             seed = 3
             start_hour = 21.5
@@ -105,7 +108,9 @@ def test_every_setting_can_be_set(write, tmp_path):
         {},
     )
     assert config.coordinator_url == "https://example.org/nightjar"
-    assert config.emulator == EmulatorSettings(tmp_path / "m.txt", DEFAULT_DAY, 60.0, 3, 21.5)
+    assert config.emulator == EmulatorSettings(
+        tmp_path / "m.txt", DEFAULT_DAY, tmp_path / "w.csv", "adb", 60.0, 3, 21.5
+    )
     for section in ("broker", "conditions", "rules", "training", "store", "keyboard", "emulator"):
         settings = getattr(config, section)
         for field in dataclasses.fields(settings):
@@ -139,7 +144,6 @@ def test_all_faults_are_told_at_once(write):
             """
             device = "a/b"
             coordinator_url = "ftp://x"
-            shards = 0
             colour = "blue"
             [broker]
             port = 70000
@@ -155,11 +159,10 @@ def test_all_faults_are_told_at_once(write):
         {"NIGHTJAR_AGENT_TRAINING_THREADS": "many", "NIGHTJAR_AGENT_TYPO": "1"},
     )
     for part in (
-        "13 fault(s)",
+        "12 fault(s)",
         "device: a device name is",
         "data_dir is missing",
         "coordinator_url: expected a URL such as",
-        "shards: ",
         "'colour' is no setting of the top of the file",
         "broker.port: ",
         "'hots' is no setting of [broker]",

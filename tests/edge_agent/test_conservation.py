@@ -99,6 +99,16 @@ def test_with_error_feedback_no_mass_is_lost(codec, fates, density):
             assert life.mass_lost < 1e-5
 
 
+@pytest.mark.parametrize("codec", ["topk-8", "topk-4", "dense-f16"])
+def test_through_every_fate_in_turn_the_mass_lost_is_zero_but_for_rounding(tmp_path, codec):
+    life = Life(tmp_path, CodecChoice(name=codec, density=0.05, error_feedback=True))
+    for number, fate in enumerate([*FATES, *reversed(FATES)], 1):
+        life.live(number, fate, 0.5)
+    print(f"{codec}: {life.mass_lost:.1e} of what was learned is neither accepted nor kept, after {number} rounds")
+    assert np.abs(life.accepted).sum() > 0
+    assert life.mass_lost < 1e-6
+
+
 def test_without_error_feedback_what_is_late_is_gone(tmp_path):
     life = Life(tmp_path, CodecChoice(name="dense-f32"))
     life.live(1, "accepted", 1.0)

@@ -8,13 +8,14 @@ import structlog
 
 from edge_agent.core.eligibility import Condition
 from edge_agent.core.training import Stopped
-from edge_agent.ports import Arrived, LinkDown, LinkUp, StopAsked, WorkDone
+from edge_agent.ports import Arrived, LinkDown, LinkUp, NotDelivered, StopAsked, WorkDone
 from models.batches import pack
 from models.vocabulary import words
 from tests.edge_agent.fakes import LAYOUT, VOCABULARY, Phone, assignment, write_model
 from wire import frame
 from wire.codec import codec_for
 from wire.errors import UnavailableError
+from wire.identifiers import shard_of
 from wire.messages import (
     Announcement,
     CheckIn,
@@ -232,7 +233,7 @@ def test_nan_is_a_dropout(tmp_path):
     phone = Phone(tmp_path, losses=(float("nan"),))
     to_report(phone)
     assert phone.state == "resting"
-    assert phone.transport.of("dropout")[0].cause is DropoutCause.TRAINING_FAILED
+    assert phone.transport.of("dropout")[0].cause is DropoutCause.DIVERGED
 
 
 def test_a_rejection_is_kept_to(phone):
@@ -642,3 +643,35 @@ def test_the_plan_reaches_the_training(phone):
     report = frame.decode(phone.transport.of("report")[0])
     assert report.steps == 2
     assert phone.programs[0].weights[0] == pytest.approx(2 * 0.25 * 0.5)
+
+
+def test_missing_receipts_are_counted_and_said_after_the_third_sending_and_in_the_receipt(phone):
+    to_report(phone)
+    with structlog.testing.capture_logs() as logs:
+        while len(phone.transport.of("report")) < 5:
+            phone.pass_time(1)
+        assert [(e["log_level"], e["sent_again"]) for e in logs if e["event"] == "no_receipt_yet"] == [("warning", 3)]
+        phone.hear(receipt())
+    (settled,) = [e for e in logs if e["event"] == "receipt"]
+    assert settled["sent_again"] == 4
+
+
+def test_what_a_broker_did_not_deliver_is_said_once_until_it_changes(phone):
+    phone.driver.begin()
+    with structlog.testing.capture_logs() as logs:
+        for reason in ("No matching subscribers", "No matching subscribers", "Not authorized"):
+            phone.driver.handle(NotDelivered(reason))
+    said = [e["reason"] for e in logs if e["event"] == "not_delivered"]
+    assert said == ["No matching subscribers", "Not authorized"]
+
+
+def test_a_device_speaks_to_the_shard_that_follows_from_the_announced_number(phone):
+    phone.check_in()
+    phone.hear(Announcement(version=1, manifest="0" * 64, shards=8))
+    phone.be_assigned()
+    phone.work()
+    phone.work()
+    up = [topic for topic in phone.transport.topics if "/up/" in topic]
+    assert up[0] == "nightjar/1/demo/up/0/phone/check-in"
+    assert shard_of("phone", 8) != 0
+    assert up[-1] == f"nightjar/1/demo/up/{shard_of('phone', 8)}/phone/report"

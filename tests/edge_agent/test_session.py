@@ -5,8 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
+from edge_agent.core.personalisation import SHARES, held_out
 from edge_agent.core.training import Stopped
-from edge_agent.session import Desk, Produced, in_this_process, run_session
+from edge_agent.session import Desk, Produced, in_this_process, personal_weights, run_session
 from edge_agent.shell.clock import SystemClock
 from edge_agent.shell.database import Database
 from edge_agent.shell.tflite import load_program
@@ -96,3 +97,56 @@ def test_a_masked_report_has_the_values_at_the_mask_and_no_positions(desk, expor
     assert len(report.payload) == 4 + mask.size
     with pytest.raises(RemoteProtocolError, match="names mask"):
         run(desk, exported, codec=codec)
+
+
+def looking(epochs=3, rate=2.0):
+    return TrainingPlan(learning_rate=rate, clip_norm=1.0, local_epochs=epochs, evaluation_share=0.3)
+
+
+def test_a_session_that_is_asked_to_look_says_how_well_it_foresaw_before_and_after(desk, exported):
+    made = run(desk, exported, plan=looking(epochs=20))
+    report = frame.decode(made.report.frame)
+    looked = report.evaluation
+    assert dataclasses.astuple(looked) == pytest.approx(dataclasses.astuple(made.evaluation), rel=1e-6)
+    _, kept = held_out(desk.examples.texts(), 0.3)
+    assert 0 < looked.counted <= 6 * len(kept)
+    # Held-out messages are not trained on: each is six words and an end.
+    assert report.num_examples == 7 * (80 - len(kept))
+    assert looked.loss_after < looked.loss_before
+    assert looked.top3_after > looked.top3_before
+
+
+def test_too_few_held_out_words_are_trained_on_instead(desk, exported):
+    plan = TrainingPlan(learning_rate=1.0, clip_norm=1.0, evaluation_share=0.02)
+    report = frame.decode(run(desk, exported, plan=plan).report.frame)
+    assert (report.evaluation, report.num_examples) == (None, 80 * 7)
+
+
+@pytest.fixture
+def moved(exported, tmp_path):
+    """The model in a folder that a session may write to."""
+    files = {part: tmp_path / part for part in ("program", "weights", "vocabulary")}
+    for part, path in files.items():
+        path.write_bytes(getattr(exported.model, part).read_bytes())
+    return dataclasses.replace(exported, model=dataclasses.replace(exported.model, **files))
+
+
+def test_a_better_personal_model_is_kept_beside_the_model_and_never_sent(desk, moved):
+    desk = dataclasses.replace(desk, personalise=True)
+    path = personal_weights(moved.model)
+    made = run(desk, moved, plan=looking(epochs=20))
+    assert made.personal_share in SHARES
+    base = np.fromfile(moved.model.weights, "<f4")
+    own = np.fromfile(path, "<f4")
+    assert own.shape == base.shape
+    assert not np.array_equal(own, base)
+    assert path.read_bytes()[:64] not in made.report.frame
+    assert run(dataclasses.replace(desk, personalise=False), moved, plan=looking()).personal_share == 0
+
+
+def test_a_personal_model_that_is_no_better_any_more_goes(desk, moved):
+    desk = dataclasses.replace(desk, personalise=True)
+    path = personal_weights(moved.model)
+    path.write_bytes(b"of an earlier session")
+    made = run(desk, moved, plan=looking(epochs=1, rate=1e-6))
+    assert (made.personal_share, path.exists()) == (0.0, False)

@@ -9,8 +9,9 @@ import pytest
 
 from edge_agent.core.eligibility import Condition
 from edge_agent.core.lifecycle import CheckedIn, Preparing, Reporting, Training
-from edge_agent.emulator.conditions import EmulatedConditions
+from edge_agent.emulator.conditions import ScriptedConditions
 from edge_agent.emulator.day import DAY_S, DEFAULT_DAY
+from edge_agent.emulator.phone import PlayedPhone, scripted
 from edge_agent.shell.database import Caps
 from edge_agent.shell.probes import Probes
 from edge_agent.shell.probes.own_use import own_use
@@ -49,21 +50,14 @@ class Life(fakes.Phone):
 
     def start(self):
         super().start()
-        self.emulated = EmulatedConditions(
-            day=DEFAULT_DAY,
-            seed=7,
-            speed=1.0,
-            start_hour=0.0,
-            started_s=1.7e9 + 1000.0,
-            minimum_battery=0.3,
-            now_s=self.clock.wall_s,
-        )
-        wishes = Wishes(self.database.learning_paused, (QUIET,), self.emulated.minute)
+        self.played = PlayedPhone(scripted(DEFAULT_DAY, 7), 1.0, 0.0, 1.7e9 + 1000.0, self.clock.wall_s)
+        self.emulated = ScriptedConditions(self.played, 0.3)
+        wishes = Wishes(self.database.learning_paused, (QUIET,), self.played.minute)
         self.conditions.read = Probes((wishes, self.emulated)).read
 
     def live(self, moment):
         self.pass_time(STEP_S)
-        if self.emulated.phone().in_use and moment % 7 == 0:
+        if self.played.state().in_use and moment % 7 == 0:
             self.database.add(f"somebody typed this at {str(moment).translate(LETTERS)} of a life")
         match self.driver.state:
             case CheckedIn():
@@ -117,7 +111,7 @@ def test_two_weeks(tmp_path, monkeypatch):
     for trained_s in life.trained_at_s:
         # Eligible at that moment and for the two minutes before it, and never in the quiet hours.
         for moment_s in (trained_s, trained_s - STEP_S, trained_s - 2 * STEP_S):
-            phone = EmulatedConditions(DEFAULT_DAY, 7, 1.0, 0.0, 0.0, 0.3, lambda at_s=moment_s: at_s).phone()
+            phone = scripted(DEFAULT_DAY, 7)(moment_s)
             assert phone.charging
             assert phone.wifi
             assert not phone.in_use

@@ -7,11 +7,13 @@ the name of a state in a phone's folder holds it there: ``unplugged`` or ``train
 
 from __future__ import annotations
 
+import os
 import queue
 import random
 import sys
 import threading
 import time
+import traceback
 import zlib
 from functools import partial
 from pathlib import Path
@@ -131,12 +133,12 @@ def phone(setting: Setting, name: str) -> tuple[Driver, mqtt.MqttTransport]:
 
 
 def live(driver: Driver) -> None:
-    """A driver that ends takes the process with it, as it would alone."""
+    """A driver that ends by a defect takes the process with it, as it would alone."""
     try:
         driver.run()
-    finally:
-        sys.stderr.flush()
-        threading.main_thread().join(0.1)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
 
 
 def main(path: str) -> None:

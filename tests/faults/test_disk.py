@@ -51,7 +51,9 @@ def test_the_coordinators_disk_is_full_for_a_while(tmp_path, mosquitto, disk):
     sound(coordinator.data / "coordinator.sqlite")
 
 
-def test_stopped_or_started_while_its_disk_is_full_the_coordinator_ends_with_status_3(tmp_path, mosquitto, disk):
+def test_stopped_while_its_disk_is_full_the_coordinator_ends_with_status_3_and_can_start_on_it(
+    tmp_path, mosquitto, disk
+):
     coordinator = Coordinator(tmp_path / "c", mosquitto.port, data=disk.folder / "data", rounds=1)
     phones = Phones(tmp_path / "phones", NAMES, mosquitto.port, coordinator.url)
     phones.hold("training")
@@ -61,14 +63,14 @@ def test_stopped_or_started_while_its_disk_is_full_the_coordinator_ends_with_sta
         phones.let_go("training")
         wait_until(lambda: "event=not_stored" in coordinator.log(), coordinator.log)
         assert coordinator.stop() == 3
+        wait_until(lambda: "\ncoordinator: " in coordinator.log(), coordinator.log)
+        assert "free some space" in coordinator.log().rsplit("\ncoordinator: ", 1)[1]
         if isinstance(disk, MountedDisk):
-            disk.fill(0)  # what it gave back at its end
-            coordinator.start()
-            assert coordinator.process.wait(60) == 3
-            disk.make_room(0)
-        wait_until(lambda: "coordinator: " in coordinator.log(), coordinator.log)
-        assert "free some space" in coordinator.log().rsplit("coordinator: ", 1)[1]
+            disk.fill(0)  # also what it gave back at its end
         coordinator.start()
+        if isinstance(disk, MountedDisk):
+            wait_until(lambda: coordinator.log().count("event=not_stored") == 2, coordinator.log)
+            disk.make_room(0)
         coordinator.wait_done()
     ledger = check_ledger(coordinator, phones)
     assert (ledger["committed"], ledger["reports"]) == (1, 3)

@@ -4,23 +4,22 @@ import contextlib
 import sqlite3
 import time
 
-import paho.mqtt.client as paho
+import numpy as np
 import psutil
 import pytest
-from paho.mqtt.enums import CallbackAPIVersion
 
-from benchmarks.emulated_fleet import POPULATION, Fleet, together
-from benchmarks.ingest import raise_descriptor_limit, updates
+from benchmarks.emulated_fleet import POPULATION, Fleet, Update, together
+from benchmarks.ingest import raise_descriptor_limit
 from tests.coordinator.model_folder import write_model
-from tests.faults.world import Coordinator, Mosquitto, Supervisor, wait_until
-from wire import messages, topics
-from wire.identifiers import DeviceId
-from wire.messages import Status
+from tests.faults.world import Coordinator, Mosquitto, Supervisor, publish_retained, wait_until
+from wire.codec import codec_for
+from wire.messages import CodecChoice, Status
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 BURST = 5000
-REPORT_BYTES = 20_000
+WORDS = 1620
+"""As many make a dense report of 20 kB."""
 RETAINED = 10_000
 READY_WITHIN_S = 60.0
 """On a machine that does ten other things; two seconds when it is quiet."""
@@ -33,12 +32,13 @@ def test_a_burst_of_5000_reports_and_a_kill_in_its_middle_lose_nothing(tmp_path)
     with Mosquitto(tmp_path / "broker") as broker:
         folder = tmp_path / "c"
         folder.mkdir()
-        manifest = write_model(folder / "model", tuple(f"w{number}" for number in range(5000)), hidden=8)
+        layout = write_model(folder / "model", tuple(f"w{number}" for number in range(WORDS))).layout
         task = {"goal": BURST, "minimum": BURST, "rounds": 1, "max_update_norm": 1e9}
-        coordinator = Coordinator(
-            folder, broker.port, codec="topk-8", **task, selection_deadline_s=120.0, report_deadline_s=600.0
-        )
-        update = updates(manifest.layout, REPORT_BYTES)
+        coordinator = Coordinator(folder, broker.port, **task, selection_deadline_s=120.0, report_deadline_s=600.0)
+        codec = codec_for(CodecChoice(name="dense-f32"))
+        payload = codec.encode(np.ones(layout.size, np.float32), layout, np.random.default_rng(1))
+        update = Update(codec.wire_id, layout.fingerprint, (payload,))
+        assert 19_500 < len(update.frame(0, 1, 1, 0)) < 20_500
         names = [f"phone-{number:05d}" for number in range(BURST)]
         half = BURST // 2
         fleets = [Fleet(broker.port, names[at : at + half], update, at) for at in (0, half)]
@@ -84,7 +84,7 @@ def test_ten_thousand_retained_statuses_at_a_cold_start(tmp_path, mosquitto):
         Status(online=False, reason="connection lost"),
         Status(online=True, state="checked-in", reason="waiting to be selected"),
     ]
-    publish_retained(mosquitto.port, kinds)
+    publish_retained(mosquitto.port, RETAINED, kinds)
     coordinator = Coordinator(tmp_path / "c", mosquitto.port)
     begun = time.monotonic()
     with coordinator:
@@ -103,20 +103,6 @@ def test_ten_thousand_retained_statuses_at_a_cold_start(tmp_path, mosquitto):
     for state in ("ineligible", "resting", "offline", "checked-in"):
         assert f'nightjar_devices{{state="{state}"}} {many}.0' in metrics
     assert shown["elsewhere"] == {"unplugged": many} or str(many) in str(shown["elsewhere"])
-
-
-def publish_retained(port: int, kinds: list[Status]) -> None:
-    client = paho.Client(CallbackAPIVersion.VERSION2, "all of them", protocol=paho.MQTTv311)
-    client.max_inflight_messages_set(1000)
-    client.connect("127.0.0.1", port)
-    client.loop_start()
-    payloads = [messages.encode(kind) for kind in kinds]
-    for number in range(RETAINED):
-        topic = topics.status(POPULATION, DeviceId(f"phone-{number:05d}"))
-        last = client.publish(topic, payloads[number % len(kinds)], qos=1, retain=True)
-    last.wait_for_publish(60)
-    client.disconnect()
-    client.loop_stop()
 
 
 def devices_known(coordinator: Coordinator) -> int:

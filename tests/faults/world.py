@@ -14,20 +14,25 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar
 
 import msgspec
 import numpy as np
+import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion
 
 from coordinator.core.round import TERMINAL, Phase, Round, SeatState
 from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.broker import find_mosquitto, write_mosquitto_files
 from models.manifest import Manifest
 from tests.coordinator.model_folder import write_model
-from tests.faults.phones import Setting, step_of
+from tests.faults.phones import POPULATION, Setting, step_of
+from wire import messages, topics
+from wire.identifiers import DeviceId
+from wire.messages import Status
 from wire.parameters import weights_from_bytes
 
 ROOT = Path(__file__).parents[2]
@@ -270,6 +275,21 @@ class Phones(Process):
     def wait_for(self, event: str, timeout_s: float = PATIENCE_S) -> None:
         """Until the log of this start says so."""
         wait_until(lambda: event in self.log(), lambda: f"{event}:\n{self.log()[-4000:]}", timeout_s)
+
+
+def publish_retained(port: int, count: int, kinds: Sequence[Status]) -> None:
+    """The statuses that so many devices left at the broker, of each kind in turn."""
+    client = paho.Client(CallbackAPIVersion.VERSION2, "all of them", protocol=paho.MQTTv311)
+    client.max_inflight_messages_set(1000)
+    client.connect("127.0.0.1", port)
+    client.loop_start()
+    payloads = [messages.encode(kind) for kind in kinds]
+    for number in range(count):
+        topic = topics.status(POPULATION, DeviceId(f"left-{number:05d}"))
+        last = client.publish(topic, payloads[number % len(kinds)], qos=1, retain=True)
+    last.wait_for_publish(60)
+    client.disconnect()
+    client.loop_stop()
 
 
 def accepted_by_receipt(*phones: Phones) -> set[tuple[int, str]]:

@@ -1,4 +1,4 @@
-"""docs/flashing.md names every rule, exit status, command and option that there is."""
+"""docs/flashing.md and docs/bundles.md name every rule, exit status, command, option and platform that there is."""
 
 import re
 from pathlib import Path
@@ -7,11 +7,14 @@ import click
 import pytest
 
 from firmware_scripts.__main__ import cli
+from firmware_scripts.bundle.platforms import PLATFORMS
 from firmware_scripts.core.exit_status import ExitStatus
 from firmware_scripts.core.rules import CAN_BE_ALLOWED, Rule
 
-PAGE = (Path(__file__).parents[2] / "docs" / "flashing.md").read_text()
-COMMANDS = ("targets", "flash", "verify", "bmap", "doctor")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "flashing.md").read_text()
+BUNDLES = (DOCS / "bundles.md").read_text()
+COMMANDS = ("targets", "flash", "verify", "bmap", "doctor", "bundle", "bundle-key")
 
 
 @pytest.mark.parametrize("rule", Rule)
@@ -28,8 +31,15 @@ def test_every_exit_status_is_on_the_page(status):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_and_long_option_is_on_the_page(name):
-    assert f"nightjar-firmware {name}" in PAGE or f"`{name} " in PAGE
+    both = PAGE + BUNDLES
+    assert f"nightjar-firmware {name}" in both or f"`{name} " in both
     for parameter in cli.commands[name].params:
         if isinstance(parameter, click.Option):
             long = max(parameter.opts, key=len)
-            assert long in PAGE or long == "--output", long
+            assert long in both or long == "--output", long
+
+
+@pytest.mark.parametrize("platform", PLATFORMS, ids=lambda platform: platform.name)
+def test_every_platform_is_on_the_page_and_those_without_a_bundle_are_exempt(platform):
+    row = next(line for line in BUNDLES.splitlines() if line.startswith(f"| `{platform.name}`"))
+    assert ("exempt" in row) == bool(platform.exempt)

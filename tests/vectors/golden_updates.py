@@ -1,5 +1,7 @@
 """Golden vectors of codecs 3 to 7, masks and transfers: every corner that an honest encoder can get into."""
 
+from dataclasses import asdict, replace
+
 import numpy as np
 
 from tests.vectors.cases import (
@@ -25,7 +27,7 @@ from wire.codec.quantize import logarithmic_grid, quantize, uniform_grid
 from wire.codec.sparsify import top_k
 from wire.codec.topk import FORM_BITMAP, FORM_MODELLED, encode_levels
 from wire.codec.transfers import TOPK_4, TOPK_8, apply_transfer, exact_transfer, half_transfer, topk_transfer
-from wire.frame import encode_report
+from wire.frame import LocalEvaluation, encode_report
 from wire.messages import CodecChoice
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -92,6 +94,9 @@ DENSE = [
 ]
 
 
+HEADER = ("round", "attempt", "codec", "version", "num_examples", "steps", "loss", "seconds")
+
+
 def topk_payload(bits, layout, update, k, form):
     sparse = top_k(update, k)
     grid = uniform_grid(sparse.values, 8) if bits == 8 else logarithmic_grid(sparse.values, 4)
@@ -125,11 +130,32 @@ def updates():
             "name": name,
             "layout": shapes(layout),
             "frame": encode_report(report).hex(),
-            "report": {f: getattr(report, f) for f in report.__slots__ if f not in {"payload", "layout"}},
+            "report": {name: getattr(report, name) for name in HEADER},
             "mask": [] if mask is None else mask.tolist(),
             "indices": sparse.indices.tolist(),
             "values": floats(sparse.values),
         }
+    yield evaluated()
+
+
+EVALUATION = LocalEvaluation(40, 5, 11, 7, 12, 5.5, 5.25)
+
+
+def evaluated():
+    """A report with a local evaluation before it."""
+    payload = topk_payload(4, MIXED, only(MIXED, range(15, 20)), 5, FORM_MODELLED)
+    report = replace(report_of(5, MIXED, payload), evaluation=EVALUATION)
+    sparse = codec_for(CodecChoice(name="topk-4")).decode(payload, MIXED)
+    return {
+        "name": "topk-4-evaluated",
+        "layout": shapes(MIXED),
+        "frame": encode_report(report).hex(),
+        "report": {name: getattr(report, name) for name in HEADER},
+        "evaluation": asdict(EVALUATION),
+        "mask": [],
+        "indices": sparse.indices.tolist(),
+        "values": floats(sparse.values),
+    }
 
 
 def masks():

@@ -5,12 +5,13 @@ What the refusal says is checked when a vector is made, so that it shows what it
 
 import struct
 import zlib
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
 
 from tests.vectors.cases import MIXED, NAME_OF, ODD, TINY, crowded, floats, layout_of, report_of, shapes, spread
-from tests.vectors.golden_updates import HALVES, LARGEST
+from tests.vectors.golden_updates import EVALUATION, HALVES, LARGEST
 from wire.codec import codec_for, modelled
 from wire.codec.masks import mask_from_bytes, mask_to_bytes
 from wire.codec.quantize import Logarithmic, Uniform
@@ -18,7 +19,7 @@ from wire.codec.sparsify import top_k
 from wire.codec.topk import FORM_MODELLED, encode_levels, pack_levels
 from wire.codec.transfers import apply_transfer, exact_transfer, half_transfer
 from wire.errors import RemoteProtocolError
-from wire.frame import encode_report
+from wire.frame import decode, encode_report
 from wire.messages import CodecChoice
 
 INDICES = top_k(crowded(TINY, 6), 60).indices
@@ -220,6 +221,7 @@ def hostile_updates():
             "code": code,
         }
 
+    yield from hostile_evaluations()
     for name, bits, payload, why in hostile_payloads():
         yield entry(f"topk-{bits}-{name}", TINY, 4 if bits == 8 else 5, payload, why=why)
     for name, layout, payload in other_layout_payloads():
@@ -231,6 +233,35 @@ def hostile_updates():
     yield entry("dense-f16-one-more", ODD, 3, good + b"\0\0")
     yield entry("dense-f16-nan", ODD, 3, b"\0\x7e" + good[2:], code="not-finite")
     yield entry("dense-f16-infinite", ODD, 3, b"\0\x7c" + good[2:], code="not-finite")
+
+
+def hostile_evaluations():
+    """Reports whose local evaluation cannot be."""
+    report = report_of(5, TINY, encode_levels(INDICES, LEVELS, GRIDS[4], TINY))
+    lies = {
+        "top1-above-top3": replace(EVALUATION, top1_after=13),
+        "top3-above-counted": replace(EVALUATION, top3_before=41),
+        "loss-nan": replace(EVALUATION, loss_before=float("nan")),
+        "loss-infinite": replace(EVALUATION, loss_after=float("inf")),
+    }
+    frames = {name: encode_report(replace(report, evaluation=lie)) for name, lie in lies.items()}
+    good = encode_report(replace(report, evaluation=EVALUATION))
+    for name, body in (("cut", good[8:30]), ("cut-in-the-report-header", good[8:70])):
+        head = good[:4] + struct.pack("<I", len(body)) + body
+        frames[name] = head + struct.pack("<I", zlib.crc32(head))
+    for name, data in frames.items():
+        try:
+            decode(data)
+        except RemoteProtocolError as error:
+            yield {
+                "name": f"evaluation-{name}",
+                "layout": shapes(TINY),
+                "frame": data.hex(),
+                "mask": [],
+                "code": error.code,
+            }
+        else:
+            raise AssertionError(name)
 
 
 def hostile_masks():

@@ -219,14 +219,26 @@ def apply_transfer(data, base, layout):
     return weights
 
 
+def local_evaluation(body):
+    names = ("counted", "top1_before", "top3_before", "top1_after", "top3_after", "loss_before", "loss_after")
+    found = dict(zip(names, unpack("<IIIIIff", body), strict=True))
+    for when in ("before", "after"):
+        recalls_fit = found[f"top1_{when}"] <= found[f"top3_{when}"] <= found["counted"]
+        if not recalls_fit or not math.isfinite(found[f"loss_{when}"]):
+            raise Refused
+    return found
+
+
 def decode_report(frame, layout, mask=()):
     """The report as a dict; ``layout`` is a list of [name, shape], ``mask`` coordinates. Raises Refused."""
-    if len(frame) < 12 or frame[:4] != b"NJ\x01\x01":
+    if len(frame) < 12 or frame[:3] != b"NJ\x01" or frame[3] not in {1, 17}:
         raise Refused
     (length,) = struct.unpack_from("<I", frame, 4)
     if len(frame) != length + 12 or struct.unpack("<I", frame[-4:])[0] != zlib.crc32(frame[:-4]):
         raise Refused
-    body = frame[8:-4]
+    body, evaluation = frame[8:-4], None
+    if frame[3] == 17:
+        evaluation, body = local_evaluation(body), body[28:]
     if len(body) < 40:
         raise Refused
     number, attempt, codec = struct.unpack_from("<QHB", body)
@@ -264,6 +276,7 @@ def decode_report(frame, layout, mask=()):
         "steps": steps,
         "loss": loss,
         "seconds": seconds,
+        "evaluation": evaluation,
         "indices": indices,
         "values": values,
     }

@@ -1,11 +1,14 @@
+import dataclasses
+import math
 import random
+import zlib
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from wire.errors import LocalProtocolError, RemoteProtocolError
-from wire.frame import MAX_PUBLISH_BYTES, Chunk, Report, decode, encode_report, join, publishes
+from wire.frame import MAX_PUBLISH_BYTES, Chunk, LocalEvaluation, Report, decode, encode_report, join, publishes
 
 REPORT = Report(7, 1, 2, "0123456789abcdef", 3, 250, 12, 4.5, 1.25, b"payload")
 
@@ -65,3 +68,29 @@ def test_a_field_that_does_not_fit_is_refused_by_the_sender(field):
     values = {name: getattr(REPORT, name) for name in REPORT.__slots__} | field
     with pytest.raises(LocalProtocolError):
         encode_report(Report(**values))
+
+
+LOOKED = LocalEvaluation(40, 5, 11, 7, 12, 5.5, 5.25)
+
+
+def test_a_local_evaluation_travels_with_its_report():
+    report = dataclasses.replace(REPORT, evaluation=LOOKED)
+    assert decode(encode_report(report)) == report
+    assert len(encode_report(report)) == len(encode_report(REPORT)) + 28
+
+
+@pytest.mark.parametrize("wrong", [{"top1_after": 13}, {"top3_before": 41}, {"loss_after": math.nan}])
+def test_an_evaluation_that_cannot_be_is_refused(wrong):
+    report = dataclasses.replace(REPORT, evaluation=dataclasses.replace(LOOKED, **wrong))
+    with pytest.raises(RemoteProtocolError) as fault:
+        decode(encode_report(report))
+    assert fault.value.code == "report-evaluation"
+
+
+@pytest.mark.parametrize("kept", range(40))
+def test_a_short_body_of_an_evaluated_report_is_refused(kept):
+    data = bytearray(encode_report(dataclasses.replace(REPORT, evaluation=LOOKED))[: 8 + kept])
+    data[4:8] = kept.to_bytes(4, "little")
+    data += zlib.crc32(data).to_bytes(4, "little")
+    with pytest.raises(RemoteProtocolError):
+        decode(bytes(data))

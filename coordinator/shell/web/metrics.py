@@ -43,6 +43,7 @@ _COUNTED = (
     _Counted("malformed_messages", "nightjar_malformed_messages", "", "Messages that could not be read."),
     _Counted("broker_dropped", "nightjar_broker_dropped_messages", "", "Messages that the broker says it threw away."),
     _Counted("broker_sessions_lost", "nightjar_broker_sessions_lost", "", "Times that the broker forgot our session."),
+    _Counted("broker_refused", "nightjar_broker_refused", "", "Times that the broker refused us or our subscriptions."),
     _Counted("effects_set_aside", "nightjar_effects_set_aside", "", "Work that ended process after process."),
     _Counted("messages_quarantined", "nightjar_messages_quarantined", "", "Messages that ended process after process."),
 )

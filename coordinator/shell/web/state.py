@@ -145,6 +145,8 @@ class Counters(msgspec.Struct, frozen=True):
     report_bytes_median: int | None
     malformed_messages: int
     broker_dropped: int
+    broker_sessions_lost: int
+    broker_refused: int
 
 
 class State(msgspec.Struct, frozen=True):
@@ -330,6 +332,8 @@ def _counters(view: View) -> Counters:
         report_bytes_median=view.report_bytes_median(),
         malformed_messages=counted.get("malformed_messages", 0),
         broker_dropped=counted.get("broker_dropped", 0),
+        broker_sessions_lost=counted.get("broker_sessions_lost", 0),
+        broker_refused=counted.get("broker_refused", 0),
     )
 
 

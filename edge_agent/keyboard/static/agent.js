@@ -11,6 +11,7 @@ export class Away extends Error {
 
 let away = false;
 let tries = 0;
+let again; // the next look whether the agent is back
 const listeners = [];
 
 export const isAway = () => away;
@@ -40,9 +41,12 @@ export async function ask(path, body) {
 }
 
 function set(gone) {
-  if (gone) setTimeout(() => away && ask("/api/about").catch(() => {}), AGAIN_MS[Math.min(tries++, AGAIN_MS.length - 1)]);
+  clearTimeout(again);
+  if (gone) again = setTimeout(look, AGAIN_MS[Math.min(tries++, AGAIN_MS.length - 1)]);
   else tries = 0;
   if (gone === away) return;
   away = gone;
   listeners.forEach((listener) => listener(gone));
 }
+
+const look = () => ask("/api/about").catch(() => {}); // either way, `set` is told

@@ -44,7 +44,7 @@ function changed() {
   element("send").disabled = field.value.trim() === "";
   element("undo").disabled = !history.canUndo;
   keys.shift = startsSentence(now());
-  notSent = "";
+  notSent = notKept = "";
   askForWords();
 }
 
@@ -84,6 +84,7 @@ function say(text) {
 // --- Notices -----------------------------------------------------------------------------------------------------
 
 let notSent = ""; // why the last message was not sent, until the person types on
+let notKept = ""; // likewise
 
 function notice(text, fault = false) {
   if (element("notice").textContent !== text) element("notice").textContent = text;
@@ -107,6 +108,8 @@ async function send() {
     const bubble = document.createElement("li");
     bubble.textContent = text;
     if (!answer.kept) bubble.className = "not-kept";
+    notKept = answer.reason;
+    notice(notKept);
     element("bubbles").append(bubble);
     element("hint").hidden = true;
     element("conversation").scrollTop = element("conversation").scrollHeight;
@@ -129,7 +132,7 @@ const keys = new Keys(element("keys"), {
 
 const slots = [...element("suggestions").querySelectorAll("button")];
 const bar = new Bar(slots, element("spoken"), (answer, fault) => {
-  const text = notSent || (fault === null ? answer.reason : fault.message);
+  const text = notSent || (fault === null ? notKept || answer.reason : fault.message);
   notice(text, notSent !== "" || fault !== null);
 });
 
@@ -165,15 +168,19 @@ element("composer").addEventListener("submit", (event) => {
 // What a physical keyboard types goes the way of the keys on the screen; the rest (pasting, an input method, deleting a
 // word) is the browser's.
 field.addEventListener("beforeinput", (event) => {
-  if (event.isComposing) return;
-  const { inputType, data } = event;
+  const { inputType, data, isComposing } = event;
+  if (isComposing) return;
   if (inputType === "insertText" && data?.length === 1) typed(data, false);
   else if (inputType === "deleteContentBackward") back();
   else if (inputType === "historyUndo") write(history.undo(now()));
   else if (inputType === "historyRedo") write(history.redo(now()));
-  else return history.record(now(), false);
+  else {
+    history.record(now(), false);
+    return;
+  }
   event.preventDefault();
 });
+field.addEventListener("compositionstart", () => history.record(now(), false));
 field.addEventListener("input", changed);
 document.addEventListener("selectionchange", () => {
   if (document.activeElement === field && untilCaret(now()) !== bar.about) askForWords();

@@ -56,10 +56,9 @@ export class Keys {
       : this.#special("Letters", this.#layout.rows[0].slice(0, 3).toUpperCase(), () => this.#go(-1));
     const space = this.#special("Space", this.#layout.name, () => this.#on.type(" "), { style: "space" });
     const send = this.#special("Send message", ARROW, () => this.#on.send(), { style: "wide go" });
-    const gap = (20 - 2 * second.length) / 4; // half a key at each end of a shorter row
     this.#board.replaceChildren(
       this.#row([...first].map((c) => this.#character(c))),
-      this.#row([...second].map((c) => this.#character(c)), gap > 0 && second.length < first.length ? "indented" : ""),
+      this.#row([...second].map((c) => this.#character(c)), second.length < first.length ? "indented" : ""),
       this.#row([left, ...[...third].map((c) => this.#character(c)), erase]),
       this.#row([other, this.#character(","), space, this.#character("."), this.#character("?"), send]),
     );
@@ -89,7 +88,7 @@ export class Keys {
 
   #character(character) {
     const button = this.#button("");
-    button.dataset[character.toLowerCase() === character.toUpperCase() && character !== "ß" ? "sign" : "letter"] = character;
+    button.dataset[character.toLowerCase() === character.toUpperCase() ? "sign" : "letter"] = character;
     this.#letter(button);
     this.#listen(button, () => this.#type(button), { accents: this.#layout.long[character] ?? "" });
     return button;

@@ -72,6 +72,7 @@ class Told:
         return Hooks(
             up=lambda kept: self.queue.put(("up", kept)),
             down=lambda reason: self.queue.put(("down", reason)),
+            refused=lambda reason: self.queue.put(("refused", reason)),
             unreachable=lambda: self.queue.put(("unreachable", None)),
             arrived=lambda message, acknowledge: self.queue.put((message, acknowledge)),
         )
@@ -110,8 +111,9 @@ def test_a_refusal_is_said_and_tried_again(world, connack, suback):
     broker.accept()
     broker.say(connack + suback)
     what, reason = told.next()
-    assert what == "down"
+    assert what == "refused"
     assert "refused" in reason
+    assert told.next() == ("down", reason)
     assert not session.connected
     broker.accept_and_greet()
     assert told.next() == ("up", False)

@@ -1,4 +1,4 @@
-"""Messages that end the process: suspects, the condemned, and what a kill leaves of the record."""
+"""Messages that end the process: who is blamed, who is condemned, and what a kill leaves of the record."""
 
 import os
 
@@ -30,58 +30,59 @@ def start(tmp_path):
 
 def test_what_was_handled_is_clear(start):
     one = start()
-    one.take([DEADLY, OTHER])
+    one.take(DEADLY)
     one.let_go()
+    assert start()._deaths == {}
     assert start().judge(DEADLY) is Standing.CLEAR
 
 
-def test_what_was_in_hand_at_the_end_is_suspect_until_it_is_survived(start):
-    start().take([DEADLY, OTHER])
+def test_what_is_survived_begins_anew(start):
+    for _ in range(MOST_DEATHS - 1):
+        start().take(DEADLY)
     one = start()
-    assert [one.judge(m) for m in (DEADLY, OTHER, CHANGED)] == [Standing.SUSPECT, Standing.SUSPECT, Standing.CLEAR]
-    one.take([OTHER])
+    one.take(DEADLY)
     one.let_go()
-    assert (one.judge(OTHER), one.judge(DEADLY)) == (Standing.CLEAR, Standing.SUSPECT)
-    again = start()
-    assert (again.judge(OTHER), again.judge(DEADLY)) == (Standing.CLEAR, Standing.SUSPECT)
+    assert start()._deaths == {}
 
 
 def test_what_ends_process_after_process_is_condemned_and_kept_until_a_person_deletes_it(start, tmp_path):
     for _ in range(MOST_DEATHS):
         one = start()
-        assert one.judge(DEADLY) in {Standing.CLEAR, Standing.SUSPECT}
-        one.take([DEADLY])
+        assert one.judge(DEADLY) is Standing.CLEAR
+        one.take(DEADLY)
     one = start()
-    assert one.judge(DEADLY) is Standing.CONDEMNED
+    assert [one.judge(m) for m in (DEADLY, OTHER, CHANGED)] == [Standing.CONDEMNED, Standing.CLEAR, Standing.CLEAR]
     path = tmp_path / "quarantine" / one.keep(DEADLY).rsplit("/", 1)[1]
     assert path.read_bytes() == DEADLY.topic.encode() + b"\n" + DEADLY.payload
     assert one.judge(DEADLY) is Standing.CONDEMNED, "as long as refusing it does no harm"
     again = start()
     assert again.judge(DEADLY) is Standing.CONDEMNED
-    again.take([DEADLY])
+    again.take(DEADLY)
     assert start().judge(DEADLY) is Standing.UNTOUCHABLE, "even refusing it ended the process"
     path.unlink()
-    assert start().judge(DEADLY) is not Standing.CONDEMNED
+    assert start().judge(DEADLY) is Standing.CLEAR
 
 
-def test_innocents_that_were_in_hand_beside_it_are_cleared_one_by_one(start):
-    start().take([DEADLY, OTHER])
+def test_only_the_message_that_was_in_hand_is_blamed(start):
     for _ in range(MOST_DEATHS):
         one = start()
-        for message in (OTHER, DEADLY):  # as the driver does: each alone
-            if one.judge(message) is Standing.CONDEMNED:
-                break
-            one.take([message])
-            if message is DEADLY:
-                break
-            one.let_go()
+        one.take(OTHER)
+        one.let_go()
+        one.take(DEADLY)
     one = start()
     assert (one.judge(DEADLY), one.judge(OTHER)) == (Standing.CONDEMNED, Standing.CLEAR)
 
 
-@pytest.mark.parametrize("damage", [b"", b"\1", b"\5\0\0\0abc", b"\0\0\0\0" + bytes(64)])
+def test_those_that_never_come_again_are_forgotten(start, monkeypatch):
+    monkeypatch.setattr("coordinator.shell.quarantine.MOST_REMEMBERED", 2)
+    for number in range(4):
+        start().take(MessageArrived("topic", bytes([number])))
+    assert len(start()._deaths) == 2
+
+
+@pytest.mark.parametrize("damage", [b"", b"\1", b"\5\0\0\0abc", bytes(64)])
 def test_a_record_that_was_cut_blames_nobody_wrongly_and_does_not_stop_the_start(start, tmp_path, damage):
-    start().take([DEADLY])
+    start().take(DEADLY)
     (tmp_path / "quarantine" / "in-hand").write_bytes(damage)
     (tmp_path / "quarantine" / "deaths.json").write_bytes(b"{cut")
     assert start().judge(DEADLY) is Standing.CLEAR
@@ -98,7 +99,7 @@ def test_a_full_disk_is_said_and_nobody_is_blamed_for_it(start, tmp_path, monkey
     with monkeypatch.context() as patched:
         patched.setattr(os, "pwrite", _no_space)
         with pytest.raises(UnavailableError, match="free some space"):
-            one.take([DEADLY])
+            one.take(DEADLY)
     one.let_go()
     assert start().judge(DEADLY) is Standing.CLEAR
 

@@ -1,8 +1,9 @@
 import pytest
 
 from edge_agent.core.eligibility import Condition, Demand, judge
-from edge_agent.emulator.conditions import EmulatedConditions
+from edge_agent.emulator.conditions import ScriptedConditions
 from edge_agent.emulator.day import Day, Segment
+from edge_agent.emulator.phone import PlayedPhone, scripted
 from wire.messages import DropoutCause
 
 
@@ -16,15 +17,9 @@ class Clock:
 
 
 def phone(clock, *segments, speed=3600.0, start_hour=0.0):
-    return EmulatedConditions(
-        day=Day(segments=segments, jitter_minutes=0, interruptions_per_hour=0),
-        seed=1,
-        speed=speed,
-        start_hour=start_hour,
-        started_s=5000.0,
-        minimum_battery=0.3,
-        now_s=lambda: clock.now_s,
-    )
+    day = Day(segments=segments, jitter_minutes=0, interruptions_per_hour=0)
+    played = PlayedPhone(scripted(day, 1), speed, start_hour, 5000.0, lambda: clock.now_s)
+    return ScriptedConditions(played, 0.3)
 
 
 def verdict(conditions):
@@ -67,7 +62,7 @@ def test_a_clock_that_was_set_back_does_not_matter():
 def test_it_knows_the_hour_of_its_own_day():
     clock = Clock()
     emulated = phone(clock, segment(0), start_hour=23.5)
-    assert emulated.minute() == 23 * 60 + 30
+    assert emulated.phone.minute() == 23 * 60 + 30
     clock.now_s += 1.0
-    assert emulated.minute() == 30
+    assert emulated.phone.minute() == 30
     assert emulated()[Condition.IDLE].source == "emulated day"

@@ -70,8 +70,9 @@ class ListStore:
     def add(self, text: str) -> str:
         if self.full:
             raise UnavailableError("the disk is full; free some space")
-        self.texts.append(text)
-        return text
+        kept = "" if "@" in text else text.replace("secret", "")
+        self.texts += [kept] if kept else []
+        return kept
 
     def count(self) -> int:
         return len(self.texts)
@@ -93,7 +94,7 @@ class ListStore:
         return [OwnWord(word, dict(self.typed)[word], count) for word, count in counts.items() if count > 1]
 
     def note_recall(self, version: int, words: int, top1: int, top3: int) -> None:
-        self.counts.append(RecallCount(20_000, version, words, top1, top3))
+        self.counts.append(RecallCount(1.7e9 + 60 * len(self.counts), version, words, top1, top3))
 
     def recall(self) -> list[RecallCount]:
         return self.counts

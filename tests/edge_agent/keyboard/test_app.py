@@ -76,8 +76,8 @@ def test_typing_is_noticed_and_looking_at_an_empty_field_is_not(client, bench):
 
 def test_only_sent_messages_are_stored(client, bench):
     client.post("/api/suggest", json={"text": "never sent"})
-    assert client.post("/api/messages", json={"text": "Hello there!"}).json == {"kept": True, "stored": 1}
-    assert client.post("/api/messages", json={"text": "Ça va? 😀"}).json == {"kept": True, "stored": 2}
+    assert client.post("/api/messages", json={"text": "Hello there!"}).json == {"kept": True, "stored": 1, "reason": ""}
+    assert client.post("/api/messages", json={"text": "Ça va? 😀"}).json == {"kept": True, "stored": 2, "reason": ""}
     assert bench.store.texts == ["Hello there!", "Ça va? 😀"]
 
 
@@ -112,10 +112,20 @@ def test_a_word_that_was_sent_twice_is_offered(client, bench):
 
 def test_paused_learning_keeps_nothing(client, bench):
     assert client.post("/api/learning", json={"paused": True}).json == {"paused": True}
-    assert client.post("/api/messages", json={"text": "hello quokka quokka"}).json == {"kept": False, "stored": 0}
+    answer = client.post("/api/messages", json={"text": "hello quokka quokka"})
+    assert answer.json == {"kept": False, "stored": 0, "reason": "Not kept: learning is paused."}
     assert (bench.store.texts, bench.store.typed, bench.store.counts) == ([], [], [])
     client.post("/api/learning", json={"paused": False})
-    assert client.post("/api/messages", json={"text": "hello"}).json == {"kept": True, "stored": 1}
+    assert client.post("/api/messages", json={"text": "hello"}).json == {"kept": True, "stored": 1, "reason": ""}
+
+
+def test_what_may_not_be_kept_is_not_learned_from_either(client, bench):
+    answer = client.post("/api/messages", json={"text": "quokka@example.org quokka"})
+    assert answer.json["kept"] is False
+    assert "looks private" in answer.json["reason"]
+    assert (bench.store.texts, bench.store.typed, bench.store.counts) == ([], [], [])
+    client.post("/api/messages", json={"text": "hello secret secret"})  # the store cuts this word out
+    assert bench.store.typed == []
 
 
 def test_wipe_deletes_everything_and_forgets_own_words_at_once(client, bench):

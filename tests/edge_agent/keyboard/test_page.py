@@ -384,6 +384,7 @@ def test_learning_can_be_paused(open_page, bench):
     screen.press("Enter")
     screen.page.locator(".not-kept", has_text="hello").wait_for()
     assert bench.store.texts == []
+    assert screen.page.inner_text("#notice") == "Not kept: learning is paused."
     screen.page.get_by_role("switch", name="Pause learning").uncheck()
     screen.page.get_by_text("Learning goes on.").wait_for()
     assert not bench.store.paused

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import UTC
+
 from edge_agent.keyboard.recall import BOTTOM, HEIGHT, MOST_POINTS, drawing, latest
 from edge_agent.ports import RecallCount
 
@@ -10,19 +12,22 @@ def test_nothing_typed_is_nothing_to_draw():
 
 
 def test_few_words_are_put_together_until_they_mean_something():
-    counts = [RecallCount(100 + day, 1, 10, 1, 3) for day in range(7)]
-    picture = drawing(counts)
-    assert [mark.label for mark in picture.top3] == ["30%", "30%"]  # three days, and four because one is not enough
-    assert [mark.label for mark in picture.days] == ["13 Apr", "17 Apr"]
+    counts = [RecallCount(86_400.0 * (100 + day), 1, 10, 1, 3) for day in range(7)]
+    picture = drawing(counts, UTC)
+    assert [mark.label for mark in picture.top3] == ["30%", "30%"]  # three messages, and four: one is not enough
+    assert [mark.label for mark in picture.times] == ["13 Apr", "17 Apr"]
+    hours = drawing([RecallCount(3600.0 * hour, 1, 30, 1, 3) for hour in (9, 12, 17)], UTC)
+    assert [mark.label for mark in hours.times] == ["09:00", "17:00"]
 
 
 def test_long_histories_stay_readable():
-    picture = drawing([RecallCount(day, 1, 40, 4, 12) for day in range(400)])
+    picture = drawing([RecallCount(float(at), 1, 40, 4, 12) for at in range(400)])
     assert len(picture.top1) <= MOST_POINTS
 
 
 def test_one_point_stands_in_the_middle_and_a_new_version_is_marked():
-    assert len(drawing([RecallCount(0, 1, 30, 0, 0)]).top1) == 1
+    alone = drawing([RecallCount(0, 1, 30, 0, 0)])
+    assert len(alone.top1) == len(alone.times) == 1
     picture = drawing([RecallCount(0, 1, 30, 3, 9), RecallCount(0, 2, 30, 6, 12)])
     assert [mark.label for mark in picture.versions] == ["v2"]
     assert picture.top3[0].x < picture.top3[1].x
@@ -36,6 +41,6 @@ def test_every_share_fits_the_chart():
 
 
 def test_the_drawing_can_be_read_aloud():
-    said = drawing([RecallCount(0, 1, 30, 3, 9), RecallCount(1, 1, 30, 6, 12)]).said
+    said = drawing([RecallCount(0, 1, 30, 3, 9), RecallCount(86_400, 1, 30, 6, 12)], UTC).said
     assert "from 1 Jan to 2 Jan" in said
     assert "30% at first and 40% now" in said

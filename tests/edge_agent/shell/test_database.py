@@ -301,19 +301,16 @@ def test_own_words_are_forgotten_with_age(database, clock):
     assert database.own_words() == []
 
 
-def test_recall_is_added_up_by_day_and_version_and_capped(database, clock):
+def test_recall_is_noted_by_message_and_capped(database, clock):
     database.note_recall(1, 10, 2, 5)
-    database.note_recall(1, 10, 1, 2)
+    clock.now_s += 60
     database.note_recall(2, 3, 1, 1)
-    (first, second) = database.recall()
-    assert (first.version, first.words, first.top1, first.top3) == (1, 20, 3, 7)
-    assert (second.version, second.words) == (2, 3)
-    for _ in range(MOST_RECALL_ROWS):
-        clock.now_s += 86_400
-        database.note_recall(3, 1, 0, 0)
-    rows = database.recall()
-    assert len(rows) == MOST_RECALL_ROWS
-    assert {row.version for row in rows} == {3}
+    first, second = database.recall()
+    assert (first.version, first.words, first.top1, first.top3) == (1, 10, 2, 5)
+    assert (second.version, second.typed_at_s - first.typed_at_s) == (2, 60)
+    for number in range(MOST_RECALL_ROWS):
+        database.note_recall(3, number, 0, 0)
+    assert [row.words for row in database.recall()] == list(range(MOST_RECALL_ROWS))
 
 
 def test_pausing_is_remembered(database, path, clock):

@@ -1,5 +1,7 @@
 """The observer must be able to see what it says it never saw: each test here breaks one thing on purpose."""
 
+from collections import deque
+
 import msgspec
 import numpy as np
 
@@ -109,3 +111,23 @@ def test_weights_that_differ_in_the_last_bit_are_caught(make_world, monkeypatch)
 
     monkeypatch.setattr(host, "do_job", work)
     assert seen(make_world()) == (0, 0, 3)
+
+
+def test_a_disk_that_only_says_that_it_stored_is_caught(make_world):
+    world = make_world(rounds=10, faults="coordinator-restart:reporting", severity=100)
+    host, view = world.coordinator, world.coordinator.repository.view
+    commit, kill = view.commit, host.kill
+    unwritten = deque(maxlen=20)
+
+    def pretend() -> None:
+        unwritten.append(list(view._undo))
+        commit()
+
+    def lose_what_was_not_written() -> None:
+        view.roll_back()
+        view._undo[:] = [step for steps in unwritten for step in steps]
+        view.roll_back()
+        kill()
+
+    view.commit, host.kill = pretend, lose_what_was_not_written
+    assert seen(world)[0] > 0

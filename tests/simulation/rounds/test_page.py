@@ -22,4 +22,5 @@ def test_every_key_of_the_result_is_on_the_page(quiet):
 
 
 def test_every_option_is_on_the_page():
-    assert [option.opts[0] for option in rounds.params if option.opts[0] not in PAGE] == []
+    names = [(*option.opts, *option.secondary_opts) for option in rounds.params]
+    assert [either for either in names if not any(name in PAGE for name in either)] == []

@@ -151,7 +151,7 @@ def test_lanes_are_few_where_signs_are_few(count, signs, lanes):
     assert lanes_for(count, signs=signs) == lanes
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(st.binary(max_size=120), st.integers(0, 60))
 def test_any_bytes_are_positions_or_a_protocol_error(data, count):
     try:
@@ -164,7 +164,7 @@ def test_any_bytes_are_positions_or_a_protocol_error(data, count):
     assert np.abs(levels).max(initial=0) <= 7
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(st.integers(0, 10**6), st.integers(1, 255), st.integers(0, 3))
 def test_a_changed_byte_is_refused_or_read_as_a_valid_vector(place, change, seed):
     indices, levels = structured(TINY, 200, seed), rng(seed).integers(-7, 8, 200)

@@ -4,7 +4,7 @@ import zlib
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.configurations import configuration
@@ -35,6 +35,7 @@ def payload(update, k, bits, layout):
 
 
 @pytest.mark.parametrize("bits", [4, 8])
+@settings(max_examples=60)
 @given(layouts.flatmap(lambda layout: st.tuples(st.just(layout), vectors(layout.size), st.integers(0, layout.size))))
 def test_never_larger_than_zlib_on_any_input(bits, case):
     layout, update, k = case

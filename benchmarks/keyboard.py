@@ -1,0 +1,273 @@
+"""What a person gains by the suggestions: held-out messages typed again through the keyboard's own suggester.
+
+The text of most users is public: the vocabulary, the trigram, presage and the global model are made from it. The others
+are phones: what they typed is on the device, and their last messages are replayed letter by letter. A word costs its
+letters and a space; if it stands among the three suggestions, it costs the letters so far and one tap. Recall counts
+the words of the vocabulary, before their first letter; keystrokes count every word.
+
+- ``trigram``: interpolated Kneser-Ney.
+- ``global``: the model of the fleet.
+- ``personalised``: that of a session on the phone, where it was better on the phone's own held-out part.
+- ``blended``: the latter with the person's own history, which goes on learning as messages are sent.
+- ``presage``: Debian's, if it is installed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import numpy as np
+
+from benchmarks import presage
+from benchmarks.measuring import show
+from benchmarks.setting import BUILD
+from edge_agent.core.own_history import Blended
+from edge_agent.keyboard.reader import Reader
+from edge_agent.keyboard.suggestions import Suggester
+from edge_agent.ports import Floats, Model, Predictor
+from edge_agent.session import Produced, SessionTask, in_this_process, personal_weights
+from edge_agent.shell.keyboard_model import load_keyboard_model
+from edge_agent.shell.model_files import exported_model
+from edge_agent.shell.tflite import load_program
+from models import corpora
+from models.batches import pack
+from models.configurations import ModelConfiguration, configuration
+from models.corpora import Phone, Split
+from models.export import export_program
+from models.folder import write_model_folder
+from models.initial import initial_weights
+from models.ngram import TrigramScores, train_scores
+from models.vocabulary import BOS, FIRST_WORD, Vocabulary, words
+from wire.messages import Assignment, CodecChoice, TrainingPlan
+from wire.parameters import Vector
+
+TITLE = "words foreseen and keystrokes saved, %"
+WARM_UP = {"learning_rate": 3.0, "clip_norm": 1.0}
+"""Of the global model: what taught most in one pass over chat text."""
+PLAN = TrainingPlan(learning_rate=0.3, clip_norm=1.0, evaluation_share=0.2)
+"""Of the session on the phone."""
+
+Suggest = Callable[[str], Sequence[str]]
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a replay counted."""
+
+    words: int = 0
+    top1: int = 0
+    top3: int = 0
+    letters: int = 0
+    keystrokes: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        """Field by field."""
+        return Counts(*(a + b for a, b in zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)))
+
+    def row(self, predictor: str) -> dict[str, Any]:
+        """As a row of the table."""
+        return {
+            "predictor": predictor,
+            "top1": 100 * self.top1 / max(1, self.words),
+            "top3": 100 * self.top3 / max(1, self.words),
+            "keystrokes_saved_percent": 100 * (1 - self.keystrokes / max(1, self.letters)),
+        }
+
+
+class TrigramPredictor:
+    """The trigram behind the keyboard. Implements :class:`edge_agent.ports.Predictor`."""
+
+    version = None
+
+    def __init__(self, vocabulary: Vocabulary, scores: TrigramScores) -> None:
+        self.vocabulary = vocabulary
+        self._scores = scores
+
+    def scores(self, finished: Sequence[str]) -> Floats:
+        """Log-probabilities, (V,) float32."""
+        before, last = [BOS, BOS, *self.vocabulary.encode(finished)][-2:]
+        return np.log(np.maximum(self._scores.after(before, last), 1e-30)).astype(np.float32)
+
+
+def replay(suggest: Suggest, message: str, vocabulary: Vocabulary) -> Counts:
+    """Type one message.
+
+    Args:
+        suggest: three words at most for the text before the caret.
+        message: raw text; its words are typed with single blanks between them.
+        vocabulary: its words count for recall.
+    """
+    counts, text = Counts(), ""
+    for word in words(message):
+        counts.letters += len(word) + 1
+        taps = len(word) + 1
+        for typed in range(len(word)):
+            offered = [one.lower() for one in suggest(text + word[:typed])]
+            if typed == 0 and vocabulary.id_of(word) >= FIRST_WORD:
+                counts.words += 1
+                counts.top1 += word in offered[:1]
+                counts.top3 += word in offered
+            if word in offered:
+                taps = typed + 1
+                break
+        counts.keystrokes += taps
+        text += word + " "
+    return counts
+
+
+def through(predictor: Predictor) -> Suggest:
+    """The suggestions that a person would see."""
+    suggester = Suggester(predictor)
+    return lambda text: suggester.suggest(text).words
+
+
+def measure(corpus: str, model: str, phones: int, messages: int, passes: float, seed: int) -> dict[str, Any]:
+    """Figures of every predictor.
+
+    Args:
+        corpus: name or TSV file.
+        model: configuration.
+        phones: people whose messages are replayed.
+        messages: the last so many of each are used, a fifth of them replayed.
+        passes: over the public text, of the global model.
+        seed: of corpus, split, weights and sessions.
+    """
+    parts = corpora.split(corpora.load(corpus, seed), phones, seed, messages)
+    files, vocabulary = _global_model(parts, configuration(model), passes, seed)
+    public = [vocabulary.encode(words(text)) for text in parts.public]
+    trigram = TrigramPredictor(vocabulary, train_scores(public, vocabulary.size))
+    total: dict[str, Counts] = {name: Counts() for name in ("trigram", "global", "personalised", "blended")}
+    others: Presage | None = None
+    if presage.installed():
+        others = presage.Presage(presage.train((" ".join(words(text)) for text in parts.public), BUILD / "presage"))
+        total["presage"] = Counts()
+    else:
+        click.echo("presage is not installed: no row for it (apt-get install presage)", err=True)
+    kept = helped = hurt = 0
+    for number, phone in enumerate(parts.phones):
+        personal = _personal_weights(files, phone, seed + number)
+        fleet = _replayed(through(Reader(load_keyboard_model(files))), phone, vocabulary)
+        own = fleet
+        if personal is not None:
+            kept += 1
+            own = _replayed(through(Reader(load_keyboard_model(files, personal))), phone, vocabulary)
+        gain = own.top1 + own.top3 - fleet.top1 - fleet.top3
+        helped, hurt = helped + (gain > 0), hurt + (gain < 0)
+        total["trigram"] += _replayed(through(trigram), phone, vocabulary)
+        total["global"] += fleet
+        total["personalised"] += own
+        total["blended"] += _blended(load_keyboard_model(files, personal), phone, vocabulary)
+        if others is not None:
+            total["presage"] += _replayed(others.suggest, phone, vocabulary)
+    return {
+        "predictors": [counts.row(name) for name, counts in total.items()],
+        "users": len(parts.phones),
+        "words": total["global"].words,
+        "personal_models_kept": kept,
+        "users_helped": helped,
+        "users_hurt": hurt,
+    }
+
+
+Presage = presage.Presage
+
+
+def _replayed(suggest: Suggest, phone: Phone, vocabulary: Vocabulary) -> Counts:
+    return _sum(replay(suggest, message, vocabulary) for message in phone.held_out)
+
+
+def _blended(model: Any, phone: Phone, vocabulary: Vocabulary) -> Counts:
+    predictor = Blended(Reader(model), phone.typed)
+    suggest = through(predictor)
+
+    def sent() -> Iterator[Counts]:
+        for message in phone.held_out:
+            yield replay(suggest, message, vocabulary)
+            predictor.learn(message)
+
+    return _sum(sent())
+
+
+def _sum(counts: Iterable[Counts]) -> Counts:
+    total = Counts()
+    for one in counts:
+        total += one
+    return total
+
+
+def _global_model(parts: Split, shape: ModelConfiguration, passes: float, seed: int) -> tuple[Model, Vocabulary]:
+    """The model of the fleet in a folder of its own, trained once and kept."""
+    vocabulary = Vocabulary.build(parts.public, shape.max_vocabulary)
+    digest = hashlib.sha256(repr((shape, passes, seed, WARM_UP)).encode())
+    for text in parts.public:
+        digest.update(text.encode())
+    folder = BUILD / f"keyboard-{shape.name}-{digest.hexdigest()[:12]}"
+    kept = folder / "trained.npy"
+    if not kept.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        np.save(kept, _trained(parts, shape, vocabulary, passes, seed))
+    program = export_program(shape, vocabulary.size, BUILD / "programs")
+    write_model_folder(folder, shape, vocabulary, program, np.load(kept))
+    return exported_model(folder), vocabulary
+
+
+def _trained(parts: Split, shape: ModelConfiguration, vocabulary: Vocabulary, passes: float, seed: int) -> Vector:
+    from models.training import train_centrally
+
+    ids = [vocabulary.encode(words(text)) for text in parts.public]
+    batches = pack(ids, shape.batch_rows, shape.sequence_length, np.random.default_rng(seed))
+    steps = int(passes * len(batches))
+    click.echo(f"training the global model {shape.name}: {steps} steps, once", err=True)
+    return train_centrally(
+        initial_weights(shape, vocabulary.size, seed), shape, vocabulary.size, batches, steps=steps, **WARM_UP
+    )
+
+
+def _personal_weights(model: Model, phone: Phone, seed: int) -> Path | None:
+    """What the phone's session keeps, if it keeps something."""
+    path = personal_weights(model)
+    path.unlink(missing_ok=True)
+    asked = Assignment(
+        task="benchmark",
+        round=1,
+        attempt=1,
+        version=model.manifest.version,
+        manifest=model.sha256,
+        codec=CodecChoice(),
+        plan=PLAN,
+        report_deadline_s=600,
+    )
+    task = SessionTask(asked, model, phone.typed, lambda: None, seed, path)
+    done = in_this_process(load_program, time.monotonic)(task, lambda: False)
+    return path if isinstance(done, Produced) and done.personal_share else None
+
+
+@click.command()
+@click.option("--corpus", default="personas", show_default=True, help="personas, pydoc, or a TSV file (user, text).")
+@click.option("--model", default="tiny", show_default=True)
+@click.option("--phones", default=12, show_default=True, help="People whose messages are replayed.")
+@click.option("--messages", default=200, show_default=True, help="The last so many of each; a fifth is replayed.")
+@click.option("--passes", default=4.0, show_default=True, help="Over the public text, of the global model.")
+@click.option("--seed", default=7, show_default=True)
+@click.option("--json", "as_json", is_flag=True)
+def main(*, corpus: str, model: str, phones: int, messages: int, passes: float, seed: int, as_json: bool) -> None:
+    """Replay held-out messages through the suggester."""
+    found = measure(corpus, model, phones, messages, passes, seed)
+    if as_json:
+        sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+        return
+    show(TITLE, found["predictors"], as_json=False, key="predictors")
+    show("users", [{k: v for k, v in found.items() if k != "predictors"}], as_json=False, key="users")
+
+
+if __name__ == "__main__":
+    main()

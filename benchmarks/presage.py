@@ -1,0 +1,97 @@
+"""Debian's ``presage`` as a predictor to stand beside ours: its smoothed n-grams, trained on the same text.
+
+Through the C interface of ``libpresage1v5``, with ``text2ngram`` for the training. Nothing of ours depends on it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import shutil
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+_LIBRARY = "libpresage.so.1"
+_STREAM = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+_PREDICTOR = "Presage.Predictors.DefaultSmoothedNgramPredictor"
+
+
+def installed() -> bool:
+    """Whether library and trainer are there."""
+    try:
+        ctypes.CDLL(_LIBRARY)
+    except OSError:
+        return False
+    return shutil.which("text2ngram") is not None
+
+
+def train(texts: Iterable[str], folder: Path) -> Path:
+    """Count one, two and three words, as presage's own predictor wants them.
+
+    Args:
+        texts: messages, words with blanks between them.
+        folder: made if missing.
+
+    Returns:
+        The database.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    text, database = folder / "text.txt", folder / "presage.db"
+    text.write_text("\n".join(texts) + "\n")
+    database.unlink(missing_ok=True)
+    for order in ("1", "2", "3"):
+        command = ["text2ngram", "-n", order, "-l", "-f", "sqlite", "-a", "-o", str(database), str(text)]
+        subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - a fixed program
+    return database
+
+
+class Presage:
+    """Suggestions of presage.
+
+    Args:
+        database: of :func:`train`.
+        suggestions: how many words it offers.
+    """
+
+    def __init__(self, database: Path, suggestions: int = 3) -> None:
+        self._library = ctypes.CDLL(_LIBRARY)
+        self._past = ctypes.create_string_buffer(b"")
+        self._future = ctypes.create_string_buffer(b"")
+        # Kept: the library calls them for as long as it lives.
+        self._streams = (
+            _STREAM(lambda _: ctypes.addressof(self._past)),
+            _STREAM(lambda _: ctypes.addressof(self._future)),
+        )
+        self._handle = ctypes.c_void_p()
+        past, future = self._streams
+        _check(self._library.presage_new(past, None, future, None, ctypes.byref(self._handle)))
+        for name, value in {
+            f"{_PREDICTOR}.DBFILENAME": str(database),
+            "Presage.PredictorRegistry.PREDICTORS": "DefaultSmoothedNgramPredictor",
+            "Presage.ContextTracker.ONLINE_LEARNING": "no",
+            "Presage.Selector.SUGGESTIONS": str(suggestions),
+            # A word that was offered and not taken may be offered again with one more letter, as ours does.
+            "Presage.Selector.REPEAT_SUGGESTIONS": "yes",
+        }.items():
+            _check(self._library.presage_config_set(self._handle, name.encode(), value.encode()))
+
+    def suggest(self, text: str) -> list[str]:
+        """Words for the text before the caret, in lower case."""
+        self._past = ctypes.create_string_buffer(text.encode())
+        result = ctypes.POINTER(ctypes.c_char_p)()
+        _check(self._library.presage_predict(self._handle, ctypes.byref(result)))
+        found = []
+        for i in range(1 << 10):
+            word = result[i]
+            if word is None:
+                break
+            found.append(word.decode(errors="replace").lower())
+        self._library.presage_free_string_array(result)
+        return found
+
+
+def _check(status: int) -> None:
+    if status:
+        msg = f"presage failed with code {status}"
+        raise RuntimeError(msg)

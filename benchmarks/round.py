@@ -1,0 +1,165 @@
+"""``python -m benchmarks.round``: what a round costs beside its training.
+
+A real coordinator, a real broker and real agents (many in one process) on this machine; the agents' training takes no
+time. Every phone's report is needed, so the slowest counts. ``announce_to_committed_s`` begins when a version is
+announced and ends when the next is committed: the phones' return, selection, assignments, downloads, encoding, upload,
+receipts, averaging, publishing. The longest training among a round's reports is taken off.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import click
+import msgspec
+from rich.console import Console
+
+from benchmarks.measuring import median, quantile, show
+from benchmarks.setting import BUILD, SEED
+from coordinator.core.round import TERMINAL, Phase, Round
+from coordinator.shell.database import database_file
+from models.configurations import configuration
+from models.folder import write_model_folder
+from models.initial import initial_weights
+from models.vocabulary import Vocabulary
+from simulation.demo.configuration import LOOPBACK, free_ports, write_toml
+from simulation.demo.processes import Service, stopping
+from simulation.phones import Setting
+from wire.errors import UnavailableError
+
+POPULATION = "benchmark"
+PATIENCE_S = 300.0
+WARM_UP = 2
+"""Rounds that are not counted: every phone fetches the whole model once."""
+
+_PYTHON = [sys.executable, "-m"]
+_console = Console(stderr=True)
+
+
+@click.command()
+@click.option("--phones", default=100, show_default=True, type=click.IntRange(1, 1000), help="Emulated phones.")
+@click.option("--rounds", default=10, show_default=True, type=click.IntRange(1), help="Rounds that are measured.")
+@click.option("--processes", default=2, show_default=True, type=click.IntRange(1, 64), help="That share the phones.")
+@click.option("--json", "as_json", is_flag=True, help="One line of JSON.")
+def main(phones: int, rounds: int, processes: int, *, as_json: bool) -> None:
+    """Measure rounds of emulated phones with training that takes no time."""
+    folder = BUILD / "benchmark-round"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    with _running(folder.absolute(), phones, rounds + WARM_UP, min(processes, phones)) as data:
+        ended = _wait(data, rounds + WARM_UP)
+        trained_s = _longest_training_s(data)
+    rows = [_row(state, trained_s[state.number]) for state in ended[WARM_UP:] if state.phase is Phase.COMMITTED]
+    if not rows:
+        msg = f"no round was committed; the logs are in {folder}"
+        raise UnavailableError(msg)
+    result = {
+        "phones": phones,
+        "rounds": len(rows),
+        "abandoned": sum(state.phase is Phase.ABANDONED for state in ended),
+        "announce_to_committed_s": median([row["announce_to_committed_s"] for row in rows]),
+        "announce_to_committed_p90_s": quantile([row["announce_to_committed_s"] for row in rows], 0.9),
+        "selected_to_committed_s": median([row["selected_to_committed_s"] for row in rows]),
+        "reports": median([row["reports"] for row in rows]),
+    }
+    show("A round without its training, medians (emulated phones)", [result], as_json=as_json, key="rounds")
+
+
+@contextmanager
+def _running(folder: Path, phones: int, rounds: int, processes: int) -> Iterator[Path]:
+    """Broker, coordinator and phones; the coordinator's data folder."""
+    ports = free_ports(0)
+    shape = configuration("tiny")
+    vocabulary = Vocabulary(tuple(f"word{number}" for number in range(shape.max_vocabulary // 2)))
+    weights = initial_weights(shape, vocabulary.size, SEED)
+    write_model_folder(folder / "model", shape, vocabulary, b"training takes no time here", weights)
+    table = {
+        "population": POPULATION,
+        "data_dir": "data",
+        "port": ports.page,
+        "broker": {"kind": "auto", "port": ports.broker},
+        "task": {
+            "model": "model",
+            "rounds": rounds,
+            "goal": phones,
+            "minimum": phones,
+            "over_selection": 1.0,
+            "selection_window_s": 0.0,
+            "retry_after_s": 0.1,
+        },
+    }
+    config = write_toml(folder / "coordinator.toml", table)
+    coordinator = Service(
+        "coordinator", [*_PYTHON, "coordinator", "serve", "--config", str(config)], folder / "coordinator.log"
+    )
+    names = [f"phone-{number:04d}" for number in range(phones)]
+    agents = []
+    for part in range(processes):
+        setting = Setting(
+            folder=str(folder / "phones"),
+            names=tuple(names[part::processes]),
+            population=POPULATION,
+            broker_port=ports.broker,
+            url=f"http://{LOOPBACK}:{ports.page}",
+        )
+        path = folder / f"phones-{part}.json"
+        path.write_bytes(msgspec.json.encode(setting))
+        agents.append(
+            Service(f"phones-{part}", [*_PYTHON, "simulation.phones", str(path)], folder / f"phones-{part}.log")
+        )
+    with stopping([[coordinator], agents]):
+        for service in (coordinator, *agents):
+            service.start()
+        yield folder / "data"
+
+
+def _wait(data: Path, rounds: int) -> list[Round]:
+    """The rounds, once so many have ended."""
+    ended: list[Round] = []
+    deadline_s = time.monotonic() + PATIENCE_S
+    with _console.status("") as status:
+        while len(ended) < rounds:
+            if time.monotonic() > deadline_s:
+                msg = f"{len(ended)} of {rounds} rounds ended within {PATIENCE_S:g} s; the logs are in {data.parent}"
+                raise UnavailableError(msg)
+            time.sleep(0.5)
+            ended = _ended(data)
+            status.update(f"{len(ended)} of {rounds} rounds")
+    return ended[:rounds]
+
+
+def _ended(data: Path) -> list[Round]:
+    path = database_file(data)
+    if not path.exists():
+        return []
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+        try:
+            rows = database.execute("SELECT state FROM rounds ORDER BY number").fetchall()
+        except sqlite3.OperationalError:
+            return []  # its tables are being made
+    states = [msgspec.json.decode(state, type=Round) for (state,) in rows]
+    return [state for state in states if state.phase in TERMINAL]
+
+
+def _longest_training_s(data: Path) -> dict[int, float]:
+    with closing(sqlite3.connect(f"file:{database_file(data)}?mode=ro", uri=True)) as database:
+        return dict(database.execute("SELECT round, max(seconds) FROM reports GROUP BY round").fetchall())
+
+
+def _row(state: Round, trained_s: float) -> dict[str, float]:
+    begun_s, ended_s = state.started_at_s or 0.0, state.closed_at_s or 0.0
+    return {
+        "announce_to_committed_s": ended_s - state.opened_at_s - trained_s,
+        "selected_to_committed_s": ended_s - begun_s - trained_s,
+        "reports": state.reported,
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,244 @@
+"""Many emulated phones in one process: ``nightjar-agent emulate CONFIG...``.
+
+Each phone is a whole agent: its own driver, database, day, and connection to the broker. What a machine full of phones
+cannot afford for each of them they share: one thread drives all of them, one worker fetches and trains for one after
+the other, with one program in memory that takes the weights of whoever's turn it is, and models lie on disk once. So
+training times are those of a queue, and are not to be reported as a phone's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import itertools
+import os
+import queue
+import random
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import structlog
+
+from edge_agent import assembly
+from edge_agent.config import AgentConfig
+from edge_agent.device import typing_activity
+from edge_agent.driver import Driver, Ports
+from edge_agent.ports import Item, Job, Model, StopAsked, WorkDone
+from edge_agent.session import Desk, Trainer, in_this_process
+from edge_agent.shell.clock import SystemClock
+from edge_agent.shell.database import Database
+from edge_agent.shell.folder import ARTIFACTS, DATABASE, own_folder
+from edge_agent.shell.http import Downloader
+from edge_agent.shell.memory import return_free_memory
+from edge_agent.shell.model_files import ModelFiles
+from edge_agent.shell.mqtt import MqttTransport
+from edge_agent.shell.tflite import TfliteProgram, load_program, runtime_name
+from edge_agent.shell.weights import mapped_weights
+from edge_agent.shell.worker import ThreadWorker
+from wire.errors import ConfigError
+
+LEAVE_AT_ONCE = 16
+"""Farewells that wait for their acknowledgement at the same time."""
+
+log = structlog.get_logger()
+
+Envelope = tuple[int, Item]
+"""Number of the phone, and what happened to it. Number -1 is everybody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phone:
+    """One of many.
+
+    Attributes:
+        config: of its agent.
+        driver: of its agent.
+        transport: its connection.
+    """
+
+    config: AgentConfig
+    driver: Driver
+    transport: MqttTransport
+
+
+class SharedWorker:
+    """Lets many phones use one worker: a phone's jobs keep their numbers, which others have too.
+
+    Args:
+        post: takes an outcome for a phone.
+    """
+
+    def __init__(self, post: Callable[[int, WorkDone], None]) -> None:
+        self._post = post
+        self._numbers = itertools.count(1)
+        # shared number -> (phone, its own number); and back
+        self._owners: dict[int, tuple[int, int]] = {}
+        self._shared: dict[tuple[int, int], int] = {}
+        self._worker = ThreadWorker(self._done, tidy=return_free_memory)
+
+    def of(self, phone: int) -> PhonesWorker:
+        """The worker as one phone sees it."""
+        return PhonesWorker(self, phone)
+
+    def start(self, phone: int, job: Job) -> None:
+        """Queue a phone's job."""
+        number = next(self._numbers)
+        self._owners[number] = (phone, job.number)
+        self._shared[phone, job.number] = number
+        self._worker.start(Job(number, job.work))
+
+    def stop(self, phone: int, number: int) -> None:
+        """Make a phone's job stop, if it has not ended."""
+        shared = self._shared.get((phone, number))
+        if shared is not None:
+            self._worker.stop(shared)
+
+    def close(self, timeout_s: float) -> None:
+        """End after the present job."""
+        self._worker.close(timeout_s)
+
+    def _done(self, done: WorkDone) -> None:
+        phone, number = self._owners.pop(done.number)
+        self._shared.pop((phone, number), None)
+        self._post(phone, WorkDone(number, done.outcome))
+
+
+@dataclass(frozen=True, slots=True)
+class PhonesWorker:
+    """Implements :class:`edge_agent.ports.Worker` for one of many phones."""
+
+    shared: SharedWorker
+    phone: int
+
+    def start(self, job: Job) -> None:
+        """Queue a job."""
+        self.shared.start(self.phone, job)
+
+    def stop(self, number: int) -> None:
+        """Make ``should_stop`` of that job true."""
+        self.shared.stop(self.phone, number)
+
+
+class SharedProgram:
+    """Implements :data:`edge_agent.ports.LoadProgram` with one program in memory. One thread."""
+
+    def __init__(self) -> None:
+        self._path: Path | None = None
+        self._program: TfliteProgram | None = None
+
+    def __call__(self, model: Model) -> TfliteProgram:
+        """The program of a model, with its weights restored; whoever had it before must be done with it."""
+        if self._program is None or self._path != model.program:
+            self._program, self._path = load_program(model), model.program
+        else:
+            self._program.restore(mapped_weights(model))
+        return self._program
+
+
+def run_fleet(configs: Sequence[AgentConfig], artifacts: Path) -> None:
+    """Run emulated phones until SIGTERM or SIGINT.
+
+    Args:
+        configs: of the phones.
+        artifacts: folder for the models that they share; of this process alone.
+
+    Raises:
+        ConfigError: a phone that is no emulated one or has a keyboard, or as for a single agent.
+    """
+    for config in configs:
+        if config.emulator is None or config.keyboard.enabled:
+            msg = f"{config.device}: expected an [emulator] table and no keyboard; a phone with a keyboard runs alone"
+            raise ConfigError(msg)
+    runtime = runtime_name()
+    inbox: queue.SimpleQueue[Envelope] = queue.SimpleQueue()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(own_folder(artifacts))
+        worker = SharedWorker(lambda phone, done: inbox.put((phone, done)))
+        stack.callback(worker.close, assembly.LAST_BATCH_S)
+        models = ModelFiles(artifacts / ARTIFACTS, Downloader(configs[0].coordinator_url))
+        train = in_this_process(SharedProgram(), SystemClock().monotonic_s)
+        phones = [
+            _phone(stack, config, runtime, partial(_post, inbox, number), worker.of(number), models, train)
+            for number, config in enumerate(configs)
+        ]
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda _number, _frame: inbox.put((-1, StopAsked())))
+        log.info("emulated_phones", phones=len(phones), process=os.getpid())
+        for phone in phones:
+            phone.driver.begin()
+            phone.transport.start()
+        _drive(phones, inbox)
+        with ThreadPoolExecutor(LEAVE_AT_ONCE) as leaving:
+            list(leaving.map(lambda phone: assembly.take_leave(phone.config, phone.transport), phones))
+
+
+def _post(inbox: queue.SimpleQueue[Envelope], phone: int, item: Item) -> None:
+    inbox.put((phone, item))
+
+
+def _phone(
+    stack: contextlib.ExitStack,
+    config: AgentConfig,
+    runtime: str,
+    post: Callable[[Item], None],
+    worker: PhonesWorker,
+    models: ModelFiles,
+    train: Trainer,
+) -> Phone:
+    stack.enter_context(own_folder(config.data_dir))
+    clock = SystemClock()
+    database = Database(config.data_dir / DATABASE, assembly.caps(config), clock)
+    stack.callback(database.close)
+    device = assembly.inhabited_device(config, database, clock, typing_activity(config))
+    stack.callback(device.close)
+    transport = assembly.transport_of(config, post)
+    driver = Driver(
+        assembly.identity_of(config, runtime),
+        assembly.pace_of(config),
+        Ports(
+            clock=clock,
+            jitter=random.random,
+            random_for=assembly.random_for(config.emulator),
+            conditions=device.conditions,
+            transport=transport,
+            artifacts=models,
+            examples=database,
+            journal=database,
+            worker=worker,
+            desk=Desk(database, database.residual, train),
+        ),
+        queue.SimpleQueue(),
+    )
+    return Phone(config, driver, transport)
+
+
+def _drive(phones: Sequence[Phone], inbox: queue.SimpleQueue[Envelope]) -> None:
+    """Let every phone look at its conditions in its turn, and give it what comes for it, until everybody is to stop."""
+    now_s = SystemClock().monotonic_s
+    begun_s = now_s()
+    # Spread, so that they do not all look at once.
+    polls = [
+        (begun_s + phone.config.conditions.poll_s * number / len(phones), number) for number, phone in enumerate(phones)
+    ]
+    heapq.heapify(polls)
+    while True:
+        due_s, number = polls[0]
+        wait_s = due_s - now_s()
+        if wait_s <= 0:
+            phones[number].driver.poll()
+            # From now on, not from when it was due: a machine that is too slow must not fall behind for ever.
+            heapq.heapreplace(polls, (now_s() + phones[number].config.conditions.poll_s, number))
+            wait_s = 0.0
+        try:
+            to, item = inbox.get(timeout=wait_s) if wait_s else inbox.get_nowait()
+        except queue.Empty:
+            continue
+        if isinstance(item, StopAsked):
+            for phone in phones:
+                phone.driver.handle(item)
+            return
+        phones[to].driver.handle(item)

@@ -1,0 +1,75 @@
+"""An emulated phone at this moment of its life: a script, on a clock that runs faster than ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from edge_agent.emulator.day import DAY_S, HOUR_S, Day, PhoneState, state_at
+from edge_agent.emulator.windows import Trace, read_traces
+
+Script = Callable[[float], PhoneState]
+"""Seconds of virtual time since the first midnight -> the phone."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedPhone:
+    """A phone that follows a script.
+
+    Attributes:
+        script: its life.
+        speed: virtual seconds in a real one.
+        start_hour: hour of the script at ``started_s``.
+        started_s: when this phone was first started, so that a restart goes on with its day.
+        now_s: the clock of ``started_s``.
+    """
+
+    script: Script
+    speed: float
+    start_hour: float
+    started_s: float
+    now_s: Callable[[], float]
+
+    def state(self) -> PhoneState:
+        """The phone now."""
+        return self.script(self._virtual_s())
+
+    def minute(self) -> int:
+        """Of its day."""
+        return int(self._virtual_s() % DAY_S // 60)
+
+    def _virtual_s(self) -> float:
+        # A wall clock that was set back must not reach before the first midnight.
+        return self.start_hour * HOUR_S + max(0.0, self.now_s() - self.started_s) * self.speed
+
+
+def scripted(day: Day, seed: int) -> Script:
+    """A life of days like this one.
+
+    Args:
+        day: what a day is like.
+        seed: of this phone; others live at other minutes.
+    """
+    return partial(state_at, day, seed)
+
+
+def recorded(path: Path, seed: int) -> Script:
+    """The life of a real phone, as far as it was recorded (:mod:`edge_agent.emulator.windows`).
+
+    Args:
+        path: CSV file of windows.
+        seed: takes the phone of that number, and begins again behind the last one.
+
+    Raises:
+        ConfigError: the file cannot be used.
+    """
+    traces = read_traces(path)
+    return partial(_at, traces[seed % len(traces)])
+
+
+def _at(trace: Trace, virtual_s: float) -> PhoneState:
+    # The record has only whether all of them held. A phone that is not free is unplugged and in somebody's hand.
+    free = trace.free_at(virtual_s)
+    return PhoneState(charging=free, in_use=not free, wifi=free, battery=0.8)

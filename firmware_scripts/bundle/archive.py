@@ -1,0 +1,133 @@
+"""The archive of a bundle: a plain tar with a manifest first, its signature second, and then each file that it lists.
+
+Plain, because wheels are packed already and a device must be able to open it with what every system has. The same
+files give the same bytes: order, times, owners and modes are fixed. Reading trusts nothing: a member that the manifest
+does not list, in its place and with its hash, refuses the archive.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from firmware_scripts.bundle.signing import check_signature, sign
+from firmware_scripts.bundle.wheelhouse import SOURCE_DATE_EPOCH
+from firmware_scripts.core.manifest import MAX_MANIFEST_BYTES, ListedFile, parse_manifest
+from wire.errors import IntegrityError, RemoteProtocolError
+
+MANIFEST = "manifest.json"
+SIGNATURE = "manifest.sig"
+FORMAT = 1
+_SIGNATURE_BYTES = 64
+_READ_BYTES = 2**20
+_FOLDER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a bundle holds: facts about it, and the bytes of each file by its relative path."""
+
+    facts: Mapping[str, str]
+    files: Mapping[str, bytes]
+
+
+def write_archive(path: Path, contents: Contents, key: Ed25519PrivateKey) -> None:
+    """Write a bundle under the folder that ``path`` is named after.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    rows = [
+        {"path": name, "sha256": hashlib.sha256(data).hexdigest(), "size_bytes": len(data)}
+        for name, data in sorted(contents.files.items())
+    ]
+    manifest = (json.dumps({"format": FORMAT, **contents.facts, "files": rows}, indent=2) + "\n").encode()
+    members = [(MANIFEST, manifest), (SIGNATURE, sign(key, manifest)), *sorted(contents.files.items())]
+    partial = path.with_name(f"{path.name}.part")
+    with tarfile.open(partial, "w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, data in members:
+            member = tarfile.TarInfo(f"{path.stem}/{name}")
+            member.size, member.mtime, member.mode = len(data), SOURCE_DATE_EPOCH, 0o644
+            archive.addfile(member, io.BytesIO(data))
+    partial.replace(path)
+
+
+def check_archive(path: Path, key: Ed25519PublicKey) -> tuple[ListedFile, ...]:
+    """Read a bundle from start to end and check all of it; returns what it holds.
+
+    Raises:
+        RemoteProtocolError: it is not laid out as :func:`write_archive` does.
+        IntegrityError: the signature, or the hash of a file, does not fit.
+        OSError: it cannot be read.
+    """
+    try:
+        with tarfile.open(path, "r:") as archive:
+            manifest = _take(archive, MANIFEST, MAX_MANIFEST_BYTES)
+            check_signature(key, manifest, _take(archive, SIGNATURE, _SIGNATURE_BYTES))
+            listed = parse_manifest(manifest)
+            for file in listed:
+                _compare(archive, file)
+            if archive.next() is not None:
+                msg = f"{path.name} holds more than its manifest lists"
+                raise RemoteProtocolError(msg, code="bundle")
+    except tarfile.TarError as error:
+        msg = f"{path.name} is no bundle, or was cut short: {error}"
+        raise RemoteProtocolError(msg, code="bundle") from error
+    return listed
+
+
+def folder_name(agent: str, version: str, platform: str) -> str:
+    """The name of a bundle, and of the folder inside it.
+
+    >>> folder_name("nightjar", "0.1.0", "trixie-aarch64")
+    'nightjar-0.1.0-trixie-aarch64'
+    """
+    return f"{agent}-{version}-{platform}"
+
+
+def lock_lines(wheels: Sequence[tuple[str, str, str]]) -> bytes:
+    r"""A requirements file that accepts these (name, version, sha256) and nothing else.
+
+    >>> lock_lines([("numpy", "1.26.4", "ab")])
+    b'numpy==1.26.4 --hash=sha256:ab\n'
+    """
+    return "".join(f"{name}=={version} --hash=sha256:{sha256}\n" for name, version, sha256 in wheels).encode()
+
+
+def _take(archive: tarfile.TarFile, name: str, limit_bytes: int) -> bytes:
+    member = _next(archive, name)
+    if member.size > limit_bytes:
+        msg = f"{name} has {member.size} bytes, more than {limit_bytes}"
+        raise RemoteProtocolError(msg, code="bundle")
+    file = archive.extractfile(member)
+    return file.read() if file else b""
+
+
+def _compare(archive: tarfile.TarFile, wanted: ListedFile) -> None:
+    member = _next(archive, wanted.path)
+    digest = hashlib.sha256()
+    if file := archive.extractfile(member):
+        while data := file.read(_READ_BYTES):
+            digest.update(data)
+    if member.size != wanted.size_bytes or digest.hexdigest() != wanted.sha256:
+        msg = f"{wanted.path} is not the file that the manifest lists"
+        raise IntegrityError(msg)
+
+
+def _next(archive: tarfile.TarFile, name: str) -> tarfile.TarInfo:
+    member = archive.next()
+    folder, _, rest = member.name.partition("/") if member else ("", "", "")
+    # The folder is not signed, so it may only be one that a tar can be unpacked into without harm.
+    if member is None or not member.isreg() or rest != name or not _FOLDER.fullmatch(folder):
+        found = repr(member.name[:80]) if member else "the end"
+        msg = f"expected the file {name!r} in the bundle, found {found}"
+        raise RemoteProtocolError(msg, code="bundle")
+    return member

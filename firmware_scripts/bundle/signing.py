@@ -1,0 +1,92 @@
+"""Keys that sign bundles: ed25519 by ``cryptography``, private keys as PEM in a file of mode 0600."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from wire.errors import ConfigError, IntegrityError
+
+# A signature of a manifest is no signature of anything else that the same key may sign one day.
+_CONTEXT = b"nightjar bundle manifest 1\0"
+
+
+def make_key(private: Path, public: Path) -> None:
+    """Make a pair of keys in two new files.
+
+    Raises:
+        ConfigError: a file is there already, or cannot be written.
+    """
+    key = Ed25519PrivateKey.generate()
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    public_pem = key.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    try:
+        for path, data, mode in ((private, pem, 0o600), (public, public_pem, 0o644)):
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+            with os.fdopen(fd, "wb") as file:
+                file.write(data)
+    except OSError as error:
+        msg = f"the key could not be written, and none is ever overwritten: {error}"
+        raise ConfigError(msg) from error
+
+
+def load_private_key(path: Path) -> Ed25519PrivateKey:
+    """The key that signs.
+
+    Raises:
+        ConfigError: it cannot be read, is no such key, or others may read it.
+    """
+    try:
+        mode = path.stat().st_mode
+        key = serialization.load_pem_private_key(path.read_bytes(), password=None)
+    except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
+        msg = f"{path} is no private key that can be read: {error}"
+        raise ConfigError(msg) from error
+    if mode & 0o077:
+        msg = f"others may read {path}: chmod 600 it, and make a new key if it was not yours alone"
+        raise ConfigError(msg)
+    if not isinstance(key, Ed25519PrivateKey):
+        msg = f"{path} is no ed25519 key: make one with 'nightjar-firmware bundle-key'"
+        raise ConfigError(msg)
+    return key
+
+
+def load_public_key(path: Path) -> Ed25519PublicKey:
+    """The key that a signature is checked with.
+
+    Raises:
+        ConfigError: it cannot be read, or is no such key.
+    """
+    try:
+        key = serialization.load_pem_public_key(path.read_bytes())
+    except (OSError, ValueError, UnsupportedAlgorithm) as error:
+        msg = f"{path} is no public key that can be read: {error}"
+        raise ConfigError(msg) from error
+    if not isinstance(key, Ed25519PublicKey):
+        msg = f"{path} is no ed25519 key"
+        raise ConfigError(msg)
+    return key
+
+
+def sign(key: Ed25519PrivateKey, manifest: bytes) -> bytes:
+    """The signature of a manifest: 64 bytes, the same each time."""
+    return key.sign(_CONTEXT + manifest)
+
+
+def check_signature(key: Ed25519PublicKey, manifest: bytes, signature: bytes) -> None:
+    """Return if ``key`` signed this manifest.
+
+    Raises:
+        IntegrityError: it did not.
+    """
+    try:
+        key.verify(signature, _CONTEXT + manifest)
+    except InvalidSignature as error:
+        msg = "the manifest is not signed by this key, or was changed since"
+        raise IntegrityError(msg) from error

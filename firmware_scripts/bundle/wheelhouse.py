@@ -1,0 +1,86 @@
+"""Collects wheels with pip: what the agent needs from the index, and the agent itself from this checkout.
+
+The agent's wheel is built from a copy that holds only what a device needs, with fixed times and modes, so that the same
+sources give the same bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from firmware_scripts.bundle.platforms import Platform
+from wire.errors import ConfigError, UnavailableError
+
+AGENT = "nightjar"
+# The first moment that a zip file can hold.
+SOURCE_DATE_EPOCH = 315_532_800
+_SOURCES = ("wire", "models", "edge_agent", "requirements", "pyproject.toml", "README.md")
+# A device gets no command whose package it has not.
+_OTHERS_COMMAND = re.compile(r'nightjar-[a-z]+ = "(?!edge_agent\.)')
+_TIMEOUT_S = 900.0
+
+
+def download_wheels(platform: Platform, project: Path, folder: Path, lock: Path | None) -> None:
+    """Fetch the wheels that ``platform`` needs; with the ``lock`` of an earlier bundle the very same ones.
+
+    Raises:
+        UnavailableError: the index cannot be reached, or lacks a wheel.
+        OSError: the lock cannot be read.
+    """
+    if lock is None:
+        wanted = ["-r", str(project / "requirements" / platform.requirements)]
+    else:
+        # The agent comes from this checkout, never from an index: somebody else's package may have its name there.
+        packages = folder / "packages.lock"
+        lines = lock.read_text(encoding="utf-8").splitlines(keepends=True)
+        packages.write_text("".join(line for line in lines if not line.startswith(f"{AGENT}==")), encoding="utf-8")
+        wanted = ["--no-deps", "--require-hashes", "-r", str(packages)]
+    _pip("download", "--quiet", "--dest", str(folder), *platform.pip_options(), *wanted)
+
+
+def build_agent_wheel(project: Path, folder: Path) -> None:
+    """Build the agent's own wheel into ``folder``.
+
+    Raises:
+        ConfigError: ``project`` is no checkout.
+        UnavailableError: it cannot be built.
+    """
+    missing = [name for name in _SOURCES if not (project / name).exists()]
+    if missing:
+        msg = f"{project} is no checkout of Nightjar ({', '.join(missing)} missing): give --agent-wheel"
+        raise ConfigError(msg)
+    copy = folder / "sources"
+    for name in _SOURCES:
+        source = project / name
+        if source.is_dir():
+            shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        else:
+            shutil.copy(source, copy / name)
+    settings = copy / "pyproject.toml"
+    lines = settings.read_text(encoding="utf-8").splitlines(keepends=True)
+    settings.write_text("".join(line for line in lines if not _OTHERS_COMMAND.match(line)), encoding="utf-8")
+    for path in copy.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    _pip("wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(copy))
+    shutil.rmtree(copy)
+
+
+def _pip(*arguments: str) -> None:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", *arguments]
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(SOURCE_DATE_EPOCH)}
+    try:
+        done = subprocess.run(  # noqa: S603 - pip, with what this module names
+            command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False, env=environment
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        msg = f"pip could not be run: {error}"
+        raise UnavailableError(msg) from error
+    if done.returncode:
+        faults = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+        msg = "pip could not collect the wheels:\n  " + "\n  ".join(faults or [done.stderr[-500:]])
+        raise UnavailableError(msg)

@@ -1,0 +1,85 @@
+"""``nightjar-firmware bundle`` and ``bundle-key``: the agent with all that it needs, in one signed archive."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import click
+
+from firmware_scripts.bundle.making import make_bundle
+from firmware_scripts.bundle.platforms import PLATFORMS, platform_named
+from firmware_scripts.bundle.signing import load_private_key, make_key
+from firmware_scripts.bundle.wheelhouse import build_agent_wheel, download_wheels
+from firmware_scripts.core.printable import size_text
+from firmware_scripts.shell.hashing import sha256_of
+from wire.errors import ConfigError, UnavailableError
+
+PROJECT = Path(__file__).parents[2]
+
+
+@click.command()
+@click.option(
+    "--platform", "name", required=True, help=f"One of: {', '.join(p.name for p in PLATFORMS if not p.exempt)}."
+)
+@click.option("--key", "key_path", required=True, type=click.Path(path_type=Path), help="Signs it; see bundle-key.")
+@click.option("--output", "-o", default=Path(), type=click.Path(path_type=Path), help="Folder. Default: this one.")
+@click.option("--wheels", type=click.Path(path_type=Path), help="Folder of wheels to use; nothing is fetched then.")
+@click.option("--agent-wheel", type=click.Path(path_type=Path), help="The agent's wheel. Default: built from here.")
+@click.option("--lock", type=click.Path(path_type=Path), help="requirements.lock of a bundle: the very same packages.")
+@click.option("--include", multiple=True, help="NAME=FILE: one more file, under that name. Again for more.")
+def bundle(
+    name: str,
+    key_path: Path,
+    output: Path,
+    wheels: Path | None,
+    agent_wheel: Path | None,
+    lock: Path | None,
+    include: tuple[str, ...],
+) -> None:
+    """Put the agent and its packages for one kind of device into one archive that installs with no network.
+
+    The same sources and packages give the same bytes. On the device: pip install --no-index --find-links wheels
+    --require-hashes -r requirements.lock.
+    """
+    platform = platform_named(name)
+    key = load_private_key(key_path)
+    others = _others(include)
+    try:
+        with tempfile.TemporaryDirectory(prefix="nightjar-bundle-") as folder:
+            house = Path(folder)
+            if wheels:
+                for path in wheels.glob("*.whl"):
+                    shutil.copy(path, house)
+            else:
+                download_wheels(platform, PROJECT, house, lock)
+            if agent_wheel:
+                shutil.copy(agent_wheel, house)
+            elif not any(house.glob("nightjar-*.whl")):
+                build_agent_wheel(PROJECT, house)
+            made = make_bundle(platform, house, others, key, output)
+    except OSError as error:
+        msg = f"the bundle could not be made: {error}"
+        raise UnavailableError(msg) from error
+    click.echo(f"{made}  {size_text(made.stat().st_size)}  sha256 {sha256_of(made)}")
+
+
+@click.command("bundle-key")
+@click.argument("name", type=click.Path(path_type=Path))
+def bundle_key(name: Path) -> None:
+    """Make a pair of keys: NAME.key signs bundles and stays with you, NAME.pub goes onto devices."""
+    private, public = name.with_name(f"{name.name}.key"), name.with_name(f"{name.name}.pub")
+    make_key(private, public)
+    click.echo(f"{private} (keep it), {public} (for devices)")
+
+
+def _others(include: tuple[str, ...]) -> dict[str, Path]:
+    others = {}
+    for entry in include:
+        name, equals, file = entry.partition("=")
+        if not equals or not name or name.startswith(("/", "wheels/")) or ".." in Path(name).parts:
+            msg = f"--include {entry!r}: expected NAME=FILE with a relative name outside of wheels/"
+            raise ConfigError(msg)
+        others[name] = Path(file)
+    return others

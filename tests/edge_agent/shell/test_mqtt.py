@@ -1,0 +1,130 @@
+"""What the agent's connection says of a broker's trouble, with a real mosquitto."""
+
+import queue
+import socket
+import subprocess
+import time
+
+import paho.mqtt.client as paho
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion
+
+from coordinator.shell.broker import find_mosquitto, write_mosquitto_files
+from edge_agent.ports import LinkDown, LinkUp, NotDelivered
+from edge_agent.shell.mqtt import Broker, MqttTransport
+from wire.errors import LocalProtocolError
+from wire.frame import MAX_PUBLISH_BYTES
+
+PATIENCE_S = 60.0
+UP, DOWN, STATUS = "nightjar/1/demo/up/0/phone/report", "nightjar/1/demo/down/phone/+", "nightjar/1/demo/status/phone"
+
+
+@pytest.fixture
+def start_mosquitto(tmp_path):
+    """Starts mosquitto with our configuration and more lines; its port."""
+    if not find_mosquitto():
+        pytest.skip("mosquitto is not installed on this machine")
+    children = []
+
+    def start(replaced="", by=""):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+        path = write_mosquitto_files("127.0.0.1", port, tmp_path, "", "")
+        assert replaced in path.read_text()
+        path.write_text(path.read_text().replace(replaced, by))
+        children.append(subprocess.Popen([find_mosquitto(), "-c", str(path)], stderr=subprocess.DEVNULL))
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                return port
+            except OSError:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+
+    yield start
+    for child in children:
+        child.terminate()
+        child.wait(20)
+
+
+class Agent:
+    """The transport, and what it posts."""
+
+    def __init__(self, port, *, mqtt5, filters=(DOWN,)):
+        self.posted = queue.Queue()
+        broker = Broker("127.0.0.1", port, "phone", mqtt5=mqtt5)
+        self.transport = MqttTransport(broker, "agent", filters, (STATUS, b""), self.posted.put)
+
+    def __enter__(self):
+        self.transport.start()
+        return self
+
+    def __exit__(self, *_):
+        self.transport.close(STATUS, b"")
+
+    def hear(self, kind):
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            item = self.posted.get(timeout=max(0.1, deadline - time.monotonic()))
+            if isinstance(item, kind):
+                return item
+
+
+@pytest.mark.broker
+def test_with_mqtt_5_a_report_that_nobody_listens_to_is_said(start_mosquitto):
+    port = start_mosquitto()
+    with Agent(port, mqtt5=True) as agent:
+        agent.hear(LinkUp)
+        assert agent.transport.publish(UP, b"report")
+        assert agent.hear(NotDelivered).reason == "No matching subscribers"
+
+
+@pytest.mark.broker
+def test_with_mqtt_5_a_packet_that_the_broker_would_not_take_is_said_and_not_sent(start_mosquitto):
+    port = start_mosquitto("max_packet_size 2097152", "max_packet_size 20000")
+    with Agent(port, mqtt5=True) as agent:
+        agent.hear(LinkUp)
+        assert not agent.transport.publish(UP, bytes(20_000))
+        assert "the broker takes packets of 20000 bytes" in agent.hear(NotDelivered).reason
+        assert agent.transport.publish(UP, bytes(19_000))
+        assert agent.transport.connected
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("mqtt5", [False, True])
+def test_what_is_delivered_is_not_complained_of_and_answers_come(start_mosquitto, mqtt5):
+    port = start_mosquitto()
+    heard = queue.Queue()
+    listener = paho.Client(CallbackAPIVersion.VERSION2, "listener")
+    listener.username_pw_set("listener")
+    listener.on_message = lambda _c, _u, message: heard.put(bytes(message.payload))
+    listener.on_subscribe = lambda *_: heard.put(b"subscribed")
+    listener.on_connect = lambda client, *_: client.subscribe("nightjar/#", 1)
+    listener.connect("127.0.0.1", port)
+    listener.loop_start()
+    try:
+        assert heard.get(timeout=PATIENCE_S) == b"subscribed"
+        with Agent(port, mqtt5=mqtt5) as agent:
+            agent.hear(LinkUp)
+            assert agent.transport.publish(UP, bytes(MAX_PUBLISH_BYTES))
+            assert heard.get(timeout=PATIENCE_S) == bytes(MAX_PUBLISH_BYTES)
+            assert agent.posted.empty()
+    finally:
+        listener.disconnect()
+        listener.loop_stop()
+
+
+@pytest.mark.broker
+def test_a_lost_connection_is_said(start_mosquitto):
+    with Agent(start_mosquitto(), mqtt5=True) as agent:
+        agent.hear(LinkUp)
+        agent.transport._client.socket().shutdown(socket.SHUT_RDWR)
+        assert "ended" in agent.hear(LinkDown).reason
+        agent.hear(LinkUp)
+
+
+def test_our_own_limit_holds_whatever_the_broker_takes():
+    transport = Agent(1, mqtt5=False).transport
+    with pytest.raises(LocalProtocolError, match=f"may have {MAX_PUBLISH_BYTES} bytes"):
+        transport.publish(UP, bytes(MAX_PUBLISH_BYTES + 1))

@@ -1,0 +1,150 @@
+"""The unit for systemd: sandboxed, and a watchdog that is petted by a driver that really turns."""
+
+import contextlib
+import queue
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from edge_agent.__main__ import main
+from edge_agent.ports import StopAsked
+from edge_agent.shell.service_manager import ServiceManager
+from tests.edge_agent.fakes import Phone
+
+ROOT = Path(__file__).parents[2]
+UNIT = ROOT / "edge_agent" / "nightjar-agent.service"
+MOST_EXPOSURE = 2.0
+
+
+class Line:
+    """Where systemd would listen."""
+
+    def __init__(self, path):
+        self.environment = {"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "3000000"}
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(str(path))
+        self.socket.setblocking(False)
+
+    def heard(self):
+        found = []
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                found.append(self.socket.recv(100).decode())
+        return found
+
+
+@pytest.fixture
+def line(tmp_path):
+    found = Line(tmp_path / "n")
+    yield found
+    found.socket.close()
+
+
+def test_ready_once_then_a_sign_of_life_in_every_third_of_the_watchdogs_time(line):
+    now_s = [100.0]
+    manager = ServiceManager(line.environment, lambda: now_s[0])
+    manager.turned()
+    assert line.heard() == ["READY=1"]
+    for _ in range(40):
+        now_s[0] += 0.1
+        manager.turned()
+    assert line.heard() == ["WATCHDOG=1"] * 3
+    manager.stopping()
+    assert line.heard() == ["STOPPING=1"]
+
+
+@pytest.mark.parametrize("environment", [{}, {"NOTIFY_SOCKET": "/nowhere/at/all"}, {"NOTIFY_SOCKET": "@nobody-there"}])
+def test_without_systemd_nothing_happens(environment):
+    manager = ServiceManager(environment)
+    manager.turned()
+    manager.turned()
+    manager.stopping()
+
+
+def test_without_a_watchdog_there_are_no_signs_of_life(line):
+    manager = ServiceManager({"NOTIFY_SOCKET": line.environment["NOTIFY_SOCKET"]})
+    manager.turned()
+    manager.turned()
+    assert line.heard() == ["READY=1"]
+
+
+def test_a_driver_that_hangs_gives_no_sign_of_life(tmp_path):
+    phone = Phone(tmp_path)
+    turns, hanging, free = [], threading.Event(), threading.Event()
+    read = phone.conditions.read
+
+    def hang_at_the_third_look():
+        if len(turns) == 2:
+            hanging.set()
+            assert free.wait(60)
+        return read()
+
+    phone.conditions.read = hang_at_the_third_look
+    inbox = queue.SimpleQueue()
+    driver = phone.driver
+    driver._inbox = inbox
+    object.__setattr__(driver._ports, "turned", lambda: turns.append(1))
+    object.__setattr__(driver._pace, "poll_s", 0.0)
+    running = threading.Thread(target=driver.run)
+    running.start()
+    assert hanging.wait(60)
+    before = len(turns)
+    inbox.put(StopAsked())
+    assert len(turns) == before == 2
+    free.set()
+    running.join(60)
+    assert not running.is_alive()
+    assert len(turns) > before
+
+
+@pytest.mark.tflite
+def test_the_real_agent_says_that_it_is_up_lives_and_ends(tmp_path, line):
+    config = tmp_path / "agent.toml"
+    config.write_text(
+        'device = "d"\ndata_dir = "data"\n[broker]\nport = 9\n[conditions]\npoll_s = 0.05\nask_logind = false\n'
+    )
+    environment = {**line.environment, "WATCHDOG_USEC": "300000", "PATH": "/usr/bin:/bin"}
+    line.socket.setblocking(True)
+    line.socket.settimeout(60)
+    command = [sys.executable, "-m", "edge_agent", "run", "--config", str(config)]
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL) as agent:
+        try:
+            assert [line.socket.recv(100) for _ in range(3)] == [b"READY=1", b"WATCHDOG=1", b"WATCHDOG=1"]
+            agent.send_signal(signal.SIGTERM)
+            while (said := line.socket.recv(100)) == b"WATCHDOG=1":
+                pass
+            assert said == b"STOPPING=1"
+            assert agent.wait(30) == 0
+        finally:
+            agent.kill()
+
+
+def test_the_printed_unit_starts_this_installation():
+    done = CliRunner().invoke(main, ["service", "--config", "/etc/other.toml"])
+    assert done.exit_code == 0
+    assert f"\nExecStart={sys.executable} -m edge_agent run --config /etc/other.toml\n" in done.output
+    assert "\nType=notify\n" in done.output
+    assert re.search(r"\nWatchdogSec=\d+\n", done.output)
+
+
+def test_the_units_sandbox_leaves_little_exposed():
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed: apt install systemd")
+    done = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", "--no-pager", str(UNIT)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"LC_ALL": "C", "PATH": "/usr/bin:/bin"},
+    )
+    found = re.search(r"exposure level for nightjar-agent.service: ([\d.]+)", done.stdout)
+    assert found, done.stdout + done.stderr
+    assert float(found[1]) <= MOST_EXPOSURE

@@ -1,0 +1,42 @@
+"""Rounds with too few phones end by their deadline, and say why: on the page, in the log and as a figure."""
+
+import html
+
+import pytest
+
+from tests.faults.world import Coordinator, Phones, publish_retained
+from wire.messages import Status
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
+
+
+def test_too_few_phones_and_too_few_reports(tmp_path, mosquitto):
+    publish_retained(mosquitto.port, 14, [Status(online=True, state="ineligible", reason="not charging")])
+    coordinator = Coordinator(
+        tmp_path / "c", mosquitto.port, goal=2, minimum=2, selection_deadline_s=3.0, report_deadline_s=3.0
+    )
+    one, other = (Phones(tmp_path / name, [name], mosquitto.port, coordinator.url) for name in ("a", "b"))
+    one.hold("training")
+    other.hold("training")
+    with coordinator, one:
+        row = abandoned_for(coordinator, "too-few-devices")
+        assert row["reason"] == "waiting: 1 of 2 phones eligible; 14 not charging"
+        assert 3.0 <= row["seconds"] < 30.0
+        with other:
+            row = abandoned_for(coordinator, "too-few-reports")
+            assert row["reason"].startswith("0 of 2 needed reports came; dropouts: ")
+            assert sum(row["dropped"].values()) == 2
+            assert row["seconds"] < 60.0
+            told_everywhere(coordinator, "too-few-devices", "waiting: 1 of 2 phones eligible; 14 not charging")
+            told_everywhere(coordinator, "too-few-reports", row["reason"])
+
+
+def abandoned_for(coordinator: Coordinator, cause: str) -> dict:
+    state = coordinator.wait_until(lambda s: any(row["cause"] == cause for row in s["rounds"]), f"a round of {cause}")
+    return next(row for row in state["rounds"] if row["cause"] == cause)
+
+
+def told_everywhere(coordinator: Coordinator, cause: str, reason: str) -> None:
+    assert reason in html.unescape(coordinator.get("/").decode())
+    assert f'cause={cause} reason="{reason}"' in coordinator.log()
+    assert f'nightjar_rounds_abandoned_total{{cause="{cause}"}}' in coordinator.get("/metrics").decode()

@@ -1,0 +1,24 @@
+"""Wheels as small as wheels can be."""
+
+import base64
+import hashlib
+import zipfile
+
+
+def make_wheel(folder, name, version="1.0", tag="py3-none-any", license_line="License-Expression: MIT"):
+    module, info = f"{name}/__init__.py", f"{name}-{version}.dist-info"
+    files = {
+        module: f"version = {version!r}\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{license_line}\n\nText.\n",
+        f"{info}/WHEEL": f"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: {tag}\n",
+    }
+    record = [
+        f"{path},sha256={base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b'=').decode()},{len(text)}"
+        for path, text in files.items()
+    ]
+    files[f"{info}/RECORD"] = "\n".join([*record, f"{info}/RECORD,,", ""])
+    path = folder / f"{name}-{version}-{tag}.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name_inside, text in files.items():
+            archive.writestr(zipfile.ZipInfo(name_inside), text)
+    return path
