@@ -97,6 +97,11 @@ class PlanConfig(msgspec.Struct, frozen=True, kw_only=True):
     clip_norm: Annotated[float, Meta(gt=0, le=1e9)] = 1.0  # bites rarely, and keeps large rates from NaN
     local_epochs: Annotated[int, Meta(ge=1, le=1000)] = 1  # more epochs drift away from the other devices
     max_steps: Annotated[int, Meta(ge=1, le=10**6)] = 1000  # an end even for a device with very much text
+    momentum: Annotated[float, Meta(ge=0, lt=1)] = 0.0  # a device makes too few steps for it to matter
+    proximal: Annotated[float, Meta(ge=0, le=1000)] = 0.0  # FedProx, for many local epochs; one does not drift far
+    sampled_softmax: bool = False  # half the time of a step, at a little recall
+    evaluation_share: Annotated[float, Meta(ge=0, le=0.5)] = 0.1  # enough to see on devices whether a round helped
+    keep_share: Annotated[float, Meta(gt=0, le=1)] = 0.5  # half a training is worth its report, less is worth a dropout
 
     def plan(self) -> TrainingPlan:
         """As it travels in an assignment."""
@@ -105,6 +110,11 @@ class PlanConfig(msgspec.Struct, frozen=True, kw_only=True):
             clip_norm=self.clip_norm,
             local_epochs=self.local_epochs,
             max_steps=self.max_steps,
+            momentum=self.momentum,
+            proximal=self.proximal,
+            sampled_softmax=self.sampled_softmax,
+            evaluation_share=self.evaluation_share,
+            keep_share=self.keep_share,
         )
 
 
@@ -213,6 +223,7 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The whole configuration."""
 
     task: TaskConfig
+    database_url: str = ""  # SQLite in data_dir is enough for a fleet; a postgresql:// URL for who runs one anyway
     data_dir: Path = Path("nightjar-coordinator")  # beside the file, where its owner finds it
     population: Name = "demo"  # one keyboard, one population
     host: str = "127.0.0.1"  # the status page is not for strangers

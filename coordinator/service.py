@@ -24,7 +24,7 @@ from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.broker import EXTERNAL, check_port_free
 from coordinator.shell.broker_child import BrokerChild
 from coordinator.shell.clock import WallClock
-from coordinator.shell.database import Database, database_file
+from coordinator.shell.database import Database, database_url
 from coordinator.shell.lock import only_one
 from coordinator.shell.model_folder import import_model
 from coordinator.shell.mqtt import MqttTransport
@@ -72,7 +72,7 @@ def serve(config: CoordinatorConfig, *, standby: bool = False) -> None:
         private = PackedBlobs(config.data_dir / "private")
         quarantine = FileQuarantine(config.data_dir / "quarantine")
         stack.callback(quarantine.close)
-        database = Database(f"sqlite:///{database_file(config.data_dir)}")
+        database = Database(database_url(config))
         stack.callback(database.close)
         clock = WallClock()
         _import_once(config, database, artifacts, clock.now_s())

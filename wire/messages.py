@@ -22,7 +22,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 _Attempt = Annotated[int, msgspec.Meta(ge=1, le=2**16 - 1)]
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=366 * 86400)]
 _Shards = Annotated[int, msgspec.Meta(ge=1, le=99_999)]
-_Text = Annotated[str, msgspec.Meta(max_length=500)]
+_Text = Annotated[str, msgspec.Meta(max_length=500, pattern="^[^\\x00]*\\Z")]  # PostgreSQL stores no NUL
 _Hash = Annotated[Sha256, msgspec.Meta(pattern="^[0-9a-f]{64}\\Z")]
 
 

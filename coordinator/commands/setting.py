@@ -15,7 +15,7 @@ from rich.table import Table
 
 from coordinator.config import CoordinatorConfig
 from coordinator.config_file import load_config
-from coordinator.shell.database import Database, database_file
+from coordinator.shell.database import Database, database_file, database_url
 from wire.errors import ConfigError
 
 
@@ -36,10 +36,10 @@ def open_database(config: CoordinatorConfig) -> Database:
         UnavailableError: it cannot be read.
     """
     path = database_file(config.data_dir)
-    if not path.is_file():
+    if not config.database_url and not path.is_file():
         msg = f"there is no database {path}: run 'serve' first, or set data_dir in the configuration"
         raise ConfigError(msg)
-    return Database(f"sqlite:///{path}", migrate=False)
+    return Database(database_url(config), migrate=False)
 
 
 def show(document: object, columns: Sequence[str], rows: Sequence[Sequence[object]], *, as_json: bool) -> None:

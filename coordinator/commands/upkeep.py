@@ -11,10 +11,11 @@ import click
 
 from coordinator.commands.options import config_option, json_option
 from coordinator.commands.setting import configuration, show
+from coordinator.config import CoordinatorConfig
 from coordinator.shell import backup as backups
 from coordinator.shell.checkup import Finding, check_up
 from coordinator.shell.clock import WallClock
-from coordinator.shell.database import Database, database_file
+from coordinator.shell.database import Database, database_file, database_url
 from coordinator.shell.lock import only_one
 from coordinator.shell.web.app import si_bytes
 from wire.errors import ConfigError, UnavailableError
@@ -68,7 +69,7 @@ def doctor(config_path: Path, *, as_json: bool) -> None:
 @click.argument("folder", type=click.Path(path_type=Path))
 def backup(config_path: Path, folder: Path, *, as_json: bool) -> None:
     """Copy the database and what it needs into a new FOLDER; the service may be running."""
-    size_bytes = backups.back_up(configuration(config_path).data_dir, folder)
+    size_bytes = backups.back_up(_sqlite_only(configuration(config_path)).data_dir, folder)
     answer = {"folder": str(folder), "bytes": size_bytes}
     show(answer, ("backup", "size"), [(folder, si_bytes(size_bytes))], as_json=as_json)
 
@@ -79,11 +80,18 @@ def backup(config_path: Path, folder: Path, *, as_json: bool) -> None:
 @click.argument("folder", type=click.Path(path_type=Path))
 def restore(config_path: Path, folder: Path, *, as_json: bool) -> None:
     """Fill the empty data folder from the backup in FOLDER."""
-    data_dir = configuration(config_path).data_dir
+    data_dir = _sqlite_only(configuration(config_path)).data_dir
     with only_one(data_dir):
         used = backups.restore(folder, data_dir, WallClock().now_s())
     answer = {"folder": str(data_dir), "last_used_round": used}
     show(answer, ("restored to", "rounds are counted from"), [(data_dir, used + 1)], as_json=as_json)
+
+
+def _sqlite_only(config: CoordinatorConfig) -> CoordinatorConfig:
+    if config.database_url:
+        msg = "database_url: a PostgreSQL database is backed up with pg_dump, and before it the folders in data_dir"
+        raise ConfigError(msg)
+    return config
 
 
 @click.group()
@@ -96,8 +104,8 @@ def db() -> None:
 @json_option
 def upgrade(config_path: Path, *, as_json: bool) -> None:
     """Bring the tables up to date with this program; the service must not be running. 'serve' does it as well."""
-    data_dir = configuration(config_path).data_dir
-    with only_one(data_dir):
-        Database(f"sqlite:///{database_file(data_dir)}").close()
-    path = database_file(data_dir)
-    show({"path": str(path)}, ("up to date",), [(path,)], as_json=as_json)
+    config = configuration(config_path)
+    with only_one(config.data_dir):
+        Database(database_url(config)).close()
+    where = "PostgreSQL" if config.database_url else str(database_file(config.data_dir))
+    show({"database": where}, ("up to date",), [(where,)], as_json=as_json)

@@ -20,7 +20,7 @@ import urllib3
 from coordinator.config import BrokerKind, CoordinatorConfig
 from coordinator.shell.backup import missing
 from coordinator.shell.broker import EXTERNAL, MOSQUITTO, check_port_free, choose
-from coordinator.shell.database import database_file
+from coordinator.shell.database import Database, database_file, database_url
 from coordinator.shell.model_folder import check_model
 from wire.errors import ConfigError, NightjarError
 
@@ -73,6 +73,9 @@ def _storage(config: CoordinatorConfig) -> Iterator[Finding]:
         yield Finding("storage", "warning", room, "free some space, or set another data_dir")
     else:
         yield Finding("storage", "ok", room)
+    if config.database_url:
+        yield _postgresql(config)
+        return
     if not database_file(folder).is_file():
         yield Finding("database", "ok", "none yet; 'serve' makes it")
         return
@@ -86,6 +89,15 @@ def _storage(config: CoordinatorConfig) -> Iterator[Finding]:
         yield Finding("database", "fault", found, "restore a backup")
     else:
         yield Finding("database", "ok", f"{database_file(folder)}, and every blob that it needs")
+
+
+def _postgresql(config: CoordinatorConfig) -> Finding:
+    try:
+        Database(database_url(config), migrate=False).close()
+    except NightjarError as error:
+        remedy = "check database_url, and that the server runs; then 'nightjar-coordinator db upgrade'"
+        return Finding("database", "fault", str(error), remedy)
+    return Finding("database", "ok", "PostgreSQL answers, and its tables are up to date")
 
 
 def _model(config: CoordinatorConfig) -> Iterator[Finding]:

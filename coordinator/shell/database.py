@@ -25,9 +25,10 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from msgspec import structs
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 
 from coordinator import effects as effect_json
+from coordinator.config import CoordinatorConfig
 from coordinator.core.lease import Lease, Presence
 from coordinator.core.pace import Rhythm
 from coordinator.core.round import TERMINAL, Phase, Round
@@ -69,6 +70,25 @@ _INSERTS: dict[str, Callable[[sa.Table], Any]] = {"sqlite": sqlite.insert, "post
 def database_file(data_dir: Path) -> Path:
     """Where a coordinator keeps its SQLite database."""
     return data_dir / "coordinator.sqlite"
+
+
+def database_url(config: CoordinatorConfig) -> str:
+    """Where a coordinator keeps its database, as SQLAlchemy wants it.
+
+    Raises:
+        ConfigError: no URL of PostgreSQL.
+    """
+    if not config.database_url:
+        return f"sqlite:///{database_file(config.data_dir)}"
+    try:
+        url = sa.make_url(config.database_url)
+    except ArgumentError as error:
+        msg = "database_url: expected a URL such as postgresql://user:password@host/name, got something else"
+        raise ConfigError(msg) from error
+    if url.get_backend_name() != "postgresql":
+        msg = f"database_url: expected a postgresql:// URL, got one of {url.get_backend_name()}"
+        raise ConfigError(msg)
+    return url.set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
 
 
 class Database:

@@ -35,9 +35,8 @@ def only_one(data_dir: Path, *, standing_by: bool = False) -> Iterator[None]:
         fcntl.flock(lock, fcntl.LOCK_EX if standing_by else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(lock)
-        msg = (
-            f"data_dir: another coordinator runs on {data_dir}; stop it, or give this one another folder, or --standby"
-        )
+        remedy = "stop it, give this one another folder, or let it wait (serve --standby)"
+        msg = f"data_dir: another coordinator runs on {data_dir}; {remedy}"
         raise ConfigError(msg) from error
     try:
         yield

@@ -48,7 +48,17 @@ _COUNTED = (
     _Counted("messages_quarantined", "nightjar_messages_quarantined", "", "Messages that ended process after process."),
 )
 
-_STATES = ("offline", "ineligible", "settling", "checked-in", "preparing", "training", "reporting", "resting")
+_STATES = (
+    "offline",
+    "ineligible",
+    "settling",
+    "checked-in",
+    "preparing",
+    "training",
+    "finishing",
+    "reporting",
+    "resting",
+)
 _OTHER = "other"
 
 

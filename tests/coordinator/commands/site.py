@@ -14,6 +14,7 @@ from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.database import Database, database_file
 from coordinator.shell.model_folder import import_model
 from coordinator.shell.packs import PackedBlobs
+from simulation.demo.configuration import free_ports
 from tests.coordinator.model_folder import write_model
 from wire.identifiers import DeviceId
 
@@ -37,7 +38,10 @@ class Site:
         self.config = folder / "coordinator.toml"
         self.data = folder / "data"
         write_model(folder / "model")
-        self.config.write_text('data_dir = "data"\n[task]\nmodel = "model"\n')
+        page, broker = free_ports(0).page, free_ports(0).broker
+        self.config.write_text(
+            f'port = {page}\ndata_dir = "data"\n[broker]\nport = {broker}\n[task]\nmodel = "model"\n'
+        )
         self.data.mkdir()
         self.artifacts = FileBlobs(self.data / ARTIFACTS)
         self.private = PackedBlobs(self.data / PRIVATE)
@@ -66,6 +70,12 @@ class Site:
             tx.add_report(report(1, "0" * 64))
             tx.add_report(report(2, self.private.put(REPORT)))
         database.close()
+
+    def listen_on(self, port: int) -> None:
+        """Have the configuration name that port."""
+        first, rest = self.config.read_text().split("\n", 1)
+        assert first.startswith("port")
+        self.config.write_text(f"port = {port}\n{rest}")
 
 
 def report(round_number: int, sha256: str) -> StoredReport:

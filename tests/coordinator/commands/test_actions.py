@@ -41,7 +41,7 @@ def served(site):
     server = create_server(create_app(ports), map=connections, host="127.0.0.1", port=0, threads=2)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    site.config.write_text(f"port = {server.effective_port}\n" + site.config.read_text())
+    site.listen_on(server.effective_port)
     yield posted
     server.task_dispatcher.shutdown()
     server.trigger.pull_trigger(lambda: [connection.close() for connection in list(connections.values())])
@@ -68,7 +68,7 @@ def test_what_the_service_refuses_is_said(served, run, site):
 
 
 def test_without_a_service_it_is_said_how_to_start_it(run, site):
-    site.config.write_text("port = 9\n" + site.config.read_text())
+    site.listen_on(9)
     status, _, err = run("task", "resume", "--config", site.config)
     assert (status, "'serve'" in err) == (UnavailableError.exit_status, True)
 

@@ -12,7 +12,7 @@ from wire.errors import ConfigError
 def test_a_second_one_is_refused_with_a_remedy(tmp_path):
     with (
         only_one(tmp_path),
-        pytest.raises(ConfigError, match="another coordinator runs on .*--standby"),
+        pytest.raises(ConfigError, match=r"another coordinator runs on .*--standby"),
         only_one(tmp_path),
     ):
         pass
@@ -38,6 +38,6 @@ def test_one_that_stands_by_has_it_when_the_first_ends_and_not_before(tmp_path):
 
 def test_a_standby_wants_a_broker_that_outlives_the_coordinator(tmp_path):
     config = CoordinatorConfig(task=TaskConfig(model=tmp_path), data_dir=tmp_path / "data")
-    with pytest.raises(ConfigError, match="broker.kind = 'external'"):
+    with pytest.raises(ConfigError, match=r"broker\.kind = 'external'"):
         serve(config, standby=True)
     assert not config.data_dir.exists()

@@ -30,7 +30,7 @@ RULES = RoundRules(
 A, B = DeviceId("a"), DeviceId("b")
 
 
-@pytest.fixture(params=["database", "memory", "simulation"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql), "memory", "simulation"])
 def repository(request, tmp_path):
     if request.param == "memory":
         yield MemoryRepository()
@@ -38,7 +38,8 @@ def repository(request, tmp_path):
     if request.param == "simulation":
         yield SimulatedRepository()
         return
-    database = Database(f"sqlite:///{tmp_path / 'test.sqlite'}")
+    sqlite = request.param == "sqlite"
+    database = Database(f"sqlite:///{tmp_path / 'test.sqlite'}" if sqlite else request.getfixturevalue("postgresql"))
     yield database
     database.close()
 

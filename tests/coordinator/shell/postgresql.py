@@ -1,0 +1,82 @@
+"""A PostgreSQL server of the tests' own: made in a temporary folder, reached by a socket in it, gone at the end."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+INSTALLED = Path("/usr/lib/postgresql")
+
+
+def programs() -> Path | None:
+    """The folder with ``initdb`` and ``postgres``; Debian keeps them off the PATH."""
+    found = shutil.which("initdb")
+    if found:
+        return Path(found).parent
+    return max((path.parent for path in INSTALLED.glob("*/bin/initdb")), default=None)
+
+
+@contextlib.contextmanager
+def server() -> Iterator[str]:
+    """The URL of an empty server."""
+    bin_folder = programs()
+    if bin_folder is None:
+        pytest.skip("PostgreSQL is not installed: apt install postgresql")
+    folder = Path(tempfile.mkdtemp(prefix="pg-"))
+    # The server refuses to run as root, as which CI containers like to run.
+    user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+    if user:
+        shutil.chown(folder, "postgres")
+    data = folder / "data"
+    subprocess.run(
+        [*user, bin_folder / "initdb", "-D", data, "-U", "nightjar", "--auth=trust", "--no-sync", "-E", "UTF8"],
+        check=True,
+        capture_output=True,
+        cwd=folder,
+    )
+    options = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={folder}", "-c", "fsync=off"]
+    process = subprocess.Popen(
+        [*user, bin_folder / "postgres", "-D", data, *options],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    url = f"postgresql+psycopg://nightjar@/postgres?host={folder}"
+    try:
+        _wait(url)
+        yield url
+    finally:
+        process.terminate()
+        process.wait(30)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _wait(url: str) -> None:
+    engine = sa.create_engine(url)
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            engine.connect().close()
+        except sa.exc.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            engine.dispose()
+            return
+
+
+def fresh_database(url: str, name: str) -> str:
+    """The URL of a new database on the server."""
+    engine = sa.create_engine(url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.exec_driver_sql(f'CREATE DATABASE "{name}"')
+    engine.dispose()
+    return sa.make_url(url).set(database=name).render_as_string(hide_password=False)
