@@ -48,7 +48,7 @@ from edge_agent.core.events import (
     StopWork,
     Train,
 )
-from edge_agent.core.lifecycle import CheckedIn, Preparing, Reporting, Settling, Training
+from edge_agent.core.lifecycle import CheckedIn, Finishing, Preparing, Reporting, Settling, Training
 from edge_agent.core.training import Stopped
 from edge_agent.keyboard_upkeep import KeyboardUpkeep
 from edge_agent.ports import (
@@ -218,7 +218,7 @@ class Driver:
             left_while=lifecycle.name(self._state),
         )
         with self._contained():
-            deaths = remembered.deaths + isinstance(self._state, Preparing | Training)
+            deaths = remembered.deaths + isinstance(self._state, Preparing | Training | Finishing)
             self._surely(lambda: self._step(events.Restarted(self._moment(), deaths)))
         model = self._ports.artifacts.current()
         if model is not None:
@@ -326,11 +326,11 @@ class Driver:
     def _work_done(self, number: int, outcome: object) -> None:
         if number == self._keyboard.job:
             self._fetched_for_keyboard(outcome)
-        elif number == self._session_job and isinstance(self._state, Preparing | Training):
+        elif number == self._session_job and isinstance(self._state, Preparing | Training | Finishing):
             self._session_done(self._state, outcome)
         # Anything else is the outcome of work that was stopped.
 
-    def _session_done(self, state: Preparing | Training, outcome: object) -> None:
+    def _session_done(self, state: Preparing | Training | Finishing, outcome: object) -> None:
         at = self._moment()
         match outcome:
             case Model():

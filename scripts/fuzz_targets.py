@@ -2,7 +2,7 @@
 
 A target takes the part of a message that a fuzzer changes, repairs what would stop it at the door (the frame's length
 and CRC), and reads it. It may return or raise RemoteProtocolError; anything else, and an update that no encoder can
-have sent, is a defect. Reports and masks are also shown to the independent decoder of the tests, which must agree.
+have sent, is a defect. Reports, masks and transfers are also shown to the independent decoder of the tests: both agree.
 """
 
 import json

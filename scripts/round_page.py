@@ -89,6 +89,7 @@ MACHINES = (
             f"every {lifecycle.CHECK_IN_AGAIN.most_s / 60:g} minutes at the latest",
             lifecycle.Preparing: "the assignment's deadline, or `session_limit_s` if that is sooner",
             lifecycle.Training: "likewise, from the assignment on",
+            lifecycle.Finishing: f"{lifecycle.FINISH_S:g} s; then it is given up",
             lifecycle.Reporting: "the outbox below: the report is sent until it is answered",
             lifecycle.Resting: "the retry window that it was told; "
             f"{lifecycle.REST_AFTER_DEATHS_S / 3600:g} hours after sessions that ended the process",

@@ -15,6 +15,9 @@ The usual circle is::
 - Conditions lost while checked in, preparing or training: the work is stopped, the coordinator is told why if it had
   selected us, and the device is INELIGIBLE. While REPORTING they do not matter any more: the work is done and the
   update is small.
+- If the plan allows a shorter training, and the coordinator can still be told before the deadline, conditions lost
+  while training make the device FINISHING: the training ends within one batch, and what it had until then is reported
+  if it is enough. On a network that costs money nothing is reported, so nothing is finished.
 - An assignment counts in CHECKED_IN only. A repetition of the one we are busy with, or have just settled, is ignored;
   any other is answered with a dropout, so that the coordinator need not wait for its deadline.
 - Messages may come at any time, so :class:`Assigned` and :class:`Rejected` have a row in every state. Results of our
@@ -63,6 +66,8 @@ NUDGE_SPREAD_S = 2.0
 """When everybody learns at the same moment that the coordinator is back, their check-ins are spread over this time."""
 DEATHS_ALLOWED = 3
 """Sessions in a row that may end with the process: one may be an empty battery, two a coincidence."""
+FINISH_S = 60.0
+"""Longest that a slow board needs for its last batch and for encoding what it has."""
 REST_AFTER_DEATHS_S = 6 * 3600.0
 """Then it is the session that kills us, of too little memory perhaps; the next model may be another one."""
 SHORTEST_REST_S = 1.0
@@ -107,6 +112,15 @@ class Training(msgspec.Struct, frozen=True, tag="training"):
     deadline_s: float
 
 
+class Finishing(msgspec.Struct, frozen=True, tag="finishing"):
+    """Conditions were lost while training; waiting until ``until_s`` for what there is, if that is enough."""
+
+    assignment: Assignment
+    until_s: float
+    cause: DropoutCause
+    why: str
+
+
 class Reporting(msgspec.Struct, frozen=True, tag="reporting"):
     """The report is in the outbox and has no receipt yet."""
 
@@ -123,7 +137,7 @@ class Resting(msgspec.Struct, frozen=True, tag="resting"):
     attempt: int = 0
 
 
-State = Ineligible | Settling | CheckedIn | Preparing | Training | Reporting | Resting
+State = Ineligible | Settling | CheckedIn | Preparing | Training | Finishing | Reporting | Resting
 
 STARTING = Ineligible("just started", DropoutCause.RESTARTED)
 """The state of a device that has not looked at its conditions yet."""
@@ -153,6 +167,8 @@ def reason(state: State) -> str:
             return f"fetching the model for round {assignment.round}"
         case Training(assignment, _):
             return f"training for round {assignment.round}"
+        case Finishing(assignment, _, _, why):
+            return f"{why}; keeping what was trained for round {assignment.round}"
         case Reporting(number, _):
             return f"waiting for the receipt of round {number}"
         case Resting(_, why, _, _):
@@ -167,6 +183,8 @@ def due_at_s(state: State) -> float | None:
     """
     match state:
         case CheckedIn(_, when_s) | Preparing(_, when_s) | Training(_, when_s) | Resting(when_s, _, _, _):
+            return when_s
+        case Finishing(_, when_s, _, _):
             return when_s
         case Ineligible() | Settling() | Reporting():
             return None
@@ -244,7 +262,7 @@ def _accept(_state: CheckedIn, event: Assigned) -> Result:
 def _refuse(state: State, event: Assigned) -> Result:
     asked = (event.assignment.round, event.assignment.attempt)
     match state:
-        case Preparing(mine, _) | Training(mine, _) if asked == (mine.round, mine.attempt):
+        case Preparing(mine, _) | Training(mine, _) | Finishing(mine, _, _, _) if asked == (mine.round, mine.attempt):
             return state, ()
         case Reporting(number, attempt) | Resting(_, _, number, attempt) if asked == (number, attempt):
             return state, ()
@@ -270,7 +288,28 @@ def _watch_work(state: Preparing | Training, event: ConditionsJudged) -> Result:
     return state, ()
 
 
-def _give_up(state: Preparing | Training, cause: DropoutCause, detail: str, then: State) -> Result:
+def _watch_training(state: Training, event: ConditionsJudged) -> Result:
+    mine, now_s = state.assignment, event.at.now_s
+    if (
+        event.standing is Standing.UNFIT
+        and event.cause is not None
+        and event.cause is not DropoutCause.METERED
+        and mine.plan.keep_share < 1.0
+        and now_s + FINISH_S < state.deadline_s
+    ):
+        return Finishing(mine, now_s + FINISH_S, event.cause, event.reason), (StopWork(),)
+    return _watch_work(state, event)
+
+
+def _finish(state: Finishing, event: ConditionsJudged) -> Result:
+    return (state, ()) if event.at.now_s < state.until_s else _end_without(state, event)
+
+
+def _end_without(state: Finishing, _event: ConditionsJudged | WorkFailed) -> Result:
+    return _give_up(state, state.cause, state.why, Ineligible(state.why, state.cause))
+
+
+def _give_up(state: Preparing | Training | Finishing, cause: DropoutCause, detail: str, then: State) -> Result:
     mine = state.assignment
     return then, (StopWork(), SendDropout(mine.round, mine.attempt, cause, detail))
 
@@ -284,7 +323,7 @@ def _train(state: Preparing, _event: Prepared) -> Result:
     return Training(state.assignment, state.deadline_s), (Train(state.assignment),)
 
 
-def _report(state: Training, _event: Trained) -> Result:
+def _report(state: Training | Finishing, _event: Trained) -> Result:
     return Reporting(state.assignment.round, state.assignment.attempt), ()
 
 
@@ -308,7 +347,7 @@ def _begin_anew(_state: State, _event: Restarted) -> Result:
     return STARTING, ()
 
 
-def _say_restarted(state: Preparing | Training, event: Restarted) -> Result:
+def _say_restarted(state: Preparing | Training | Finishing, event: Restarted) -> Result:
     mine = state.assignment
     if event.deaths < DEATHS_ALLOWED:
         return STARTING, (SendDropout(mine.round, mine.attempt, DropoutCause.RESTARTED, "the agent was restarted"),)
@@ -321,7 +360,7 @@ def _stop(_state: State, _event: Stopping) -> Result:
     return Ineligible("stopped", DropoutCause.RESTARTED), ()
 
 
-def _stop_work(state: Preparing | Training, _event: Stopping) -> Result:
+def _stop_work(state: Preparing | Training | Finishing, _event: Stopping) -> Result:
     cause = DropoutCause.RESTARTED
     return _give_up(state, cause, "the agent was stopped", Ineligible("stopped", cause))
 
@@ -357,7 +396,7 @@ TABLE: dict[tuple[type[State], type[Event]], Row] = {
     (Preparing, WorkFailed): row(_fail, Resting),
     (Preparing, Restarted): row(_say_restarted, Ineligible, Resting),
     (Preparing, Stopping): row(_stop_work, Ineligible),
-    (Training, ConditionsJudged): row(_watch_work, Training, Ineligible, Resting),
+    (Training, ConditionsJudged): row(_watch_training, Training, Finishing, Ineligible, Resting),
     (Training, Connected): row(_stay, Training),
     (Training, Announced): row(_stay, Training),
     (Training, Assigned): row(_refuse, Training),
@@ -366,6 +405,15 @@ TABLE: dict[tuple[type[State], type[Event]], Row] = {
     (Training, WorkFailed): row(_fail, Resting),
     (Training, Restarted): row(_say_restarted, Ineligible, Resting),
     (Training, Stopping): row(_stop_work, Ineligible),
+    (Finishing, ConditionsJudged): row(_finish, Finishing, Ineligible),
+    (Finishing, Connected): row(_stay, Finishing),
+    (Finishing, Announced): row(_stay, Finishing),
+    (Finishing, Assigned): row(_refuse, Finishing),
+    (Finishing, Rejected): row(_stay, Finishing),
+    (Finishing, Trained): row(_report, Reporting),
+    (Finishing, WorkFailed): row(_end_without, Ineligible),
+    (Finishing, Restarted): row(_say_restarted, Ineligible, Resting),
+    (Finishing, Stopping): row(_stop_work, Ineligible),
     (Reporting, ConditionsJudged): row(_stay, Reporting),
     (Reporting, Connected): row(_stay, Reporting),
     (Reporting, Announced): row(_stay, Reporting),

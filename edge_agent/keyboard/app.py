@@ -3,7 +3,7 @@
 ======================  =========================  ==================================================================
 ``GET  /``                                         the page
 ``POST /api/suggest``   ``{"text", "language"?}``  ``{"suggestions", "prefix", "space_takes", "version", "reason"}``
-``POST /api/messages``  ``{"text"}``               ``{"kept", "stored", "reason"}``; what is kept becomes an example
+``POST /api/messages``  ``{"text", "language"?}``  ``{"kept", "stored", "reason"}``; what is kept becomes an example
 ``GET  /api/about``                                what the device does and keeps, in numbers
 ``GET  /api/recall.svg``                           how well it foresaw what was typed, as a drawing
 ``POST /api/learning``  ``{"paused"}``             ``{"paused"}``
@@ -115,17 +115,11 @@ class About:
 Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT_CHARACTERS)]
 
 
-class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of a question for suggestions."""
+class Typed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of a question for suggestions, and of a sent message."""
 
     text: Text
     language: Annotated[str, msgspec.Meta(max_length=35)] = ""
-
-
-class Sent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of a sent message."""
-
-    text: Text
 
 
 class Learning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -166,7 +160,7 @@ def create_app(
 
     @app.post("/api/suggest")
     def suggest() -> Response:
-        asked = _body(Question)
+        asked = _body(Typed)
         if asked.text:
             on_typing()
         found = suggester.suggest(asked.text, language=asked.language)
@@ -180,18 +174,19 @@ def create_app(
 
     @app.post("/api/messages")
     def send() -> Response:
-        text = _body(Sent).text
-        if not text.strip():
+        sent = _body(Typed)
+        if not sent.text.strip():
             msg = "expected a message with something in it, got an empty one"
             raise BadRequest(msg)
         if store.learning_paused():
             return jsonify(kept=False, stored=store.count(), reason=PAUSED)
-        foreseen = suggester.recall(text)
-        kept = store.add(text)
+        foreseen = suggester.recall(sent.text, sent.language)
+        kept = store.add(sent.text)
         if not kept:
             return jsonify(kept=False, stored=store.count(), reason=PRIVATE)
         if foreseen.words:
             store.note_recall(suggester.version or 0, *foreseen)
+        suggester.learn(kept)
         suggester.learn(kept)
         own = own_words_in(kept, suggester.knows)
         if own:
@@ -206,7 +201,7 @@ def create_app(
             version=suggester.version,
             stored=store.count(),
             stored_bytes=store.size_bytes(),
-            own_words=len(store.own_words()),
+            own_words=suggester.own_words,
             paused=store.learning_paused(),
             foreseen=latest(store.recall())._asdict(),
         )

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import structlog
@@ -164,8 +164,16 @@ class _Words:
         return [_Candidate(float(scores[n]), self.known[n]) for n in best(scores, among, count).tolist()]
 
 
+@runtime_checkable
+class _Learner(Protocol):
+    """What some predictors can do beside predicting."""
+
+    def learn(self, text: str) -> None:
+        """Take a message that was sent into account."""
+
+
 class _Loaded:
-    """A predictor with everything that can be made ready beforehand."""
+    """A predictor with everything that can be made ready beforehand, and what it said last."""
 
     def __init__(self, predictor: Predictor) -> None:
         self.predictor = predictor
@@ -173,9 +181,22 @@ class _Loaded:
         self.words = _Words(self.vocabulary.words)
         self.everything = np.arange(len(self.vocabulary.words), dtype=np.int64)
         self.failed = ""
+        self._last: tuple[tuple[str, ...], Floats] | None = None
+
+    def learn(self, text: str) -> None:
+        """Take a message that was sent into account, if the predictor can."""
+        if isinstance(self.predictor, _Learner):
+            self.predictor.learn(text)
+            self._last = None
 
     def log_probabilities(self, finished: Sequence[str]) -> Floats:
-        """Of every word without the specials, (V - 4,) float32."""
+        """Of every word without the specials, (V - 4,) float32. Letters of one word ask the same again."""
+        asked = tuple(finished)
+        if self._last is None or self._last[0] != asked or self.failed:
+            self._last = asked, self._ask(asked)
+        return self._last[1]
+
+    def _ask(self, finished: tuple[str, ...]) -> Floats:
         try:
             scores = self.predictor.scores(finished)[FIRST_WORD:]
             self.failed = ""
@@ -193,10 +214,10 @@ class _Loaded:
 
 
 class _Own:
-    """The person's own words with their share of what is typed."""
+    """The person's own words with their share of what is typed; one that the vocabulary has by now is none of them."""
 
-    def __init__(self, own: Iterable[OwnWord]) -> None:
-        self.counted = tuple(own)
+    def __init__(self, own: Iterable[OwnWord], knows: Callable[[str], bool]) -> None:
+        self.counted = tuple(one for one in own if not knows(one.word))
         self.written = {one.word: one.written for one in self.counted}
         self.words = _Words([one.word for one in self.counted])
         counts = np.array([one.count for one in self.counted], np.float32)
@@ -215,7 +236,8 @@ class Suggester:
     def __init__(self, predictor: Predictor | None = None, own: Iterable[OwnWord] = ()) -> None:
         self._lock = threading.Lock()
         self._loaded = None if predictor is None else _Loaded(predictor)
-        self._own = _Own(own)
+        self._learned = tuple(own)
+        self._own = _Own(self._learned, self.knows)
         self._common: dict[str, _Loaded] = {}
 
     @property
@@ -229,12 +251,18 @@ class Suggester:
         loaded = None if predictor is None else _Loaded(predictor)
         with self._lock:
             self._loaded = loaded
+            self._own = _Own(self._learned, self.knows)
 
     def replace_own_words(self, own: Iterable[OwnWord]) -> None:
         """Use these own words from the next suggestion on."""
-        ready = _Own(own)
         with self._lock:
-            self._own = ready
+            self._learned = tuple(own)
+            self._own = _Own(self._learned, self.knows)
+
+    @property
+    def own_words(self) -> int:
+        """How many own words there are to suggest."""
+        return len(self._own.counted)
 
     def learn(self, text: str) -> None:
         """Let the predictor take notice of a message that was sent, if it learns."""
@@ -272,11 +300,17 @@ class Suggester:
         found, takes = _completions(loaded, own, scores, typed, count)
         return Suggestions(tuple(found[:count]), typed.prefix, takes, self._version(loaded), reason)
 
-    def recall(self, text: str) -> Recall:
+    def learn(self, text: str) -> None:
+        """Take a message that was sent into account, if the predictor can."""
+        with self._lock:
+            if self._loaded is not None:
+                self._loaded.learn(text)
+
+    def recall(self, text: str, language: str = "") -> Recall:
         """How well the words of a whole text would have been foreseen, each before its first letter."""
         counted = top1 = top3 = 0
         with self._lock:
-            loaded, own = self._in_use(""), self._own
+            loaded, own = self._in_use(language), self._own
             for sentence in _SENTENCE_END.split(text):
                 said = words(sentence)
                 for place, word in enumerate(said):

@@ -22,7 +22,7 @@ from wire.errors import UnavailableError
 
 
 @click.command()
-@click.option("--phones", default=8, show_default=True, type=click.IntRange(2, 200), help="Emulated phones.")
+@click.option("--phones", default=8, show_default=True, type=click.IntRange(2, 500), help="Emulated phones.")
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(1, 10_000), help="Rounds to commit.")
 @click.option("--model", default="tiny", show_default=True, help="Model configuration: tiny or gboard.")
 @click.option("--corpus", default="personas", show_default=True, help="personas, pydoc, or a TSV file (user, text).")

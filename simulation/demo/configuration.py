@@ -15,6 +15,8 @@ from simulation.demo.defaults import Defaults
 from wire.errors import ConfigError
 
 LOOPBACK = "127.0.0.1"
+MOST_REPORTS = 24
+"""Of a round: one machine trains for all of its phones, so that a larger goal would only wait longer."""
 HELD_OUT = "held_out.tsv"
 """Messages of the phones' people that no phone types, in the folder of the run."""
 
@@ -91,7 +93,7 @@ def phone_name(number: int) -> str:
 
 def coordinator_table(settings: DemoSettings, defaults: Defaults, ports: Ports, trigram: Recall) -> dict[str, Any]:
     """The coordinator's configuration; see ``docs/configuration.md``."""
-    goal = max(2, math.ceil(settings.phones * defaults.goal_share))
+    goal = min(max(2, math.ceil(settings.phones * defaults.goal_share)), MOST_REPORTS)
     return {
         "population": "demo",
         "data_dir": "coordinator",

@@ -123,7 +123,7 @@ PHASE_FAULTS = (
     Fault.BROKER_AMNESIA,
 )
 
-STATES = ("ineligible", "settling", "checked-in", "preparing", "training", "reporting", "resting")
+STATES = ("ineligible", "settling", "checked-in", "preparing", "training", "finishing", "reporting", "resting")
 """Of a phone's lifecycle, as faults name them."""
 PHASES = ("selection", "reporting", "committing")
 """Of a round that is not over."""

@@ -70,7 +70,7 @@ UNPLUGGED_S = (30.0, 1800.0)
 CLOCK_JUMP_S = 400 * 86_400.0
 """A phone whose battery was empty may believe any date."""
 LASTS_S = {
-    "ineligible": 60.0, "settling": 120.0, "checked-in": 20.0, "preparing": 3.0, "training": 45.0, "reporting": 0.2,
+    "ineligible": 60.0, "settling": 120.0, "checked-in": 20.0, "preparing": 3.0, "training": 45.0, "finishing": 1.0, "reporting": 0.2,
     "resting": 60.0,
 }  # fmt: skip
 """A power cut that was drawn for a state comes within so many seconds, if the phone is still in it."""
@@ -225,6 +225,8 @@ class Phone:
             connected, self._connected = self._connected, False
             self._driver = self._make_driver()
             self._driver.begin()
+            if self._conditions() is not _HOLDS:  # it knew that it is not free, and does not say that it restarted
+                self._driver.poll()
             self._connected = connected
         return self._driver
 

@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 
 def test_killed_in_every_state_they_come_back_and_the_rounds_are_what_they_would_have_been(tmp_path, mosquitto):
-    coordinator = Coordinator(tmp_path / "c", mosquitto.port, rounds=2, goal=3, minimum=3)
+    coordinator = Coordinator(tmp_path / "c", mosquitto.port, rounds=2, goal=4, minimum=4, report_deadline_s=200.0)
     with chaos(coordinator.port) as downloads:
         coordinator_url, slow_url = coordinator.url, f"http://127.0.0.1:{downloads.port}"
 
@@ -20,29 +20,27 @@ def test_killed_in_every_state_they_come_back_and_the_rounds_are_what_they_would
             setting = {"url": coordinator_url, **changes}
             return Phones(tmp_path / "phones", [f"in-{state}"], mosquitto.port, **setting)
 
-        ineligible, settling, checked_in = (
-            phone("ineligible"),
-            phone("settling", hysteresis_s=1000),
-            phone("checked-in"),
-        )
-        preparing, training, reporting = phone("preparing", url=slow_url), phone("training"), phone("reporting")
-        resting = phone("resting")
-        everyone = [ineligible, settling, checked_in, preparing, training, reporting, resting]
+        ineligible, checked_in, resting = phone("ineligible"), phone("checked-in"), phone("resting")
+        settling, preparing = phone("settling", hysteresis_s=1000), phone("preparing", url=slow_url)
+        training, finishing, reporting = phone("training"), phone("finishing"), phone("reporting")
+        at_work = (preparing, training, finishing, reporting)
+        everyone = [*at_work, ineligible, settling, checked_in, resting]
         assert {one.names[0][3:] for one in everyone} == {state.__struct_config__.tag for state in State.__args__}
 
         downloads.fault = Fault(black_hole=True)
-        training.hold("training")
-        reporting.hold("training")
+        for one in (training, finishing, reporting):
+            one.hold("training")
         ineligible.hold("unplugged")
         with contextlib.ExitStack() as stack:
             for one in everyone:
                 stack.callback(one.stop)
             stack.enter_context(coordinator)
-            for one in (preparing, training, reporting):
+            for one in at_work:
                 one.start()
             preparing.wait_for("event=preparing ")
-            training.wait_for("event=training ")
-            reporting.wait_for("event=training ")
+            for one in (training, finishing, reporting):
+                one.wait_for("event=training ")
+            finishing.hold("unplugged")
             resting.start()
             resting.wait_for("event=resting ")
             coordinator.kill()
@@ -57,8 +55,10 @@ def test_killed_in_every_state_they_come_back_and_the_rounds_are_what_they_would
 
             downloads.fault = HEALTHY
             settling.change(hysteresis_s=0.1)
-            training.let_go("training")
-            ineligible.let_go("unplugged")
+            for one in (training, finishing):
+                one.let_go("training")
+            for one in (ineligible, finishing):
+                one.let_go("unplugged")
             for one in everyone:
                 one.start()
             coordinator.start()
@@ -68,9 +68,9 @@ def test_killed_in_every_state_they_come_back_and_the_rounds_are_what_they_would
         left = [line for one in everyone for line in one.log().splitlines() if "event=agent_started" in line]
         assert {line.rsplit("left_while=", 1)[1] for line in left} >= {one.names[0][3:] for one in everyone}
         ledger = check_ledger(coordinator, *everyone)
-        assert (ledger["committed"], ledger["abandoned"], ledger["reports"]) == (2, 0, 6)
+        assert (ledger["committed"], ledger["abandoned"], ledger["reports"]) == (2, 0, 8)
         assert "round=1" in receipts_of(reporting)[0], "the report that it had made before it was killed"
-        for one in (preparing, training):
+        for one in (preparing, training, finishing):
             assert "event=dropped_out" in one.log()
             assert "cause=restarted" in one.log()
 

@@ -70,7 +70,8 @@ class Process:
     def start(self) -> None:
         # Through a pipe: the process may not be able to write files.
         self.process = subprocess.Popen(self._command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        threading.Thread(target=self._keep_log, args=(self.process,), daemon=True).start()
+        self._reader = threading.Thread(target=self._keep_log, args=(self.process,), daemon=True)
+        self._reader.start()
         self.starts += 1
         self.begun.add(self)
 
@@ -84,6 +85,7 @@ class Process:
         """``kill -9``."""
         self.process.kill()
         self.process.wait(20)
+        self._reader.join(20)
 
     @property
     def running(self) -> bool:
@@ -97,6 +99,8 @@ class Process:
                 self.process.wait(30)
             except subprocess.TimeoutExpired:
                 self.kill()
+        if self.process is not None:
+            self._reader.join(20)
         return self.process.returncode if self.process else 0
 
     def log(self) -> str:

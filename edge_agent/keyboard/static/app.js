@@ -104,7 +104,7 @@ async function send() {
   history.record(now(), false);
   write(draft());
   try {
-    const answer = await ask("/api/messages", { text });
+    const answer = await ask("/api/messages", { text, language: chosen().language });
     const bubble = document.createElement("li");
     bubble.textContent = text;
     if (!answer.kept) bubble.className = "not-kept";

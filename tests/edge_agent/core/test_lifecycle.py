@@ -29,9 +29,11 @@ from edge_agent.core.events import (
     WorkFailed,
 )
 from edge_agent.core.lifecycle import (
+    FINISH_S,
     STARTING,
     TABLE,
     CheckedIn,
+    Finishing,
     Ineligible,
     Preparing,
     Reporting,
@@ -78,6 +80,7 @@ STATES = [
     CheckedIn(1, 115.0),
     Preparing(MINE, 160.0),
     Training(MINE, 160.0),
+    Finishing(MINE, 160.0, CAUSE, "unplugged"),
     Reporting(3, 1),
     Resting(130.0, "rejected"),
 ]
@@ -200,15 +203,19 @@ ROWS = [
         (SendDropout(4, 1, DropoutCause.IN_USE, "resting: x"),),
     ),
     # the process ends and begins
-    *((s, Restarted(AT), STARTING, ()) for s in STATES if not isinstance(s, Preparing | Training | Reporting)),
+    *(
+        (s, Restarted(AT), STARTING, ())
+        for s in STATES
+        if not isinstance(s, Preparing | Training | Finishing | Reporting)
+    ),
     (Reporting(3, 1), Restarted(AT), Reporting(3, 1), ()),
     *(
         (s, Restarted(AT), STARTING, (SendDropout(3, 1, DropoutCause.RESTARTED, "the agent was restarted"),))
-        for s in (Preparing(MINE, 160.0), Training(MINE, 160.0))
+        for s in (Preparing(MINE, 160.0), Training(MINE, 160.0), Finishing(MINE, 160.0, CAUSE, "x"))
     ),
     *(
         (s, Restarted(AT, 2), STARTING, (SendDropout(3, 1, DropoutCause.RESTARTED, "the agent was restarted"),))
-        for s in (Preparing(MINE, 160.0), Training(MINE, 160.0))
+        for s in (Preparing(MINE, 160.0), Training(MINE, 160.0), Finishing(MINE, 160.0, CAUSE, "x"))
     ),
     *(
         (
@@ -217,7 +224,7 @@ ROWS = [
             Resting(100.0 + 6 * 3600, "the last 3 sessions ended the agent"),
             (SendDropout(3, 1, DropoutCause.TRAINING_FAILED, "the last 3 sessions ended the agent"),),
         )
-        for s in (Preparing(MINE, 160.0), Training(MINE, 160.0))
+        for s in (Preparing(MINE, 160.0), Training(MINE, 160.0), Finishing(MINE, 160.0, CAUSE, "x"))
     ),
     *(
         (
@@ -226,7 +233,7 @@ ROWS = [
             Ineligible("stopped", DropoutCause.RESTARTED),
             (StopWork(), SendDropout(3, 1, DropoutCause.RESTARTED, "the agent was stopped")),
         )
-        for s in (Preparing(MINE, 160.0), Training(MINE, 160.0))
+        for s in (Preparing(MINE, 160.0), Training(MINE, 160.0), Finishing(MINE, 160.0, CAUSE, "x"))
     ),
     (CheckedIn(1, 115.0), Stopping(AT), Ineligible("stopped", DropoutCause.RESTARTED), ()),
     (Reporting(3, 1), Stopping(AT), Reporting(3, 1), ()),
@@ -317,3 +324,43 @@ def test_every_assignment_taken_up_ends_in_a_report_or_a_dropout(happenings):
                 open_rounds.discard((number, attempt))
             case _:
                 assert open_rounds == set()
+
+
+def keeping(report_deadline_s=600.0, keep_share=0.5):
+    plan = TrainingPlan(learning_rate=1.0, clip_norm=1.0, keep_share=keep_share)
+    return msgspec.structs.replace(make_assignment(report_deadline_s=report_deadline_s), plan=plan)
+
+
+def lost(cause=CAUSE, now_s=100.0):
+    return ConditionsJudged(Moment(now_s, 0.5), Standing.UNFIT, "unplugged", cause)
+
+
+def test_conditions_lost_while_training_keep_what_is_enough_and_reachable():
+    mine = keeping()
+    state, effects = step(Training(mine, 700.0), lost())
+    assert (state, effects) == (Finishing(mine, 100.0 + FINISH_S, CAUSE, "unplugged"), (StopWork(),))
+    assert step(state, lost(now_s=101.0)) == (state, ())
+    assert step(state, judged(Standing.FIT, Moment(102.0, 0.5))) == (state, ())
+    assert step(state, Trained(AT)) == (Reporting(3, 1), ())
+
+
+def test_what_was_not_enough_is_a_dropout_for_the_cause_that_ended_it():
+    finishing = Finishing(keeping(), 160.0, CAUSE, "unplugged")
+    given_up = (Ineligible("unplugged", CAUSE), (StopWork(), SendDropout(3, 1, CAUSE, "unplugged")))
+    assert step(finishing, WorkFailed(AT, DropoutCause.IN_USE, "after 2 of 9 steps")) == given_up
+    assert step(finishing, lost(now_s=160.0)) == given_up
+
+
+@pytest.mark.parametrize(
+    ("mine", "event"),
+    [
+        (keeping(keep_share=1.0), lost()),
+        (keeping(), lost(DropoutCause.METERED)),
+        (keeping(report_deadline_s=FINISH_S), lost()),
+    ],
+    ids=["not asked for", "metered", "deadline too near"],
+)
+def test_otherwise_a_training_that_is_stopped_is_a_dropout_at_once(mine, event):
+    state, effects = step(Training(mine, 100.0 + mine.report_deadline_s), event)
+    assert state == Ineligible("unplugged", event.cause)
+    assert effects == (StopWork(), SendDropout(3, 1, event.cause, "unplugged"))

@@ -124,6 +124,42 @@ def test_own_words_stand_among_the_others_as_they_are_written(bench):
     assert bench.suggester.knows("ada") is False
 
 
+def test_letters_of_one_word_ask_the_predictor_once_and_learning_makes_it_ask_again(bench):
+    class Learning(Reader):
+        asked, learned = 0, ()
+
+        def scores(self, finished):
+            self.asked += 1
+            return super().scores(finished)
+
+        def learn(self, text):
+            self.learned += (text,)
+
+    predictor = Learning(bench.model)
+    suggester = Suggester(predictor)
+    for text in ("hello ", "hello t", "hello th", "hello"):
+        suggester.suggest(text)
+    assert predictor.asked == 2  # after "hello", and at the beginning
+    suggester.learn("hello there")
+    suggester.suggest("hel")
+    assert (predictor.asked, predictor.learned) == (3, ("hello there",))
+
+
+def test_a_predictor_that_cannot_learn_is_left_alone(bench):
+    bench.suggester.learn("hello there")
+    Suggester().learn("hello there")
+
+
+def test_word_that_the_vocabulary_has_by_now_is_no_own_word(bench):
+    suggester = Suggester(own=[OwnWord("hello", "Hello", 50), OwnWord("ada", "Ada", 2)])
+    assert suggester.own_words == 2
+    suggester.replace_predictor(Reader(bench.model))
+    assert suggester.own_words == 1
+    assert suggester.suggest("hel").words[0] == "hello"
+    suggester.replace_predictor(None)
+    assert suggester.own_words == 2
+
+
 def test_accents_may_be_left_out_and_typed_ones_count(bench):
     bench.use(vocabulary=Vocabulary(("cafe", "été", "etes", "über")), followers={})
     assert bench.suggester.suggest("ete").words[:2] == ("etes", "été")
@@ -185,6 +221,7 @@ def test_recall_counts_what_stood_there_before_the_first_letter(bench):
     # Right after the start: hello; after "hello": there is second to none; "zorblax" is foreseen by nobody.
     assert bench.suggester.recall("Hello there. How are zorblax") == (5, 3, 4)
     assert bench.suggester.recall("...") == (0, 0, 0)
+    assert Suggester().recall("ich und du", "de") == (3, 1, 2)
 
 
 def test_threads_never_mix_two_models(bench):

@@ -2,12 +2,39 @@
 
 import tracemalloc
 
+from wire import messages
+from wire.messages import DropoutCause
+
 
 def test_a_phone_that_is_not_free_has_no_driver(make_world):
     world = make_world(devices=300, rounds=4)
     world.run()
     awake = sum(phone.awake for phone in world.phones)
     assert 0 < awake <= world.free + 3  # a report may still wait for its receipt after the window
+
+
+def test_a_phone_that_slept_knows_why_it_is_not_free_and_does_not_say_that_it_restarted(make_world):
+    world = make_world(devices=300, rounds=2)
+    assignments, dropouts = [], []
+    send, take = world.broker.from_coordinator, world.broker.from_phone
+
+    def sent(topic: str, payload: bytes, *, retain: bool) -> None:
+        if topic.endswith("/assignment"):
+            assignments.append((topic, payload))
+        send(topic, payload, retain=retain)
+
+    def said(topic: str, payload: bytes, *, retain: bool) -> bool:
+        if topic.endswith("/dropout"):
+            dropouts.append(messages.decode("dropout", payload).cause)
+        return take(topic, payload, retain=retain)
+
+    world.broker.from_coordinator, world.broker.from_phone = sent, said
+    world.run()
+    dropouts.clear()
+    asleep = next(phone for phone in world.phones if not phone.awake)
+    asleep.arrived(*assignments[-1])
+    assert len(dropouts) == 1
+    assert dropouts[0] in {DropoutCause.IN_USE, DropoutCause.UNPLUGGED, DropoutCause.METERED}
 
 
 def test_a_phone_that_sleeps_takes_a_few_kilobytes(make_world):

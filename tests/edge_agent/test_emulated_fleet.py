@@ -1,0 +1,143 @@
+"""Many emulated phones in one process: each is a whole agent, and they share a trainer."""
+
+import contextlib
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from edge_agent.config import AgentConfig, EmulatorSettings, KeyboardSettings
+from edge_agent.emulated_fleet import SharedWorker, run_fleet
+from edge_agent.ports import Job
+from tests.edge_agent.fake_coordinator import FakeCoordinator, artifact_server, free_port, mosquitto, mosquitto_path
+from tests.edge_agent.test_agent_process import make_assignment
+from wire import frame
+from wire.errors import ConfigError
+from wire.messages import DropoutCause, Receipt, TrainingPlan, Verdict
+
+ROOT = Path(__file__).parents[2]
+
+
+# --- one worker for all ---
+
+
+def test_a_phones_job_is_its_own_though_others_have_the_same_number():
+    done, all_done = [], threading.Event()
+
+    def post(phone, outcome):
+        done.append((phone, outcome.number, outcome.outcome))
+        if len(done) == 3:
+            all_done.set()
+
+    may_begin = threading.Event()
+    shared = SharedWorker(post)
+    phones = [shared.of(number) for number in range(3)]
+    phones[0].start(Job(1, lambda _stop: may_begin.wait(30) and "first"))
+    phones[1].start(Job(1, lambda stop: f"stopped: {stop()}"))
+    phones[2].start(Job(1, lambda _stop: "never begins"))
+    phones[2].stop(1)
+    phones[2].stop(7)
+    phones[2].start(Job(2, lambda stop: f"stopped: {stop()}"))
+    may_begin.set()
+    assert all_done.wait(30)
+    shared.close(30)
+    assert done == [(0, 1, "first"), (1, 1, "stopped: False"), (2, 2, "stopped: False")]
+
+
+@pytest.mark.parametrize("changes", [{}, {"emulator": EmulatorSettings(), "keyboard": KeyboardSettings(enabled=True)}])
+def test_a_real_device_or_a_phone_with_a_keyboard_runs_alone(tmp_path, changes):
+    with pytest.raises(ConfigError, match="runs alone"):
+        run_fleet([AgentConfig(device="d", data_dir=tmp_path, **changes)], tmp_path)
+
+
+# --- a life among a real broker ---
+
+
+PHONE = """device = "{name}"
+population = "test"
+data_dir = "{name}"
+coordinator_url = "{url}"
+[broker]
+port = {port}
+[conditions]
+hysteresis_s = 0.2
+poll_s = 0.1
+[emulator]
+seed = {number}
+messages = "messages.txt"
+[emulator.day]
+jitter_minutes = 0
+interruptions_per_hour = 0
+[[emulator.day.segments]]
+from_hour = 0
+charging = true
+in_use = false
+wifi = true
+battery = 1.0
+"""
+
+
+class Fleet:
+    def __init__(self, folder, port, url, names):
+        (folder / "messages.txt").write_text("hello there my friend\n" * 40)
+        self.configs = []
+        for number, name in enumerate(names):
+            path = folder / f"{name}.toml"
+            path.write_text(PHONE.format(name=name, url=url, port=port, number=number))
+            self.configs.append(str(path))
+        self.log = folder / "fleet.log"
+        self.artifacts = folder / "shared"
+
+    def __enter__(self):
+        command = [sys.executable, "-m", "edge_agent", "emulate", "--artifacts", str(self.artifacts), *self.configs]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, cwd=ROOT, stderr=log)
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(10)
+
+
+@pytest.mark.broker
+@pytest.mark.tflite
+def test_every_phone_of_a_process_trains_reports_and_takes_its_leave(tmp_path, exported):
+    if mosquitto_path() is None:
+        pytest.skip("mosquitto is not installed: apt install mosquitto")
+    names = [f"phone-{number}" for number in range(5)]
+    port = free_port()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mosquitto(tmp_path, port))
+        url = stack.enter_context(artifact_server(exported.artifacts))
+        coordinator = FakeCoordinator(port)
+        stack.callback(coordinator.close)
+        fleet = stack.enter_context(Fleet(tmp_path, port, url, names))
+        for _ in names:
+            assert coordinator.next("check-in").emulated
+        for name in names:
+            coordinator.say(name, make_assignment(exported, 1))
+        reports = [frame.decode(coordinator.next("report")) for _ in names]
+        assert {report.round for report in reports} == {1}
+        # The same messages, another seed: alike, and not the same.
+        assert len({report.payload for report in reports}) == len(names)
+        assert len({report.num_examples for report in reports}) == 1
+        for name in names:
+            coordinator.say(name, Receipt(round=1, attempt=1, verdict=Verdict.ACCEPTED))
+        for _ in names:
+            assert coordinator.next("check-in").weights == exported.model.manifest.weights.sha256
+
+        # One in the middle of a session, the others at rest.
+        long = TrainingPlan(learning_rate=0.1, clip_norm=1.0, local_epochs=1000)
+        coordinator.say(names[2], make_assignment(exported, 2, plan=long))
+        coordinator.next("status", state="training")
+        fleet.process.send_signal(signal.SIGTERM)
+        assert coordinator.next("dropout").cause is DropoutCause.RESTARTED
+        assert fleet.process.wait(30) == 0
+        for _ in names:
+            assert not coordinator.next("status", online=False).online
+    assert len(list((tmp_path / "shared/artifacts").glob("*"))) == len(exported.artifacts) + 1, "on disk once"
+    assert "hello" not in fleet.log.read_text()
