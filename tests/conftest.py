@@ -1,6 +1,7 @@
 """Shared by all tests: in CI a skipped test is a failure, because CI installs everything that a test may need.
 
-What it cannot install are recorded data that may not be copied into the project; a test of those says so and skips.
+What it cannot install are recorded data that may not be copied into the project, and rights that the machine does not
+give; a test of those says so and skips.
 """
 
 import os
@@ -13,7 +14,8 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 settings.load_profile("any machine")
 
 RECORDED = "recorded data lie beside the checkout, not in it"
-"""The reason of a skip that is allowed everywhere."""
+NOT_ALLOWED = "this machine or user may not"
+"""In the reasons of skips that are allowed everywhere."""
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -29,7 +31,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def _skipped(reporter: pytest.TerminalReporter) -> bool:
-    return any(RECORDED not in str(report.longrepr) for report in reporter.stats.get("skipped", []))
+    skipped = [str(report.longrepr) for report in reporter.stats.get("skipped", [])]
+    return any(RECORDED not in reason and NOT_ALLOWED not in reason for reason in skipped)
 
 
 def _skips_forbidden() -> bool:

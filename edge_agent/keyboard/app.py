@@ -187,7 +187,6 @@ def create_app(
         if foreseen.words:
             store.note_recall(suggester.version or 0, *foreseen)
         suggester.learn(kept)
-        suggester.learn(kept)
         own = own_words_in(kept, suggester.knows)
         if own:
             store.note_own_words(own)

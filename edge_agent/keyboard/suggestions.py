@@ -20,7 +20,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import numpy as np
 import structlog
@@ -164,14 +164,6 @@ class _Words:
         return [_Candidate(float(scores[n]), self.known[n]) for n in best(scores, among, count).tolist()]
 
 
-@runtime_checkable
-class _Learner(Protocol):
-    """What some predictors can do beside predicting."""
-
-    def learn(self, text: str) -> None:
-        """Take a message that was sent into account."""
-
-
 class _Loaded:
     """A predictor with everything that can be made ready beforehand, and what it said last."""
 
@@ -184,8 +176,8 @@ class _Loaded:
         self._last: tuple[tuple[str, ...], Floats] | None = None
 
     def learn(self, text: str) -> None:
-        """Take a message that was sent into account, if the predictor can."""
-        if isinstance(self.predictor, _Learner):
+        """Let the predictor take notice of a message that was sent, if it learns."""
+        if isinstance(self.predictor, Learner):
             self.predictor.learn(text)
             self._last = None
 
@@ -264,13 +256,6 @@ class Suggester:
         """How many own words there are to suggest."""
         return len(self._own.counted)
 
-    def learn(self, text: str) -> None:
-        """Let the predictor take notice of a message that was sent, if it learns."""
-        with self._lock:
-            loaded = self._loaded
-            if loaded is not None and isinstance(loaded.predictor, Learner):
-                loaded.predictor.learn(text)
-
     def knows(self, word: str) -> bool:
         """Whether the vocabulary of the model in use has a word, in lower case."""
         loaded = self._loaded
@@ -301,7 +286,7 @@ class Suggester:
         return Suggestions(tuple(found[:count]), typed.prefix, takes, self._version(loaded), reason)
 
     def learn(self, text: str) -> None:
-        """Take a message that was sent into account, if the predictor can."""
+        """Let the predictor take notice of a message that was sent, if it learns."""
         with self._lock:
             if self._loaded is not None:
                 self._loaded.learn(text)

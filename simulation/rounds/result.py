@@ -126,7 +126,7 @@ def _counted(counter: Counter[str]) -> dict[str, int]:
 def _in_words(value: object) -> str:
     match value:
         case dict():
-            return ", ".join(f"{name} {amount}" for name, amount in value.items()) or "none"
+            return ", ".join(f"{name}={amount}" for name, amount in value.items()) or "none"
         case list():
             return ", ".join(map(str, value)) or "none"
         case _:

@@ -22,7 +22,7 @@ def test_a_folder_that_others_could_read_is_closed(tmp_path):
         assert mode(tmp_path / "data") == 0o700
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="this machine or user may not give a folder to somebody else")
 def test_somebody_elses_folder_is_refused(tmp_path):
     (tmp_path / "data").mkdir()
     os.chown(tmp_path / "data", 12345, 12345)

@@ -1,0 +1,56 @@
+"""Rounds of a whole fleet under the virtual clock: how long they take, and what they keep.
+
+Each run is a process of its own, because the peak of a process's memory never falls. Processor time stands beside wall
+time, because on a machine that others use the latter is theirs.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from typing import Any
+
+import click
+
+from benchmarks.measuring import show
+
+TITLE = "rounds of a simulated fleet, virtual clock"
+ROUNDS, SEED = 50, 1
+KEYS = (
+    "devices", "rounds_committed", "dropout_rate", "reports_accepted", "reports_lost", "reports_counted_twice",
+    "peak_messages_per_s", "wall_seconds", "peak_memory_mb",
+)  # fmt: skip
+
+
+def measure(fleets: tuple[int, ...]) -> list[dict[str, Any]]:
+    """A row for each size of fleet, without faults and with all of them."""
+    return [_run(devices, faults) for devices in fleets for faults in ("none", "all")]
+
+
+def _run(devices: int, faults: str) -> dict[str, Any]:
+    options = ["--devices", str(devices), "--rounds", str(ROUNDS), "--seed", str(SEED), "--faults", faults, "--json"]
+    before_s = _children_s()
+    run = subprocess.run(  # noqa: S603 - ourselves
+        [sys.executable, "-m", "simulation", "rounds", *options], stdout=subprocess.PIPE, check=True
+    )
+    result = json.loads(run.stdout)
+    return {"faults": faults, **{key: result[key] for key in KEYS}, "processor_seconds": _children_s() - before_s}
+
+
+def _children_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+@click.command()
+@click.option("--devices", "fleets", multiple=True, type=click.IntRange(2), default=(1_000,), show_default=True)
+@click.option("--json", "as_json", is_flag=True)
+def main(*, fleets: tuple[int, ...], as_json: bool) -> None:
+    """Measure simulated rounds; --devices may be given several times."""
+    show(TITLE, measure(fleets), as_json=as_json, key="simulation")
+
+
+if __name__ == "__main__":
+    main()
