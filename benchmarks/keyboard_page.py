@@ -23,6 +23,7 @@ import edge_agent.one_thread  # noqa: F401 - as in the agent's own process
 from benchmarks.beside import training_beside
 from benchmarks.measuring import median, quantile, show
 from benchmarks.setting import SEED, setting
+from edge_agent.core.own_history import Blended
 from edge_agent.keyboard.app import About, create_app
 from edge_agent.keyboard.reader import Reader
 from edge_agent.keyboard.server import serve
@@ -124,8 +125,11 @@ def _row(parameters: int, presses: list[dict[str, float | None]], *, training: b
 
 
 def _characters(count: int) -> Iterator[str]:
-    typed = "\n".join(m for messages in corpora.load("personas", SEED).users.values() for m in messages)
-    return itertools.islice((c for c in typed if c == "\n" or c.isascii()), count)
+    return itertools.islice((c for c in "\n".join(_messages()) if c == "\n" or c.isascii()), count)
+
+
+def _messages() -> list[str]:
+    return [message for messages in corpora.load("personas", SEED).users.values() for message in messages]
 
 
 @contextlib.contextmanager
@@ -145,7 +149,8 @@ def _served() -> Iterator[str]:
 def _serve() -> None:
     with tempfile.TemporaryDirectory() as folder:
         database = Database(Path(folder) / "agent.db", Caps(10_000, 4_000_000, 1e7), SystemClock())
-        suggester = Suggester(Reader(load_keyboard_model(setting(MODEL).model)))
+        predictor = Blended(Reader(load_keyboard_model(setting(MODEL).model)), _messages())
+        suggester = Suggester(predictor)
         about = About("benchmark", emulated=False, state="ineligible", reason="in use")
         serving = serve(create_app(suggester, database, lambda: about, database.wipe), "127.0.0.1", 0)
         print(serving.url, flush=True)

@@ -3,7 +3,12 @@
 A real coordinator, a real broker and real agents (many in one process) on this machine; the agents' training takes no
 time. Every phone's report is needed, so the slowest counts. ``announce_to_committed_s`` begins when a version is
 announced and ends when the next is committed: the phones' return, selection, assignments, downloads, encoding, upload,
-receipts, averaging, publishing. The longest training among a round's reports is taken off.
+receipts, averaging, publishing. ``selected_to_committed_s`` begins with the assignments. The longest training among a
+round's reports is taken off both.
+
+Every phone has a disk of its own in the field, so theirs are in memory here where that is possible. It has processors
+of its own as well; here all share these, and what their work costs is printed beside: downloading, decoding and encoding
+for a hundred phones cannot take less than ``phones_cpu_s`` divided by the number of processors.
 """
 
 from __future__ import annotations
@@ -11,13 +16,16 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
 import msgspec
+import psutil
 from rich.console import Console
 
 from benchmarks.measuring import median, quantile, show
@@ -38,8 +46,46 @@ PATIENCE_S = 300.0
 WARM_UP = 2
 """Rounds that are not counted: every phone fetches the whole model once."""
 
+IN_MEMORY = Path("/dev/shm")  # noqa: S108 - Linux has it; where it is missing the phones share the disk
+
 _PYTHON = [sys.executable, "-m"]
 _console = Console(stderr=True)
+
+
+@dataclass(slots=True)
+class _Running:
+    """What runs, and the processor time that it has used at the end of each round.
+
+    Attributes:
+        data: the coordinator's folder.
+        coordinator: process id.
+        phones: process ids.
+        used_s: rounds ended -> processor seconds of (coordinator and its children, phones).
+    """
+
+    data: Path
+    coordinator: int
+    phones: Sequence[int]
+    used_s: dict[int, tuple[float, float]] = field(default_factory=dict)
+
+    def note(self, rounds: int) -> None:
+        """Note what was used, if this many rounds are new."""
+        if rounds not in self.used_s:
+            own = psutil.Process(self.coordinator)
+            serving = sum(_cpu_s(one) for one in (own, *own.children(recursive=True)))
+            self.used_s[rounds] = (serving, sum(_cpu_s(psutil.Process(pid)) for pid in self.phones))
+
+    def per_round_s(self) -> tuple[float, float]:
+        """Means over the rounds that are measured."""
+        first, last = min(n for n in self.used_s if n >= WARM_UP), max(self.used_s)
+        count = max(last - first, 1)
+        before, after = self.used_s[first], self.used_s[last]
+        return (after[0] - before[0]) / count, (after[1] - before[1]) / count
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
 
 
 @click.command()
@@ -52,9 +98,10 @@ def main(phones: int, rounds: int, processes: int, *, as_json: bool) -> None:
     folder = BUILD / "benchmark-round"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    with _running(folder.absolute(), phones, rounds + WARM_UP, min(processes, phones)) as data:
-        ended = _wait(data, rounds + WARM_UP)
-        trained_s = _longest_training_s(data)
+    with _running(folder.absolute(), phones, rounds + WARM_UP, min(processes, phones)) as running:
+        ended = _wait(running, rounds + WARM_UP)
+        trained_s = _longest_training_s(running.data)
+    coordinator_s, phones_s = running.per_round_s()
     rows = [_row(state, trained_s[state.number]) for state in ended[WARM_UP:] if state.phase is Phase.COMMITTED]
     if not rows:
         msg = f"no round was committed; the logs are in {folder}"
@@ -66,14 +113,16 @@ def main(phones: int, rounds: int, processes: int, *, as_json: bool) -> None:
         "announce_to_committed_s": median([row["announce_to_committed_s"] for row in rows]),
         "announce_to_committed_p90_s": quantile([row["announce_to_committed_s"] for row in rows], 0.9),
         "selected_to_committed_s": median([row["selected_to_committed_s"] for row in rows]),
+        "coordinator_cpu_s": coordinator_s,
+        "phones_cpu_s": phones_s,
         "reports": median([row["reports"] for row in rows]),
     }
     show("A round without its training, medians (emulated phones)", [result], as_json=as_json, key="rounds")
 
 
 @contextmanager
-def _running(folder: Path, phones: int, rounds: int, processes: int) -> Iterator[Path]:
-    """Broker, coordinator and phones; the coordinator's data folder."""
+def _running(folder: Path, phones: int, rounds: int, processes: int) -> Iterator[_Running]:
+    """Broker, coordinator and phones."""
     ports = free_ports(0)
     shape = configuration("tiny")
     vocabulary = Vocabulary(tuple(f"word{number}" for number in range(shape.max_vocabulary // 2)))
@@ -98,11 +147,12 @@ def _running(folder: Path, phones: int, rounds: int, processes: int) -> Iterator
     coordinator = Service(
         "coordinator", [*_PYTHON, "coordinator", "serve", "--config", str(config)], folder / "coordinator.log"
     )
+    disks = tempfile.TemporaryDirectory(prefix="nightjar-round-", dir=IN_MEMORY if IN_MEMORY.is_dir() else None)
     names = [f"phone-{number:04d}" for number in range(phones)]
     agents = []
     for part in range(processes):
         setting = Setting(
-            folder=str(folder / "phones"),
+            folder=disks.name,
             names=tuple(names[part::processes]),
             population=POPULATION,
             broker_port=ports.broker,
@@ -113,23 +163,25 @@ def _running(folder: Path, phones: int, rounds: int, processes: int) -> Iterator
         agents.append(
             Service(f"phones-{part}", [*_PYTHON, "simulation.phones", str(path)], folder / f"phones-{part}.log")
         )
-    with stopping([[coordinator], agents]):
+    with disks, stopping([[coordinator], agents]):
         for service in (coordinator, *agents):
             service.start()
-        yield folder / "data"
+        yield _Running(folder / "data", coordinator.pid, [agent.pid for agent in agents])
 
 
-def _wait(data: Path, rounds: int) -> list[Round]:
+def _wait(running: _Running, rounds: int) -> list[Round]:
     """The rounds, once so many have ended."""
     ended: list[Round] = []
     deadline_s = time.monotonic() + PATIENCE_S
     with _console.status("") as status:
         while len(ended) < rounds:
             if time.monotonic() > deadline_s:
-                msg = f"{len(ended)} of {rounds} rounds ended within {PATIENCE_S:g} s; the logs are in {data.parent}"
+                where = running.data.parent
+                msg = f"{len(ended)} of {rounds} rounds ended within {PATIENCE_S:g} s; the logs are in {where}"
                 raise UnavailableError(msg)
-            time.sleep(0.5)
-            ended = _ended(data)
+            time.sleep(0.1)
+            ended = _ended(running.data)
+            running.note(len(ended))
             status.update(f"{len(ended)} of {rounds} rounds")
     return ended[:rounds]
 

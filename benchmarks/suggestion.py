@@ -19,6 +19,7 @@ import edge_agent.one_thread  # noqa: F401 - as in the agent's own process
 from benchmarks.beside import training_beside
 from benchmarks.measuring import median, quantile, show, time_ms
 from benchmarks.setting import SEED, setting
+from edge_agent.core.own_history import Blended
 from edge_agent.keyboard.reader import Reader
 from edge_agent.keyboard.suggestions import Suggester
 from edge_agent.shell.keyboard_model import load_keyboard_model
@@ -34,7 +35,7 @@ def measure(key_presses: int = 3_000) -> list[dict[str, Any]]:
     for name, training in itertools.product(("tiny", "gboard"), (False, True)):
         at = setting(name)
         with training_beside(at) if training else contextlib.nullcontext():
-            suggester = Suggester(Reader(load_keyboard_model(at.model)))
+            suggester = Suggester(Blended(Reader(load_keyboard_model(at.model)), typed))
             texts = (message[:length] for message in typed for length in range(1, len(message) + 1))
             times, processor_ms = [], []
             for text in itertools.islice(texts, key_presses):

@@ -33,10 +33,11 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 
 def told(command: Callable[P, None]) -> Callable[P, None]:
-    """Say what is wrong without a traceback, and end with the error's exit status."""
+    """Log to standard error, say what is wrong without a traceback, and end with the error's exit status."""
 
     @functools.wraps(command)
     def tell(*arguments: P.args, **named: P.kwargs) -> None:
+        set_up("warning")
         try:
             command(*arguments, **named)
         except NightjarError as error:

@@ -187,7 +187,7 @@ class KeyboardSettings:
 
     Attributes:
         enabled: serve it.
-        host: address to serve it on.
+        host: loopback address to serve it on.
         port: TCP port; 0 takes a free one.
     """
 

@@ -7,7 +7,7 @@ each; zstd or a plain image suits a fleet better than xz.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from threading import Event
@@ -98,15 +98,10 @@ def refusals(machine: Machine, target: Target, image_bytes: int, allow: frozense
 def write_cards(
     job: Job, confirmed: Sequence[Confirmed], reports: Sequence[Report], at_once: int, stop: Event
 ) -> tuple[CardOutcome, ...]:
-    """Write every card, one report for each; ``stop``, or ctrl-C, ends all within a chunk and tells how each stands."""
+    """Write every card, one report for each; ``stop`` ends all within a chunk, and each still tells how it stands."""
     with ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="card") as threads:
         pairs = zip(confirmed, reports, strict=True)
         work = [threads.submit(_write_card, job, card, report, stop.is_set) for card, report in pairs]
-        while not all(future.done() for future in work):
-            try:
-                wait(work)
-            except KeyboardInterrupt:  # again, too, by somebody who is impatient
-                stop.set()
         return tuple(future.result() for future in work)
 
 

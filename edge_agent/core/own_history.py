@@ -27,7 +27,7 @@ Probabilities = npt.NDArray[np.float64]
 
 CACHE_WORDS = 400
 """Latest words that the lowest order counts."""
-STRENGTHS = (200.0, 20.0, 8.0)
+STRENGTHS = (1000.0, 50.0, 20.0)
 """How many words' worth the order below has, in the cache, after one word, after two."""
 LATEST_MESSAGES = 2_000
 """Of a store's messages, those that are counted: 3 MB of counts."""

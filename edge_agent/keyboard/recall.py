@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from edge_agent.ports import RecallCount
 
-FEWEST_WORDS = 25
+FEWEST_WORDS = 50
 """A share of fewer words is a matter of luck."""
-MOST_POINTS = 30
+MOST_POINTS = 20
 """More are a scribble at the width of a phone."""
 LATEST_WORDS = 200
 """What "lately" means."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 import threading
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -326,7 +327,7 @@ def _next_words(loaded: _Loaded, own: _Own, scores: Floats, count: int) -> tuple
 def _completions(loaded: _Loaded, own: _Own, scores: Floats, typed: Typed, count: int) -> tuple[list[str], bool]:
     """Words that may be meant by a prefix, in the case it was typed; whether space takes the first."""
     prefix = typed.prefix
-    lower = prefix.lower()
+    lower = unicodedata.normalize("NFC", prefix.lower())
     known = lower in own.written or loaded.vocabulary.id_of(lower) != OOV
 
     parts = ((loaded.words, scores), (own.words, own.log_shares))
@@ -337,7 +338,7 @@ def _completions(loaded: _Loaded, own: _Own, scores: Floats, typed: Typed, count
         for one in part.top(its_scores, part.lexicon.beginning_with(prefix), 2 * count)
     ]
     slips: list[_Candidate] = []
-    if not known and len(prefix) >= SLIP_FROM and prefix.isalpha():
+    if not known and len(prefix) >= SLIP_FROM and not _has_figure(prefix):
         slips = [
             one._replace(score=one.score - SLIP)
             for part, its_scores in parts
@@ -361,15 +362,19 @@ def _is_meant(first: _Candidate, going_on: list[_Candidate], slips: list[_Candid
         return True
     if first in slips:
         return first.score > max((one.score for one in going_on), default=-np.inf) + SLIP_LEAD
-    everything = sum(np.exp(one.score) for one in going_on)
+    everything = sum(np.exp(one.score) for one in going_on)  # of the best few: the others are next to nothing
     return len(prefix) >= COMPLETE_FROM and bool(np.exp(first.score) >= COMPLETE_SHARE * everything)
 
 
 def _may_change(typed: Typed) -> bool:
     """Whether what was typed may be corrected at all: names, figures and abbreviations are left alone."""
     prefix = typed.prefix
-    spelled = prefix.replace("'", "").isalpha() and prefix[1:] == prefix[1:].lower()
-    return spelled and len(prefix) > 1 and (prefix[0].islower() or not typed.finished)
+    abbreviation, name = prefix[1:] != prefix[1:].lower(), prefix[0].isupper() and bool(typed.finished)
+    return len(prefix) > 1 and not (abbreviation or name or _has_figure(prefix))
+
+
+def _has_figure(text: str) -> bool:
+    return any(character.isnumeric() for character in text)
 
 
 def _alike(loaded: _Loaded, scores: Floats, typed: str, count: int, found: Sequence[str]) -> list[str]:
@@ -391,6 +396,6 @@ def _each_once(ranked: Iterable[_Candidate]) -> list[_Candidate]:
 
 
 def _as_typed(word: str, prefix: str, own: _Own) -> str:
-    if word == prefix.lower():
+    if word == unicodedata.normalize("NFC", prefix.lower()):
         return prefix
     return in_case_of(own.written.get(word, word), prefix)

@@ -35,6 +35,7 @@ from firmware_scripts.shell.images import find_bmap, open_image, packing_of, rea
 from firmware_scripts.shell.look import look
 from firmware_scripts.shell.naming import DiskTarget, FileTarget, Target, find_target
 from firmware_scripts.shell.progress import display
+from firmware_scripts.shell.signals import set_by_signals
 from firmware_scripts.surveying import survey
 from firmware_scripts.verifying import VerifyFailed
 from firmware_scripts.writing import ImageFailed, Interrupted, WriteFailed, Written
@@ -120,8 +121,9 @@ def flash(
     _end_if_refused(named)
     confirmed = [_confirm(machine, one, surveyed, yes=yes) for one in named]
     job = Job(surveyed, partial(open_image, image), look, allowed)
-    with display(time.monotonic) as bars:
-        outcomes = write_cards(job, confirmed, [bars.report_for(one.name) for one in named], at_once, Event())
+    stop = Event()
+    with set_by_signals(stop), display(time.monotonic) as bars:
+        outcomes = write_cards(job, confirmed, [bars.report_for(one.name) for one in named], at_once, stop)
     _tell(named, outcomes, as_json=as_json)
     context.exit(next((status for status in map(status_of, outcomes) if status), ExitStatus.DONE))
 
@@ -214,8 +216,10 @@ def _confirm(machine: Machine, one: _Named, surveyed: Survey, *, yes: bool) -> C
     if isinstance(target, Reason):  # refused long before
         raise TypeError(target)
     objection = None
-    if isinstance(target, DiskTarget) and one.serial:
+    if one.serial and isinstance(target, DiskTarget):
         objection = serial_objection(target.device, one.serial, disks)
+    elif one.serial:
+        objection = f"{printable(one.name)} is a file, and has no serial number"
     if objection is None and not yes:
         objection = _ask(target, disks, surveyed)
     if objection is not None:

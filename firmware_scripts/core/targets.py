@@ -30,12 +30,17 @@ _LIVE_POINTS = frozenset(
         "/cdrom",
         "/isodevice",
         "/lib/live/mount/medium",
+        "/lib/live/mount/findiso",
         "/lib/live/mount/persistence",
+        "/live/image",
+        "/mnt/cdrom",
         "/run/archiso/bootmnt",
         "/run/initramfs/isoscan",
         "/run/initramfs/live",
         "/run/initramfs/memory/data",
+        "/run/live/findiso",
         "/run/live/medium",
+        "/run/overlay/live",
         "/run/miso/bootmnt",
     }
 )

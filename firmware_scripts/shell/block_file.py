@@ -23,7 +23,7 @@ _BLKGETSIZE64 = 0x80081272
 _BLKFLSBUF = 0x1261
 _BLKROGET = 0x125E
 
-_LOCK_TRIES = 50
+LOCK_TRIES = 50
 _LOCK_EVERY_S = 0.1
 
 
@@ -69,7 +69,7 @@ class OpenFile:
 
 
 @contextlib.contextmanager
-def open_block(path: Path) -> Iterator[OpenFile | Reason]:
+def open_block(path: Path, lock_tries: int = LOCK_TRIES) -> Iterator[OpenFile | Reason]:
     """Claim a block device for this process; a :class:`Reason` if that is refused."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC | os.O_NOCTTY)
@@ -80,7 +80,7 @@ def open_block(path: Path) -> Iterator[OpenFile | Reason]:
         if not stat.S_ISBLK(os.fstat(fd).st_mode):
             yield Reason(Rule.CHANGED, f"{path} is no block device any more")
             return
-        if not _locked(fd):
+        if not _locked(fd, lock_tries):
             yield Reason(Rule.BUSY, f"{path} is locked by another program that writes disks: wait for it, or end it")
             return
         size_bytes = int(struct.unpack("Q", fcntl.ioctl(fd, _BLKGETSIZE64, bytes(8)))[0])
@@ -136,12 +136,12 @@ def open_to_read(path: Path) -> Iterator[OpenFile]:
         os.close(fd)
 
 
-def _locked(fd: int) -> bool:
+def _locked(fd: int, tries: int) -> bool:
     """Keep udev from probing, and so desktops from mounting, what is half written.
 
     Source: systemd, "Locking Block Device Access". udev itself holds the lock for a moment after a card is plugged in.
     """
-    for _ in range(_LOCK_TRIES):
+    for _ in range(tries):
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -194,8 +194,9 @@ def dangers(text: str) -> frozenset[Danger]:
     unknown = sorted(str(danger) for danger in chosen if danger.where not in PLACES.get(danger.fault, ()))
     if unknown:
         msg = (
-            f"--faults: expected none, all or some of {', '.join(PLACES)} (those of phones also with :state, those of "
-            f"coordinator and broker with :phase, such as power-cut:training); got {', '.join(unknown)}"
+            f"--faults: expected none, all or some of {', '.join(PLACES)}; those of phones perhaps with a state "
+            f"({', '.join(STATES)}), those of coordinator and broker with a phase ({', '.join(PHASES)}), as in "
+            f"power-cut:training; got {', '.join(unknown)}"
         )
         raise ConfigError(msg)
     return chosen

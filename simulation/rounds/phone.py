@@ -70,8 +70,8 @@ UNPLUGGED_S = (30.0, 1800.0)
 CLOCK_JUMP_S = 400 * 86_400.0
 """A phone whose battery was empty may believe any date."""
 LASTS_S = {
-    "ineligible": 60.0, "settling": 120.0, "checked-in": 20.0, "preparing": 3.0, "training": 45.0, "finishing": 1.0, "reporting": 0.2,
-    "resting": 60.0,
+    "ineligible": 60.0, "settling": 120.0, "checked-in": 20.0, "preparing": 3.0, "training": 45.0, "finishing": 1.0,
+    "reporting": 0.2, "resting": 60.0,
 }  # fmt: skip
 """A power cut that was drawn for a state comes within so many seconds, if the phone is still in it."""
 TOUCHES = 4

@@ -16,11 +16,13 @@ class FakeCard:
     def __init__(self, size_bytes, *, old=b"\xee", most_per_write=None, write_faults=None, read_faults=None):
         self.on_medium = bytearray(old * size_bytes)
         self.cached = []
+        self.page_cache = bytearray(self.on_medium)  # what is read back until the cache is dropped
         self.size_bytes = size_bytes
         self.most_per_write = most_per_write
         self.write_faults = write_faults or {}  # offset: errno
         self.read_faults = read_faults or {}
-        self.sync_fault = None
+        self.sync_faults = {}  # which flush: errno
+        self.syncs = 0
         self.stuck_bytes = {}  # offset: what is there whatever is written
         self.operations = 0
         self.cut_at = None
@@ -37,6 +39,7 @@ class FakeCard:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         data = bytes(data[: self.size_bytes - offset][: self.most_per_write])
         self.cached.append((offset, data))
+        self.page_cache[offset : offset + len(data)] = data
         return len(data)
 
     def read_at(self, offset, length_bytes):
@@ -46,19 +49,21 @@ class FakeCard:
                 if offset == bad:
                     raise OSError(number, os.strerror(number))
                 length_bytes = bad - offset
-        return bytes(self.seen()[offset : offset + length_bytes])
+        return bytes(self.page_cache[offset : offset + length_bytes])
 
     def sync(self):
         self._count()
-        if self.sync_fault:
-            raise OSError(self.sync_fault, os.strerror(self.sync_fault))
+        self.syncs += 1
+        if number := self.sync_faults.get(self.syncs):
+            raise OSError(number, os.strerror(number))
         self.on_medium, self.cached = self.seen(), []
 
     def drop_cache(self):
         self.sync()
+        self.page_cache = bytearray(self.on_medium)
 
     def seen(self):
-        """What a reader sees now."""
+        """What the medium holds once everything has reached it."""
         return self.after(self.cached)
 
     def after(self, writes):

@@ -10,8 +10,9 @@ import pytest
 from firmware_scripts.core.cards import Card
 from firmware_scripts.core.rules import Reason, Rule
 from firmware_scripts.core.targets import parse_machine
-from firmware_scripts.fleet import Confirmed, CustomiseFailed, Job, Refused, write_cards
+from firmware_scripts.fleet import Confirmed, CustomiseFailed, Job, Refused, refusals, write_cards
 from firmware_scripts.shell.naming import DiskTarget, FileTarget
+from firmware_scripts.shell.signals import set_by_signals
 from firmware_scripts.surveying import survey
 from firmware_scripts.writing import Interrupted, VerifyFailed, WriteFailed, Written
 from tests.firmware_scripts.fake_card import FakeCard, image_of, never, quiet
@@ -108,6 +109,13 @@ def test_a_disk_whose_size_the_kernel_has_otherwise_than_lsblk_is_not_touched():
     assert opened.operations == 0
 
 
+def test_a_disk_that_is_too_small_is_refused_whatever_is_allowed():
+    machine = seen(reader())
+    everything = frozenset(Rule)
+    assert refusals(machine, sdb(machine), SIZE, everything) == ()
+    assert [reason.rule for reason in refusals(machine, sdb(machine), SIZE + 1, everything)] == [Rule.TOO_SMALL]
+
+
 def test_when_the_machine_cannot_be_looked_at_again_the_card_is_not_touched():
     def look():
         raise UnavailableError("lsblk is gone")
@@ -178,19 +186,24 @@ def test_one_bad_card_of_many_does_not_touch_the_others(tmp_path):
     assert all(isinstance(outcomes[n], Written) and cards[n].on_medium[: len(IMAGE)] == IMAGE for n in good)
 
 
-def test_ctrl_c_ends_every_card_and_says_which_were_touched(tmp_path):
-    stop, interrupted = threading.Event(), threading.Event()
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_every_card_and_says_which_were_touched(tmp_path, number):
+    stop = threading.Event()
 
     def report(phase, done_bytes, total_bytes):
-        if not interrupted.is_set():
-            interrupted.set()
-            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        if not stop.is_set():
+            signal.pthread_kill(threading.main_thread().ident, number)
         assert stop.wait(60)
 
-    job = Job(SURVEY, image_of(IMAGE), seen, frozenset(), None, opener(Opened()))
+    opened = Opened()
+    job = Job(SURVEY, image_of(IMAGE), seen, frozenset(), None, opener(opened))
     confirmed = [Confirmed(FileTarget(tmp_path / name, None)) for name in ("a", "b")]
-    outcomes = write_cards(job, confirmed, [report, report], 1, stop)
+    before = signal.getsignal(number)
+    with set_by_signals(stop):
+        outcomes = write_cards(job, confirmed, [report, report], 1, stop)
     assert outcomes == (Interrupted(touched=True), Interrupted(touched=False))
+    assert not any(opened.on_medium[:512])
+    assert signal.getsignal(number) is before
 
 
 def test_files_are_written_alike(tmp_path):

@@ -113,10 +113,14 @@ def test_of_several_bad_bytes_the_first_is_named():
     assert run(card) == VerifyFailed(MIB + 5, "reads back differently than it should be")
 
 
-def test_a_flush_that_fails_is_a_failure():
-    card = FakeCard(4 * MIB)
-    card.sync_fault = errno.EIO
-    assert isinstance(run(card), WriteFailed)
+def test_any_flush_that_fails_is_a_failure_and_the_card_does_not_start():
+    whole = FakeCard(2 * MIB)
+    assert isinstance(run(whole, SMALL), Written)
+    for which in range(1, whole.syncs + 1):
+        card = FakeCard(2 * MIB)
+        card.sync_faults = {which: errno.EIO}
+        assert isinstance(run(card, SMALL), WriteFailed | VerifyFailed), which
+        assert not starts(card.seen(), SMALL)
 
 
 def test_a_counterfeit_card_that_wraps_around_is_found_out():

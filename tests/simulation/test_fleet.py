@@ -56,3 +56,14 @@ def test_what_is_killed_again_and_again_ends_the_demo(fleet):
     fleet.broker.kill()
     with pytest.raises(UnavailableError, match="broker ended unexpectedly"):
         fleet.check(lambda _: None)
+
+
+def test_many_phones_share_a_few_processes_and_the_first_has_its_own_for_its_keyboard(tmp_path):
+    settings = DemoSettings(phones=300, rounds=1, model="tiny", corpus="c", seed=7, codec="topk-4", density=0.1)
+    configs = tuple(tmp_path / f"phone-{number}" / "agent.toml" for number in range(300))
+    prepared = Prepared(settings, tmp_path, "c", Path("c"), configs, "u", "k", 1, Recall(0, 0, 0), 1.0)
+    services = Fleet(prepared, "embedded").phones
+    assert [service.name for service in services] == ["phone-0", "phones-1", "phones-2", "phones-3"]
+    run = [[Path(word) for word in service.command if word.endswith("agent.toml")] for service in services]
+    assert sorted(path for paths in run for path in paths) == sorted(configs)
+    assert {len(paths) for paths in run[1:]} == {99, 100}

@@ -180,7 +180,7 @@ def build_state(
     versions = view.versions(VERSIONS_SHOWN)
     return State(
         population=config.population,
-        task=_task(config, manifest, versions, view.pause(), running=current is not None),
+        task=_task(config, manifest, versions, view.pause(), running=not _done(config, view, current)),
         round=None if current is None else _round(current, _elsewhere(view, current), now_s),
         devices=[device_row(lease, now_s) for lease in view.leases(DEVICES_SHOWN)],
         rounds=_rows(view.recent_rounds(ROUNDS_SHOWN), versions, now_s),
@@ -214,6 +214,12 @@ def round_detail(summary: RoundSummary, now_s: float) -> RoundDetail:
     ]
     row = msgspec.structs.asdict(round_row(summary, None, now_s))
     return RoundDetail(**row, base_version=summary.state.base_version, seats=seats)
+
+
+def _done(config: CoordinatorConfig, view: View, current: Round | None) -> bool:
+    """Also before the first round is opened there is none, so that alone does not tell."""
+    wanted = config.task.rounds
+    return current is None and 0 < wanted <= view.rounds_in(Phase.COMMITTED)
 
 
 def _task(

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import structlog
 from click.testing import CliRunner
 
 from edge_agent.__main__ import main
@@ -42,9 +43,13 @@ class Place:
             database.close()
 
     def run(self, command, *options, status=0):
-        done = CliRunner().invoke(main, [command, "--config", str(self.config), *options])
+        try:
+            done = CliRunner().invoke(main, [command, "--config", str(self.config), *options])
+        finally:
+            # It logs to the runner's standard error, which is closed now.
+            structlog.reset_defaults()
         assert done.exit_code == status, (done.exit_code, done.output)
-        return done.output
+        return done.stdout or done.stderr
 
     def json(self, command, *options, status=0):
         return json.loads(self.run(command, "--json", *options, status=status))

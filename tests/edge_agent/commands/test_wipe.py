@@ -5,6 +5,7 @@ import threading
 from pathlib import Path
 
 import pytest
+import structlog
 from click.testing import CliRunner
 
 from edge_agent.__main__ import main
@@ -28,6 +29,7 @@ def test_nothing_of_what_was_typed_is_left_in_any_byte(place):
 def test_it_asks_first(place):
     place.move_in(SECRET)
     done = CliRunner().invoke(main, ["wipe", "--config", str(place.config)], input="n\n")
+    structlog.reset_defaults()
     assert done.exit_code == 1
     assert SECRET.encode() in bytes_below(place.data)
 

@@ -81,6 +81,6 @@ def test_the_cache_forgets_what_was_long_ago():
 def test_a_message_that_is_sent_is_known_at_once():
     predictor = Blended(Model(), ["the dog"])
     assert word_of(predictor.scores(["the"])) == "ran"
-    for _ in range(3):
+    for _ in range(30):
         predictor.learn("the dog")
     assert word_of(predictor.scores(["the"])) == "dog"

@@ -160,6 +160,22 @@ def test_word_that_the_vocabulary_has_by_now_is_no_own_word(bench):
     assert suggester.own_words == 2
 
 
+@pytest.mark.parametrize(
+    ("text", "word", "takes"),
+    [
+        ("cafe\u0301", "cafe\u0301", False),  # marks of their own: it is the same word
+        ("नमस्तेे", "नमस्ते", True),  # a vowel sign too many
+        ("दुनिया नमस्त", "नमस्ते", True),
+        ("tschüs", "tschüss", True),
+        ("приветт", "привет", True),
+    ],
+)
+def test_corrections_in_any_script(bench, text, word, takes):
+    bench.use(vocabulary=Vocabulary(("café", "नमस्ते", "दुनिया", "tschüss", "привет")), followers={})
+    found = bench.suggester.suggest(text)
+    assert (found.words[0], found.space_takes) == (word, takes)
+
+
 def test_accents_may_be_left_out_and_typed_ones_count(bench):
     bench.use(vocabulary=Vocabulary(("cafe", "été", "etes", "über")), followers={})
     assert bench.suggester.suggest("ete").words[:2] == ("etes", "été")

@@ -133,6 +133,12 @@ def test_a_command_line_that_makes_no_sense_ends_before_anything_is_written(imag
     assert not card.exists()
 
 
+def test_a_file_has_no_serial_that_could_be_expected(image, tmp_path):
+    done = firmware("flash", image, tmp_path / "card", "--yes", "--expect-serial", "12")
+    assert done.returncode == 5
+    assert not (tmp_path / "card").exists()
+
+
 def test_a_missing_image_is_told(tmp_path):
     done = firmware("flash", tmp_path / "none.img", tmp_path / "card")
     assert done.returncode == 2

@@ -1,5 +1,6 @@
 """A real block device of the kernel: what it refuses, and what a write leaves on it."""
 
+import fcntl
 import random
 import shutil
 import subprocess
@@ -84,6 +85,16 @@ def test_while_we_hold_a_device_the_kernel_lets_nobody_else_claim_or_mount_it(lo
         assert done.returncode != 0
 
 
+def test_a_device_that_another_writer_has_locked_is_refused(loop):
+    with loop.open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        with open_block(loop, lock_tries=1) as opened:
+            assert isinstance(opened, Reason)
+            assert opened.rule is Rule.BUSY
+    with open_block(loop) as opened:
+        assert isinstance(opened, OpenFile)
+
+
 def test_a_loop_device_is_refused_unless_it_is_allowed_by_name(loop, tmp_path):
     image = tmp_path / "pi.img"
     image.write_bytes(IMAGE)
@@ -123,3 +134,13 @@ def test_yes_without_a_serial_is_no_confirmation_of_a_disk(loop, tmp_path):
         done = flash(*arguments, "--allow", "is-loop", image, loop)
         assert done.returncode == status, done.stderr
     assert (tmp_path / "backing").read_bytes() == b"\xee" * SIZE
+
+
+def test_a_file_system_that_is_full_is_told_and_is_no_success(mounted, tmp_path):
+    image = tmp_path / "pi.img"
+    image.write_bytes(random.Random(32).randbytes(SIZE + 1))
+    card = tmp_path / "point" / "card.img"
+    done = flash(image, card)
+    assert done.returncode == 7
+    assert "ENOSPC" in done.stderr
+    assert not any(card.read_bytes()[:512])

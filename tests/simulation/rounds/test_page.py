@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from simulation.rounds.command import rounds
-from simulation.rounds.faults import RATES, Fault
+from simulation.rounds.faults import PHASES, RATES, STATES, Fault
 from simulation.rounds.result import result_of
 
 PAGE = (Path(__file__).parents[3] / "docs" / "simulation.md").read_text()
@@ -15,6 +15,10 @@ PAGE = (Path(__file__).parents[3] / "docs" / "simulation.md").read_text()
 def test_every_fault_has_its_rate_and_reason_on_the_page(fault):
     rate = RATES[fault]
     assert f"| `{fault.value}` | {100 * rate.chance:g} % of each {rate.each} | {rate.reason} |\n" in PAGE
+
+
+def test_every_place_of_a_fault_is_on_the_page():
+    assert [place for place in (*STATES, *PHASES) if f"`{place}`" not in PAGE] == []
 
 
 def test_every_key_of_the_result_is_on_the_page(quiet):

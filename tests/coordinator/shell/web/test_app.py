@@ -236,10 +236,19 @@ def test_a_round_that_waits_says_what_the_others_do(site):
 
 def test_when_the_task_is_done_there_is_no_round(site):
     with site.repository.transaction() as tx:
-        tx.save_round(msgspec.structs.replace(tx.round(1), phase=Phase.COMMITTED, version=0, closed_at_s=999.0))
+        over = msgspec.structs.replace(tx.round(1), phase=Phase.COMMITTED, version=0, closed_at_s=999.0)
+        for number in range(1, 6):
+            tx.save_round(msgspec.structs.replace(over, number=number))
     state = site.state()
     assert (state["round"], state["task"]["state"]) == (None, "done")
     assert b"Done" in site.get("/").data
+
+
+def test_before_the_first_round_is_opened_the_task_is_not_done(site):
+    site.repository.tables.rounds.clear()
+    state = site.state()
+    assert (state["round"], state["task"]["state"]) == (None, "running")
+    assert b"Done" not in site.get("/").data
 
 
 def test_a_round_in_detail(site):

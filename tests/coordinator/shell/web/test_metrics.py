@@ -61,7 +61,7 @@ def test_a_state_that_a_device_made_up_costs_no_time_series(site):
             tx.save_lease(Lease(device=DeviceId(f"liar-{number}"), state=f"made-up-{number}"))
     found = families(site)
     assert value(found, "nightjar_devices", state="other") == 30
-    assert len(found["nightjar_devices"].samples) == 9
+    assert len(found["nightjar_devices"].samples) == 10
 
 
 def test_trouble_shows(site):
