@@ -146,9 +146,9 @@ def measure(corpus: str, model: str, phones: int, messages: int, passes: float, 
     public = [vocabulary.encode(words(text)) for text in parts.public]
     trigram = TrigramPredictor(vocabulary, train_scores(public, vocabulary.size))
     total: dict[str, Counts] = {name: Counts() for name in ("trigram", "global", "personalised", "blended")}
-    others: Presage | None = None
+    others: presage.Presage | None = None
     if presage.installed():
-        others = presage.Presage(presage.train((" ".join(words(text)) for text in parts.public), BUILD / "presage"))
+        others = presage.Presage(presage.train([" ".join(words(text)) for text in parts.public], BUILD / "presage"))
         total["presage"] = Counts()
     else:
         click.echo("presage is not installed: no row for it (apt-get install presage)", err=True)
@@ -176,9 +176,6 @@ def measure(corpus: str, model: str, phones: int, messages: int, passes: float, 
         "users_helped": helped,
         "users_hurt": hurt,
     }
-
-
-Presage = presage.Presage
 
 
 def _replayed(suggest: Suggest, phone: Phone, vocabulary: Vocabulary) -> Counts:

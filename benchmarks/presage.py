@@ -5,11 +5,14 @@ Through the C interface of ``libpresage1v5``, with ``text2ngram`` for the traini
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-import ctypes.util
+import hashlib
+import os
 import shutil
+import sqlite3
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 _LIBRARY = "libpresage.so.1"
@@ -26,8 +29,10 @@ def installed() -> bool:
     return shutil.which("text2ngram") is not None
 
 
-def train(texts: Iterable[str], folder: Path) -> Path:
-    """Count one, two and three words, as presage's own predictor wants them.
+def train(texts: Sequence[str], folder: Path) -> Path:
+    """Count one, two and three words, as presage's own predictor wants them; once for a text.
+
+    ``text2ngram`` counts; its own writing to SQLite takes an hour for a million triples, so that is done here.
 
     Args:
         texts: messages, words with blanks between them.
@@ -36,14 +41,37 @@ def train(texts: Iterable[str], folder: Path) -> Path:
     Returns:
         The database.
     """
+    lines = "\n".join(texts) + "\n"
+    database = folder / f"{hashlib.sha256(lines.encode()).hexdigest()[:12]}.db"
+    if database.exists():
+        return database
     folder.mkdir(parents=True, exist_ok=True)
-    text, database = folder / "text.txt", folder / "presage.db"
-    text.write_text("\n".join(texts) + "\n")
-    database.unlink(missing_ok=True)
-    for order in ("1", "2", "3"):
-        command = ["text2ngram", "-n", order, "-l", "-f", "sqlite", "-a", "-o", str(database), str(text)]
-        subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - a fixed program
+    text, fresh = folder / "text.txt", database.with_suffix(".new")
+    text.write_text(lines)
+    fresh.unlink(missing_ok=True)
+    with contextlib.closing(sqlite3.connect(fresh)) as connection:
+        for order, columns in enumerate((["word"], ["word_1", "word"], ["word_2", "word_1", "word"]), 1):
+            kinds = ", ".join(f"{column} TEXT" for column in columns)
+            names = ", ".join(columns)
+            connection.execute(f"CREATE TABLE _{order}_gram ({kinds}, count INTEGER, UNIQUE({names}))")
+            places = ", ".join("?" * (order + 1))
+            connection.executemany(
+                f"INSERT OR IGNORE INTO _{order}_gram VALUES ({places})",  # noqa: S608 - our own names
+                _counted(text, order),
+            )
+        connection.commit()
+    fresh.replace(database)
     return database
+
+
+def _counted(text: Path, order: int) -> Iterator[list[str]]:
+    """The n-grams of a file and how often each is there, as ``text2ngram`` prints them, its progress left out."""
+    command = ["text2ngram", "-n", str(order), "-l", "-f", "tsv", "-o", os.devnull, str(text)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:  # noqa: S603 - a fixed program
+        for line in child.stdout or ():
+            parts = line.rstrip("\n").lstrip("#").split("\t")
+            if len(parts) == order + 1 and parts[-1].isdigit():
+                yield parts
 
 
 class Presage:

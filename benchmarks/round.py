@@ -6,9 +6,9 @@ announced and ends when the next is committed: the phones' return, selection, as
 receipts, averaging, publishing. ``selected_to_committed_s`` begins with the assignments. The longest training among a
 round's reports is taken off both.
 
-Every phone has a disk of its own in the field, so theirs are in memory here where that is possible. It has processors
-of its own as well; here all share these, and what their work costs is printed beside: downloading, decoding and encoding
-for a hundred phones cannot take less than ``phones_cpu_s`` divided by the number of processors.
+Every phone has a disk of its own in the field, so theirs are in memory here where that is possible. It has a processor
+of its own as well; here all share the same, and what their work costs is printed beside: downloading, decoding and
+encoding for a hundred phones cannot take less than ``phones_cpu_s`` divided by the number of processors.
 """
 
 from __future__ import annotations

@@ -232,8 +232,9 @@ def _keyboard(
     inbox: queue.SimpleQueue[Item],
 ) -> _Keyboard:
     def delete_everything() -> None:
-        database.wipe()
+        # The database counts it as done, so it comes last.
         artifacts.forget_personal()
+        database.wipe()
 
     if not config.keyboard.enabled:
         return _Keyboard(None, lambda _driver: contextlib.nullcontext(), delete_everything)

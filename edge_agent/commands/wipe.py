@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from edge_agent.assembly import WIPE_S, WIPE_SIGNAL
 from edge_agent.commands.opened import opened_database
 from edge_agent.config import AgentConfig
-from edge_agent.shell.folder import running_agent
+from edge_agent.shell.folder import ARTIFACTS, running_agent
+from edge_agent.shell.http import Downloader
+from edge_agent.shell.model_files import ModelFiles
 from wire.errors import ConfigError, UnavailableError
 
 
@@ -43,6 +45,8 @@ def wipe(config: AgentConfig) -> Wiped:
             return Wiped(0, by_agent=False)
         messages = database.count()
         if not pid:
+            if (config.data_dir / ARTIFACTS).is_dir():
+                ModelFiles(config.data_dir / ARTIFACTS, Downloader(config.coordinator_url)).forget_personal()
             database.wipe()
             return Wiped(messages, by_agent=False)
         before = database.wipes()

@@ -56,9 +56,6 @@ class Host(Protocol):
     def groups(self) -> frozenset[str]:
         """Names of the groups of this user."""
 
-    def exists(self, path: str) -> bool:
-        """Whether there is such a file."""
-
 
 Check = Callable[[Host], Iterator[Finding]]
 

@@ -233,8 +233,8 @@ def _ground(machine: Machine, mount: Mount) -> tuple[Device, ...]:
         if key in {"lowerdir", "upperdir", "lowerdir+", "datadir+"}:
             for path in paths.split(":"):
                 below = containing(machine.mounts, path)
-                # "/" is the overlay itself: such a path is of the time before it was mounted.
-                if below and below.point != "/" and below.file_system != "overlay":
+                # A path that seems to lie on the overlay itself is of the time before that was mounted.
+                if below and below.file_system != "overlay":
                     found += _devices_of(machine, below)
     return tuple(dict.fromkeys(found))
 

@@ -7,7 +7,6 @@ import importlib.util
 import os
 import shutil
 import subprocess
-from pathlib import Path
 
 # Where Debian keeps mkfs and its like, which are not on the path of ordinary users.
 _ADMINISTRATORS = "/usr/local/sbin:/usr/sbin:/sbin"
@@ -51,7 +50,3 @@ class ThisHost:
             except KeyError:
                 continue
         return frozenset(names)
-
-    def exists(self, path: str) -> bool:
-        """Whether there is such a file."""
-        return Path(path).exists()

@@ -86,9 +86,10 @@ RATES = {
         0.001, _MESSAGE, "TCP lets about one wrong segment in ten million pass; so high that it happens at all"
     ),
     Fault.UNPLUG: Rate(
-        0.08,
+        0.14,
         "training",
-        "with the windows that close by themselves 10 % of a cohort are lost (Bonawitz et al. 2019: 6 to 10)",
+        "a third of them still report what there is; with the windows that close by themselves 10 % of a cohort are lost "
+        "(Bonawitz et al. 2019: 6 to 10)",
     ),
     Fault.SLOW: Rate(0.05, "phone, once", "the oldest twentieth of phones; it trains six times slower for ever"),
     Fault.PHONE_DISK_FULL: Rate(0.002, _STATE, "not measured: about one phone in a hundred during its part in a round"),

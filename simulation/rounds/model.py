@@ -27,6 +27,8 @@ LAYOUT = lstm_layout(FIRST_WORD + len(WORDS), EMBEDDING, HIDDEN)
 """Of a few hundred parameters."""
 PROGRAM = b"least squares"
 BATCH_ROWS, SEQUENCE_LENGTH = 4, 8
+STEPS = 4
+"""Of every training, so that one that is told to stop can have done some of them."""
 
 
 def first_manifest(artifacts: BlobStore) -> Manifest:

@@ -30,7 +30,7 @@ from simulation.rounds.availability import Availability
 from simulation.rounds.broker import Broker
 from simulation.rounds.faults import PHONE_FAULTS, Dice, Fault, Fuse, PowerCut
 from simulation.rounds.journal import MemoryJournal
-from simulation.rounds.model import LAYOUT, WORDS, LeastSquares, Shelf
+from simulation.rounds.model import LAYOUT, STEPS, WORDS, LeastSquares, Shelf
 from simulation.rounds.ports import (
     FixedExamples,
     SimulatedArtifacts,
@@ -135,9 +135,9 @@ class Phone:
     """
 
     __slots__ = (
-        "_around", "_booted_s", "_clock_offset_s", "_connected", "_disk_full_until_s", "_driver", "_free_until_s",
-        "_fuse", "_job", "_journal", "_life", "_model", "_off", "_poll_at_s", "_shown", "_slow", "_stopped",
-        "_unplugged_until_s", "device", "number",
+        "_around", "_booted_s", "_clock_offset_s", "_connected", "_disk_full_until_s", "_driver",
+        "_free_until_s", "_fuse", "_job", "_journal", "_life", "_model", "_off", "_poll_at_s", "_shown",
+        "_slow", "_steps_left", "_stopped", "_unplugged_until_s", "_working", "device", "number",
     )  # fmt: skip
 
     def __init__(self, number: int, around: Surroundings) -> None:
@@ -160,6 +160,8 @@ class Phone:
         self._shown = ""
         self._job: Job | None = None
         self._stopped = 0
+        self._steps_left = 0
+        self._working = (0.0, math.inf)
         self._slow = around.dice.strikes(Fault.SLOW)
         if self._slow:
             around.dice.note(Fault.SLOW)
@@ -385,10 +387,13 @@ class Phone:
             seconds *= SLOW_FACTOR
         call = partial(self._end_job, job, self._life) if training else partial(self._end_fetch, job, self._life, 1)
         self._around.timeline.after(seconds, call)
+        self._working = (self._around.timeline.now_s, seconds if training else math.inf)
 
     def _stop_job(self, number: int) -> None:
         if self._job is not None and self._job.number == number:
             self._stopped = number
+            began_s, seconds = self._working
+            self._steps_left = int(STEPS * (self._around.timeline.now_s - began_s) / seconds)
             self._around.timeline.after(BATCH_S, partial(self._end_job, self._job, self._life))
 
     def _end_fetch(self, job: Job, life: int, tries: int) -> None:
@@ -405,10 +410,17 @@ class Phone:
         self._job = None
         outcome: object
         try:
-            outcome = job.work(lambda: self._stopped == job.number)
+            outcome = job.work(partial(self._must_stop, job.number))
         except Exception as error:  # as the real worker does: whatever it is, the driver says it and goes on
             outcome = error
         self._happen(lambda driver: driver.handle(WorkDone(job.number, outcome)))
+
+    def _must_stop(self, number: int) -> bool:
+        """Asked before each step of a training, all of which happen at its end: those before it was told to stop do."""
+        if self._stopped != number:
+            return False
+        self._steps_left -= 1
+        return self._steps_left < 0
 
     def _fetch(self, manifest: Sha256, should_stop: Callable[[], bool]) -> Model:
         if should_stop() or not self._around.coordinator_up():

@@ -20,7 +20,7 @@ from simulation.rounds.broker import Broker
 from simulation.rounds.coordinator import CoordinatorHost, Watched
 from simulation.rounds.faults import Danger, Dice, Fault
 from simulation.rounds.logs import Errors, errors_counted
-from simulation.rounds.model import Shelf, first_manifest
+from simulation.rounds.model import STEPS, Shelf, first_manifest
 from simulation.rounds.observer import Observer
 from simulation.rounds.phone import Phone, Surroundings
 from simulation.rounds.storage import MemoryBlobs
@@ -139,7 +139,7 @@ def task_for(devices: int, codec: str) -> TaskConfig:
         selection_deadline_s=SELECTION_DEADLINE_S,
         report_deadline_s=REPORT_DEADLINE_S,
         codec=CodecConfig(name=codec, density=0.1, error_feedback=True),
-        plan=PlanConfig(learning_rate=0.5, clip_norm=100.0),
+        plan=PlanConfig(learning_rate=0.2, clip_norm=100.0, local_epochs=STEPS, max_steps=STEPS),
     )
 
 

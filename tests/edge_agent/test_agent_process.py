@@ -67,9 +67,9 @@ def test_a_missing_config_is_said_without_a_traceback(tmp_path):
 def test_all_faults_of_a_config_are_said_at_once(tmp_path):
     path = tmp_path / "agent.toml"
     path.write_text('device = "a b"\n[broker]\nport = -1\n')
-    done = run_to_the_end(path, NIGHTJAR_AGENT_SHARDS="none")
+    done = run_to_the_end(path, NIGHTJAR_AGENT_TRAINING_THREADS="none")
     assert done.returncode == 2
-    for part in ("device:", "data_dir is missing", "broker.port:", "NIGHTJAR_AGENT_SHARDS:"):
+    for part in ("device:", "data_dir is missing", "broker.port:", "NIGHTJAR_AGENT_TRAINING_THREADS:"):
         assert part in done.stderr
     assert "Traceback" not in done.stderr
 

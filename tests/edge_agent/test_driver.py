@@ -158,6 +158,34 @@ def test_a_report_is_finished_although_the_phone_is_unplugged(phone):
     assert phone.state == "ineligible"
 
 
+KEEPING = TrainingPlan(learning_rate=0.5, clip_norm=1.0, keep_share=0.5)
+
+
+def test_a_phone_that_is_unplugged_in_the_middle_keeps_what_is_enough(phone):
+    phone.check_in()
+    phone.be_assigned(plan=KEEPING, report_deadline_s=600.0)
+    phone.work()
+    phone.conditions.lost = {Condition.CHARGING}
+    phone.pass_time(1)
+    assert phone.state == "finishing"
+    assert phone.transport.of("dropout") == []
+    phone.worker.stopped.clear()  # as if the last step had been done just before
+    phone.work()
+    assert phone.state == "reporting"
+
+
+def test_a_phone_that_is_unplugged_too_early_drops_out_for_that_and_not_for_the_stop(phone):
+    phone.check_in()
+    phone.be_assigned(plan=KEEPING, report_deadline_s=600.0)
+    phone.work()
+    phone.conditions.lost = {Condition.CHARGING}
+    phone.pass_time(1)
+    phone.work()
+    assert phone.state == "ineligible"
+    (dropout,) = phone.transport.of("dropout")
+    assert dropout.cause is DropoutCause.UNPLUGGED
+
+
 def test_the_deadline_ends_a_training_that_takes_too_long(phone):
     phone.check_in()
     phone.be_assigned()

@@ -3,11 +3,22 @@
 import numpy as np
 import pytest
 
+from edge_agent.core.eligibility import Condition
+from edge_agent.core.lifecycle import State
 from tests.edge_agent.fakes import LAYOUT, Phone
 from wire import frame
 from wire.codec import codec_for
-from wire.messages import CodecChoice, DropoutCause, Receipt, Rejection, RejectionReason, Verdict
+from wire.messages import (
+    CodecChoice,
+    DropoutCause,
+    Receipt,
+    Rejection,
+    RejectionReason,
+    TrainingPlan,
+    Verdict,
+)
 
+SHORTER = TrainingPlan(learning_rate=0.5, clip_norm=1.0, keep_share=0.5)
 FEEDBACK = CodecChoice(name="topk-8", density=0.1, error_feedback=True)
 
 
@@ -18,7 +29,7 @@ def lead_to(phone: Phone, state: str) -> None:
         "ineligible": lambda: None,
         "settling": lambda: phone.pass_time(1),
         "checked-in": lambda: phone.pass_time(120),
-        "preparing": lambda: phone.be_assigned(1, codec=FEEDBACK),
+        "preparing": lambda: phone.be_assigned(1, codec=FEEDBACK, plan=SHORTER, report_deadline_s=500.0),
         "training": phone.work,
         "reporting": phone.work,
     }
@@ -30,6 +41,11 @@ def lead_to(phone: Phone, state: str) -> None:
         if state == "resting" and name == "checked-in":
             phone.hear(Rejection(reason=RejectionReason.ROUND_IN_PROGRESS, retry_after_s=30))
             assert phone.state == "resting"
+            return
+        if state == "finishing" and name == "training":
+            phone.conditions.lost = {Condition.CHARGING}
+            phone.pass_time(1)
+            assert phone.state == "finishing"
             return
 
 
@@ -53,7 +69,7 @@ def carry_on(phone: Phone) -> bytes:
     raise AssertionError(f"it never reported; it is {phone.state}")
 
 
-STATES = ("ineligible", "settling", "checked-in", "preparing", "training", "reporting", "resting")
+STATES = tuple(state.__struct_config__.tag for state in State.__args__)
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -62,6 +78,7 @@ def test_killed_in_state_it_reports_once_and_nothing_is_lost(tmp_path, state, ti
     phone = Phone(tmp_path)
     lead_to(phone, state)
     before = phone.transport.of("report")
+    phone.conditions.lost = set()
     for _ in range(times):
         phone.kill()
     report = carry_on(phone)

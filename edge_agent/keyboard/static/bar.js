@@ -8,6 +8,7 @@ import { chosen } from "./settings.js";
 
 const ANNOUNCE_AFTER_MS = 1200; // a screen reader hears the suggestions when the typing rests, not at every key
 const ALWAYS_CAPITAL = /^i(['’]|$)/; // I, I'm, I'll: models know lower case only
+const UNFINISHED = /[\p{L}\p{N}\p{M}'’]+$/u;
 const NOTHING = { suggestions: [], prefix: "", space_takes: false, version: null, reason: "" };
 
 export class Bar {
@@ -20,6 +21,7 @@ export class Bar {
   #shown = NOTHING;
   #about = null; // the text that `shown` is about; null once dismissed
   #capital = false;
+  #seen = new Map(); // words that were ever suggested here, and how often
   #left = new Set(); // words that the person wants as they were typed
   #timer;
 
@@ -61,6 +63,7 @@ export class Bar {
         answer = await ask("/api/suggest", { text: about, language: chosen().language });
       } catch (error) {
         fault = error;
+        answer = this.#withoutAgent(about);
       }
       if (dismissals === this.#dismissals) this.#show(answer, about, fault);
     }
@@ -99,7 +102,16 @@ export class Bar {
     return english || (this.#capital && this.#shown.prefix === "") ? capital(word, chosen().language) : word;
   }
 
+  // What was suggested most so far, so that the bar is not empty while the agent is away.
+  #withoutAgent(text) {
+    const [prefix = ""] = text.match(UNFINISHED) ?? [];
+    const fits = (word) => word.toLowerCase().startsWith(prefix.toLowerCase()) && word.length > prefix.length;
+    const suggestions = [...this.#seen.keys()].filter(fits).sort((a, b) => this.#seen.get(b) - this.#seen.get(a));
+    return { ...NOTHING, suggestions: suggestions.slice(0, 3), prefix, version: this.#shown.version };
+  }
+
   #show(answer, about, fault) {
+    if (fault === null) for (const word of answer.suggestions) this.#seen.set(word, (this.#seen.get(word) ?? 0) + 1);
     this.#shown = answer;
     this.#about = about;
     this.#render();

@@ -178,7 +178,7 @@ def open_page(chromium, served):
         context = chromium.new_context(**{"viewport": viewport, "locale": "en-GB"} | options)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(60_000)  # a busy machine is no failure
         page.on("console", lambda message: message.type == "error" and complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("request", lambda r: r.url.startswith(served.url) or complaints.append(f"request to {r.url}"))

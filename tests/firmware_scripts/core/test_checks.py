@@ -29,9 +29,6 @@ class FakeHost:
     def groups(self):
         return self.in_groups
 
-    def exists(self, path):
-        return False
-
 
 def test_on_a_bare_machine_everything_that_is_missing_has_a_remedy():
     found = findings(FakeHost(), CHECKS)

@@ -114,7 +114,7 @@ def test_weights_that_differ_in_the_last_bit_are_caught(make_world, monkeypatch)
 
 
 def test_a_disk_that_only_says_that_it_stored_is_caught(make_world):
-    world = make_world(rounds=10, faults="coordinator-restart:reporting", severity=100)
+    world = make_world(rounds=40, faults="coordinator-restart:reporting", severity=100)
     host, view = world.coordinator, world.coordinator.repository.view
     commit, kill = view.commit, host.kill
     unwritten = deque(maxlen=20)

@@ -1,0 +1,53 @@
+import numpy as np
+import pytest
+
+from benchmarks import presage
+from benchmarks.keyboard import Counts, TrigramPredictor, replay
+from models.ngram import train_scores, train_trigram
+from models.vocabulary import BOS, FIRST_WORD, Vocabulary, words
+
+VOCABULARY = Vocabulary(("the", "cat", "sat"))
+
+
+def nothing(_text):
+    return ()
+
+
+def test_without_suggestions_every_letter_and_blank_is_typed():
+    assert replay(nothing, "The cat!", VOCABULARY) == Counts(words=2, letters=8, keystrokes=8)
+
+
+def test_a_word_that_is_offered_costs_the_letters_so_far_and_a_tap():
+    def suggest(text):
+        return {"": ["The", "a", "b"], "the c": ["car", "cat"]}.get(text, ["x"])
+
+    assert replay(suggest, "the cat zebra", VOCABULARY) == Counts(
+        words=2, top1=1, top3=1, letters=4 + 4 + 6, keystrokes=1 + 2 + 6
+    )
+
+
+def test_figures_are_percentages():
+    row = Counts(words=4, top1=1, top3=2, letters=20, keystrokes=15).row("global")
+    assert row == {"predictor": "global", "top1": 25.0, "top3": 50.0, "keystrokes_saved_percent": 25.0}
+
+
+def test_the_scores_of_the_trigram_have_its_best_words_first():
+    text = ["the cat sat", "the cat sat", "cat sat the", "sat", "the sat"]
+    ids = [VOCABULARY.encode(words(line)) for line in text]
+    scores, best = train_scores(ids, VOCABULARY.size), train_trigram(ids, VOCABULARY.size)
+    predictor = TrigramPredictor(VOCABULARY, scores)
+    for finished in ([], ["the"], ["the", "cat"], ["sat", "sat"]):
+        before, last = [BOS, BOS, *VOCABULARY.encode(finished)][-2:]
+        assert scores.after(before, last).sum() == pytest.approx(1.0)
+        said = predictor.scores(finished)
+        first = best.suggestions(np.array([before]), np.array([last]))[0, 0]
+        assert said[FIRST_WORD:].argmax() + FIRST_WORD == first
+
+
+@pytest.mark.skipif(not presage.installed(), reason="presage is not installed (apt-get install presage)")
+def test_presage_learns_the_text_that_it_is_given(tmp_path):
+    database = presage.train(["the cat sat on the mat", "hello my friend how are you"] * 5, tmp_path)
+    assert presage.train(["the cat sat on the mat", "hello my friend how are you"] * 5, tmp_path) == database
+    suggester = presage.Presage(database)
+    assert suggester.suggest("the c") == ["cat"]
+    assert suggester.suggest("hello my ")[0] == "friend"
