@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# What must hold before every commit, in a minute: format, lint, types, import contracts, shell, fast tests, doctests.
+# What must hold before every commit, in some minutes: format, lint, types, import contracts, shell, fast tests, doctests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=.venv/bin
-packages=(wire models edge_agent coordinator simulation benchmarks)
+packages=(wire models edge_agent coordinator firmware_scripts simulation benchmarks)
 
 $bin/ruff format --check --quiet .
 $bin/ruff check --quiet .

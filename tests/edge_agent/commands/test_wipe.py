@@ -9,6 +9,7 @@ import structlog
 from click.testing import CliRunner
 
 from edge_agent.__main__ import main
+from edge_agent.shell.model_files import PERSONAL
 
 ROOT = Path(__file__).parents[3]
 SECRET = "zyzzyva crwth"
@@ -24,6 +25,14 @@ def test_nothing_of_what_was_typed_is_left_in_any_byte(place):
     assert place.json("wipe", "--yes") == {"messages": 300, "by_agent": False}
     assert SECRET.encode() not in bytes_below(place.data)
     assert place.json("status", status=4)["messages"] == 0
+
+
+def test_weights_that_came_of_what_was_typed_go_too(place):
+    place.move_in(SECRET)
+    (place.data / "artifacts").mkdir()
+    (place.data / "artifacts" / f"abc{PERSONAL}").write_bytes(b"learned")
+    place.run("wipe", "--yes")
+    assert list((place.data / "artifacts").iterdir()) == []
 
 
 def test_it_asks_first(place):
