@@ -67,7 +67,8 @@ def train(texts: Sequence[str], folder: Path) -> Path:
 def _counted(text: Path, order: int) -> Iterator[list[str]]:
     """The n-grams of a file and how often each is there, as ``text2ngram`` prints them, its progress left out."""
     command = ["text2ngram", "-n", str(order), "-l", "-f", "tsv", "-o", os.devnull, str(text)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:  # noqa: S603 - a fixed program
+    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    with subprocess.Popen(command, stdout=pipe, stderr=nothing, text=True, errors="replace") as child:  # noqa: S603 - fixed
         for line in child.stdout or ():
             parts = line.rstrip("\n").lstrip("#").split("\t")
             if len(parts) == order + 1 and parts[-1].isdigit():

@@ -147,7 +147,12 @@ def run_session(
     residual = partial(desk.residual, model.manifest.layout.fingerprint)
     seed = int(generator.integers(2**63))
     personal = personal_weights(model) if desk.personalise else None
-    return desk.train(SessionTask(assignment, model, desk.examples.texts(), residual, seed, personal), should_stop)
+    task = SessionTask(assignment, model, desk.examples.texts(), residual, seed, personal)
+    done = desk.train(task, should_stop)
+    if personal is not None and should_stop():
+        # Perhaps because everything is being deleted: whatever was kept came after that, or is kept again next time.
+        personal.unlink(missing_ok=True)
+    return done
 
 
 def personal_weights(model: Model) -> Path:

@@ -7,8 +7,9 @@ are the words that begin with it or are one slip away.
 
 *What space takes.* A finished word must not turn into another one unasked, so space takes the first suggestion only if
 what was typed is no word that anybody knows and the suggestion is plainly what was meant: the same letters with accents
-or apostrophes, one slip of the finger, or the only likely way to go on. Names (a capital inside a sentence), figures
-and abbreviations are left alone. The page shows which word space would take, and backspace takes it back.
+or apostrophes, one slip of the finger, or the only likely way to go on. Names (a capital inside a sentence), figures,
+abbreviations and what hangs on a sign (``@ada``) are left alone. The page shows which word space would take, and
+backspace takes it back.
 
 An answer is never empty: without a model, or if it fails, common words stand in. This module does not learn, does not
 store what is typed, and knows nothing of the page.
@@ -86,15 +87,18 @@ class Typed:
     Attributes:
         finished: words of the current sentence, in lower case.
         prefix: what there is of the word being typed, exactly as typed.
+        glued: the prefix hangs on a sign, as in ``@ada``, ``<img`` or ``example.org``, and may be no ordinary word.
     """
 
     finished: tuple[str, ...]
     prefix: str
+    glued: bool = False
 
 
 # A full stop inside "3.14" or "e.g" ends nothing; one before a space, or at the caret, does.
 _SENTENCE_END = re.compile(r"[.!?…。؟।](?=\s|$)|\n")
 _PREFIX = re.compile(rf"(?:{WORD_PATTERN})\Z")
+_STANDS_ALONE = re.compile(r"(?:^|[\s\"'“”‘„«»‹›(\[{¿¡—–-])\Z")  # noqa: RUF001 - quotation marks and dashes are meant
 
 
 def read_typed(text: str) -> Typed:
@@ -108,7 +112,7 @@ def read_typed(text: str) -> Typed:
     sentence = _SENTENCE_END.split(text)[-1]
     prefix = _PREFIX.search(sentence)
     start = prefix.start() if prefix else len(sentence)
-    return Typed(tuple(words(sentence[:start])), sentence[start:])
+    return Typed(tuple(words(sentence[:start])), sentence[start:], not _STANDS_ALONE.search(sentence, 0, start))
 
 
 def in_case_of(word: str, prefix: str) -> str:
@@ -370,7 +374,7 @@ def _may_change(typed: Typed) -> bool:
     """Whether what was typed may be corrected at all: names, figures and abbreviations are left alone."""
     prefix = typed.prefix
     abbreviation, name = prefix[1:] != prefix[1:].lower(), prefix[0].isupper() and bool(typed.finished)
-    return len(prefix) > 1 and not (abbreviation or name or _has_figure(prefix))
+    return len(prefix) > 1 and not (typed.glued or abbreviation or name or _has_figure(prefix))
 
 
 def _has_figure(text: str) -> bool:

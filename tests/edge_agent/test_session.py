@@ -150,3 +150,14 @@ def test_a_personal_model_that_is_no_better_any_more_goes(desk, moved):
     path.write_bytes(b"of an earlier session")
     made = run(desk, moved, plan=looking(epochs=1, rate=1e-6))
     assert (made.personal_share, path.exists()) == (0.0, False)
+
+
+def test_a_session_that_was_stopped_leaves_no_personal_model_behind(desk, moved):
+    path = personal_weights(moved.model)
+
+    def train(task, should_stop):
+        task.personal.write_bytes(b"made while everything was being deleted")
+        return Stopped(DropoutCause.IN_USE, "asked to stop")
+
+    run(dataclasses.replace(desk, personalise=True, train=train), moved, should_stop=lambda: True)
+    assert not path.exists()

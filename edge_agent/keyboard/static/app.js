@@ -51,7 +51,7 @@ function changed() {
 function askForWords() {
   const text = untilCaret(now());
   bar.capital = startsSentence(current);
-  if (text !== bar.about) bar.refresh(text);
+  if (text !== bar.latest) bar.refresh(text);
 }
 
 function typed(character, automatic) {
@@ -183,7 +183,7 @@ field.addEventListener("beforeinput", (event) => {
 field.addEventListener("compositionstart", () => history.record(now(), false));
 field.addEventListener("input", changed);
 document.addEventListener("selectionchange", () => {
-  if (document.activeElement === field && untilCaret(now()) !== bar.about) askForWords();
+  if (document.activeElement === field && untilCaret(now()) !== bar.latest) askForWords();
 });
 field.addEventListener("keydown", (event) => {
   if (event.isComposing) return;

@@ -16,6 +16,7 @@ export class Bar {
   #spoken;
   #onAnswer;
   #wanted = null; // text to ask about next
+  #latest = null;
   #asking = false;
   #dismissals = 0; // an answer to a question from before the last one is not wanted any more
   #shown = NOTHING;
@@ -35,8 +36,9 @@ export class Bar {
     return this.#shown.version;
   }
 
-  get about() {
-    return this.#about;
+  // The text that was asked about last, answered or not.
+  get latest() {
+    return this.#latest;
   }
 
   get empty() {
@@ -50,7 +52,7 @@ export class Bar {
   }
 
   async refresh(text) {
-    this.#wanted = text;
+    this.#wanted = this.#latest = text;
     if (this.#asking) return;
     this.#asking = true;
     while (this.#wanted !== null) {
@@ -72,6 +74,7 @@ export class Bar {
 
   dismiss(text) {
     this.#wanted = null;
+    this.#latest = text;
     this.#dismissals += 1;
     this.#show({ ...NOTHING, version: this.#shown.version }, text, null);
   }

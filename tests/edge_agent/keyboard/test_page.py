@@ -256,6 +256,25 @@ def test_older_answer_does_not_overwrite_a_newer_one_and_questions_do_not_queue_
     assert screen.page.evaluate("asked") == ["h", "hello how "]
 
 
+def test_going_back_to_a_text_while_another_is_being_asked_about_asks_again(open_page):
+    screen = open_page()
+    screen.write("hel")
+    screen.wait_for_words(["hello", "help", "helmet"])
+    screen.page.evaluate("""() => {
+        const real = window.fetch;
+        window.fetch = async (path, request) => {
+            if (path === "/api/suggest" && !window.release) await new Promise(done => { window.release = done; });
+            return real(path, request);
+        };
+    }""")
+    screen.write("p")
+    screen.page.wait_for_function("() => window.release")
+    screen.press("Backspace")  # the bar is still about this text, but not for long
+    screen.page.evaluate("() => window.release()")
+    screen.page.wait_for_timeout(300)
+    screen.wait_for_words(["hello", "help", "helmet"])
+
+
 def test_new_model_changes_the_words_without_a_key_press(open_page, bench):
     screen = open_page()
     bench.use(version=8, followers={"<s>": ["good", "we", "they"]})

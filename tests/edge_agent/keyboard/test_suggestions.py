@@ -101,6 +101,11 @@ def test_a_single_capital_is_a_beginning_not_a_shout():
         ("hello Helko", ("Hello", "Helko", "Help"), False),  # a name
         ("HELKO", ("HELLO", "HELKO", "HELP"), False),  # an abbreviation
         ("hel1", ("hel1", "hello", "help"), False),  # a code
+        ("<helmt", ("helmet", "helmt", "hello"), False),  # markup
+        ("@helmt", ("helmet", "helmt", "hello"), False),  # a handle
+        ("example.helmt", ("helmet", "helmt", "hello"), False),  # an address
+        ("(helmt", ("helmet", "helmt"), True),
+        ("“helmt", ("helmet", "helmt"), True),
         ("hello xyzzy", ("xyzzy",), False),
         ("h", ("how", "hello", "help"), False),
     ],
