@@ -105,9 +105,9 @@ def read_typed(text: str) -> Typed:
     """Cut the text before the caret into finished words and a prefix.
 
     >>> read_typed("Fine. And how are yo")
-    Typed(finished=('and', 'how', 'are'), prefix='yo')
-    >>> read_typed("Fine.")
-    Typed(finished=(), prefix='')
+    Typed(finished=('and', 'how', 'are'), prefix='yo', glued=False)
+    >>> read_typed("Ask @ad")
+    Typed(finished=('ask',), prefix='ad', glued=True)
     """
     sentence = _SENTENCE_END.split(text)[-1]
     prefix = _PREFIX.search(sentence)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from edge_agent.commands.conditions import look_once
-from edge_agent.config import AgentConfig, ConditionSettings
+from edge_agent.config import AgentConfig, ConditionSettings, RuleSettings
+from edge_agent.core.eligibility import Demand
 from edge_agent.device import assembled_device, typing_activity
 from edge_agent.driver import Driver, Pace, Ports
 from edge_agent.session import Desk, in_this_process
@@ -22,12 +23,14 @@ FLIPPED_IN_BATCH = 3
 class ProbedPhone(Phone):
     """A phone whose conditions come from files; in the middle of a batch the world can change, and time passes."""
 
-    def __init__(self, folder, *, memory=0):
+    def __init__(self, folder, *, memory=0, rules=None):
         self.tree = whole_device(folder / "root")
         settings = ConditionSettings(
             root=self.tree.root, ask_logind=False, minimum_free_disk_bytes=0, minimum_free_memory_bytes=memory
         )
-        self.config = AgentConfig(device=DeviceId("phone"), data_dir=folder, conditions=settings)
+        self.config = AgentConfig(
+            device=DeviceId("phone"), data_dir=folder, conditions=settings, rules=rules or RuleSettings()
+        )
         self.typing = typing_activity(self.config)
         self.during_batch = lambda _number: None
         super().__init__(folder)
@@ -101,3 +104,14 @@ def test_it_stops_within_one_batch_and_says_why_and_the_command_says_the_same(tm
     assert dropout.detail == status.reason == look.verdict.reason
     assert (dropout.cause, dropout.detail) == LOSSES[what]
     assert phone.transport.of("report") == []
+
+
+def test_a_condition_that_the_rules_ignore_stops_nothing(tmp_path):
+    phone = ProbedPhone(tmp_path, rules=RuleSettings(charging=Demand.IGNORED))
+    lose(phone.tree, phone, "unplugged")
+    phone.check_in()
+    phone.hear(assignment(phone.model))
+    phone.work()
+    phone.during_batch = lambda _number: phone.pass_time(1)
+    phone.work()
+    assert phone.state == "reporting"

@@ -279,7 +279,7 @@ def test_new_model_changes_the_words_without_a_key_press(open_page, bench):
     screen = open_page()
     bench.use(version=8, followers={"<s>": ["good", "we", "they"]})
     screen.wait_for_words(["Good", "We", "They"])
-    assert screen.page.inner_text("#version") == "version 8"
+    screen.page.get_by_text("version 8", exact=True).wait_for()
 
 
 def test_new_model_does_not_make_half_typed_text_look_like_typing(open_page, bench):
