@@ -37,14 +37,16 @@ class Reaper:
     """Decides where it dies."""
 
     def __init__(self, points: Path, died: Path) -> None:
-        self._points = dict(line.split("@") for line in points.read_text().split()) if points.exists() else {}
+        lines = points.read_text().split() if points.exists() else []
+        self._points = {name: int(number) for name, number in (line.split("@") for line in lines)}
         self._died = died
         self._done = set(died.read_text().split()) if died.exists() else set()
         self.round = 0
         self.assigned = 0
 
     def at(self, point: str) -> None:
-        if point not in self._done and self._points.get(point) == str(self.round):
+        # Or later: a round to which nobody came, on a slow machine, has few points.
+        if point not in self._done and self.round >= self._points.get(point, 10**9):
             with self._died.open("a") as file:
                 file.write(f"{point}\n")
             die()

@@ -20,7 +20,9 @@ POINTS = {
 
 
 def test_killed_at_every_point_the_rounds_go_on_as_if_nothing_had_happened(tmp_path, mosquitto):
-    coordinator = Coordinator(tmp_path / "c", mosquitto.port, POINTS, rounds=5, goal=3, minimum=3)
+    coordinator = Coordinator(
+        tmp_path / "c", mosquitto.port, POINTS, rounds=5, goal=3, minimum=3, selection_deadline_s=30.0
+    )
     phones = Phones(tmp_path / "phones", [f"phone-{i}" for i in range(4)], mosquitto.port, coordinator.url)
     with Supervisor(coordinator), phones:
         coordinator.wait_done(timeout_s=240)
