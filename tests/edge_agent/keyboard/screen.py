@@ -49,3 +49,15 @@ class Screen:
 
     def choose(self, layout: str) -> None:
         self.page.select_option("#layout", layout)
+
+    def listen(self) -> None:
+        """Notes from now on what a screen reader would say by itself."""
+        self.page.evaluate("""() => {
+            window.heard = [];
+            const spoken = document.getElementById("spoken");
+            new MutationObserver(() => heard.push(spoken.textContent)).observe(spoken, {childList: true});
+        }""")
+
+    def heard(self) -> list[str]:
+        """What it said."""
+        return self.page.evaluate("heard")

@@ -118,14 +118,10 @@ def test_every_control_has_a_role_and_a_name(open_page):
 
 def test_suggestions_are_said_once_the_typing_rests(open_page):
     screen = open_page()
-    screen.page.evaluate("""() => {
-        window.heard = [];
-        const spoken = document.getElementById("spoken");
-        new MutationObserver(() => heard.push(spoken.textContent)).observe(spoken, {childList: true});
-    }""")
+    screen.listen()
     screen.write("hello how ")
     screen.page.wait_for_function("() => heard.includes('Suggestions: are, is, about')")
-    assert len(screen.page.evaluate("heard")) <= 3  # not one for each of ten keys
+    assert len(screen.heard()) <= 3  # not one for each of ten keys
 
 
 def test_keyboard_alone_reaches_everything_and_is_never_trapped(open_page):
