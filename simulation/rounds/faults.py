@@ -88,8 +88,8 @@ RATES = {
     Fault.UNPLUG: Rate(
         0.14,
         "training",
-        "a third of them still report what there is; with the windows that close by themselves 10 % of a cohort are lost "
-        "(Bonawitz et al. 2019: 6 to 10)",
+        "a third of them still report what there is; with the windows that close by themselves 10 % of a cohort are "
+        "lost (Bonawitz et al. 2019: 6 to 10)",
     ),
     Fault.SLOW: Rate(0.05, "phone, once", "the oldest twentieth of phones; it trains six times slower for ever"),
     Fault.PHONE_DISK_FULL: Rate(0.002, _STATE, "not measured: about one phone in a hundred during its part in a round"),

@@ -26,13 +26,14 @@ import numpy as np
 
 from wire.codec import masks, rice, topk
 from wire.codec.quantize import Ints
-from wire.codec.sparsify import Sparse
+from wire.codec.sparsify import Sparse, count_for
 from wire.errors import LocalProtocolError, RemoteProtocolError
 from wire.messages import CodecChoice
 from wire.parameters import ParameterLayout, Vector
 
 Encode = Callable[[Vector, ParameterLayout, np.random.Generator], bytes]
 Decode = Callable[[bytes, ParameterLayout], Sparse]
+Norm = Callable[[bytes, ParameterLayout], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +46,14 @@ class Codec:
         encode: (delta (n,) float32, layout, rng) -> payload. Raises LocalProtocolError on a delta that is not finite.
         decode: (payload, layout) -> update. Raises RemoteProtocolError on anything that encode cannot have written.
         norm: (payload, layout) -> L2 norm of the values, many times faster than decode because positions are not read.
-            Raises RemoteProtocolError on bytes that cannot be values.
+            Raises RemoteProtocolError on bytes that cannot be values, and on more values than the density allows.
     """
 
     name: str
     wire_id: int
     encode: Encode
     decode: Decode
-    norm: Callable[[bytes, ParameterLayout], float]
+    norm: Norm
 
 
 NAMES = ("dense-f32", "rice-8", "dense-f16", "topk-8", "topk-4", "mask-8", "mask-4")
@@ -85,11 +86,26 @@ def codec_for(choice: CodecChoice, mask: Ints | None = None) -> Codec:
             ways = partial(_encode_dense, kind=kind), partial(_decode_dense, kind=kind), partial(_norm_dense, kind=kind)
             return _codec(choice.name, *ways)
         case "rice-8":
-            return _codec("rice-8", partial(rice.encode_rice8, density=density), rice.decode_rice8, rice.norm_rice8)
+            return _codec(
+                "rice-8",
+                partial(rice.encode_rice8, density=density),
+                rice.decode_rice8,
+                _no_more(rice.norm_rice8, density),
+            )
         case "topk-8":
-            return _codec("topk-8", partial(topk.encode_topk8, density=density), topk.decode_topk8, topk.norm_topk8)
+            return _codec(
+                "topk-8",
+                partial(topk.encode_topk8, density=density),
+                topk.decode_topk8,
+                _no_more(topk.norm_topk8, density),
+            )
         case "topk-4":
-            return _codec("topk-4", partial(topk.encode_topk4, density=density), topk.decode_topk4, topk.norm_topk4)
+            return _codec(
+                "topk-4",
+                partial(topk.encode_topk4, density=density),
+                topk.decode_topk4,
+                _no_more(topk.norm_topk4, density),
+            )
         case "mask-8" | "mask-4" if mask is not None:
             bits = int(choice.name[-1])
             return _codec(
@@ -103,7 +119,21 @@ def codec_for(choice: CodecChoice, mask: Ints | None = None) -> Codec:
             raise RemoteProtocolError(msg, code="codec")
 
 
-def _codec(name: str, encode: Encode, decode: Decode, short: Callable[[bytes, ParameterLayout], float]) -> Codec:
+def _no_more(norm: Norm, density: float) -> Norm:
+    """Refuse an update with more values than were asked for: ten times the values are ten times the work to decode."""
+
+    def checked(payload: bytes, layout: ParameterLayout) -> float:
+        found = norm(payload, layout)
+        k, asked = int.from_bytes(payload[:4], "little"), count_for(density, layout.size)
+        if k > asked:
+            msg = f"expected at most {asked} values at density {density:g}, got {k}"
+            raise RemoteProtocolError(msg, code="payload")
+        return found
+
+    return checked
+
+
+def _codec(name: str, encode: Encode, decode: Decode, short: Norm) -> Codec:
     def checked(delta: Vector, layout: ParameterLayout, rng: np.random.Generator) -> bytes:
         if delta.shape != (layout.size,) or not np.isfinite(delta).all():
             msg = f"expected a finite update of shape ({layout.size},), got {delta.shape}"

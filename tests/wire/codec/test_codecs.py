@@ -228,3 +228,14 @@ def test_values_at_the_end_of_float32_survive(name):
     codec = codec_named(name, density=0.5)
     got = codec.decode(codec.encode(vector, LAYOUT, rng()), LAYOUT)
     assert got.values.tolist() == vector[got.indices].tolist()
+
+
+@pytest.mark.parametrize("name", ["topk-4", "topk-8", "rice-8"])
+def test_more_values_than_were_asked_for_are_refused_before_they_are_decoded(name):
+    layout = ParameterLayout((ParameterSpec("w", (20, 10)),))
+    rng = np.random.default_rng(5)
+    delta = rng.standard_normal(200).astype(np.float32)
+    greedy = codec_for(CodecChoice(name=name, density=0.5)).encode(delta, layout, rng)
+    assert codec_for(CodecChoice(name=name, density=0.5)).norm(greedy, layout) > 0
+    with pytest.raises(RemoteProtocolError, match=r"at most 2 values at density 0\.01, got 100"):
+        codec_for(CodecChoice(name=name, density=0.01)).norm(greedy, layout)
