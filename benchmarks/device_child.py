@@ -137,8 +137,9 @@ def _children() -> list[int]:
 
 
 def _cpu_s(pid: int) -> float:
-    fields = _text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
+    """Processor time of all threads of a process; ``stat`` would count in hundredths of a second."""
+    spent = [_text(path).split() for path in Path(f"/proc/{pid}/task").glob("*/schedstat")]
+    return sum(int(fields[0]) for fields in spent if fields) / 1e9
 
 
 def _rollup(pid: int) -> dict[str, float]:
