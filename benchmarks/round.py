@@ -32,7 +32,7 @@ from benchmarks.measuring import median, quantile, show
 from benchmarks.setting import BUILD, SEED
 from coordinator.core.round import TERMINAL, Phase, Round
 from coordinator.shell.database import database_file
-from models.configurations import configuration
+from models.configurations import ModelConfiguration
 from models.folder import write_model_folder
 from models.initial import initial_weights
 from models.vocabulary import Vocabulary
@@ -43,6 +43,8 @@ from wire.errors import UnavailableError
 
 POPULATION = "benchmark"
 PATIENCE_S = 300.0
+SMALL, WORDS = ModelConfiguration("small", max_vocabulary=1000, embedding=8, hidden=8), 100
+"""What a model costs by its size, other benchmarks measure: the codec's, the device's."""
 WARM_UP = 2
 """Rounds that are not counted: every phone fetches the whole model once."""
 
@@ -124,8 +126,8 @@ def main(phones: int, rounds: int, processes: int, *, as_json: bool) -> None:
 def _running(folder: Path, phones: int, rounds: int, processes: int) -> Iterator[_Running]:
     """Broker, coordinator and phones."""
     ports = free_ports(0)
-    shape = configuration("tiny")
-    vocabulary = Vocabulary(tuple(f"word{number}" for number in range(shape.max_vocabulary // 2)))
+    shape = SMALL
+    vocabulary = Vocabulary(tuple(f"word{number}" for number in range(WORDS)))
     weights = initial_weights(shape, vocabulary.size, SEED)
     write_model_folder(folder / "model", shape, vocabulary, b"training takes no time here", weights)
     table = {
