@@ -6,6 +6,7 @@ so it has a fingerprint that travels in every report. It holds no values.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 from collections.abc import Mapping
@@ -21,6 +22,12 @@ Vector = npt.NDArray[np.float32]
 
 MAX_PARAMETERS = 1 << 28
 """A layout that claims more is refused: no keyboard model is near it, and a hostile one could exhaust memory."""
+
+
+@functools.lru_cache(maxsize=64)
+def _fingerprint(layout: ParameterLayout) -> str:
+    # Asked for each report; a process knows one layout, or a few.
+    return hashlib.sha256(msgspec.json.encode(layout)).hexdigest()[:16]
 
 
 class ParameterSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -84,7 +91,7 @@ class ParameterLayout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         >>> ParameterLayout((ParameterSpec("w", (2, 2)),)).fingerprint
         '6bab513b9cc72c79'
         """
-        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:16]
+        return _fingerprint(self)
 
     def flatten(self, tensors: Mapping[str, npt.ArrayLike]) -> Vector:
         """Join named tensors to the flat vector.
