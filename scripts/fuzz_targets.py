@@ -105,7 +105,7 @@ def _updates() -> list[np.ndarray]:
 def _report(name: str) -> Target:
     mask = MASK if name in MASKED else None
     coordinates = [] if mask is None else MASK.tolist()
-    codec = codec_for(CodecChoice(name=name, density=0.1), mask)
+    codec = codec_for(CodecChoice(name=name, density=1.0), mask)
     seeds = []
     for density in (0.001, 0.1, 1.0) if mask is None else (1.0,):
         chosen = codec_for(CodecChoice(name=name, density=density), mask)

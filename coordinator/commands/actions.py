@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import getpass
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ import msgspec
 import urllib3
 
 from coordinator.commands.options import config_option, json_option, limit_option
-from coordinator.commands.setting import configuration, open_database, show, when
+from coordinator.commands.setting import configuration, opened, show, when
 from coordinator.config import CoordinatorConfig
 from coordinator.shell.clock import WallClock
 from coordinator.shell.tokens import TokenTable
@@ -32,15 +30,6 @@ ONE_REQUEST_S = 60.0
 reason_option = click.option("--reason", required=True, help="For whoever asks later why; devices are told it, too.")
 
 
-@contextmanager
-def _tokens(config: CoordinatorConfig) -> Iterator[TokenTable]:
-    database = open_database(config)
-    try:
-        yield TokenTable(database)
-    finally:
-        database.close()
-
-
 def ask_service(config: CoordinatorConfig, method: str, path: str, body: object | None = None) -> Any:
     """The answer of the running service.
 
@@ -50,7 +39,7 @@ def ask_service(config: CoordinatorConfig, method: str, path: str, body: object 
     """
     who = f"cli-{getpass.getuser()}-{os.getpid()}"
     characters, record = new_token(who, Role.ADMIN, WallClock().now_s(), ONE_REQUEST_S)
-    with _tokens(config) as tokens, tokens.lent(record):
+    with opened(config) as database, TokenTable(database).lent(record):
         try:
             answer = urllib3.request(
                 method,
@@ -128,8 +117,8 @@ def token() -> None:
 def create_token(config_path: Path, name: str, role: str, days: float, *, as_json: bool) -> None:
     """Make a token; it is shown this once."""
     characters, record = new_token(name, Role(role), WallClock().now_s(), days * DAY_S)
-    with _tokens(configuration(config_path)) as tokens:
-        if not tokens.add(record, f"cli-{getpass.getuser()}"):
+    with opened(configuration(config_path)) as database:
+        if not TokenTable(database).add(record, f"cli-{getpass.getuser()}"):
             msg = f"there is a token {name} already; revoke it first, or take another name"
             raise ConfigError(msg)
     made = {"name": name, "role": role, "token": characters, "expires_s": record.expires_s}
@@ -141,8 +130,9 @@ def create_token(config_path: Path, name: str, role: str, days: float, *, as_jso
 @json_option
 def list_tokens(config_path: Path, *, as_json: bool) -> None:
     """Every token, without its characters."""
-    with _tokens(configuration(config_path)) as tokens:
-        found = [{name: getattr(t, name) for name in ("name", "role", "created_s", "expires_s")} for t in tokens.all()]
+    with opened(configuration(config_path)) as database:
+        held = TokenTable(database).all()
+    found = [{name: getattr(t, name) for name in ("name", "role", "created_s", "expires_s")} for t in held]
     cells = [(each["name"], each["role"], when(each["created_s"]), when(each["expires_s"])) for each in found]
     show(found, ("name", "role", "made", "until"), cells, as_json=as_json)
 
@@ -153,8 +143,8 @@ def list_tokens(config_path: Path, *, as_json: bool) -> None:
 @click.argument("name")
 def revoke_token(config_path: Path, name: str, *, as_json: bool) -> None:
     """Revoke a token, at once."""
-    with _tokens(configuration(config_path)) as tokens:
-        if not tokens.remove(name, f"cli-{getpass.getuser()}", WallClock().now_s()):
+    with opened(configuration(config_path)) as database:
+        if not TokenTable(database).remove(name, f"cli-{getpass.getuser()}", WallClock().now_s()):
             msg = f"there is no token {name}; 'token list' shows them"
             raise ConfigError(msg)
     show({"revoked": name}, ("revoked",), [(name,)], as_json=as_json)
@@ -166,8 +156,7 @@ def revoke_token(config_path: Path, name: str, *, as_json: bool) -> None:
 @limit_option
 def audit(config_path: Path, limit: int, *, as_json: bool) -> None:
     """Every change that somebody made, newest first."""
-    database = open_database(configuration(config_path))
-    with database.transaction() as view:
+    with opened(configuration(config_path)) as database, database.transaction() as view:
         found = view.audit(limit)
     cells = [(e.number, when(e.at_s), e.who, e.action, e.target, e.before, e.after) for e in found]
     show(found, ("", "when", "who", "did", "to", "before", "after"), cells, as_json=as_json)

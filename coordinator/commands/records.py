@@ -9,7 +9,7 @@ import msgspec
 
 from coordinator.commands.actions import change, reason_option
 from coordinator.commands.options import config_option, json_option, limit_option
-from coordinator.commands.setting import configuration, open_database, show, when
+from coordinator.commands.setting import configuration, opened, show, when
 from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.clock import WallClock
 from coordinator.shell.model_folder import export_version
@@ -32,7 +32,7 @@ def rounds() -> None:
 @limit_option
 def list_rounds(config_path: Path, limit: int, *, as_json: bool) -> None:
     """The newest rounds."""
-    with open_database(configuration(config_path)).transaction() as view:
+    with opened(configuration(config_path)) as database, database.transaction() as view:
         summaries = view.recent_rounds(limit)
         made = {record.version: record for record in view.versions(limit)}
     now_s = WallClock().now_s()
@@ -48,7 +48,7 @@ def list_rounds(config_path: Path, limit: int, *, as_json: bool) -> None:
 @click.argument("number", type=click.IntRange(1))
 def show_round(config_path: Path, number: int, *, as_json: bool) -> None:
     """One round, with what became of each selected device."""
-    with open_database(configuration(config_path)).transaction() as view:
+    with opened(configuration(config_path)) as database, database.transaction() as view:
         summary = find_round(view, number)
     if summary is None:
         msg = f"there is no round {number}; 'round list' shows the newest"
@@ -86,7 +86,7 @@ def models() -> None:
 @limit_option
 def list_versions(config_path: Path, limit: int, *, as_json: bool) -> None:
     """The newest versions with their recall on held-out text."""
-    with open_database(configuration(config_path)).transaction() as view:
+    with opened(configuration(config_path)) as database, database.transaction() as view:
         found = [version_row(record) for record in view.versions(limit)]
     cells = [
         (row.version, percent(row.top1), percent(row.top3), row.loss, when(row.created), row.manifest) for row in found
@@ -105,7 +105,7 @@ def export(config_path: Path, version: int, out: Path, *, as_json: bool) -> None
     Such a folder can be the first version of another coordinator (task.model).
     """
     config = configuration(config_path)
-    with open_database(config).transaction() as view:
+    with opened(config) as database, database.transaction() as view:
         record = view.version(version)
     if record is None:
         msg = f"there is no version {version}; 'model list' shows the newest"
@@ -126,7 +126,7 @@ def devices() -> None:
 @limit_option
 def list_devices(config_path: Path, limit: int, *, as_json: bool) -> None:
     """The devices that were heard of last."""
-    with open_database(configuration(config_path)).transaction() as view:
+    with opened(configuration(config_path)) as database, database.transaction() as view:
         found = [device_row(lease, WallClock().now_s()) for lease in view.leases(limit)]
     cells = [
         (row.device, row.state, row.reason, duration(row.last_seen_s_ago), row.examples, row.runtime, row.emulated)
@@ -141,7 +141,7 @@ def list_devices(config_path: Path, limit: int, *, as_json: bool) -> None:
 @click.argument("device")
 def show_device(config_path: Path, device: str, *, as_json: bool) -> None:
     """Everything that is known of one device."""
-    with open_database(configuration(config_path)).transaction() as view:
+    with opened(configuration(config_path)) as database, database.transaction() as view:
         lease = view.lease(device_id(device))
     if lease is None:
         msg = f"no device {device} was ever heard of; 'device list' shows the last ones"

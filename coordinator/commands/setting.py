@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -28,8 +29,9 @@ def configuration(path: Path) -> CoordinatorConfig:
     return load_config(path, os.environ)
 
 
-def open_database(config: CoordinatorConfig) -> Database:
-    """The database of a coordinator, which may be running on it; it is not changed.
+@contextmanager
+def opened(config: CoordinatorConfig) -> Iterator[Database]:
+    """The database of a coordinator, which may be running on it; its tables are not changed.
 
     Raises:
         ConfigError: there is none, or it is of another version of Nightjar.
@@ -39,7 +41,11 @@ def open_database(config: CoordinatorConfig) -> Database:
     if not config.database_url and not path.is_file():
         msg = f"there is no database {path}: run 'serve' first, or set data_dir in the configuration"
         raise ConfigError(msg)
-    return Database(database_url(config), migrate=False)
+    database = Database(database_url(config), migrate=False)
+    try:
+        yield database
+    finally:
+        database.close()
 
 
 def show(document: object, columns: Sequence[str], rows: Sequence[Sequence[object]], *, as_json: bool) -> None:

@@ -41,6 +41,7 @@ class Site:
         self.artifacts = FileBlobs(tmp_path / "artifacts")
         self.manifest = import_model(tmp_path / "model", self.artifacts)
         self.repository = MemoryRepository()
+        self.database = Database(f"sqlite:///{tmp_path / 'tokens.sqlite'}")
         self.clock = FakeClock(1000.0)
         with self.repository.transaction() as tx:
             tx.add_version(VersionRecord(version=0, manifest=self.manifest.sha256))
@@ -56,7 +57,7 @@ class Site:
                 clock=self.clock,
                 broker="mosquitto",
                 troubles=lambda: self.troubles,
-                tokens=TokenTable(Database(f"sqlite:///{tmp_path / 'tokens.sqlite'}")),
+                tokens=TokenTable(self.database),
                 post=self.posted.append,
             )
         ).test_client()
@@ -138,7 +139,9 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path):
-    return Site(tmp_path)
+    made = Site(tmp_path)
+    yield made
+    made.database.close()
 
 
 def test_an_artifact_is_served_whole_with_its_hash_as_etag_and_counted(site):

@@ -15,7 +15,8 @@ DOCUMENT = (Path(__file__).parents[4] / "docs" / "metrics.md").read_text()
 def site(tmp_path):
     site = Site(tmp_path)
     site.fill()
-    return site
+    yield site
+    site.database.close()
 
 
 def families(site):
