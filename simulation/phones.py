@@ -6,11 +6,13 @@ without its training can be measured. Each agent has its threads, as it has on i
 
 from __future__ import annotations
 
+import os
 import queue
 import random
 import sys
 import threading
-import time
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -19,12 +21,12 @@ import numpy.typing as npt
 
 from edge_agent.core.eligibility import Answer, Condition, Reading, Readings
 from edge_agent.driver import Driver, Pace, Ports
-from edge_agent.ports import Evaluation, Item, Model, TrainStep
+from edge_agent.ports import Conditions, Evaluation, Item, Model, TrainStep
 from edge_agent.session import Desk, in_this_process
 from edge_agent.shell import mqtt
 from edge_agent.shell.clock import SystemClock
 from edge_agent.shell.database import Caps, Database
-from edge_agent.shell.http import Downloader
+from edge_agent.shell.http import Downloader, Patience
 from edge_agent.shell.logs import set_up
 from edge_agent.shell.model_files import ModelFiles
 from edge_agent.shell.worker import ThreadWorker
@@ -61,16 +63,20 @@ class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     url: str
     hysteresis_s: float = 0.0
     poll_s: float = 0.5
+    keep_alive_s: int = mqtt.KEEP_ALIVE_S
     log: str = "warning"
 
 
-class _Learned:
-    """Training that takes no time: every weight moves by the same."""
+class Learned:
+    """Training that takes no time: every weight moves by the same.
 
-    batch_rows, sequence_length = 2, 6
+    Args:
+        size: n, parameters of the model.
+        step: how far each moves.
+    """
 
-    def __init__(self, size: int) -> None:
-        self._size = size
+    def __init__(self, size: int, step: float = 0.001) -> None:
+        self._size, self._step = size, step
 
     def train(
         self,
@@ -79,26 +85,33 @@ class _Learned:
         learning_rate: float,  # noqa: ARG002
         clip_norm: float,  # noqa: ARG002
     ) -> TrainStep:
+        """A step that is done before it begins."""
         return TrainStep(2.0, float(np.count_nonzero(y)), 0.0, 1.0)
 
     def save(self) -> Vector:
+        """Weights that nobody looks at."""
         return np.zeros(self._size, np.float32)
 
     def restore(self, weights: Vector) -> None:
-        pass
+        """Begin at these weights."""
 
     def reset(self) -> None:
-        pass
+        """Begin anew."""
 
     def evaluate(self, x: npt.NDArray[np.int32], y: npt.NDArray[np.int32]) -> Evaluation:  # noqa: ARG002
+        """Nothing is measured."""
         return Evaluation(0.0, 0.0, 0.0, 0.0, 0.0)
 
     def delta(self) -> Vector:
-        return np.full(self._size, 0.001, np.float32)
+        """The same for every weight."""
+        return np.full(self._size, self._step, np.float32)
 
 
-class _AllHold:
+class AllHold:
+    """Conditions that always hold."""
+
     def read(self) -> Readings:
+        """What they are now."""
         return {
             condition: Reading(Answer.YES, "emulated", "always")
             for condition in Condition
@@ -106,7 +119,18 @@ class _AllHold:
         }
 
 
-def _phone(setting: Setting, name: str) -> tuple[Driver, mqtt.MqttTransport]:
+def make_phone(
+    setting: Setting, name: str, learned: Callable[[int], Learned], conditions: Conditions, patience: Patience
+) -> tuple[Driver, mqtt.MqttTransport]:
+    """An agent on a folder of its own, not running yet, and its connection.
+
+    Args:
+        setting: of the process.
+        name: of the device.
+        learned: number of parameters -> what its training comes to.
+        conditions: of the device.
+        patience: with downloads.
+    """
     folder = Path(setting.folder) / name
     folder.mkdir(parents=True, exist_ok=True)
     clock, inbox = SystemClock(), queue.SimpleQueue[Item]()
@@ -121,8 +145,8 @@ def _phone(setting: Setting, name: str) -> tuple[Driver, mqtt.MqttTransport]:
         post=inbox.put,
     )
 
-    def load(model: Model) -> _Learned:
-        return _Learned(model.manifest.layout.size)
+    def load(model: Model) -> Learned:
+        return learned(model.manifest.layout.size)
 
     driver = Driver(
         Identity(population, device, 1, "none", 1, GIGABYTE, emulated=True),
@@ -131,9 +155,9 @@ def _phone(setting: Setting, name: str) -> tuple[Driver, mqtt.MqttTransport]:
             clock=clock,
             jitter=random.random,
             random_for=lambda number, attempt: np.random.default_rng([number, attempt]),
-            conditions=_AllHold(),
+            conditions=conditions,
             transport=transport,
-            artifacts=ModelFiles(folder / "artifacts", Downloader(setting.url)),
+            artifacts=ModelFiles(folder / "artifacts", Downloader(setting.url, patience)),
             examples=database,
             journal=database,
             worker=ThreadWorker(inbox.put),
@@ -144,21 +168,39 @@ def _phone(setting: Setting, name: str) -> tuple[Driver, mqtt.MqttTransport]:
     return driver, transport
 
 
-def main(path: str) -> None:
-    """Live until the process is ended from outside.
+def live(path: str, make: Callable[[Setting, str], tuple[Driver, mqtt.MqttTransport]]) -> None:
+    """Run phones until the process is ended from outside, or by the defect of one of them.
 
     Args:
         path: JSON of a Setting.
+        make: (setting, name) -> agent and connection.
     """
     setting = msgspec.json.decode(Path(path).read_bytes(), type=Setting)
     set_up(setting.log)
+    mqtt.KEEP_ALIVE_S = setting.keep_alive_s
     sys.setswitchinterval(0.001)  # a hundred agents in turn; each would have an interpreter of its own
+    threads = []
     for name in setting.names:
-        driver, transport = _phone(setting, name)
+        driver, transport = make(setting, name)
         transport.start()
-        threading.Thread(target=driver.run, name=name, daemon=True).start()
-    while True:
-        time.sleep(3600)
+        threads.append(threading.Thread(target=_run, args=(driver,), name=name))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _run(driver: Driver) -> None:
+    try:
+        driver.run()
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)  # the whole process, as it would alone
+
+
+def main(path: str) -> None:
+    """Live with training that takes no time, and conditions that always hold."""
+    live(path, lambda setting, name: make_phone(setting, name, Learned, AllHold(), Patience()))
 
 
 if __name__ == "__main__":

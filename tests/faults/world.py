@@ -28,14 +28,16 @@ from coordinator.core.round import TERMINAL, Phase, Round, SeatState
 from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.broker import find_mosquitto, write_mosquitto_files
 from models.manifest import Manifest
+from simulation.phones import Setting
 from tests.coordinator.model_folder import write_model
-from tests.faults.phones import POPULATION, Setting, step_of
+from tests.faults.phones import step_of
 from wire import messages, topics
-from wire.identifiers import DeviceId
+from wire.identifiers import DeviceId, Population
 from wire.messages import Status
 from wire.parameters import weights_from_bytes
 
 ROOT = Path(__file__).parents[2]
+POPULATION = Population("demo")
 PATIENCE_S = 120.0
 """For a machine that does ten other things."""
 
@@ -252,7 +254,8 @@ class Phones(Process):
     ) -> None:
         folder.mkdir(exist_ok=True)
         self.folder, self.names = folder, names
-        self.setting = Setting(str(folder), names, broker_port, url, **changes)
+        habits = {"hysteresis_s": 0.1, "poll_s": 0.1, "log": "info", **changes}
+        self.setting = Setting(str(folder), tuple(names), POPULATION, broker_port, url, **habits)
         self._path = folder / f"{names[0]}.json"
         super().__init__(
             [sys.executable, "-m", "tests.faults.phones", str(self._path)], (logs or folder) / f"{names[0]}.log"
