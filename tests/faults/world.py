@@ -24,7 +24,7 @@ import numpy as np
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
-from coordinator.core.round import TERMINAL, Phase, Round, SeatState
+from coordinator.core.round import TERMINAL, AbandonCause, Phase, Round, SeatState
 from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.broker import find_mosquitto, write_mosquitto_files
 from models.manifest import Manifest
@@ -347,6 +347,9 @@ def check_ledger(coordinator: Coordinator, *phones: Phones) -> dict[str, int]:
     for process in phones:
         assert "Traceback" not in process.log(), process.log()[-3000:]
     assert "Traceback" not in coordinator.log(), coordinator.log()[-3000:]
-    counted = {"committed": len(committed), "abandoned": len(over - committed), "reports": len(stored)}
+    # A selection to which nobody came cost nobody anything: when phones that were killed come back is a matter of seconds.
+    empty = {state.number for state in states if state.cause is AbandonCause.NOBODY_CAME}
+    abandoned = len(over - committed - empty)
+    counted = {"committed": len(committed), "abandoned": abandoned, "empty": len(empty), "reports": len(stored)}
     print("ledger:", counted)
     return counted
