@@ -347,7 +347,7 @@ def check_ledger(coordinator: Coordinator, *phones: Phones) -> dict[str, int]:
     for process in phones:
         assert "Traceback" not in process.log(), process.log()[-3000:]
     assert "Traceback" not in coordinator.log(), coordinator.log()[-3000:]
-    # A selection to which nobody came cost nobody anything: when phones that were killed come back is a matter of seconds.
+    # A selection to which nobody came cost nobody anything: when killed phones come back is a matter of seconds.
     empty = {state.number for state in states if state.cause is AbandonCause.NOBODY_CAME}
     abandoned = len(over - committed - empty)
     counted = {"committed": len(committed), "abandoned": abandoned, "empty": len(empty), "reports": len(stored)}
