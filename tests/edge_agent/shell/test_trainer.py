@@ -48,8 +48,19 @@ def no_residual():
     return None
 
 
+OTHERS: set[int] = set()
+"""Children of this process that were there before: servers and browsers of other tests."""
+
+
 def children():
-    return [int(pid) for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()]
+    found = {int(pid) for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()}
+    return found - OTHERS
+
+
+@pytest.fixture(autouse=True)
+def leave_other_children_alone():
+    OTHERS.clear()
+    OTHERS.update(children())
 
 
 def test_an_errand_survives_the_pipe(task):
