@@ -40,6 +40,10 @@ def own_use(root: Path = Path("/")) -> OwnUse:
 
 def _family(process: Path) -> Iterator[Path]:
     yield process
-    for thread in process.glob("task/*/children"):
+    try:
+        threads = list(process.glob("task/*/children"))
+    except OSError:
+        return  # it ended just now, while we were looking
+    for thread in threads:
         for child in text(thread).split():
             yield from _family(process.parent / child)

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from pathlib import Path
 
 from edge_agent.shell.probes.own_use import own_use
 from tests.edge_agent.shell.probes.fake_device import Tree
@@ -33,3 +34,11 @@ def test_a_child_that_works_is_seen_on_this_machine():
         child.communicate("\n")
     assert during.processor_s > before.processor_s
     assert during.resident_bytes > before.resident_bytes + 50_000_000
+
+
+def test_a_child_that_ends_while_one_looks_is_no_fault(tmp_path, monkeypatch):
+    def gone(_self, _pattern):
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "glob", gone)
+    assert own_use(tmp_path).resident_bytes >= 0
