@@ -187,7 +187,7 @@ def _spare_the_collector() -> None:
     """Let Python look for garbage in cycles more rarely.
 
     A burst makes tens of thousands of objects that stay until the round is over, and none of them in cycles; looking
-    at all of them again and again took a seventh of the driver's time.
+    at all of them again and again took up to a seventh of the driver's time; not in every run.
     """
     gc.collect()
     gc.freeze()
