@@ -1,6 +1,7 @@
 """Two weeks of a phone under a virtual clock: its store keeps to its caps, nothing grows, and it trains when it may."""
 
 import gc
+import os
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,6 @@ from edge_agent.emulator.day import DAY_S, DEFAULT_DAY
 from edge_agent.emulator.phone import PlayedPhone, scripted
 from edge_agent.shell.database import Caps
 from edge_agent.shell.probes import Probes
-from edge_agent.shell.probes.own_use import own_use
 from edge_agent.shell.probes.wishes import Wishes
 from tests.edge_agent import fakes
 from wire.messages import CodecChoice, Receipt, Verdict
@@ -82,7 +82,8 @@ class Life(fakes.Phone):
     def measure(self):
         gc.collect()
         return Measured(
-            own_use().resident_bytes,
+            # Of this process alone: servers and browsers of other tests are its children, too.
+            int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"),
             len(gc.get_objects()),
             sum(path.stat().st_size for path in self.folder.glob("agent.db*")),
             len(list(Path("/proc/self/fd").iterdir())),
@@ -122,5 +123,6 @@ def test_two_weeks(tmp_path, monkeypatch):
     assert after.objects < before.objects + 500
     assert after.resident_bytes < before.resident_bytes + 10_000_000
     assert after.disk_bytes <= 1.3 * before.disk_bytes + 50_000
-    assert (after.open_files, after.threads) == (before.open_files, before.threads)
+    assert after.open_files <= before.open_files
+    assert after.threads <= before.threads
     assert life.database.tally().reports_sent > 8 * DAYS
