@@ -93,7 +93,11 @@ def train_once(config: AgentConfig, plan: TrainingPlan, codec: CodecChoice, *, w
         )
         desk = Desk(database, database.residual, trainer_for(config))
         stop: Callable[[], bool] = (lambda: False) if watch is None else (lambda: bool(watch.lost()))
-        outcome = run_session(desk, assignment, model, np.random.default_rng(), stop)
+        try:
+            outcome = run_session(desk, assignment, model, np.random.default_rng(), stop)
+        finally:
+            if watch is not None:
+                watch.end()
         match outcome:
             case Produced():
                 return Session(
@@ -121,6 +125,7 @@ class _Watch:
 
     def __init__(self, config: AgentConfig) -> None:
         self._looks = looks(config)
+        self._ended = False
         self._lost = self._look()
         threading.Thread(target=self._watch, name="conditions", daemon=True).start()
 
@@ -128,11 +133,15 @@ class _Watch:
         """Why the device may not train; empty if it may."""
         return self._lost
 
+    def end(self) -> None:
+        """Look no more."""
+        self._ended = True
+
     def _look(self) -> str:
         verdict = next(self._looks).verdict
         return "" if verdict.eligible else verdict.reason
 
     def _watch(self) -> None:
         # Once lost is lost: the session is over.
-        while not self._lost:
+        while not (self._lost or self._ended):
             self._lost = self._look()
