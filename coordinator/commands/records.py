@@ -55,8 +55,7 @@ def show_round(config_path: Path, number: int, *, as_json: bool) -> None:
         raise ConfigError(msg)
     detail = round_detail(summary, WallClock().now_s())
     if not as_json:
-        row = round_row(summary, None, WallClock().now_s())
-        show(row, _ROUND_COLUMNS, [_round_cells(row)], as_json=False)
+        show(detail, _ROUND_COLUMNS, [_round_cells(detail)], as_json=False)
     cells = [(seat.device, seat.attempt, seat.state, seat.cause, seat.code) for seat in detail.seats]
     show(detail, ("device", "attempt", "state", "why it dropped out", "why it was refused"), cells, as_json=as_json)
 

@@ -16,7 +16,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYP
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
-from coordinator.core.round import Phase, SeatState
+from coordinator.core.round import Phase
 from coordinator.ports import Repository, View
 from coordinator.shell.web.state import by_label
 from wire.messages import Verdict
@@ -118,7 +118,7 @@ def _gauges(view: View) -> Iterator[Metric]:
         yield _gauge("round_deadline_seconds", "When its phase ends, in seconds since 1970.", current.deadline_s)
         yield _gauge("round_pool_devices", "Devices that wait to be selected.", len(current.pool))
         yield _gauge("round_working_devices", "Selected devices at work.", current.working)
-        yield _gauge("round_reports", "Reports accepted in it.", len(current.devices(SeatState.REPORTED)))
+        yield _gauge("round_reports", "Reports accepted in it.", current.reported)
         yield _gauge("round_goal_reports", "Reports that end it at once.", current.rules.goal)
         yield _gauge("round_minimum_reports", "Reports without which it is abandoned.", current.rules.minimum)
     devices = GaugeMetricFamily("nightjar_devices", "Devices by the state of their agent.", labels=["state"])

@@ -89,7 +89,7 @@ class Site:
             seats = {A: Seat(state=SeatState.REPORTED), B: dropped, C: Seat()}
             tx.save_round(
                 msgspec.structs.replace(
-                    third, phase=Phase.REPORTING, seats=seats, started_at_s=997.0, deadline_s=1097.0
+                    third, phase=Phase.REPORTING, seats=seats, reported=1, started_at_s=997.0, deadline_s=1097.0
                 )
             )
             for device, size_bytes, weight, loss in ((A, 100, 1, 5.0), (B, 300, 3, 3.0)):
