@@ -69,7 +69,7 @@ export class Panel {
     element("pause").checked = about.paused;
     for (const label of document.querySelectorAll("[data-emulated]")) label.hidden = !about.emulated;
     this.#onVersion(about.version);
-    await this.#draw(about.foreseen);
+    await this.#draw(about.foreseen).catch(() => {}); // the agent left in between; the next look draws it
   }
 
   async #draw({ words, top1, top3 }) {
