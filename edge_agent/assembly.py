@@ -37,6 +37,7 @@ from edge_agent.shell.probes.idle import TypingActivity
 from edge_agent.shell.service_manager import ServiceManager
 from edge_agent.shell.tflite import runtime_name
 from edge_agent.shell.trainer import TrainerProcess
+from edge_agent.shell.trust import KnownKey
 from edge_agent.shell.worker import ThreadWorker
 from edge_agent.uplink import Identity
 from wire import messages, topics
@@ -92,6 +93,7 @@ def run_agent(config: AgentConfig) -> None:
                 journal=database,
                 worker=worker,
                 desk=Desk(database, database.residual, trainer_for(config), config.training.personalise),
+                trust=KnownKey(config.population, database, config.coordinator_key),
                 show_model=keyboard.show_model,
                 turned=service_manager.turned,
             ),

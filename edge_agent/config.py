@@ -24,6 +24,7 @@ from edge_agent.emulator.day import DEFAULT_DAY, Day, day_from_toml
 from edge_agent.shell.probes.network import Metered
 from wire.errors import ConfigError, RemoteProtocolError
 from wire.identifiers import DeviceId, Population, device_id, population
+from wire.signatures import public_key
 
 ENVIRONMENT_PREFIX = "NIGHTJAR_AGENT_"
 
@@ -227,6 +228,7 @@ class AgentConfig:
         population: the fleet that this device belongs to.
         device: its name, unique in the population.
         coordinator_url: where artifacts are fetched.
+        coordinator_key: public key that signs models, in hex; empty keeps the first one that is announced.
         data_dir: folder for the database and the models.
         broker: ``[broker]``.
         conditions: ``[conditions]``.
@@ -241,6 +243,7 @@ class AgentConfig:
     data_dir: Path
     population: Population = _DEMO  # the coordinator's default
     coordinator_url: str = "http://127.0.0.1:8080"  # the coordinator's default
+    coordinator_key: str = ""  # as SSH: whoever is there at the first contact is known from then on
     broker: BrokerSettings = field(default_factory=BrokerSettings)
     conditions: ConditionSettings = field(default_factory=ConditionSettings)
     rules: RuleSettings = field(default_factory=RuleSettings)
@@ -389,6 +392,10 @@ def _url(text: str) -> str:
     return text.rstrip("/")
 
 
+def _key(text: str) -> str:
+    return public_key(text) if text else ""
+
+
 def _spans(texts: tuple[str, ...]) -> tuple[str, ...]:
     for text in texts:
         quiet_span(text)
@@ -399,5 +406,6 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "device": device_id,
     "population": population,
     "coordinator_url": _url,
+    "coordinator_key": _key,
     "quiet_hours": _spans,
 }

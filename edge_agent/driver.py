@@ -50,8 +50,9 @@ from edge_agent.core.events import (
 )
 from edge_agent.core.lifecycle import CheckedIn, Finishing, Preparing, Reporting, Settling, Training
 from edge_agent.core.training import Stopped
-from edge_agent.keyboard_upkeep import KeyboardUpkeep
+from edge_agent.keyboard_upkeep import KeyboardUpkeep, fetch, offered
 from edge_agent.ports import (
+    AnyCoordinator,
     Arrived,
     Artifacts,
     Change,
@@ -70,6 +71,7 @@ from edge_agent.ports import (
     Settlement,
     StopAsked,
     Transport,
+    Trust,
     WipeAsked,
     WorkDone,
     Worker,
@@ -77,7 +79,7 @@ from edge_agent.ports import (
 from edge_agent.session import Desk, Produced, prepare, run_session
 from edge_agent.uplink import Identity, Uplink
 from wire import messages, topics
-from wire.errors import LocalProtocolError, NightjarError, UnavailableError
+from wire.errors import LocalProtocolError, NightjarError, RemoteProtocolError, UnavailableError
 from wire.messages import (
     Announcement,
     Assignment,
@@ -130,6 +132,7 @@ class Ports:
         journal: what survives.
         worker: runs jobs.
         desk: what sessions work with.
+        trust: whose models are taken.
         show_model: takes each new model for the keyboard; None if there is no keyboard.
         turned: called at each turn of the driver's loop, by which a watchdog knows that it turns.
     """
@@ -144,6 +147,7 @@ class Ports:
     journal: Journal
     worker: Worker
     desk: Desk
+    trust: Trust = field(default_factory=AnyCoordinator)
     show_model: Callable[[Model], None] | None = None
     turned: Callable[[], None] = lambda: None
 
@@ -317,7 +321,8 @@ class Driver:
                 self._step_outbox(outbox.MissingCame(at, message))
             case Announcement():
                 self._uplink.shards = message.shards
-                self._keyboard.announced(message.manifest)
+                self._ports.trust.announced(message.key)
+                self._keyboard.announced(offered(message, self._identity.device))
                 self._step(events.Announced(at))
                 self._nudge_outbox()
             case _:
@@ -356,9 +361,7 @@ class Driver:
             case Stopped(cause, detail):
                 self._step(events.WorkFailed(at, cause, detail))
             case _:
-                fetching = isinstance(state, Preparing)
-                cause = DropoutCause.FETCH_FAILED if fetching else DropoutCause.TRAINING_FAILED
-                self._step(events.WorkFailed(at, cause, self._explain(outcome)))
+                self._step(events.WorkFailed(at, _cause(state, outcome), self._explain(outcome)))
 
     # --- the lifecycle ---
 
@@ -391,8 +394,8 @@ class Driver:
                 self._log.info("dropped_out", round=effect.round, cause=effect.cause.value, detail=effect.detail)
                 self._uplink.dropouts()
             case Prepare(assignment):
-                artifacts = self._ports.artifacts
-                self._session_job = self._start(lambda should_stop: prepare(artifacts, assignment, should_stop))
+                artifacts, trust = self._ports.artifacts, self._ports.trust
+                self._session_job = self._start(lambda should_stop: prepare(artifacts, trust, assignment, should_stop))
             case Train(assignment):
                 self._start_training(assignment)
             case StopWork():
@@ -467,9 +470,11 @@ class Driver:
         unmetered = readings.get(Condition.UNMETERED)
         if isinstance(self._state, Preparing | Training) or unmetered is None or unmetered.value is not Answer.YES:
             return
-        manifest, artifacts = self._keyboard.due(self._ports.clock.monotonic_s()), self._ports.artifacts
-        if manifest is not None:
-            self._keyboard.job = self._start(lambda should_stop: artifacts.fetch(manifest, should_stop))
+        wanted, ports = self._keyboard.due(self._ports.clock.monotonic_s()), self._ports
+        if wanted is not None:
+            self._keyboard.job = self._start(
+                lambda should_stop: fetch(ports.artifacts, ports.trust, wanted, should_stop)
+            )
 
     def _fetched_for_keyboard(self, outcome: object) -> None:
         if isinstance(outcome, Model):
@@ -566,6 +571,14 @@ def _deaths_after(event: events.Event) -> int | None:
             return 0
         case _:
             return None
+
+
+def _cause(state: Preparing | Training | Finishing, outcome: object) -> DropoutCause:
+    """Why a session failed that did not stop by itself."""
+    if not isinstance(state, Preparing):
+        return DropoutCause.TRAINING_FAILED
+    unsigned = isinstance(outcome, RemoteProtocolError) and outcome.code == "signature"
+    return DropoutCause.UNTRUSTED if unsigned else DropoutCause.FETCH_FAILED
 
 
 def _face(state: lifecycle.State) -> tuple[str, str]:

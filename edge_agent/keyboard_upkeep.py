@@ -7,18 +7,53 @@ wrong with a new model, the keyboard keeps the one that it has.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import structlog
 
 from edge_agent.core.backoff import BackOff
-from edge_agent.ports import Model
+from edge_agent.ports import Artifacts, Model, Trust
+from wire.canary import tries
 from wire.errors import NightjarError
-from wire.identifiers import Sha256
+from wire.identifiers import DeviceId, Sha256
+from wire.messages import Announcement
 
 FETCH_AGAIN = BackOff(first_s=30.0, most_s=1800.0)
 """Nobody waits for a newer model but the person, who has an older one."""
 
 log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A model that the coordinator wants this device to have.
+
+    Attributes:
+        manifest: which.
+        signature: of the manifest.
+    """
+
+    manifest: Sha256
+    signature: str
+
+
+def offered(message: Announcement, device: DeviceId) -> Offer:
+    """What an announcement offers to a device: the version on trial, if it is among those that try it."""
+    canary = message.canary
+    if canary is not None and tries(device, canary.manifest, canary.share):
+        return Offer(canary.manifest, canary.signature)
+    return Offer(message.manifest, message.signature)
+
+
+def fetch(artifacts: Artifacts, trust: Trust, offer: Offer, should_stop: Callable[[], bool]) -> Model:
+    """Bring an offered model onto the device, if the coordinator signed it.
+
+    Raises:
+        RemoteProtocolError: as ``Trust.check`` and ``Artifacts.fetch``.
+        UnavailableError: as ``Artifacts.fetch``.
+    """
+    trust.check(offer.manifest, offer.signature)
+    return artifacts.fetch(offer.manifest, should_stop)
 
 
 class KeyboardUpkeep:
@@ -33,22 +68,22 @@ class KeyboardUpkeep:
 
     def __init__(self, show: Callable[[Model], None] | None) -> None:
         self._show = show
-        self._wanted: Sha256 | None = None
+        self._wanted: Offer | None = None
         self._shown: Sha256 | None = None
         self._tries = 0
         self._not_before_s = 0.0
         self.job = 0
 
-    def announced(self, manifest: Sha256) -> None:
+    def announced(self, offer: Offer) -> None:
         """A model was announced, perhaps again."""
-        if manifest != self._wanted:
-            self._wanted, self._tries, self._not_before_s = manifest, 0, 0.0
+        if offer != self._wanted:
+            self._wanted, self._tries, self._not_before_s = offer, 0, 0.0
 
-    def due(self, now_s: float) -> Sha256 | None:
+    def due(self, now_s: float) -> Offer | None:
         """The model to fetch now, if the network is free: none while one is being fetched or was tried just now."""
-        if self._show is None or self.job or self._wanted == self._shown or now_s < self._not_before_s:
+        if self._show is None or self.job or self._wanted is None or now_s < self._not_before_s:
             return None
-        return self._wanted
+        return None if self._wanted.manifest == self._shown else self._wanted
 
     def failed(self, reason: str, now_s: float, jitter: float) -> None:
         """The model could not be fetched."""

@@ -102,6 +102,34 @@ class Artifacts(Protocol):
         """
 
 
+class Trust(Protocol):
+    """Whose models this device takes."""
+
+    def announced(self, key: str) -> None:
+        """A coordinator announced its public key; empty if it has none.
+
+        Raises:
+            UnavailableError: a key to be kept could not be stored.
+        """
+
+    def check(self, manifest: Sha256, signature: str) -> None:
+        """See whether the coordinator signed a manifest. Any thread.
+
+        Raises:
+            RemoteProtocolError: it did not.
+        """
+
+
+class AnyCoordinator:
+    """Trusts whoever speaks: for simulations, in which nobody signs."""
+
+    def announced(self, key: str) -> None:
+        """Nothing is kept."""
+
+    def check(self, manifest: Sha256, signature: str) -> None:
+        """Every manifest is good."""
+
+
 @dataclass(frozen=True, slots=True)
 class TrainStep:
     """What one training step says.

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from edge_agent.core.outbox import Parcel
 from edge_agent.core.personalisation import ENOUGH_WORDS, SHARES, better, held_out
 from edge_agent.core.training import Stopped, evaluate, train
-from edge_agent.ports import Artifacts, Evaluation, ExampleStore, LoadProgram, Model, NewReport, Program
+from edge_agent.ports import Artifacts, Evaluation, ExampleStore, LoadProgram, Model, NewReport, Program, Trust
 from edge_agent.shell.files import replace_file
 from models.batches import Batches, pack
 from models.vocabulary import Vocabulary, words
@@ -98,13 +98,15 @@ class Desk:
     personalise: bool = False
 
 
-def prepare(artifacts: Artifacts, assignment: Assignment, should_stop: Callable[[], bool]) -> Model:
+def prepare(artifacts: Artifacts, trust: Trust, assignment: Assignment, should_stop: Callable[[], bool]) -> Model:
     """Bring the model of an assignment onto the device.
 
     Raises:
-        RemoteProtocolError: the manifest is of another version than the assignment says, or as ``Artifacts.fetch``.
+        RemoteProtocolError: the manifest is of another version than the assignment says, or as ``Trust.check`` and
+            ``Artifacts.fetch``.
         UnavailableError: as ``Artifacts.fetch``.
     """
+    trust.check(assignment.manifest, assignment.signature)
     model = artifacts.fetch(assignment.manifest, should_stop)
     if model.manifest.version != assignment.version:
         msg = f"expected the manifest of version {assignment.version}, got that of {model.manifest.version}"

@@ -24,6 +24,8 @@ _Seconds = Annotated[float, msgspec.Meta(ge=0, le=366 * 86400)]
 _Shards = Annotated[int, msgspec.Meta(ge=1, le=99_999)]
 _Text = Annotated[str, msgspec.Meta(max_length=500, pattern="^[^\\x00]*\\Z")]  # PostgreSQL stores no NUL
 _Hash = Annotated[Sha256, msgspec.Meta(pattern="^[0-9a-f]{64}\\Z")]
+_Key = Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{64})?\\Z")]
+_Signature = Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{128})?\\Z")]
 
 
 class Verdict(enum.Enum):
@@ -70,6 +72,7 @@ class DropoutCause(enum.Enum):
     NO_EXAMPLES = "no-examples"
     OUT_OF_TIME = "out-of-time"
     RESTARTED = "restarted"
+    UNTRUSTED = "untrusted"
     CONNECTION_LOST = "connection-lost"
     SILENT = "silent"
 
@@ -132,6 +135,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     codec: CodecChoice
     plan: TrainingPlan
     report_deadline_s: _Seconds
+    signature: _Signature = ""
+    """Of the manifest (:mod:`wire.signatures`); empty if the coordinator signs none."""
 
 
 class Rejection(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,6 +185,15 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """When to check in again (pace steering)."""
 
 
+class Canary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A version that a share of the devices tries before all others (:func:`wire.canary.tries`)."""
+
+    version: _Count
+    manifest: _Hash
+    share: Annotated[float, msgspec.Meta(gt=0, le=1)]
+    signature: _Signature = ""
+
+
 class Announcement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Retained: the current model, and how the coordinator listens."""
 
@@ -187,6 +201,11 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     manifest: _Hash
     shards: _Shards = 1
     """Ingest shards. A device begins with 1, because shard 0 is always listened to."""
+    signature: _Signature = ""
+    """Of the manifest (:mod:`wire.signatures`); empty if the coordinator signs none."""
+    key: _Key = ""
+    """The coordinator's public key, for devices that were given none."""
+    canary: Canary | None = None
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from edge_agent.core import lifecycle
 from edge_agent.shell.folder import ARTIFACTS, running_agent
 from edge_agent.shell.http import Downloader
 from edge_agent.shell.model_files import ModelFiles
+from edge_agent.shell.trust import KEY, REFUSED, WHY
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,9 @@ class Found:
         messages: stored.
         message_bytes: of these.
         model_version: of the model held; None if there is none.
+        coordinator_key: whose models are taken, in hex; empty if no coordinator is known yet.
+        models_refused: how often a model was refused because it was not signed by that key.
+        refused_because: why the last one was.
         report_waiting: a report has no receipt yet.
         reports_sent: accepted by the coordinator.
         bytes_sent: of these.
@@ -51,6 +55,9 @@ class Found:
     messages: int
     message_bytes: int
     model_version: int | None
+    coordinator_key: str
+    models_refused: int
+    refused_because: str
     report_waiting: bool
     reports_sent: int
     bytes_sent: int
@@ -92,6 +99,9 @@ def status(config: AgentConfig) -> Found:
             messages=0 if database is None else database.count(),
             message_bytes=0 if database is None else database.size_bytes(),
             model_version=_model_version(config),
+            coordinator_key=config.coordinator_key or (database and database.fact(KEY)) or "",
+            models_refused=0 if database is None else int(database.fact(REFUSED) or 0),
+            refused_because="" if database is None else database.fact(WHY) or "",
             report_waiting=remembered is not None and remembered.parcel is not None,
             reports_sent=0 if tally is None else tally.reports_sent,
             bytes_sent=0 if tally is None else tally.bytes_sent,

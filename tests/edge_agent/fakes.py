@@ -20,6 +20,7 @@ from models.configurations import lstm_layout
 from models.manifest import Artifact, Manifest
 from models.vocabulary import FIRST_WORD, Vocabulary
 from wire import messages, topics
+from wire.errors import RemoteProtocolError
 from wire.identifiers import DeviceId, Population, Sha256
 from wire.messages import Announcement, Assignment, CodecChoice, TrainingPlan
 from wire.parameters import weights_to_bytes
@@ -113,6 +114,7 @@ class FakeArtifacts:
     failure: Exception | None = None
     fetched: list[str] = field(default_factory=list)
     held: Model | None = None
+    others: dict[str, Model] = field(default_factory=dict)
 
     def current(self):
         return self.held
@@ -121,8 +123,21 @@ class FakeArtifacts:
         self.fetched.append(manifest)
         if self.failure is not None:
             raise self.failure
-        self.held = self.model
-        return self.model
+        self.held = self.others.get(manifest, self.model)
+        return self.held
+
+
+@dataclass
+class FakeTrust:
+    refuses: set[str] = field(default_factory=set)
+    keys: list[str] = field(default_factory=list)
+
+    def announced(self, key):
+        self.keys.append(key)
+
+    def check(self, manifest, signature):
+        if manifest in self.refuses:
+            raise RemoteProtocolError("nobody signed it", code="signature")
 
 
 class FakeProgram:
@@ -206,6 +221,7 @@ class Phone:
         self.clock = FakeClock()
         self.conditions = FakeConditions()
         self.artifacts = FakeArtifacts(self.model)
+        self.trust = FakeTrust()
         self.losses = losses
         self.shown: list[int] | None = [] if keyboard else None
         self.start()
@@ -237,6 +253,7 @@ class Phone:
                 journal=self.database,
                 worker=self.worker,
                 desk=Desk(self.database, self.database.residual, in_this_process(load, self.clock.monotonic_s)),
+                trust=self.trust,
                 show_model=show,
             ),
             queue.SimpleQueue(),

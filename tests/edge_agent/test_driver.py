@@ -13,11 +13,13 @@ from models.batches import pack
 from models.vocabulary import words
 from tests.edge_agent.fakes import LAYOUT, VOCABULARY, Phone, assignment, write_model
 from wire import frame
+from wire.canary import tries
 from wire.codec import codec_for
 from wire.errors import UnavailableError
 from wire.identifiers import shard_of
 from wire.messages import (
     Announcement,
+    Canary,
     CheckIn,
     CodecChoice,
     Dropout,
@@ -602,6 +604,37 @@ def test_the_announced_model_is_fetched_for_the_keyboard(tmp_path):
     assert phone.shown == [0]
     phone.pass_time(1)
     assert phone.worker.jobs == []
+
+
+def test_only_the_canaries_of_a_version_take_it_and_go_back_when_it_is_gone(tmp_path):
+    phone = Phone(tmp_path, keyboard=True)
+    newer = write_model(tmp_path / "files", 1)
+    phone.artifacts.others[newer.sha256] = newer
+    phone.driver.begin()
+    among = next(n for n in range(1, 99) if tries("phone", newer.sha256, n / 100))
+    for share, expected in [((among - 1) / 100, [0]), (among / 100, [0, 1]), (None, [0, 1, 0])]:
+        canary = None if not share else Canary(version=1, manifest=newer.sha256, share=share)
+        phone.hear(Announcement(version=0, manifest=phone.model.sha256, canary=canary))
+        phone.pass_time(1)
+        phone.work()
+        assert phone.shown == expected
+
+
+def test_what_the_coordinator_did_not_sign_is_not_fetched_and_said(tmp_path):
+    phone = Phone(tmp_path, keyboard=True)
+    phone.trust.refuses = {phone.model.sha256}
+    phone.driver.begin()
+    phone.hear(Announcement(version=0, manifest=phone.model.sha256, key="5" * 64))
+    phone.pass_time(1)
+    phone.work()
+    assert (phone.shown, phone.artifacts.fetched, phone.trust.keys) == ([], [], ["5" * 64])
+    phone.pass_time(120)
+    phone.work()  # the keyboard's second try
+    phone.be_assigned()
+    phone.work()
+    (dropout,) = phone.transport.of("dropout")
+    assert (dropout.cause, dropout.detail) == (DropoutCause.UNTRUSTED, "nobody signed it")
+    assert phone.artifacts.fetched == []
 
 
 def test_without_a_keyboard_an_announced_model_waits_for_an_assignment(phone):
