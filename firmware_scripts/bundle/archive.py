@@ -1,8 +1,7 @@
 """The archive of a bundle: a plain tar with a manifest first, its signature second, and then each file that it lists.
 
 Plain, because wheels are packed already and a device must be able to open it with what every system has. The same
-files give the same bytes: order, times, owners and modes are fixed. Reading trusts nothing: a member that the manifest
-does not list, in its place and with its hash, refuses the archive.
+files give the same bytes: order, times, owners and modes are fixed. :mod:`firmware_scripts.bundle.reading` reads it.
 """
 
 from __future__ import annotations
@@ -10,25 +9,18 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import re
 import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from firmware_scripts.bundle.reading import FORMAT, MANIFEST, SIGNATURE, read_archive
 from firmware_scripts.bundle.signing import check_signature, sign
 from firmware_scripts.bundle.wheelhouse import SOURCE_DATE_EPOCH
-from firmware_scripts.core.manifest import MAX_MANIFEST_BYTES, ListedFile, parse_manifest
-from wire.errors import IntegrityError, RemoteProtocolError
-
-MANIFEST = "manifest.json"
-SIGNATURE = "manifest.sig"
-FORMAT = 1
-_SIGNATURE_BYTES = 64
-_READ_BYTES = 2**20
-_FOLDER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+from firmware_scripts.core.manifest import ListedFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +60,7 @@ def check_archive(path: Path, key: Ed25519PublicKey) -> tuple[ListedFile, ...]:
         IntegrityError: the signature, or the hash of a file, does not fit.
         OSError: it cannot be read.
     """
-    try:
-        with tarfile.open(path, "r:") as archive:
-            manifest = _take(archive, MANIFEST, MAX_MANIFEST_BYTES)
-            check_signature(key, manifest, _take(archive, SIGNATURE, _SIGNATURE_BYTES))
-            listed = parse_manifest(manifest)
-            for file in listed:
-                _compare(archive, file)
-            if archive.next() is not None:
-                msg = f"{path.name} holds more than its manifest lists"
-                raise RemoteProtocolError(msg, code="bundle")
-    except tarfile.TarError as error:
-        msg = f"{path.name} is no bundle, or was cut short: {error}"
-        raise RemoteProtocolError(msg, code="bundle") from error
-    return listed
+    return read_archive(path, partial(check_signature, key)).files
 
 
 def folder_name(agent: str, version: str, platform: str) -> str:
@@ -100,34 +79,3 @@ def lock_lines(wheels: Sequence[tuple[str, str, str]]) -> bytes:
     b'numpy==1.26.4 --hash=sha256:ab\n'
     """
     return "".join(f"{name}=={version} --hash=sha256:{sha256}\n" for name, version, sha256 in wheels).encode()
-
-
-def _take(archive: tarfile.TarFile, name: str, limit_bytes: int) -> bytes:
-    member = _next(archive, name)
-    if member.size > limit_bytes:
-        msg = f"{name} has {member.size} bytes, more than {limit_bytes}"
-        raise RemoteProtocolError(msg, code="bundle")
-    file = archive.extractfile(member)
-    return file.read() if file else b""
-
-
-def _compare(archive: tarfile.TarFile, wanted: ListedFile) -> None:
-    member = _next(archive, wanted.path)
-    digest = hashlib.sha256()
-    if file := archive.extractfile(member):
-        while data := file.read(_READ_BYTES):
-            digest.update(data)
-    if digest.hexdigest() != wanted.sha256:
-        msg = f"{wanted.path} is not the file that the manifest lists"
-        raise IntegrityError(msg)
-
-
-def _next(archive: tarfile.TarFile, name: str) -> tarfile.TarInfo:
-    member = archive.next()
-    folder, _, rest = member.name.partition("/") if member else ("", "", "")
-    # The folder is not signed, so it may only be one that a tar can be unpacked into without harm.
-    if member is None or not member.isreg() or rest != name or not _FOLDER.fullmatch(folder):
-        found = repr(member.name[:80]) if member else "the end"
-        msg = f"expected the file {name!r} in the bundle, found {found}"
-        raise RemoteProtocolError(msg, code="bundle")
-    return member

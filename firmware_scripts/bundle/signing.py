@@ -9,10 +9,8 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from firmware_scripts.bundle.reading import SIGNED_CONTEXT
 from wire.errors import ConfigError, IntegrityError
-
-# A signature of a manifest is no signature of anything else that the same key may sign one day.
-_CONTEXT = b"nightjar bundle manifest 1\0"
 
 
 def make_key(private: Path, public: Path) -> None:
@@ -76,7 +74,7 @@ def load_public_key(path: Path) -> Ed25519PublicKey:
 
 def sign(key: Ed25519PrivateKey, manifest: bytes) -> bytes:
     """The signature of a manifest: 64 bytes, the same each time."""
-    return key.sign(_CONTEXT + manifest)
+    return key.sign(SIGNED_CONTEXT + manifest)
 
 
 def check_signature(key: Ed25519PublicKey, manifest: bytes, signature: bytes) -> None:
@@ -86,7 +84,7 @@ def check_signature(key: Ed25519PublicKey, manifest: bytes, signature: bytes) ->
         IntegrityError: it did not.
     """
     try:
-        key.verify(signature, _CONTEXT + manifest)
+        key.verify(signature, SIGNED_CONTEXT + manifest)
     except InvalidSignature as error:
         msg = "the manifest is not signed by this key, or was changed since"
         raise IntegrityError(msg) from error

@@ -7,7 +7,8 @@ import tarfile
 
 import pytest
 
-from firmware_scripts.bundle.archive import MANIFEST, SIGNATURE, check_archive
+from firmware_scripts.bundle.archive import check_archive
+from firmware_scripts.bundle.reading import MANIFEST, SIGNATURE
 from firmware_scripts.bundle.making import make_bundle
 from firmware_scripts.bundle.platforms import PLATFORMS, platform_named
 from firmware_scripts.bundle.signing import load_private_key, load_public_key, make_key

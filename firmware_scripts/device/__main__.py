@@ -1,0 +1,184 @@
+"""``nightjar-device``: releases of the agent on this device. Runs with the system's Python, as root."""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from firmware_scripts.device.boot import boot
+from firmware_scripts.device.checkup import checkup
+from firmware_scripts.device.enrolling import Enrolling
+from firmware_scripts.device.hands import Agent, DeviceHands
+from firmware_scripts.device.health import Time
+from firmware_scripts.device.installing import remove
+from firmware_scripts.device.places import Places
+from firmware_scripts.device.record_file import RecordFile, encode
+from firmware_scripts.device.releases import Offered, Record, State
+from firmware_scripts.device.switch import Switch
+from firmware_scripts.device.systemd import Systemd, is_live
+from firmware_scripts.device.told import Teller
+from firmware_scripts.device.unpacking import Bundle, open_bundle, unpack
+from wire.errors import NightjarError, UnavailableError
+
+TRIAL_S = 180.0
+"""How long a release may take to be up and connected: most of it is a slow card's and a slow network's."""
+EXIT_NO = 4
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status: 0 done, 2 or 3 as in wire.errors, 4 the answer is no."""
+    asked = _parser().parse_args(arguments)
+    try:
+        status: int = asked.run(asked)
+    except NightjarError as error:
+        Teller(Places(asked.root).status)(f"nightjar-device: {error}")
+        return error.exit_status
+    except OSError as error:
+        Teller(Places(asked.root).status)(f"nightjar-device: {error}")
+        return UnavailableError.exit_status
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="nightjar-device", description=__doc__)
+    parser.add_argument("--root", type=Path, default=Path("/"), help="another folder than /, for images")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    install = commands.add_parser("install", help="put a release in place and try it")
+    install.add_argument("bundle", type=Path)
+    install.add_argument("--although-unwell", action="store_true", help="also while the present release is not well")
+    install.add_argument("--no-start", action="store_true", help="leave the trial to nightjar-firstboot.service")
+    install.add_argument("--pip-options", default="", help="for an image of another machine")
+    install.set_defaults(run=_install)
+    check = commands.add_parser("check", help="check a bundle, and do nothing with it")
+    check.add_argument("bundle", type=Path)
+    check.set_defaults(run=_check)
+    commands.add_parser("boot", help="what happens at each start").set_defaults(run=_boot)
+    status = commands.add_parser("status", help="which release runs, and which were taken back")
+    status.set_defaults(run=_status)
+    doctor = commands.add_parser("doctor", help="what may keep this device from taking part")
+    doctor.add_argument("--json", action="store_true")
+    doctor.set_defaults(run=_doctor)
+    uninstall = commands.add_parser("uninstall", help="take everything away again")
+    uninstall.add_argument("--with-data", action="store_true", help="also what was typed, and the device's identity")
+    uninstall.set_defaults(run=_uninstall)
+    return parser
+
+
+def _install(asked: argparse.Namespace) -> int:
+    places = Places(asked.root)
+    bundle = open_bundle(asked.bundle, places.key, for_this_machine=not asked.pip_options)
+    with _alone(places):
+        systemd = Systemd(live=False) if asked.no_start else _systemd(places)
+        well = asked.although_unwell or not systemd.live or _is_well(systemd)
+        switch = _switch(places, systemd, bundle, asked.pip_options.split())
+        record, declined = switch.take(Offered(bundle.version, well))
+    if declined is not None:
+        return 0 if declined.code == "there-already" else EXIT_NO
+    return EXIT_NO if bundle.version in record.refused else 0
+
+
+def _check(asked: argparse.Namespace) -> int:
+    bundle = open_bundle(asked.bundle, Places(asked.root).key)
+    print(f"{bundle.path} holds release {bundle.version} for this device, signed by its owner's key")
+    return 0
+
+
+def _boot(asked: argparse.Namespace) -> int:
+    places = Places(asked.root)
+    systemd = _systemd(places)
+    path = places.parcel / "bundle.tar"
+
+    with _alone(places):
+        bundle: list[Bundle] = []
+
+        def offer() -> Offered:
+            bundle.append(open_bundle(path, places.key))
+            return Offered(bundle[-1].version, present_is_well=True)
+
+        hands = _hands(places, systemd)
+        hands.unpack = lambda: unpack(bundle[-1], places, places.key)
+        switch = Switch(RecordFile(places), hands)
+        boot(places, switch, offer, hands.enrolling.enrol, time.sleep)
+    return 0
+
+
+def _status(asked: argparse.Namespace) -> int:
+    places = Places(asked.root)
+    print(encode(RecordFile(places).load()).decode(), end="")
+    return 0
+
+
+def _doctor(asked: argparse.Namespace) -> int:
+    places = Places(asked.root)
+    record: Record[State] = RecordFile(places).load()
+    found = checkup(places, record, Agent(_systemd(places)).look())
+    if asked.json:
+        rows = [{"category": f.category, "level": f.level.value, "text": f.text, "remedy": f.remedy} for f in found]
+        print(json.dumps(rows, indent=1))
+    else:
+        for one in found:
+            print(f"{one.level.value:5}  {one.category}: {one.text}")
+            if one.remedy:
+                print(f"       {one.remedy}")
+    return EXIT_NO if any(one.level.value == "fault" for one in found) else 0
+
+
+def _uninstall(asked: argparse.Namespace) -> int:
+    places = Places(asked.root)
+    systemd = _systemd(places)
+    for unit in ("nightjar-firstboot.service", "nightjar-agent.service"):
+        systemd.stop(unit)
+    remove(places, with_data=asked.with_data)
+    systemd.reload()
+    kept = "" if asked.with_data else "; what was typed and the device's identity are kept"
+    print(f"uninstalled{kept}")
+    return 0
+
+
+def _switch(places: Places, systemd: Systemd, bundle: Bundle, pip_options: Sequence[str]) -> Switch:
+    hands = _hands(places, systemd)
+    hands.unpack = lambda: unpack(bundle, places, places.key, pip_options)
+    return Switch(RecordFile(places), hands)
+
+
+def _hands(places: Places, systemd: Systemd) -> DeviceHands:
+    tell = Teller(places.status)
+    limit_s = float(os.environ.get("NIGHTJAR_TRIAL_S", TRIAL_S))
+    trial = Time(time.monotonic, time.sleep, limit_s)
+    return DeviceHands(places, systemd, Enrolling(places.claim, systemd, tell), tell, trial, lambda: None)
+
+
+def _systemd(places: Places) -> Systemd:
+    return Systemd(live=places.root == Path("/") and is_live())
+
+
+def _is_well(systemd: Systemd) -> bool:
+    look = Agent(systemd).look()
+    return look.up and look.connected
+
+
+@contextmanager
+def _alone(places: Places) -> Iterator[None]:
+    """Two switches at once would each undo what the other does."""
+    places.kept.mkdir(parents=True, exist_ok=True)
+    fd = os.open(places.kept / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            msg = "another nightjar-device is at work (the first boot may be): wait for it, see nightjar-status.txt"
+            raise UnavailableError(msg) from error
+        yield
+    finally:
+        os.close(fd)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

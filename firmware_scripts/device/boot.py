@@ -1,0 +1,41 @@
+"""What happens at each start of the device, and most of all at the first one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from firmware_scripts.device.places import Places
+from firmware_scripts.device.releases import Empty, Offered, Started, Trying
+from firmware_scripts.device.switch import Switch
+
+AGAIN_S = (15.0, 30.0, 60.0, 120.0, 300.0)
+"""Pauses before the first release is tried again; the last one for ever: the network comes when it comes."""
+
+Offer = Callable[[], Offered]
+
+
+def boot(
+    places: Places, switch: Switch, offer: Offer, enrol: Callable[[], bool], sleep: Callable[[float], None]
+) -> None:
+    """Put right what was cut off; install, enrol and try where that is still to be done; return once all of it is.
+
+    Args:
+        places: of the device.
+        switch: of its releases.
+        offer: checks the bundle on the card.
+        enrol: trades the claim on the card for an identity; whether nothing is left to be done.
+        sleep: waits.
+
+    Raises:
+        NightjarError: the bundle on the card is of no use.
+        OSError: the disk is full, or broken.
+    """
+    record, _ = switch.take(Started())
+    if isinstance(record.state, Empty):
+        record, _ = switch.take(offer())
+    tries = 0
+    # A claim beside a release that counts: the card was customised again.
+    while isinstance(record.state, Trying) or (places.claim.exists() and not enrol()):
+        sleep(AGAIN_S[min(tries, len(AGAIN_S) - 1)])
+        tries += 1
+        record, _ = switch.take(Started())

@@ -1,0 +1,117 @@
+"""Runs the effects of the machine of releases on a real device."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from firmware_scripts.device import health
+from firmware_scripts.device.enrolling import Enrolling
+from firmware_scripts.device.files import replace_link, sync_folder
+from firmware_scripts.device.health import Look, Time
+from firmware_scripts.device.installing import adopt
+from firmware_scripts.device.places import Places
+from firmware_scripts.device.releases import (
+    Adopt,
+    CheckHealth,
+    Decline,
+    Discard,
+    Effect,
+    Event,
+    FoundHealthy,
+    FoundUnhealthy,
+    PointTo,
+    Prune,
+    RestartAgent,
+    Tell,
+    Unpack,
+    Unpacked,
+    UnpackFailed,
+)
+from firmware_scripts.device.systemd import Systemd
+from wire.errors import NightjarError
+
+
+class Agent:
+    """The agent of this device, as systemd sees it: a :class:`firmware_scripts.device.health.Patient`."""
+
+    def __init__(self, systemd: Systemd) -> None:
+        self._systemd = systemd
+
+    def look(self) -> Look:
+        """The agent's unit, now."""
+        seen = self._systemd.show(health.AGENT)
+        text, restarts = seen.get("StatusText", ""), seen.get("NRestarts", "0")
+        up = seen.get("ActiveState") == "active"
+        said = text if up else f"{seen.get('ActiveState', 'unknown')}; {self._systemd.last_words(health.AGENT)}"
+        connected = text.startswith(health.CONNECTED)
+        return Look(up, connected, int(restarts) if restarts.isdigit() else 0, said)
+
+    def self_test(self) -> str:
+        """Train a step, as the agent's own user and with its limits."""
+        status = self._systemd.work(health.SELF_TEST)
+        return f"status {status}: {self._systemd.last_words(health.SELF_TEST)}" if status else ""
+
+
+@dataclass(slots=True)
+class DeviceHands:
+    """Implements :class:`firmware_scripts.device.switch.Hands`.
+
+    Attributes:
+        places: of the device.
+        systemd: to start things.
+        enrolling: what comes before a start, where a claim waits.
+        tell: the log and the card.
+        time: for the trial of a release.
+        unpack: puts the offered bundle in place; raises NightjarError.
+        moved: whether ``current`` leads elsewhere since the agent was started.
+    """
+
+    places: Places
+    systemd: Systemd
+    enrolling: Enrolling
+    tell: Callable[[str], None]
+    time: Time
+    unpack: Callable[[], None]
+    moved: bool = False
+
+    def run(self, effect: Effect) -> Event | None:
+        """Run one effect.
+
+        Raises:
+            OSError: it cannot be run; it will be, after the next start.
+        """
+        match effect:
+            case Unpack():
+                try:
+                    self.unpack()
+                except (NightjarError, OSError) as error:
+                    return UnpackFailed(str(error)[:300])
+                return Unpacked()
+            case Discard(version):
+                for name in (version, f".{version}.part"):
+                    shutil.rmtree(self.places.releases / name, ignore_errors=True)
+            case Adopt(version):
+                adopt(self.places, version)
+                self.systemd.reload()
+            case PointTo(version):
+                self.moved |= replace_link(self.places.current, f"releases/{version}")
+            case RestartAgent(only_if_moved):
+                if self.systemd.live and (self.moved or not only_if_moved):
+                    self.enrolling.enrol()
+                    self.systemd.restart(health.AGENT)
+                    self.moved = False
+            case CheckHealth():
+                # An image that is being made, or a first boot that is not there yet: the trial follows at the start.
+                if self.systemd.live:
+                    reason = health.examine(Agent(self.systemd), self.time)
+                    return FoundUnhealthy(reason[:300]) if reason else FoundHealthy()
+            case Prune(keep):
+                for folder in self.places.releases.iterdir():
+                    if folder.name not in keep:
+                        shutil.rmtree(folder, ignore_errors=True)
+                sync_folder(self.places.releases)
+            case Tell(text) | Decline(_, text):
+                self.tell(text)
+        return None

@@ -1,0 +1,57 @@
+"""Takes over from a release what lies outside of it: this program, the commands and the units. Twice is as once."""
+
+from __future__ import annotations
+
+import shutil
+
+from firmware_scripts.device.files import replace_file, replace_link
+from firmware_scripts.device.places import Places
+from firmware_scripts.device.unpacking import OWN
+
+PROGRAM = "nightjar-device.pyz"
+ENABLED = ("nightjar-agent.service", "nightjar-firstboot.service")
+"""The units that start with the device; the others are started by these."""
+_WANTS = "multi-user.target.wants"
+# The system's Python, whatever a shell has put first on its path; -P: nothing from the folder that one stands in.
+_COMMANDS = {
+    "nightjar-agent": "env PYTHONPATH=/opt/nightjar/current/lib /usr/bin/python3 -s -P -m edge_agent",
+    "nightjar-device": "/usr/bin/python3 -s /opt/nightjar/nightjar-device.pyz",
+}
+
+
+def adopt(places: Places, version: str) -> None:
+    """Take program, commands and units from a release, and let the units start with the device.
+
+    Raises:
+        OSError: something cannot be written.
+    """
+    own = places.releases / version / OWN
+    wants = places.units / _WANTS
+    for folder in (places.program.parent, places.commands, wants):
+        folder.mkdir(parents=True, exist_ok=True)
+    replace_file(places.program, (own / PROGRAM).read_bytes())
+    for name, command in _COMMANDS.items():
+        replace_file(places.commands / name, f'#!/bin/sh\nexec {command} "$@"\n'.encode(), 0o755)
+    for unit in sorted((own / "units").glob("nightjar-*.service")):
+        replace_file(places.units / unit.name, unit.read_bytes())
+    for unit_name in ENABLED:
+        replace_link(wants / unit_name, f"/etc/systemd/system/{unit_name}")
+
+
+def remove(places: Places, *, with_data: bool) -> None:
+    """Take everything away that was put here; what people typed and the device's identity only if asked to."""
+    for folder in (places.units / _WANTS, places.units):
+        for unit in folder.glob("nightjar-*.service"):
+            unit.unlink()
+    for name in _COMMANDS:
+        (places.commands / name).unlink(missing_ok=True)
+    folders = [places.program.parent, places.kept]
+    if with_data:
+        folders += [places.configuration.parent, places.root / "var/lib/private/nightjar-agent"]
+        data = places.root / "var/lib/nightjar-agent"
+        if data.is_symlink():
+            data.unlink()
+        else:
+            folders.append(data)
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)

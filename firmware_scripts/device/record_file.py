@@ -1,0 +1,91 @@
+"""The record of the releases as a file: JSON, whole or not there, mended from what is on the disk if it is damaged."""
+
+from __future__ import annotations
+
+import json
+from types import MappingProxyType
+from typing import Any
+
+from firmware_scripts.device.files import replace_file
+from firmware_scripts.device.places import Places
+from firmware_scripts.device.releases import Empty, Record, Settled, State, Trying, Unpacking, numbers
+from wire.errors import RemoteProtocolError
+
+FORMAT = 1
+
+
+class RecordFile:
+    """Loads and stores the record of a device."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+
+    def load(self) -> Record[State]:
+        """The record; without a readable one, what the disk looks like: a device must not be lost with one file."""
+        try:
+            return decode(self._places.record.read_bytes())
+        except (OSError, RemoteProtocolError):
+            link = self._places.current
+            present = link.readlink().name if link.is_symlink() and link.is_dir() else None
+            return Record(Empty() if present is None else Settled(present))
+
+    def save(self, record: Record[State]) -> None:
+        """Store it.
+
+        Raises:
+            OSError: it cannot be stored.
+        """
+        self._places.kept.mkdir(parents=True, exist_ok=True)
+        replace_file(self._places.record, encode(record))
+
+
+def encode(record: Record[State]) -> bytes:
+    """A record as JSON.
+
+    >>> decode(encode(Record(Trying("0.2.0", "0.1.0", 2)))).state
+    Trying(version='0.2.0', previous='0.1.0', starts=2)
+    """
+    fields: dict[str, object]
+    match record.state:
+        case Empty():
+            fields = {"state": "empty"}
+        case Unpacking(version, previous):
+            fields = {"state": "unpacking", "version": version, "previous": previous}
+        case Trying(version, previous, starts):
+            fields = {"state": "trying", "version": version, "previous": previous, "starts": starts}
+        case Settled(version):
+            fields = {"state": "settled", "version": version}
+    return (json.dumps({"format": FORMAT, **fields, "refused": dict(record.refused)}, indent=1) + "\n").encode()
+
+
+def decode(data: bytes) -> Record[State]:
+    """A record from JSON.
+
+    Raises:
+        RemoteProtocolError: it is none.
+    """
+    try:
+        fields = json.loads(data)
+        refused = {str(version): str(reason) for version, reason in fields["refused"].items()}
+        return Record(_state(fields), MappingProxyType(refused))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        msg = f"this is no record of releases: {error!r:.100}"
+        raise RemoteProtocolError(msg, code="record") from error
+
+
+def _state(fields: dict[str, Any]) -> State:
+    if fields["state"] == "empty":
+        return Empty()
+    version, previous = str(fields["version"]), fields.get("previous")
+    for one in (version, previous):
+        if one is not None:
+            numbers(one)
+    match fields["state"]:
+        case "unpacking":
+            return Unpacking(version, previous)
+        case "trying":
+            return Trying(version, previous, int(fields["starts"]))
+        case "settled":
+            return Settled(version)
+        case other:
+            raise ValueError(other)

@@ -1,0 +1,193 @@
+"""Puts a bundle beside the releases that are there: verified whole before a byte of it is used.
+
+The signature is checked by ``openssl``, which every Debian has, because nothing else that can do it is here yet; the
+wheels are installed by the pip that lies among them, because a device need not have one.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from firmware_scripts.bundle.reading import MANIFEST, SIGNATURE, SIGNED_CONTEXT, Checked, read_archive
+from firmware_scripts.core.manifest import ListedFile
+from firmware_scripts.device.files import sync_folder
+from firmware_scripts.device.places import Places
+from firmware_scripts.device.releases import numbers
+from wire.errors import IntegrityError, RemoteProtocolError, UnavailableError
+
+LOCK = "requirements.lock"
+LIBRARY = "lib"
+OWN = "device"
+"""The folder in a bundle, and in a release, with this program and the units."""
+_PIP_S = 1800.0  # a Raspberry Pi Zero 2 with a slow card
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A bundle whose signature is good.
+
+    Attributes:
+        path: of the archive.
+        version: of the agent in it.
+        checked: its manifest.
+    """
+
+    path: Path
+    version: str
+    checked: Checked
+
+
+class OpensslCheck:
+    """Checks signatures with the ``openssl`` program."""
+
+    def __init__(self, key: Path) -> None:
+        self._key = key
+
+    def __call__(self, manifest: bytes, signature: bytes) -> None:
+        """Return if the key signed this manifest.
+
+        Raises:
+            IntegrityError: it did not.
+            UnavailableError: openssl is missing, or the key is.
+        """
+        if not self._key.is_file():
+            msg = f"there is no {self._key}, so no bundle can be trusted: put the owner's .pub file there"
+            raise UnavailableError(msg)
+        with tempfile.TemporaryDirectory(prefix="nightjar-") as folder:
+            signed, signature_file = Path(folder) / "signed", Path(folder) / "signature"
+            signed.write_bytes(SIGNED_CONTEXT + manifest)
+            signature_file.write_bytes(signature)
+            command = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", str(self._key), "-rawin"]
+            command += ["-in", str(signed), "-sigfile", str(signature_file)]
+            try:
+                done = subprocess.run(command, capture_output=True, check=False, timeout=60)  # noqa: S603
+            except (OSError, subprocess.TimeoutExpired) as error:
+                msg = f"openssl could not be run: {error} (apt install openssl)"
+                raise UnavailableError(msg) from error
+        if done.returncode:
+            msg = "the bundle is not signed by the key of this device, or was changed since"
+            raise IntegrityError(msg)
+
+
+def open_bundle(path: Path, key: Path, *, for_this_machine: bool = True) -> Bundle:
+    """Check the whole of a bundle.
+
+    Raises:
+        RemoteProtocolError: it is none, is damaged, is for another kind of device, or is not signed by this key.
+        UnavailableError: it cannot be read or checked.
+    """
+    try:
+        checked = read_archive(path, OpensslCheck(key))
+    except OSError as error:
+        msg = f"the bundle {path} cannot be read: {error}"
+        raise UnavailableError(msg) from error
+    version = checked.facts.get("agent")
+    if not isinstance(version, str):
+        msg = "the bundle does not say which version it is"
+        raise RemoteProtocolError(msg, code="bundle")
+    numbers(version)
+    if for_this_machine:
+        _check_machine(checked)
+    return Bundle(path, version, checked)
+
+
+def unpack(bundle: Bundle, places: Places, key: Path, pip_options: Sequence[str] = ()) -> None:
+    """Put a release in its folder, whole or not at all.
+
+    Args:
+        bundle: that was checked; its bytes are checked again as they are used.
+        places: of the device.
+        key: that signed it.
+        pip_options: make pip choose wheels for another machine than this one.
+
+    Raises:
+        UnavailableError: the disk is full, or pip cannot install the wheels.
+        RemoteProtocolError: the bundle is not what it was.
+    """
+    folder = places.releases / bundle.version
+    partial = places.releases / f".{bundle.version}.part"
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        again = read_archive(bundle.path, OpensslCheck(key), _Writer(partial))
+        if again != bundle.checked:
+            msg = f"{bundle.path} changed while it was read"
+            raise RemoteProtocolError(msg, code="bundle")
+        _install(partial, pip_options)
+        shutil.rmtree(partial / "wheels")
+        (partial / MANIFEST).write_bytes(again.manifest)
+        (partial / SIGNATURE).write_bytes(again.signature)
+        os.sync()  # thousands of small files: one flush for all
+        shutil.rmtree(folder, ignore_errors=True)
+        partial.replace(folder)
+        sync_folder(places.releases)
+    except OSError as error:
+        msg = f"{bundle.path.name} could not be unpacked: {error}"
+        raise UnavailableError(msg) from error
+
+
+class _Writer:
+    """Writes what a bundle holds below a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __call__(self, file: ListedFile, data: bytes) -> None:
+        path = self._folder / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as out:
+            out.write(data)
+
+
+def _install(folder: Path, pip_options: Sequence[str]) -> None:
+    wheels = folder / "wheels"
+    pip = next(wheels.glob("pip-*.whl"), None)
+    if pip is None:
+        msg = "the bundle has no pip among its wheels: make it again with a newer nightjar-firmware"
+        raise RemoteProtocolError(msg, code="bundle")
+    lock = folder / "wanted.lock"
+    lines = (folder / LOCK).read_text(encoding="utf-8").splitlines(keepends=True)
+    lock.write_text("".join(line for line in lines if not line.startswith("pip==")), encoding="utf-8")
+    command = [sys.executable, str(pip / "pip"), "install", "--quiet", "--no-input", "--disable-pip-version-check"]
+    command += ["--no-index", "--find-links", str(wheels), "--require-hashes", "--no-deps", "--no-cache-dir"]
+    command += ["--root-user-action", "ignore", "--target", str(folder / LIBRARY), "--requirement", str(lock)]
+    # Python of another version would write compiled files that the device cannot use.
+    command += ["--no-compile", *pip_options] if pip_options else []
+    # Neither a pip.conf of the device nor its user has a say.
+    environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "PIP_CONFIG_FILE": os.devnull, "LC_ALL": "C.UTF-8"}
+    try:
+        done = subprocess.run(  # noqa: S603 - pip from the signed bundle, with what this module names
+            command, capture_output=True, text=True, check=False, timeout=_PIP_S, env=environment
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        msg = f"pip could not be run: {error}"
+        raise UnavailableError(msg) from error
+    if done.returncode:
+        msg = f"pip could not install the wheels: {done.stderr.strip()[-300:]}"
+        raise UnavailableError(msg)
+    lock.unlink()
+
+
+def _check_machine(checked: Checked) -> None:
+    glibc = platform.libc_ver()[1] or "0.0"
+    here = {
+        "machine": platform.machine(),
+        "python": f"{sys.version_info.major}.{sys.version_info.minor}",
+    }
+    for name, found in here.items():
+        if checked.facts.get(name) != found:
+            wanted = checked.facts.get(name)
+            msg = f"the bundle is for {name} {wanted}, this device has {found}: take the bundle for this device"
+            raise RemoteProtocolError(msg, code="platform")
+    wanted = str(checked.facts.get("glibc", "0.0"))
+    if tuple(map(int, glibc.split("."))) < tuple(map(int, wanted.split("."))):
+        msg = f"the bundle needs glibc {wanted}, this device has {glibc}: take the bundle for this system"
+        raise RemoteProtocolError(msg, code="platform")
