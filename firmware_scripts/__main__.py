@@ -10,8 +10,10 @@ import click
 from firmware_scripts import __version__
 from firmware_scripts.commands.bmap import bmap
 from firmware_scripts.commands.bundle import bundle, bundle_key
+from firmware_scripts.commands.customise import customise
 from firmware_scripts.commands.doctor import doctor
 from firmware_scripts.commands.flash import flash
+from firmware_scripts.commands.image import image
 from firmware_scripts.commands.targets import targets
 from firmware_scripts.commands.verify import verify
 from firmware_scripts.core.exit_status import ExitStatus
@@ -24,7 +26,7 @@ def cli() -> None:
     """From a blank card to a device that trains: find the card, write it, read it back."""
 
 
-for command in (targets, flash, verify, bmap, doctor, bundle, bundle_key):
+for command in (targets, flash, customise, verify, bmap, doctor, bundle, bundle_key, image):
     cli.add_command(command)
 
 

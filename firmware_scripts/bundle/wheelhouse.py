@@ -33,7 +33,8 @@ def download_wheels(platform: Platform, project: Path, folder: Path, lock: Path 
         OSError: the lock cannot be read.
     """
     if lock is None:
-        wanted = ["-r", str(project / "requirements" / platform.requirements)]
+        # With pip among them: a device needs none of its own to install the others.
+        wanted = ["-r", str(project / "requirements" / platform.requirements), "pip"]
     else:
         # The agent comes from this checkout, never from an index: somebody else's package may have its name there.
         packages = folder / "packages.lock"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -13,6 +14,7 @@ from firmware_scripts.bundle.platforms import PLATFORMS, platform_named
 from firmware_scripts.bundle.signing import load_private_key, make_key
 from firmware_scripts.bundle.wheelhouse import build_agent_wheel, download_wheels
 from firmware_scripts.core.printable import size_text
+from firmware_scripts.device_program import device_files
 from firmware_scripts.shell.hashing import sha256_of
 from wire.errors import ConfigError, UnavailableError
 
@@ -40,8 +42,8 @@ def bundle(
 ) -> None:
     """Put the agent and its packages for one kind of device into one archive that installs with no network.
 
-    The same sources and packages give the same bytes. On the device: pip install --no-index --find-links wheels
-    --require-hashes -r requirements.lock.
+    The same sources and packages give the same bytes. 'customise' puts it onto a card; docs/bundles.md says how it is
+    installed by hand.
     """
     platform = platform_named(name)
     key = load_private_key(key_path)
@@ -58,7 +60,8 @@ def bundle(
                 shutil.copy(agent_wheel, house)
             elif not any(house.glob("nightjar-*.whl")):
                 build_agent_wheel(PROJECT, house)
-            made = make_bundle(platform, house, others, key, output)
+            own = _written(device_files(PROJECT), house / "own")
+            made = make_bundle(platform, house, own | others, key, output)
     except OSError as error:
         msg = f"the bundle could not be made: {error}"
         raise UnavailableError(msg) from error
@@ -74,12 +77,20 @@ def bundle_key(name: Path) -> None:
     click.echo(f"{private} (keep it), {public} (for devices)")
 
 
+def _written(files: Mapping[str, bytes], folder: Path) -> dict[str, Path]:
+    paths = {name: folder / name for name in files}
+    for name, path in paths.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(files[name])
+    return paths
+
+
 def _others(include: tuple[str, ...]) -> dict[str, Path]:
     others = {}
     for entry in include:
         name, equals, file = entry.partition("=")
-        if not equals or not name or name.startswith(("/", "wheels/")) or ".." in Path(name).parts:
-            msg = f"--include {entry!r}: expected NAME=FILE with a relative name outside of wheels/"
+        if not equals or not name or name.startswith(("/", "wheels/", "device/")) or ".." in Path(name).parts:
+            msg = f"--include {entry!r}: expected NAME=FILE with a relative name outside of wheels/ and device/"
             raise ConfigError(msg)
         others[name] = Path(file)
     return others

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import click
 
+from firmware_scripts.commands.asking import objection_to
+from firmware_scripts.commands.host_options import HostOptions, host_options, read_host_options
 from firmware_scripts.commands.targets import verdict_json
 from firmware_scripts.core.bmap import Bmap
 from firmware_scripts.core.cards import Card, parse_cards
-from firmware_scripts.core.confirm import phrase, serial_objection, typed_matches
-from firmware_scripts.core.devices import Device
+from firmware_scripts.core.confirm import phrase
 from firmware_scripts.core.exit_status import ExitStatus
 from firmware_scripts.core.plan import STEPS, Survey
 from firmware_scripts.core.printable import printable, size_text
 from firmware_scripts.core.rules import CAN_BE_ALLOWED, Reason, Rule
 from firmware_scripts.core.targets import Machine, Verdict
+from firmware_scripts.customising import Order, customise
 from firmware_scripts.fleet import (
     CardOutcome,
     Confirmed,
@@ -35,6 +38,7 @@ from firmware_scripts.shell.images import find_bmap, open_image, packing_of, rea
 from firmware_scripts.shell.look import look
 from firmware_scripts.shell.naming import DiskTarget, FileTarget, Target, find_target
 from firmware_scripts.shell.progress import display
+from firmware_scripts.shell.schema_check import cloud_init_schema
 from firmware_scripts.shell.signals import set_by_signals
 from firmware_scripts.surveying import survey
 from firmware_scripts.verifying import VerifyFailed
@@ -62,6 +66,7 @@ class _Named:
 @click.option("--bmap", "bmap_path", type=click.Path(path_type=Path), help="Block map. Default: the one beside IMAGE.")
 @click.option("--no-bmap", is_flag=True, help="Write every byte, also where a block map says that there is nothing.")
 @click.option("--sha256", "expected_sha256", help="What the unpacked image must hash to.")
+@host_options
 @click.option("--yes", is_flag=True, help="Do not ask. Each disk needs an --expect-serial then.")
 @click.option("--expect-serial", "serials", multiple=True, help="Serial of the disk, once per target, in their order.")
 @click.option(
@@ -76,6 +81,7 @@ class _Named:
 @click.pass_context
 def flash(
     context: click.Context,
+    /,
     image: Path,
     targets: tuple[str, ...],
     cards_path: Path | None,
@@ -89,12 +95,14 @@ def flash(
     yes: bool,
     dry_run: bool,
     as_json: bool,
+    **given: Any,
 ) -> None:
     """Write IMAGE (.img, .img.xz, .img.zst, .img.gz) to each TARGET, and read it back.
 
     A target is always named, never chosen. It is refused where anything of this machine could be lost; 'targets' says
-    why. docs/flashing.md lists the exit statuses.
+    why. With --hostname, or a list of --cards, each card is customised as well. docs/flashing.md lists how it ends.
     """
+    options = read_host_options(given)
     try:
         bmap = _bmap(image, bmap_path, no_bmap=no_bmap)
         machine = look()
@@ -115,12 +123,14 @@ def flash(
         click.echo(f"nightjar-firmware: the image has sha256 {surveyed.sha256}, not {expected_sha256[:80]}", err=True)
         context.exit(ExitStatus.IMAGE_UNUSABLE)
     named = [_judged(machine, one, surveyed.image_bytes, allowed) for one in named]
+    orders = _orders(named, options, cards_path)
     if dry_run:
         click.echo(json.dumps(_plan_json(machine, image, surveyed, named), indent=2))
         context.exit(ExitStatus.REFUSED if any(one.reasons for one in named) else ExitStatus.DONE)
     _end_if_refused(named)
     confirmed = [_confirm(machine, one, surveyed, yes=yes) for one in named]
-    job = Job(surveyed, partial(open_image, image), look, allowed)
+    customised = (lambda card: _customise(orders, card)) if orders else None
+    job = Job(surveyed, partial(open_image, image), look, allowed, customised)
     stop = Event()
     with set_by_signals(stop), display(time.monotonic) as bars:
         outcomes = write_cards(job, confirmed, [bars.report_for(one.name) for one in named], at_once, stop)
@@ -145,6 +155,29 @@ def status_of(outcome: CardOutcome) -> ExitStatus:
             return ExitStatus.CUSTOMISE_FAILED
         case Interrupted():
             return ExitStatus.INTERRUPTED
+
+
+def _orders(named: Sequence[_Named], options: HostOptions | None, cards_path: Path | None) -> Mapping[Path, Order]:
+    """What each target gets beside the image; every fault is found before a card is touched."""
+    if options is None:
+        return {}
+    if options.hostname and len(named) > 1:
+        msg = "one --hostname cannot be for several cards: give a list of --cards"
+        raise ConfigError(msg)
+    orders = {}
+    for one in named:
+        hostname = one.card.hostname if one.card else options.hostname
+        if hostname is None:
+            msg = f"{one.name} has no name: give --hostname, or a list of --cards"
+            raise ConfigError(msg)
+        folder = cards_path.parent if cards_path else Path()
+        if not isinstance(one.target, Reason):
+            orders[one.target.path] = options.order(hostname, one.card.others if one.card else {}, folder)
+    return orders
+
+
+def _customise(orders: Mapping[Path, Order], card: Confirmed) -> None:
+    customise(card.target.path, orders[card.target.path], cloud_init_schema)
 
 
 def _bmap(image: Path, given: Path | None, *, no_bmap: bool) -> Bmap | None:
@@ -215,36 +248,13 @@ def _confirm(machine: Machine, one: _Named, surveyed: Survey, *, yes: bool) -> C
     disks = machine.devices.whole()
     if isinstance(target, Reason):  # refused long before
         raise TypeError(target)
-    objection = None
-    if one.serial and isinstance(target, DiskTarget):
-        objection = serial_objection(target.device, one.serial, disks)
-    elif one.serial:
-        objection = f"{printable(one.name)} is a file, and has no serial number"
-    if objection is None and not yes:
-        objection = _ask(target, disks, surveyed)
+    size = size_text(surveyed.image_bytes)
+    what = f"Everything on {printable(str(target.path))} will be lost; an image of {size} takes its place."
+    objection = objection_to(target, one.name, one.serial, disks, what, yes=yes)
     if objection is not None:
         click.echo(f"nightjar-firmware: not confirmed, nothing was written: {objection}", err=True)
         click.get_current_context().exit(ExitStatus.NOT_CONFIRMED)
     return Confirmed(target, one.card)
-
-
-def _ask(target: Target, disks: Sequence[Device], surveyed: Survey) -> str | None:
-    match target:
-        case FileTarget(_, None):
-            return None
-        case FileTarget(path, size_bytes):
-            expected = f"{printable(path.name)} {size_text(size_bytes or 0)}"
-        case DiskTarget(path, device):
-            expected = phrase(device, disks)
-    size = size_text(surveyed.image_bytes)
-    click.echo(f"Everything on {printable(str(path))} will be lost; an image of {size} takes its place.", err=True)
-    try:
-        typed = click.prompt(
-            f"To go on, type: {expected}\n", prompt_suffix="> ", err=True, default="", show_default=False
-        )
-    except click.Abort:
-        return "nothing was typed"
-    return None if typed_matches(typed, expected) else f"expected {expected!r}, got {printable(typed)!r}"
 
 
 def _plan_json(machine: Machine, image: Path, surveyed: Survey, named: Sequence[_Named]) -> dict[str, object]:

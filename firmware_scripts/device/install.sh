@@ -36,15 +36,17 @@ run() {
 }
 
 [ "$root" != / ] || [ -n "$dry_run" ] || [ "$(id -u)" = 0 ] || fail 3 "run it as root: sudo sh $0"
-command -v python3 >/dev/null || fail 3 "python3 is missing: apt install python3"
-python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
-    fail 3 "$(python3 --version) is too old: Debian 12 (bookworm) and later have 3.11"
+# The system's own, which the agent will run with, whatever else comes first on somebody's path.
+python=/usr/bin/python3
+[ -x "$python" ] || fail 3 "python3 is missing: apt install python3"
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+    fail 3 "$("$python" --version) is too old: Debian 12 (bookworm) and later have 3.11"
 
 if [ -n "$uninstall" ]; then
     program=$below/opt/nightjar/nightjar-device.pyz
     [ -e "$program" ] || program=$here/nightjar-device.pyz
     # shellcheck disable=SC2086 # one option or none
-    run python3 -s "$program" --root "$root" uninstall $with_data
+    run "$python" -s "$program" --root "$root" uninstall $with_data
     exit 0
 fi
 
@@ -76,12 +78,15 @@ started=''
 [ -e "$below/opt/nightjar/current" ] || started=--no-start
 if [ -n "$dry_run" ]; then
     say "would install:"
-    [ ! -e "$key" ] || python3 -s "$here/nightjar-device.pyz" --root "$root" check "$here/bundle.tar"
+    [ ! -e "$key" ] || "$python" -s "$here/nightjar-device.pyz" --root "$root" check "$here/bundle.tar"
 fi
 # shellcheck disable=SC2086 # one option or none
-run python3 -s "$here/nightjar-device.pyz" --root "$root" install "$here/bundle.tar" $started
-if [ -n "$started" ] && [ "$root" = / ] && [ -d /run/systemd/system ]; then
-    # Tries the release, enrols, and goes on trying when the network is not there yet. After a reboot it starts by itself.
+run "$python" -s "$here/nightjar-device.pyz" --root "$root" install "$here/bundle.tar" $started
+# Tries the release, enrols, and goes on trying while there is no network yet. A firstrun.sh of bookworm runs before the
+# system proper, and starts the device anew; everything begins by itself then.
+if [ -n "$started" ] && [ "$root" = / ] && [ -d /run/systemd/system ] &&
+    ! grep -q kernel-command-line.target /proc/cmdline; then
+    run systemctl daemon-reload
     run systemctl start --no-block nightjar-firstboot.service
 fi
 run sync

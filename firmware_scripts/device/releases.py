@@ -251,8 +251,11 @@ def _consider(record: Record[Settled], event: Offered) -> Step:
     return Record(Unpacking(offered, present), record.refused), (Unpack(offered),)
 
 
-def _decline_busy(record: Record[Unpacking | Trying], event: Offered) -> Step:
-    return record, (Decline("busy", f"another release is on its way; {event.version} may come after it"),)
+def _decline_busy(record: Record[Unpacking] | Record[Trying], event: Offered) -> Step:
+    present = record.state.version
+    if event.version == present:
+        return record, (Decline("there-already", f"{present} is put in place and tried already"),)
+    return record, (Decline("busy", f"{present} is on its way; {event.version} may come after it"),)
 
 
 def _try(record: Record[Unpacking], _event: Unpacked) -> Step:

@@ -8,9 +8,9 @@ import tarfile
 import pytest
 
 from firmware_scripts.bundle.archive import check_archive
-from firmware_scripts.bundle.reading import MANIFEST, SIGNATURE
 from firmware_scripts.bundle.making import make_bundle
 from firmware_scripts.bundle.platforms import PLATFORMS, platform_named
+from firmware_scripts.bundle.reading import MANIFEST, SIGNATURE
 from firmware_scripts.bundle.signing import load_private_key, load_public_key, make_key
 from tests.firmware_scripts.bundle.wheels import make_wheel
 from tests.firmware_scripts.command_line import firmware
@@ -195,14 +195,14 @@ def test_a_house_without_the_agent_or_with_two_of_a_kind_makes_no_bundle(tmp_pat
 def test_the_command_makes_a_bundle_of_a_folder_of_wheels(tmp_path, keys, house):
     done = firmware(
         "bundle", "--platform", "bookworm-aarch64", "--key", keys[0], "--wheels", house, "--output", tmp_path / "made",
-        "--include", f"device/README={keys[1]}",
+        "--include", f"extra/README={keys[1]}",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     (made,) = (tmp_path / "made").iterdir()
     assert firmware("verify", made, "--public-key", keys[1]).returncode == 0
 
 
-@pytest.mark.parametrize("include", ["x", "=x", "/x=y", "../x=y", "wheels/x.whl=y"])
+@pytest.mark.parametrize("include", ["x", "=x", "/x=y", "../x=y", "wheels/x.whl=y", "device/install.sh=y"])
 def test_a_file_cannot_be_included_outside_of_its_place(keys, house, include):
     done = firmware(
         "bundle", "--platform", "bookworm-aarch64", "--key", keys[0], "--wheels", house, "--include", include

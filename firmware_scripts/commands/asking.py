@@ -1,0 +1,52 @@
+"""Has a target confirmed by whoever sits there: what is typed, or a serial number, must name it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from firmware_scripts.core.confirm import phrase, serial_objection, typed_matches
+from firmware_scripts.core.devices import Device
+from firmware_scripts.core.printable import printable, size_text
+from firmware_scripts.shell.naming import DiskTarget, FileTarget, Target
+
+
+def objection_to(
+    target: Target, name: str, serial: str, disks: Sequence[Device], what_happens: str, *, yes: bool
+) -> str | None:
+    """Why a target is not confirmed; None if it is.
+
+    Args:
+        target: what was named.
+        name: how it was named.
+        serial: that it must have; empty without.
+        disks: of this machine, among which it must be told apart.
+        what_happens: to it, as a sentence.
+        yes: nothing is asked.
+    """
+    if serial and isinstance(target, DiskTarget):
+        objection = serial_objection(target.device, serial, disks)
+    elif serial:
+        objection = f"{printable(name)} is a file, and has no serial number"
+    else:
+        objection = None
+    return _ask(target, disks, what_happens) if objection is None and not yes else objection
+
+
+def _ask(target: Target, disks: Sequence[Device], what_happens: str) -> str | None:
+    match target:
+        case FileTarget(_, None):
+            return None
+        case FileTarget(path, size_bytes):
+            expected = f"{printable(path.name)} {size_text(size_bytes or 0)}"
+        case DiskTarget(path, device):
+            expected = phrase(device, disks)
+    click.echo(what_happens, err=True)
+    try:
+        typed = click.prompt(
+            f"To go on, type: {expected}\n", prompt_suffix="> ", err=True, default="", show_default=False
+        )
+    except click.Abort:
+        return "nothing was typed"
+    return None if typed_matches(typed, expected) else f"expected {expected!r}, got {printable(typed)!r}"

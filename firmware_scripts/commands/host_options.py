@@ -1,0 +1,131 @@
+"""The options that say whose card it becomes: the same for ``customise`` and ``flash``, read in one place."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from firmware_scripts.core.host_settings import HostSettings, Wifi, wifi_key
+from firmware_scripts.customising import Order, Parcel, check_order
+from firmware_scripts.shell.parcel import load_parcel
+from wire.errors import ConfigError
+
+F = TypeVar("F", bound=Callable[..., Any])
+WIFI_PHRASE = "NIGHTJAR_WIFI_PHRASE"
+_FILE = click.Path(path_type=Path)
+_OPTIONS = (
+    click.option("--hostname", help="Name of the host, and of the device where no claim decides over it."),
+    click.option("--user", help="Who may log in, with sudo. There is no user with a password that others know."),
+    click.option("--ssh-key", "ssh_keys", multiple=True, type=_FILE, help="Public key file (.pub). Again for more."),
+    click.option("--password-hash", type=_FILE, help="File with a hash by 'mkpasswd --method=yescrypt'."),
+    click.option("--wifi", help="Name of the network. Its phrase is asked for, or taken from NIGHTJAR_WIFI_PHRASE."),
+    click.option("--wifi-country", help="Where its radio is used, such as GB."),
+    click.option("--bundle", "bundle", type=_FILE, help="The agent for this kind of device (docs/bundles.md)."),
+    click.option("--public-key", type=_FILE, help="The .pub file of the key that signed the bundle."),
+    click.option("--config", type=_FILE, help="The agent's settings; the line 'device' becomes the host's name."),
+    click.option("--claim-file", type=_FILE, help="What the device may enrol with, once (enroll-token create)."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HostOptions:
+    """The options, read: everything but what differs from card to card."""
+
+    hostname: str | None
+    user: str | None
+    ssh_keys: tuple[str, ...]
+    password_hash: str | None
+    wifi: Wifi | None
+    parcel: Parcel | None
+    config: Path | None
+    claim_file: Path | None
+
+    def order(self, hostname: str, others: Mapping[str, str], folder: Path) -> Order:
+        """What one card shall get.
+
+        Args:
+            hostname: of the card.
+            others: columns of a list of cards; ``claim`` and ``config`` name files of this card alone.
+            folder: that those are relative to.
+
+        Raises:
+            ConfigError: it cannot be carried out.
+        """
+        settings = HostSettings(hostname, self.user, self.ssh_keys, self.password_hash, self.wifi)
+        config = folder / others["config"] if others.get("config") else self.config
+        claim = folder / others["claim"] if others.get("claim") else self.claim_file
+        order = Order(
+            settings,
+            self.parcel,
+            None if config is None else _text(config),
+            None if claim is None else _read(claim),
+            f"nightjar-{uuid.uuid4()}",
+        )
+        check_order(order)
+        return order
+
+
+def host_options(command: F) -> F:
+    """Add the options to a command; it gets them as keyword arguments, for :func:`read_host_options`."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def read_host_options(given: Mapping[str, Any]) -> HostOptions | None:
+    """The options; None if none was given.
+
+    Raises:
+        ConfigError: a file cannot be read, or options that need each other are not all there.
+        RemoteProtocolError: the bundle is none, or was not signed by this key.
+    """
+    if not any(given.values()):
+        return None
+    if bool(given["bundle"]) != bool(given["public_key"]):
+        msg = "--bundle and --public-key need each other: what goes onto a card is checked first"
+        raise ConfigError(msg)
+    keys = [line.strip() for path in given["ssh_keys"] for line in _text(path).splitlines()]
+    hashed = _text(given["password_hash"]).strip() if given["password_hash"] else None
+    return HostOptions(
+        given["hostname"],
+        given["user"],
+        tuple(key for key in keys if key and not key.startswith("#")),
+        hashed,
+        _wifi(given["wifi"], given["wifi_country"]),
+        load_parcel(given["bundle"], given["public_key"]) if given["bundle"] else None,
+        given["config"],
+        given["claim_file"],
+    )
+
+
+def _wifi(ssid: str | None, country: str | None) -> Wifi | None:
+    if ssid is None:
+        if country is not None:
+            msg = "--wifi-country needs --wifi"
+            raise ConfigError(msg)
+        return None
+    # Never on the command line, where every user of this machine could read it.
+    phrase = os.environ.get(WIFI_PHRASE) or click.prompt(f"Phrase of the Wi-Fi {ssid}", hide_input=True, err=True)
+    return Wifi(ssid, wifi_key(ssid, phrase), country or "")
+
+
+def _text(path: Path) -> str:
+    try:
+        return _read(path).decode()
+    except UnicodeDecodeError as error:
+        msg = f"{path} is no text"
+        raise ConfigError(msg) from error
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        msg = f"{path} cannot be read: {error.strerror}"
+        raise ConfigError(msg) from error

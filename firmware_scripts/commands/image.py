@@ -1,0 +1,62 @@
+"""``nightjar-firmware image``: our own minimal Debian image, for the twin and for those who want it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import click
+
+from firmware_scripts.core.printable import size_text
+from firmware_scripts.image.cache import cache_folder
+from firmware_scripts.image.debian import parse_packages
+from firmware_scripts.image.making import boards, make_image, recipe_of
+from firmware_scripts.shell.progress import display
+from wire.errors import ConfigError, UnavailableError
+
+DEFAULT_BOARD = "virt-arm64"
+
+
+@click.command()
+@click.option("--board", default=DEFAULT_BOARD, show_default=True, help="What it runs on; --boards lists them.")
+@click.option("--boards", "list_boards", is_flag=True, help="List the boards.")
+@click.option("--output", "-o", type=click.Path(path_type=Path), help="Default: nightjar-BOARD.img.")
+@click.option("--mirror", default="", help="URL of a Debian mirror, or of a snapshot. Default: Debian's own.")
+@click.option("--lock", type=click.Path(path_type=Path), help="IMAGE.packages of another one: the very same versions.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was made as JSON.")
+def image(board: str, output: Path | None, mirror: str, lock: Path | None, *, list_boards: bool, as_json: bool) -> None:
+    """Make a Debian image for a board, with its block map, sha256, packages and list of contents beside it.
+
+    The first one takes minutes; Debian's packages are kept for the next one (NIGHTJAR_CACHE, or the user's cache). No
+    root, no loop device, no mount. The same packages give the same bytes.
+    """
+    if list_boards:
+        for name, about in boards().items():
+            click.echo(f"{name:12}  {about}")
+        return
+    recipe = recipe_of(board)
+    output = output or Path(f"nightjar-{board}.img")
+    cache = cache_folder(os.environ)
+    try:
+        locked = parse_packages(lock.read_text(encoding="utf-8")) if lock else ()
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"{lock} cannot be read: {error}"
+        raise ConfigError(msg) from error
+    started = time.monotonic()
+    click.echo(f"{output}: Debian's packages, from {cache} or for the first time (minutes)", err=True)
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with display(time.monotonic) as bars:
+            made = make_image(recipe, output, cache, mirror, locked, bars.report_for(output.name))
+    except OSError as error:
+        msg = f"the image could not be made: {error}"
+        raise UnavailableError(msg) from error
+    took_s = round(time.monotonic() - started, 1)
+    if as_json:
+        facts = {"image": str(made.image), "sha256": made.sha256, "packages": made.packages}
+        click.echo(json.dumps({**facts, "root_file_system_cached": made.cached, "seconds": took_s}, indent=2))
+    else:
+        used = size_text(made.image.stat().st_blocks * 512)
+        click.echo(f"{made.image}  {used} on disk, {made.packages} packages  sha256 {made.sha256}  ({took_s} s)")

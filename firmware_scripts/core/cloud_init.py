@@ -1,0 +1,129 @@
+"""The files of cloud-init's NoCloud source, for Raspberry Pi OS trixie and later.
+
+Written as JSON, which is YAML, too, without YAML's surprises (a network called ``no`` is a name). A new instance-id for
+each card makes cloud-init take it for a new device, also if the card was one before.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from firmware_scripts.core.host_settings import HostSettings
+from wire.errors import ConfigError
+
+HEADER = "#cloud-config"
+USER_DATA, META_DATA, NETWORK_CONFIG = "user-data", "meta-data", "network-config"
+GROUPS = ("adm", "sudo", "video", "input", "netdev")
+_INSTANCE = re.compile(r"[a-zA-Z0-9._-]{1,64}")
+# With this on the kernel's command line the instance-id there is the one that counts.
+_SEED = re.compile(r"\bds=nocloud\b[^ ]*")
+
+
+def user_data(settings: HostSettings, commands: tuple[tuple[str, ...], ...]) -> str:
+    """The file ``user-data``; ``commands`` run at the end of the first start.
+
+    >>> print(user_data(HostSettings("porch-01"), ())[:13])
+    #cloud-config
+    """
+    data: dict[str, Any] = {
+        "hostname": settings.hostname,
+        "preserve_hostname": False,
+        "manage_etc_hosts": True,
+        "ssh_pwauth": False,
+    }
+    if settings.user is not None:
+        user: dict[str, Any] = {
+            "name": settings.user,
+            "groups": list(GROUPS),
+            "shell": "/bin/bash",
+            "lock_passwd": settings.password_hash is None,
+            "ssh_authorized_keys": list(settings.ssh_keys),
+        }
+        if settings.password_hash is None:
+            # Without a password nobody could answer sudo.
+            user["sudo"] = "ALL=(ALL) NOPASSWD:ALL"
+        else:
+            user["passwd"] = settings.password_hash
+        data["users"] = [user]
+    if commands:
+        data["runcmd"] = [list(command) for command in commands]
+    return f"{HEADER}\n{_json(data)}"
+
+
+def meta_data(hostname: str, instance_id: str) -> str:
+    """The file ``meta-data``."""
+    return _json({"instance-id": instance_id, "local-hostname": hostname})
+
+
+def network_config(settings: HostSettings) -> str | None:
+    """The file ``network-config``; None leaves the one of the image, which asks for an address on a cable."""
+    wifi = settings.wifi
+    if wifi is None:
+        return None
+    wlan = {
+        "dhcp4": True,
+        "optional": True,
+        "regulatory-domain": wifi.country,
+        "access-points": {wifi.ssid: {"password": wifi.key}},
+    }
+    cable = {"dhcp4": True, "optional": True}
+    return _json({"network": {"version": 2, "ethernets": {"eth0": cable}, "wifis": {"wlan0": wlan}}})
+
+
+def command_line(line: str, instance_id: str, country: str | None) -> str:
+    """The kernel's command line, with this instance-id where it names one, and the radio's country.
+
+    >>> command_line("quiet ds=nocloud;i=rpi-imager-1", "nightjar-2", "GB")
+    'quiet ds=nocloud;i=nightjar-2 cfg80211.ieee80211_regdom=GB'
+    """
+    line = _SEED.sub(f"ds=nocloud;i={instance_id}", line.strip())
+    return with_country(line, country)
+
+
+def with_country(line: str, country: str | None) -> str:
+    """The kernel's command line with the country whose rules the radio keeps.
+
+    >>> with_country("quiet cfg80211.ieee80211_regdom=US", "GB")
+    'quiet cfg80211.ieee80211_regdom=GB'
+    """
+    if country is None:
+        return line
+    others = [word for word in line.split() if not word.startswith("cfg80211.ieee80211_regdom=")]
+    return " ".join([*others, f"cfg80211.ieee80211_regdom={country}"])
+
+
+def check_structure(files: Mapping[str, str]) -> None:
+    """Return if these files say what cloud-init will understand; cloud-init's own check comes on top where it is there.
+
+    Raises:
+        ConfigError: they do not. Nothing is written then.
+    """
+    faults = []
+    try:
+        head, _, body = files[USER_DATA].partition("\n")
+        user, meta = json.loads(body), json.loads(files[META_DATA])
+        if head != HEADER:
+            faults.append(f"user-data does not begin with {HEADER}")
+        if not _INSTANCE.fullmatch(meta["instance-id"]) or meta["local-hostname"] != user["hostname"]:
+            faults.append("meta-data has no instance-id, or another host name than user-data")
+        if not all(one["lock_passwd"] or str(one["passwd"]).startswith("$") for one in user.get("users", [])):
+            faults.append("user-data holds a password that is no hash")
+        if not all(isinstance(word, str) for command in user.get("runcmd", []) for word in command):
+            faults.append("user-data has a command that is no list of words")
+        if NETWORK_CONFIG in files:
+            network = json.loads(files[NETWORK_CONFIG])["network"]
+            points = [point for wlan in network["wifis"].values() for point in wlan["access-points"].values()]
+            if network["version"] != 2 or not all(len(point["password"]) == 64 for point in points):
+                faults.append("network-config is not of version 2, or holds a phrase instead of a key")
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        faults.append(f"the files are not whole: {error!r:.80}")
+    if faults:
+        msg = "cloud-init would not understand what was to be written:\n  " + "\n  ".join(faults)
+        raise ConfigError(msg)
+
+
+def _json(data: object) -> str:
+    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"

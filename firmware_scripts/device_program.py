@@ -1,0 +1,99 @@
+"""Packs what runs on a device: one file of Python for the system's own Python, the units, and the installer.
+
+The same sources give the same bytes. Enrolment and self-test run in the very sandbox of the agent: their units are the
+agent's with another command, so they cannot drift apart.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from pathlib import Path
+
+from wire.errors import ConfigError
+
+PROGRAM = "nightjar-device.pyz"
+INSTALLER = "install.sh"
+_MODULES = (
+    "wire/__init__.py",
+    "wire/errors.py",
+    "wire/machine.py",
+    "firmware_scripts/__init__.py",
+    "firmware_scripts/core/__init__.py",
+    "firmware_scripts/core/checks.py",
+    "firmware_scripts/core/manifest.py",
+    "firmware_scripts/bundle/__init__.py",
+    "firmware_scripts/bundle/reading.py",
+)
+_START = "import sys\n\nfrom firmware_scripts.device.__main__ import main\n\nsys.exit(main())\n"
+_FIRST_MOMENT = (1980, 1, 1, 0, 0, 0)
+_AGENT_UNIT = "edge_agent/nightjar-agent.service"
+_COMMAND = "/usr/local/bin/nightjar-agent"
+_SETTINGS = "--config /etc/nightjar/agent.toml"
+
+
+def device_files(project: Path) -> dict[str, bytes]:
+    """Everything for a bundle's folder ``device/``, by its path in the bundle.
+
+    Raises:
+        ConfigError: ``project`` is no checkout.
+    """
+    here = project / "firmware_scripts/device"
+    try:
+        agent = (project / _AGENT_UNIT).read_text(encoding="utf-8")
+        files = {
+            f"device/{PROGRAM}": device_program(project),
+            f"device/{INSTALLER}": (here / INSTALLER).read_bytes(),
+            "device/units/nightjar-agent.service": agent.encode(),
+            "device/units/nightjar-enroll.service": enroll_unit(agent).encode(),
+            "device/units/nightjar-self-test.service": self_test_unit(agent).encode(),
+        }
+        files |= {f"device/units/{path.name}": path.read_bytes() for path in sorted((here / "units").glob("*.service"))}
+    except OSError as error:
+        msg = f"{project} is no checkout of Nightjar: {error}"
+        raise ConfigError(msg) from error
+    return files
+
+
+def device_program(project: Path) -> bytes:
+    """``nightjar-device.pyz``: a zip that Python runs, stored and with fixed times.
+
+    Raises:
+        OSError: a module cannot be read.
+    """
+    own = sorted((project / "firmware_scripts/device").glob("*.py"))
+    names = [*_MODULES, *(path.relative_to(project).as_posix() for path in own)]
+    made = io.BytesIO()
+    made.write(b"#!/usr/bin/env python3\n")
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(zipfile.ZipInfo("__main__.py", _FIRST_MOMENT), _START)
+        for name in names:
+            archive.writestr(zipfile.ZipInfo(name, _FIRST_MOMENT), (project / name).read_bytes())
+    return made.getvalue()
+
+
+def enroll_unit(agent_unit: str) -> str:
+    """The unit that enrols, from the agent's."""
+    # A credential is a copy that only this unit can read: the sandbox does not reach the card.
+    command = f"{_COMMAND} enroll {_SETTINGS} --claim %d/claim"
+    return _once(
+        agent_unit, "enrols this device, once", command, "LoadCredential=claim:/boot/firmware/nightjar/claim.json"
+    )
+
+
+def self_test_unit(agent_unit: str) -> str:
+    """The unit that trains a step to see whether it can, from the agent's."""
+    return _once(agent_unit, "trains a step, to see whether it can", f"{_COMMAND} self-test {_SETTINGS}")
+
+
+def _once(agent_unit: str, does: str, command: str, *others: str) -> str:
+    unit = agent_unit[agent_unit.index("[Unit]") : agent_unit.index("[Install]")]
+    # DynamicUser takes the unit's name, so the others have to name the agent's user to share its folder.
+    service = "\n".join(["Type=oneshot", f"ExecStart={command}", "User=nightjar-agent", "TimeoutStartSec=900", *others])
+    unit = re.sub(r"^Description=.*$", f"Description=Nightjar: {does}", unit, flags=re.MULTILINE)
+    unit = re.sub(
+        r"^(#.*|Type=.*|WatchdogSec=.*|Restart=.*|RestartSec=.*|TimeoutStopSec=.*)\n", "", unit, flags=re.MULTILINE
+    )
+    unit = re.sub(r"^ExecStart=.*$", lambda _: service, unit, flags=re.MULTILINE)
+    return f"# Made from nightjar-agent.service: the same user, folder and sandbox.\n\n{unit.rstrip()}\n"

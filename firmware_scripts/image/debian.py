@@ -1,0 +1,170 @@
+"""Debian's packages as a configured root file system, kept for the next time: the part that takes minutes.
+
+Foreign architectures are configured under qemu-user, for which the kernel must know it (``binfmt_misc``); installing
+``qemu-user-static`` sees to that on an ordinary system.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import platform
+import tarfile
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from firmware_scripts.image.cache import only_one
+from firmware_scripts.image.recipe import Architecture, Recipe
+from firmware_scripts.image.tools import environment, require, run
+from wire.errors import ConfigError, UnavailableError
+
+SUITE = "bookworm"
+# Times in images: the day of the first one. Packages bring their own.
+EPOCH_S = 1_767_225_600  # 2026-01-01
+DEFAULT_MIRROR = ""  # mmdebstrap's own: deb.debian.org with updates and security
+_MACHINES: dict[str, Architecture] = {"x86_64": "amd64", "aarch64": "arm64"}
+_BINFMT = Path("/proc/sys/fs/binfmt_misc/qemu-aarch64")
+# Nobody reads them on a device, and they are a third of it.
+_LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/lintian/*")
+_STATUS = "./var/lib/dpkg/status"
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """One package of Debian."""
+
+    name: str
+    version: str
+    architecture: str
+
+
+@dataclass(frozen=True, slots=True)
+class RootFileSystem:
+    """A root file system as packages make it.
+
+    Attributes:
+        tar: all of it.
+        packages: what is installed, by name; the kernel's too.
+        cached: it was there already.
+    """
+
+    tar: Path
+    packages: tuple[Package, ...]
+    cached: bool
+
+
+def root_file_system(recipe: Recipe, cache: Path, mirror: str, lock: tuple[Package, ...]) -> RootFileSystem:
+    """The root file system for ``recipe``: from the cache, else made, which takes minutes.
+
+    Args:
+        recipe: says what is in it.
+        cache: folder that keeps it.
+        mirror: URL of a Debian mirror, or a snapshot; empty for Debian's own.
+        lock: exactly these versions; empty takes the newest.
+
+    Raises:
+        UnavailableError: a program is missing or fails, or the mirror does not answer.
+        ConfigError: the mirror has not the versions that were asked for.
+        OSError: the cache cannot be written.
+    """
+    key = recipe.rootfs_key(mirror, format_packages(lock))
+    tar = cache / "rootfs" / f"{recipe.name}-{key}.tar"
+    with only_one(tar.with_suffix(".lock")):
+        cached = tar.exists()
+        if not cached:
+            partial = tar.with_name(f"{tar.stem}.part.tar")
+            _make(recipe, partial, mirror, lock)
+            partial.replace(tar)
+    packages = _installed(tar)
+    if lock and (different := sorted({p.name for p in set(packages) ^ set(lock)})):
+        msg = f"the mirror does not give what the lock asks for: {', '.join(different)}; a snapshot may"
+        raise ConfigError(msg)
+    return RootFileSystem(tar, packages, cached)
+
+
+def format_packages(packages: tuple[Package, ...]) -> str:
+    r"""One line a package, for people, for ``--lock``, and for the list of contents.
+
+    >>> format_packages((Package("dash", "0.5.12-2", "arm64"),))
+    'dash\t0.5.12-2\tarm64\n'
+    """
+    return "".join(f"{p.name}\t{p.version}\t{p.architecture}\n" for p in packages)
+
+
+def parse_packages(text: str) -> tuple[Package, ...]:
+    """What :func:`format_packages` wrote.
+
+    Raises:
+        ConfigError: a line is not name, version and architecture.
+    """
+    rows = [row for row in csv.reader(text.splitlines(), delimiter="\t") if row]
+    if bad := [row for row in rows if len(row) != len(Package.__slots__)]:
+        msg = f"expected a line of name, version and architecture with tabs between, got {bad[0]!r}"
+        raise ConfigError(msg)
+    return tuple(Package(*row) for row in rows)
+
+
+def _make(recipe: Recipe, tar: Path, mirror: str, lock: tuple[Package, ...]) -> None:
+    architecture = recipe.board.architecture
+    foreign = _MACHINES.get(platform.machine()) != architecture
+    cross = "aarch64-linux-gnu-" if foreign and architecture == "arm64" else ""
+    require("mmdebstrap", *(("make", f"{cross}gcc") if recipe.kernel_modules else ()))
+    if foreign and not _BINFMT.exists():
+        msg = (
+            f"this kernel does not know how to run programs for {architecture}: "
+            "apt install qemu-user-static binfmt-support (for a container: on its host)"
+        )
+        raise UnavailableError(msg)
+    variables = environment(EPOCH_S) | {
+        "KERNEL": recipe.board.kernel,
+        "KERNEL_DROP": " ".join(recipe.board.drop),
+        "KERNEL_MODULES": " ".join(recipe.kernel_modules),
+        "KERNEL_CC": f"{cross}gcc",
+        "KERNEL_CROSS": cross,
+    }
+    if temporary := os.environ.get("TMPDIR"):
+        variables["TMPDIR"] = temporary
+    pins = "".join(f"Package: {p.name}\nPin: version {p.version}\nPin-Priority: 1001\n\n" for p in lock)
+    hook = (resources.files("firmware_scripts.image") / "kernel_hook.sh").read_text(encoding="utf-8")
+    command: list[str | Path] = [
+        "mmdebstrap",
+        "--quiet",
+        "--variant=apt",
+        f"--architectures={architecture}",
+        f"--include={','.join(recipe.packages)}",
+        '--aptopt=APT::Install-Recommends "false"',
+        *(f"--dpkgopt=path-exclude={pattern}" for pattern in _LEFT_OUT),
+        *(['--setup-hook=printf %s "$PINS" > "$1/etc/apt/preferences.d/nightjar-lock"'] if lock else []),
+        f"--customize-hook={hook}",
+        # A device makes its own; a list of packages is old tomorrow.
+        '--customize-hook=cd "$1/etc" && rm -f machine-id hostname resolv.conf ../var/lib/dbus/machine-id',
+        *(['--customize-hook=rm "$1/etc/apt/preferences.d/nightjar-lock"'] if lock else []),
+        SUITE,
+        tar,
+        *([mirror] if mirror else []),
+    ]
+    run(command, variables | {"PINS": pins})
+
+
+def _installed(tar: Path) -> tuple[Package, ...]:
+    with tarfile.open(tar) as archive:
+        status = _text(archive, _STATUS)
+        kernel = _text(archive, "./boot/kernel.tsv")
+    found = list(parse_packages(kernel))
+    for paragraph in status.split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in paragraph.splitlines() if ": " in line and line[0] != " ")
+        if fields.get("Status", "").endswith(" installed"):
+            found.append(Package(fields["Package"], fields["Version"], fields["Architecture"]))
+    return tuple(sorted(found, key=lambda package: package.name))
+
+
+def _text(archive: tarfile.TarFile, name: str) -> str:
+    try:
+        file = archive.extractfile(name)
+    except KeyError:
+        file = None
+    if file is None:
+        msg = f"the cached root file system has no {name}: delete it, so that it is made again"
+        raise UnavailableError(msg)
+    return file.read().decode()

@@ -1,0 +1,141 @@
+"""One file with a boot partition (FAT) and a root partition (ext4), without a loop device, a mount, or root's rights.
+
+Owners survive because unpacking and mke2fs run under one ``fakeroot``. Identifiers and times are fixed, so the same
+input gives the same bytes. Both file systems are made in their place in the disk's file: what their makers wrote is
+data there, zeros included, and so is on a block map; what they never wrote is a hole.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from firmware_scripts.image.tools import environment, require, run
+
+MIB = 2**20
+SECTOR_BYTES = 512
+# A power of two, which QEMU asks of SD cards; holes take no space, and a card of 2 GB is the smallest one sold.
+DISK_BYTES = 2048 * MIB
+BOOT = range(4 * MIB, 516 * MIB)  # kernel, and a bundle of up to 400 MB
+ROOT = range(516 * MIB, DISK_BYTES)
+ROOT_LABEL, BOOT_LABEL = "rootfs", "bootfs"
+_JOURNAL_MIB = 16
+_NAMESPACE = uuid.UUID("6f9a40f0-1f44-5a51-9a26-4d0be5b5a8c1")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What goes onto the disk.
+
+    Attributes:
+        name: of the image; its identifiers come from it.
+        root_tar: Debian's packages.
+        overlay: a tar that is laid over them.
+        boot: contents of the boot partition's files by their path.
+    """
+
+    name: str
+    root_tar: Path
+    overlay: bytes
+    boot: Mapping[str, bytes]
+
+
+def make_disk(parts: Parts, disk: Path, work: Path, epoch_s: int) -> None:
+    """Write the disk's file.
+
+    Args:
+        parts: what goes onto it.
+        disk: the file; one that is there is replaced.
+        work: an empty folder with room for the unpacked root file system.
+        epoch_s: time of whatever has none, seconds since 1970 UTC.
+
+    Raises:
+        UnavailableError: a program is missing, or fails.
+        OSError: something cannot be written.
+    """
+    require("fakeroot", "mke2fs", "debugfs", "mkfs.vfat", "mcopy", "sfdisk")
+    variables = environment(epoch_s)
+    disk.unlink(missing_ok=True)
+    with disk.open("wb") as file:
+        file.truncate(DISK_BYTES)
+    _partition(parts.name, disk, work, variables)
+    _make_boot(parts, disk, work, variables, epoch_s)
+    _make_root(parts, disk, work, variables, epoch_s)
+
+
+def _partition(name: str, disk: Path, work: Path, variables: Mapping[str, str]) -> None:
+    lines = ["label: dos", f"label-id: 0x{_identity(name, 'disk').hex[:8]}", "unit: sectors", ""]
+    for part, kind in ((BOOT, "c, bootable"), (ROOT, "83")):
+        lines.append(f"start={part.start // SECTOR_BYTES}, size={len(part) // SECTOR_BYTES}, type={kind}")
+    script = work / "partitions"
+    script.write_text("\n".join(lines) + "\n", encoding="ascii")
+    run(["sh", "-c", 'exec sfdisk --quiet "$1" < "$2"', "sh", disk, script], variables)
+
+
+def _make_boot(parts: Parts, disk: Path, work: Path, variables: Mapping[str, str], epoch_s: int) -> None:
+    identity = _identity(parts.name, "boot").hex[:8]
+    options = ["-F", "32", "-n", BOOT_LABEL, "-i", identity, "--invariant", "--offset", BOOT.start // SECTOR_BYTES]
+    run(["mkfs.vfat", *map(str, options), disk, str(len(BOOT) // 1024)], variables)
+    tree = work / "boot"
+    for path, data in sorted(parts.boot.items()):
+        file = tree / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+    run(["find", tree, "-exec", "touch", f"--date=@{epoch_s}", "{}", "+"], variables)
+    # -m keeps the times; -s takes folders whole, so the order of the names is ours.
+    roots = sorted(tree.iterdir())
+    run(["mcopy", "-s", "-m", "-Q", "-i", f"{disk}@@{BOOT.start}", *roots, "::/"], variables)
+
+
+def _make_root(parts: Parts, disk: Path, work: Path, variables: Mapping[str, str], epoch_s: int) -> None:
+    (work / "overlay.tar").write_bytes(parts.overlay)
+    identity = str(_identity(parts.name, "root"))
+    script = f"""\
+set -eu
+mkdir root
+tar --extract --numeric-owner --preserve-permissions --file "$1" --directory root \\
+    --exclude './dev/*' --exclude './boot/*'
+tar --extract --numeric-owner --file overlay.tar --directory root --keep-directory-symlink
+find root -newermt @{epoch_s} -exec touch --no-dereference --date=@{epoch_s} {{}} +
+mke2fs -q -t ext4 -L {ROOT_LABEL} -U {identity} -m 1 -J size={_JOURNAL_MIB} -d root \\
+    -E hash_seed={identity},lazy_itable_init=1,lazy_journal_init=0,offset={ROOT.start} "$2" {len(ROOT) // 1024}k
+"""
+    run(["fakeroot", "--", "sh", "-c", script, "sh", parts.root_tar, disk], variables, cwd=work)
+    image = f"{disk}?offset={ROOT.start}"
+    _settle_times(image, work, variables, epoch_s)
+    _write_journal(disk, image, variables)
+
+
+def _settle_times(image: str, work: Path, variables: Mapping[str, str], epoch_s: int) -> None:
+    """Set the two times that mke2fs took from the unpacked files, where nobody can set them."""
+    counts = dict(re.findall(r"^(Inode count|Free inodes): +(\d+)$", run(["dumpe2fs", "-h", image], variables), re.M))
+    # It gives numbers out in their order, so the used ones are the first.
+    used = int(counts["Inode count"]) - int(counts["Free inodes"])
+    script = work / "times"
+    lines = [
+        f"set_inode_field <{number}> {field} @{epoch_s}"
+        for number in range(1, used + 1)
+        for field in ("atime", "ctime")
+    ]
+    script.write_text("\n".join(lines), encoding="ascii")
+    run(["debugfs", "-w", "-f", script, image], variables)
+
+
+def _write_journal(disk: Path, image: str, variables: Mapping[str, str]) -> None:
+    """Make the journal's zeros data: holes would leave on a card what was there, maybe another journal's blocks."""
+    said = run(["debugfs", "-R", "blocks <8>", image], variables)
+    numbers = [int(number) for number in re.findall(r"\d+", said)]
+    block_bytes = 4096
+    with disk.open("r+b") as file:
+        for number in numbers:
+            file.seek(ROOT.start + number * block_bytes)
+            data = file.read(block_bytes)
+            file.seek(-block_bytes, 1)
+            file.write(data)
+
+
+def _identity(name: str, part: str) -> uuid.UUID:
+    return uuid.uuid5(_NAMESPACE, f"{name}/{part}")

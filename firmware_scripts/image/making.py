@@ -1,0 +1,159 @@
+"""Makes an image of a board: root file system, what is ours, the boot partition, and what says what is in it."""
+
+from __future__ import annotations
+
+import json
+import re
+import tarfile
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from firmware_scripts.core.bmap import format_bmap
+from firmware_scripts.image.debian import EPOCH_S, Package, RootFileSystem, format_packages, root_file_system
+from firmware_scripts.image.disk import Parts, make_disk
+from firmware_scripts.image.early import early_archive, modules_in_order
+from firmware_scripts.image.overlay import overlay_tar
+from firmware_scripts.image.recipe import Recipe, read_recipe
+from firmware_scripts.image.sbom import image_sbom
+from firmware_scripts.ports import Report
+from firmware_scripts.shell.hashing import sha256_of
+from firmware_scripts.shell.sparse import map_of
+from wire.errors import ConfigError
+
+IMAGE_FILE = "nightjar/image.json"
+KERNEL, EARLY, COMMAND_LINE, DEVICE_TREE = "vmlinuz", "initrd.gz", "cmdline.txt", "device-tree.dtb"
+FORMAT = "nightjar-1"
+_KERNEL_NAME = re.compile(r"\./boot/vmlinuz-(.+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """An image and the files beside it.
+
+    Attributes:
+        image: the disk's file; sparse.
+        sha256: of it.
+        packages: of Debian, in it.
+        cached: the root file system was there already.
+    """
+
+    image: Path
+    sha256: str
+    packages: int
+    cached: bool
+
+
+def boards() -> dict[str, str]:
+    """What every board is, by its name."""
+    found = sorted(entry.name for entry in _folder("boards").iterdir() if entry.name.endswith(".yaml"))
+    return {name.removesuffix(".yaml"): recipe_of(name.removesuffix(".yaml")).board.about for name in found}
+
+
+def recipe_of(board: str) -> Recipe:
+    """The recipe of one of our boards.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
+    return read_recipe(board, lambda name: _read("boards", name), lambda name: _read("layers", name))
+
+
+def make_image(
+    recipe: Recipe, image: Path, cache: Path, mirror: str, lock: tuple[Package, ...], report: Report
+) -> Made:
+    """Write ``image``, and beside it ``.bmap``, ``.sha256``, ``.packages`` and ``.cdx.json``.
+
+    Args:
+        recipe: says what is in it.
+        image: the file.
+        cache: folder that keeps root file systems.
+        mirror: of Debian; empty for its own.
+        lock: exactly these versions; empty takes the newest.
+        report: told how far the survey at the end is.
+
+    Raises:
+        UnavailableError: a program is missing or fails, or the mirror does not answer.
+        ConfigError: recipe and packages do not go together.
+        OSError: something cannot be written.
+    """
+    base = root_file_system(recipe, cache, mirror, lock)
+    image.parent.mkdir(parents=True, exist_ok=True)
+    files = {path: text.encode() for path, text in recipe.files.items()}
+    files |= {
+        path: (resources.files("firmware_scripts") / source).read_bytes() for path, source in recipe.copies.items()
+    }
+    partial = image.with_name(f"{image.name}.part")
+    with tempfile.TemporaryDirectory(prefix="nightjar-image-", dir=cache) as folder:
+        parts = Parts(
+            name=f"nightjar-{recipe.name}",
+            root_tar=base.tar,
+            overlay=overlay_tar(files, recipe.links, EPOCH_S),
+            boot=_boot_files(recipe, base),
+        )
+        make_disk(parts, partial, Path(folder), EPOCH_S)
+    partial.replace(image)
+    sha256 = sha256_of(image)
+    beside: dict[str, bytes] = {
+        "bmap": format_bmap(map_of(image, report)),
+        "sha256": f"{sha256}  {image.name}\n".encode(),
+        "packages": format_packages(base.packages).encode(),
+        "cdx.json": image_sbom(image.name, sha256, recipe.board.architecture, base.packages),
+    }
+    for suffix, data in beside.items():
+        image.with_name(f"{image.name}.{suffix}").write_bytes(data)
+    return Made(image, sha256, len(base.packages), base.cached)
+
+
+def _boot_files(recipe: Recipe, base: RootFileSystem) -> dict[str, bytes]:
+    board = recipe.board
+    with tarfile.open(base.tar) as archive:
+        read = _reader(archive)
+        found = next((found for name in archive.getnames() if (found := _KERNEL_NAME.fullmatch(name))), None)
+        if found is None:
+            msg = f"there is no kernel in {base.tar}"
+            raise ConfigError(msg)
+        folder = f"./usr/lib/modules/{found[1]}"
+        modules = modules_in_order(
+            board.early_modules, read(f"{folder}/modules.dep").decode(), read(f"{folder}/modules.builtin").decode()
+        )
+        early = early_archive(read("./usr/bin/busybox"), modules, lambda path: read(f"{folder}/{path}"))
+        about = {"format": FORMAT, "name": recipe.name, "architecture": board.architecture, "kernel": found[1]}
+        files = {
+            KERNEL: read(found[0]),
+            EARLY: early,
+            COMMAND_LINE: f"{board.command_line}\n".encode(),
+            IMAGE_FILE: (json.dumps(about, indent=2) + "\n").encode(),
+        }
+        if board.device_tree:
+            files[DEVICE_TREE] = read(f"./usr/lib/linux-image-{found[1]}/{board.device_tree}")
+    return files
+
+
+def _reader(archive: tarfile.TarFile) -> Callable[[str], bytes]:
+    def read(name: str) -> bytes:
+        try:
+            file = archive.extractfile(name)
+        except KeyError:
+            file = None
+        if file is None:
+            msg = f"there is no {name} among the packages of this image"
+            raise ConfigError(msg)
+        return file.read()
+
+    return read
+
+
+def _folder(kind: str) -> resources.abc.Traversable:
+    return resources.files("firmware_scripts") / kind
+
+
+def _read(kind: str, name: str) -> bytes:
+    try:
+        return (_folder(kind) / f"{name}.yaml").read_bytes()
+    except OSError as error:
+        there = ", ".join(sorted(entry.name.removesuffix(".yaml") for entry in _folder(kind).iterdir()))
+        msg = f"there is no {name!r} among the {kind}: {there}"
+        raise ConfigError(msg) from error

@@ -1,0 +1,147 @@
+"""What an image is made of: a board and its layers, as their YAML files say it. Pure.
+
+A layer names Debian packages and the files that are laid over them; a board names its layers, its kernel, and how that
+is started. ``firmware_scripts/layers`` and ``firmware_scripts/boards`` hold ours.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Literal, TypeVar
+
+import msgspec
+
+from wire.errors import ConfigError
+
+Architecture = Literal["amd64", "arm64"]
+
+_PACKAGE = re.compile(r"[a-z0-9][a-z0-9.+-]+")
+_Document = TypeVar("_Document", bound="Layer | Board")
+
+
+class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One layer.
+
+    Attributes:
+        about: what it is for.
+        packages: of Debian; what they depend on comes with them.
+        files: text of each file by its path; executable if it begins with ``#!``.
+        copies: source in ``firmware_scripts`` of each file by its path.
+        links: target of each symbolic link by its path.
+        kernel_modules: C files of the kernel's source that Debian does not build.
+    """
+
+    about: str
+    packages: tuple[str, ...] = ()
+    files: dict[str, str] = {}
+    copies: dict[str, str] = {}
+    links: dict[str, str] = {}
+    kernel_modules: tuple[str, ...] = ()
+
+
+class Board(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What an image runs on.
+
+    Attributes:
+        about: what it is.
+        architecture: Debian's name of it.
+        layers: names, the lowest first.
+        kernel: Debian's flavour, as in ``linux-image-FLAVOUR``.
+        early_modules: kernel modules without which the root file system is not reached.
+        command_line: of the kernel.
+        device_tree: file of the kernel's package; empty where the machine describes itself.
+        drop: folders of kernel modules that are left out.
+    """
+
+    about: str
+    architecture: Architecture
+    layers: tuple[str, ...]
+    kernel: str
+    early_modules: tuple[str, ...]
+    command_line: str
+    device_tree: str = ""
+    drop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A board with its layers laid over each other.
+
+    Attributes:
+        name: of the board.
+        board: the same.
+        packages: of all layers, sorted.
+        files: path → text; the highest layer's counts.
+        copies: path → source in ``firmware_scripts``.
+        links: path → target.
+        kernel_modules: sources of the kernel.
+    """
+
+    name: str
+    board: Board
+    packages: tuple[str, ...]
+    files: Mapping[str, str]
+    copies: Mapping[str, str]
+    links: Mapping[str, str]
+    kernel_modules: tuple[str, ...]
+
+    def rootfs_key(self, mirror: str, lock: str) -> str:
+        """Names the root file system that Debian's packages alone make: whatever goes into it, hashed."""
+        board = self.board
+        parts = (board.architecture, board.kernel, *board.drop, "", *self.packages, "", *self.kernel_modules)
+        return hashlib.sha256("\n".join((*parts, mirror, lock)).encode()).hexdigest()[:16]
+
+
+def read_recipe(name: str, read_board: Callable[[str], bytes], read_layer: Callable[[str], bytes]) -> Recipe:
+    """The recipe of the board ``name``.
+
+    Args:
+        name: of the board.
+        read_board: YAML of a board by its name.
+        read_layer: YAML of a layer by its name.
+
+    Raises:
+        ConfigError: a file is not what it should be, or two layers contradict each other.
+    """
+    board = _decode(read_board(name), f"board {name}", Board)
+    layers = [(layer, _decode(read_layer(layer), f"layer {layer}", Layer)) for layer in board.layers]
+    kinds: dict[str, str] = {}
+    for layer_name, layer in layers:
+        _check(layer_name, layer)
+        for path, kind in ((p, k) for k in ("files", "copies", "links") for p in getattr(layer, k)):
+            if kinds.setdefault(path, kind) != kind:
+                msg = f"layer {layer_name}: {path} is among its {kind}, and among the {kinds[path]} of a layer below"
+                raise ConfigError(msg)
+    return Recipe(
+        name=name,
+        board=board,
+        packages=tuple(sorted({package for _, layer in layers for package in layer.packages})),
+        files={path: text for _, layer in layers for path, text in layer.files.items()},
+        copies={path: source for _, layer in layers for path, source in layer.copies.items()},
+        links={path: target for _, layer in layers for path, target in layer.links.items()},
+        kernel_modules=tuple(sorted({source for _, layer in layers for source in layer.kernel_modules})),
+    )
+
+
+def _decode(data: bytes, what: str, kind: type[_Document]) -> _Document:
+    try:
+        return msgspec.yaml.decode(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        msg = f"{what}: {error}"
+        raise ConfigError(msg) from error
+
+
+def _check(name: str, layer: Layer) -> None:
+    for package in layer.packages:
+        if not _PACKAGE.fullmatch(package):
+            msg = f"layer {name}: {package!r} is no name of a Debian package"
+            raise ConfigError(msg)
+    for path in (*layer.files, *layer.copies.values(), *layer.copies, *layer.links, *layer.kernel_modules):
+        parts = PurePosixPath(path).parts
+        if not parts or parts[0] == "/" or ".." in parts:
+            msg = f"layer {name}: expected a path without a leading '/' and without '..', got {path!r}"
+            raise ConfigError(msg)

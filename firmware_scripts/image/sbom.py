@@ -1,0 +1,41 @@
+"""What is in an image, for those who have to know: Debian's packages as CycloneDX 1.6, by its own library."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from cyclonedx.model import HashAlgorithm, HashType
+from cyclonedx.model.bom import Bom, BomMetaData
+from cyclonedx.model.component import Component, ComponentType
+from cyclonedx.output.json import JsonV1Dot6
+from packageurl import PackageURL
+
+from firmware_scripts.image.debian import EPOCH_S, SUITE, Package
+
+
+def image_sbom(name: str, sha256: str, architecture: str, packages: Sequence[Package]) -> bytes:
+    """The list of ``packages`` in the image ``name``; depends on nothing else."""
+    whole = Component(
+        name=name,
+        type=ComponentType.OPERATING_SYSTEM,
+        bom_ref=name,
+        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=sha256)],
+    )
+    components = [_component(package, architecture) for package in packages]
+    bom = Bom(
+        serial_number=uuid.uuid5(uuid.NAMESPACE_URL, f"nightjar-image:{sha256}"),
+        metadata=BomMetaData(timestamp=datetime.fromtimestamp(EPOCH_S, UTC), component=whole),
+        components=components,
+    )
+    bom.register_dependency(whole, components)
+    return JsonV1Dot6(bom).output_as_string(indent=2).encode() + b"\n"
+
+
+def _component(package: Package, architecture: str) -> Component:
+    kind = package.architecture if package.architecture == "all" else architecture
+    purl = PackageURL("deb", "debian", package.name, package.version, {"arch": kind, "distro": SUITE})
+    return Component(
+        name=package.name, version=package.version, type=ComponentType.LIBRARY, bom_ref=str(purl), purl=purl
+    )

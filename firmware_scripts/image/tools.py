@@ -1,0 +1,80 @@
+"""Runs the programs that images are made with; a missing one is named together with the package that brings it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from wire.errors import UnavailableError
+
+# Where Debian keeps mkfs and its like, which are not on the path of ordinary users.
+_ADMINISTRATORS = "/usr/local/sbin:/usr/sbin:/sbin"
+
+PACKAGES = {
+    "mmdebstrap": "mmdebstrap",
+    "fakeroot": "fakeroot",
+    "mkfs.vfat": "dosfstools",
+    "mcopy": "mtools",
+    "mke2fs": "e2fsprogs",
+    "debugfs": "e2fsprogs",
+    "sfdisk": "fdisk",
+    "depmod": "kmod",
+    "modprobe": "kmod",
+    "cpio": "cpio",
+    "gcc": "gcc",
+    "make": "make",
+    "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu",
+    "qemu-system-aarch64": "qemu-system-arm",
+    "qemu-system-x86_64": "qemu-system-x86",
+}
+
+
+def environment(epoch_s: int) -> dict[str, str]:
+    """The variables under which the same input gives the same bytes: times, language, and no settings of a person."""
+    return {
+        "PATH": f"{os.environ.get('PATH', os.defpath)}:{_ADMINISTRATORS}",
+        "HOME": os.environ.get("HOME", "/nonexistent"),
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+        "SOURCE_DATE_EPOCH": str(epoch_s),
+        "E2FSPROGS_FAKE_TIME": str(epoch_s),
+        "MTOOLS_SKIP_CHECK": "1",
+    }
+
+
+def require(*programs: str) -> None:
+    """Return if all of these programs are there.
+
+    Raises:
+        UnavailableError: naming every package to install.
+    """
+    path = f"{os.environ.get('PATH', os.defpath)}:{_ADMINISTRATORS}"
+    missing = [program for program in programs if shutil.which(program, path=path) is None]
+    if missing:
+        packages = " ".join(sorted({PACKAGES[program] for program in missing}))
+        msg = f"{', '.join(missing)} missing: apt install {packages}"
+        raise UnavailableError(msg)
+
+
+def run(command: Sequence[str | Path], variables: Mapping[str, str], *, cwd: Path | None = None) -> str:
+    """Run a program to its end and return what it printed.
+
+    Raises:
+        UnavailableError: it could not be started, or failed; with the end of what it said.
+    """
+    words = [str(word) for word in command]
+    try:
+        done = subprocess.run(  # noqa: S603 - callers name constants
+            words, env=dict(variables), cwd=cwd, capture_output=True, check=False, stdin=subprocess.DEVNULL
+        )
+    except OSError as error:
+        msg = f"{words[0]} could not be run: {error}"
+        raise UnavailableError(msg) from error
+    if done.returncode:
+        said = (done.stderr or done.stdout).decode(errors="replace").strip()[-1500:]
+        msg = f"{words[0]} failed with status {done.returncode}:\n{said}"
+        raise UnavailableError(msg)
+    return done.stdout.decode(errors="replace")

@@ -1,0 +1,146 @@
+"""The boot partition of an image or a card, without mounting it: mtools reads and writes its FAT where it lies.
+
+Not mounted, because that needs root, lets desktops look in, and changes bytes that nobody asked to be changed. mtools'
+own lock is off: whoever writes a card holds it already (:mod:`firmware_scripts.shell.block_file`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from firmware_scripts.shell.block_file import open_to_read
+from wire.errors import RemoteProtocolError, UnavailableError
+
+# MBR: FAT16 and FAT32, plain and LBA, and EFI. GPT: basic data, and EFI.
+_FAT_TYPES = frozenset(
+    {"4", "6", "b", "c", "e", "ef", "EBD0A0A2-B9E5-4433-87C0-68B6B72699C7", "C12A7328-F81F-11D2-BA4B-00A0C93EC93B"}
+)
+_SECTOR_BYTES = 512
+_TIMEOUT_S = 600.0
+_DRIVE = "n:"
+_ADMINISTRATORS = "/usr/local/sbin:/usr/sbin:/sbin"
+
+
+class Fat:
+    """A FAT file system. Every method raises UnavailableError if mtools cannot do it."""
+
+    def __init__(self, settings: Path, image: Path) -> None:
+        self._settings = settings
+        self._image = image
+
+    def names(self) -> tuple[str, ...]:
+        """Names of the files and folders at its root."""
+        lines = self._run("mdir", "-b", "-a", f"{_DRIVE}/").decode(errors="replace").splitlines()
+        return tuple(line.removeprefix("N:/").removeprefix("n:/").rstrip("/") for line in lines if line)
+
+    def read(self, name: str) -> bytes | None:
+        """The bytes of a file; None if there is none."""
+        with tempfile.TemporaryDirectory(prefix="nightjar-") as folder:
+            copy = Path(folder) / "copy"
+            try:
+                self._run("mcopy", "-n", f"{_DRIVE}/{name}", str(copy))
+            except UnavailableError:
+                return None
+            return copy.read_bytes() if copy.is_file() else None
+
+    def write(self, name: str, data: bytes | Path) -> None:
+        """Write a file, over the one that is there, in folders that are made."""
+        folder, _, _ = name.rpartition("/")
+        if folder and folder not in self.names():
+            self._run("mmd", f"{_DRIVE}/{folder}")
+        with tempfile.TemporaryDirectory(prefix="nightjar-") as work:
+            if isinstance(data, bytes):
+                source = Path(work) / "data"
+                source.write_bytes(data)
+            else:
+                source = data
+            self._run("mcopy", "-o", "-D", "o", str(source), f"{_DRIVE}/{name}")
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        if self.read(name) is not None:
+            self._run("mdel", f"{_DRIVE}/{name}")
+
+    def free_bytes(self) -> int:
+        """How much more it can hold."""
+        said = self._run("mdir", f"{_DRIVE}/").decode(errors="replace")
+        found = re.search(r"([\d ]+) bytes free", said)
+        if not found:
+            msg = f"mdir did not say how much of the boot partition is free: {said[-100:]!r}"
+            raise UnavailableError(msg)
+        return int(found[1].replace(" ", ""))
+
+    def settle(self) -> None:
+        """Flush what was written to the medium, and make the next reads come from there."""
+        with self._image.open("r+b") as file:
+            os.fsync(file.fileno())
+        with open_to_read(self._image) as file:
+            file.drop_cache()
+
+    def _run(self, *command: str) -> bytes:
+        environment = {**os.environ, "MTOOLSRC": str(self._settings), "MTOOLS_SKIP_CHECK": "1", "LC_ALL": "C.UTF-8"}
+        try:
+            done = subprocess.run(  # noqa: S603 - a program of mtools, with names that this package chose
+                command, capture_output=True, check=False, timeout=_TIMEOUT_S, env=environment, stdin=subprocess.DEVNULL
+            )
+        except FileNotFoundError as error:
+            msg = f"{command[0]} is missing, which reads and writes boot partitions: apt install mtools"
+            raise UnavailableError(msg) from error
+        except (OSError, subprocess.TimeoutExpired) as error:
+            msg = f"{command[0]} could not be run: {error}"
+            raise UnavailableError(msg) from error
+        if done.returncode:
+            msg = f"{command[0]} failed on the boot partition: {done.stderr.decode(errors='replace').strip()[:200]}"
+            raise UnavailableError(msg)
+        return done.stdout
+
+
+@contextmanager
+def boot_partition(image: Path) -> Iterator[Fat]:
+    """The first FAT partition of an image or a card.
+
+    Raises:
+        RemoteProtocolError: it has no partition table, or no such partition.
+        UnavailableError: it cannot be looked at.
+    """
+    offset = _offset_of_fat(image)
+    with tempfile.TemporaryDirectory(prefix="nightjar-") as folder:
+        # A link, because mtools' settings cannot quote every name that a file may have.
+        link = Path(folder) / "image"
+        link.symlink_to(image.absolute())
+        settings = Path(folder) / "mtoolsrc"
+        settings.write_text(f'drive {_DRIVE} file="{link}" offset={offset} nolock\n', encoding="utf-8")
+        yield Fat(settings, image)
+
+
+def _offset_of_fat(image: Path) -> int:
+    program = shutil.which("sfdisk") or shutil.which("sfdisk", path=_ADMINISTRATORS)
+    if program is None:
+        msg = "sfdisk is missing, which reads partition tables: apt install fdisk"
+        raise UnavailableError(msg)
+    try:
+        done = subprocess.run(  # noqa: S603 - the program above, and a file that was named
+            [program, "--json", str(image)], capture_output=True, check=False, timeout=60, env={"LC_ALL": "C"}
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        msg = f"sfdisk could not be run: {error}"
+        raise UnavailableError(msg) from error
+    try:
+        table = json.loads(done.stdout)["partitiontable"]
+        size = int(table.get("sectorsize", _SECTOR_BYTES))
+        found = [part for part in table.get("partitions", []) if part["type"] in _FAT_TYPES]
+    except (ValueError, KeyError, TypeError) as error:
+        msg = f"{image} has no partition table: expected the image of a card, unpacked"
+        raise RemoteProtocolError(msg, code="image") from error
+    if not found:
+        msg = f"{image} has no FAT partition, which a board starts from"
+        raise RemoteProtocolError(msg, code="image")
+    return int(found[0]["start"]) * size

@@ -1,0 +1,28 @@
+"""The charger's plug of the twin: the kernel's imaginary power supply, set through its module's parameters.
+
+Source: Linux 6.1, drivers/power/supply/test_power.c. What the agent reads in /sys/class/power_supply is the kernel's own.
+"""
+
+from __future__ import annotations
+
+from firmware_scripts.twin.guest import Guest
+
+_PARAMETERS = "/sys/module/test_power/parameters"
+
+
+def set_charging(guest: Guest, *, charging: bool) -> None:
+    """Put the plug in, or pull it.
+
+    Raises:
+        UnavailableError: the machine does not answer, or its kernel has no such module.
+    """
+    plug, battery = ("on", "charging") if charging else ("off", "discharging")
+    settings = {"ac_online": plug, "usb_online": plug, "battery_status": battery, "battery_capacity": "80"}
+    guest.shell(" && ".join(f"echo {value} > {_PARAMETERS}/{name}" for name, value in settings.items()))
+
+
+def what_the_kernel_says(guest: Guest) -> dict[str, str]:
+    """Each file that says something about power, and what: ``test_ac/online`` → ``1``."""
+    files = "cd /sys/class/power_supply && grep -s . */type */online */status */capacity || true"
+    rows = (line.partition(":") for line in guest.shell(files).splitlines())
+    return {name: value for name, _, value in rows}

@@ -1,0 +1,142 @@
+"""Talks to Debian's ``qemu-guest-agent`` inside the machine: runs programs there, as hands at a terminal would.
+
+Source: QEMU's documentation of the guest agent protocol (guest-sync-delimited, guest-exec, guest-exec-status). JSON,
+one object a line, over a socket that QEMU connects with a port inside.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wire.errors import RemoteProtocolError, UnavailableError
+
+_MAX_LINE_BYTES = 32 * 2**20
+_ASK_EVERY_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a program inside ended.
+
+    Attributes:
+        status: its exit status; 128 and more for a signal, as shells count.
+        output: what it printed, errors included behind it.
+    """
+
+    status: int
+    output: str
+
+
+class Guest:
+    """The inside of one machine. Each question opens the socket anew, so that restarts in between do not matter.
+
+    Args:
+        path: of QEMU's socket.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._number = 0
+
+    def wait_until_there(self, deadline_s: float) -> None:
+        """Return as soon as the agent inside answers.
+
+        Raises:
+            UnavailableError: it did not in time.
+        """
+        until = time.monotonic() + deadline_s
+        while True:
+            try:
+                self._ask(5.0, "guest-ping")
+            except UnavailableError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(_ASK_EVERY_S)
+            else:
+                return
+
+    def run(self, command: Sequence[str], *, given: bytes = b"", deadline_s: float = 60.0) -> Done:
+        """Run a program inside to its end.
+
+        Args:
+            command: program and arguments.
+            given: its standard input.
+            deadline_s: how long it may take; it goes on inside if it takes longer.
+
+        Raises:
+            UnavailableError: nobody answers, or it took too long.
+            RemoteProtocolError: the agent inside refused; there is no such program, for one.
+        """
+        until = time.monotonic() + deadline_s
+        arguments: dict[str, Any] = {"path": command[0], "arg": list(command[1:]), "capture-output": True}
+        if given:
+            arguments["input-data"] = base64.b64encode(given).decode()
+        pid = self._ask(deadline_s, "guest-exec", arguments)["pid"]
+        while True:
+            state = self._ask(max(1.0, until - time.monotonic()), "guest-exec-status", {"pid": pid})
+            if state["exited"]:
+                said = base64.b64decode(state.get("out-data", "")) + base64.b64decode(state.get("err-data", ""))
+                status = state["exitcode"] if "exitcode" in state else 128 + int(state.get("signal", 0))
+                return Done(status, said.decode(errors="replace"))
+            if time.monotonic() > until:
+                msg = f"{command[0]} takes longer than {deadline_s:.0f} s in the machine"
+                raise UnavailableError(msg)
+            time.sleep(_ASK_EVERY_S)
+
+    def shell(self, script: str, *, deadline_s: float = 60.0) -> str:
+        """Run a line of shell inside and return what it printed.
+
+        Raises:
+            UnavailableError: as :meth:`run`, or its exit status was not 0.
+        """
+        done = self.run(["/bin/sh", "-c", script], deadline_s=deadline_s)
+        if done.status:
+            msg = f"{script[:80]!r} ended with {done.status} in the machine: {done.output.strip()[-500:]}"
+            raise UnavailableError(msg)
+        return done.output
+
+    def _ask(self, timeout_s: float, command: str, arguments: dict[str, Any] | None = None) -> Any:
+        self._number += 1
+        try:
+            with socket.socket(socket.AF_UNIX) as channel:
+                channel.settimeout(timeout_s)
+                channel.connect(str(self._path))
+                with channel.makefile("rwb") as stream:
+                    # Answers to somebody before us may still be in the pipe: everything up to our number is theirs.
+                    self._send(stream, b"\xff", "guest-sync-delimited", {"id": self._number})
+                    while (answer := self._receive(stream)) != {"return": self._number}:
+                        pass
+                    self._send(stream, b"", command, arguments)
+                    answer = self._receive(stream)
+        except (OSError, TimeoutError) as error:
+            msg = f"the agent inside the machine does not answer: {error or 'timed out'}"
+            raise UnavailableError(msg) from error
+        if "error" in answer:
+            msg = f"the agent inside refused {command}: {answer['error'].get('desc', answer['error'])}"
+            raise RemoteProtocolError(msg)
+        return answer["return"]
+
+    @staticmethod
+    def _send(stream: Any, before: bytes, command: str, arguments: dict[str, Any] | None) -> None:
+        question = {"execute": command} | ({"arguments": arguments} if arguments else {})
+        stream.write(before + json.dumps(question).encode() + b"\n")
+        stream.flush()
+
+    @staticmethod
+    def _receive(stream: Any) -> dict[str, Any]:
+        line = stream.readline(_MAX_LINE_BYTES)
+        if not line.endswith(b"\n"):
+            msg = "the connection ended"
+            raise OSError(msg)
+        try:
+            answer = json.loads(line.rpartition(b"\xff")[2])
+        except ValueError:
+            return {}
+        return answer if isinstance(answer, dict) else {}

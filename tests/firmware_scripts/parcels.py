@@ -1,0 +1,48 @@
+"""Bundles as small as bundles can be, with what really runs on a device in them."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+from firmware_scripts.bundle.making import make_bundle
+from firmware_scripts.bundle.platforms import platform_named
+from firmware_scripts.bundle.signing import load_private_key, make_key
+from firmware_scripts.device_program import device_files
+from tests.firmware_scripts.bundle.wheels import make_wheel
+
+PROJECT = Path(__file__).parents[2]
+
+
+def keys(folder, name="fleet"):
+    private, public = folder / f"{name}.key", folder / f"{name}.pub"
+    if not private.exists():
+        make_key(private, public)
+    return private, public
+
+
+def small_bundle(folder, platform="bookworm-aarch64", version="0.1.0", key="fleet"):
+    """A bundle of the agent's name with nothing behind it."""
+    house = folder / f"house-{version}-{platform}"
+    shutil.rmtree(house, ignore_errors=True)
+    own = house / "own"
+    own.mkdir(parents=True)
+    make_wheel(house, "nightjar", version)
+    paths = {}
+    for name, data in device_files(PROJECT).items():
+        paths[name] = own / name
+        paths[name].parent.mkdir(parents=True, exist_ok=True)
+        paths[name].write_bytes(data)
+    private, _ = keys(folder, key)
+    return make_bundle(platform_named(platform), house, paths, load_private_key(private), folder)
+
+
+def claim(folder, name="claim.json"):
+    path = folder / name
+    said = {
+        "claim": "njc_0123456789abcdef",
+        "url": "https://home:8443",
+        "authority_sha256": hashlib.sha256(b"ca").hexdigest(),
+    }
+    path.write_text(json.dumps(said))
+    return path
