@@ -214,6 +214,54 @@ def train_once(path: Path, as_json: bool, whatever: bool, epochs: int, max_steps
     sys.exit(0 if session.trained else EXIT_NO)
 
 
+@main.command("self-test")
+@config_option
+@json_option
+@told
+def self_test(path: Path, as_json: bool) -> None:
+    """Whether this installation can train: a few steps on made-up numbers. Exit status 4 if it cannot."""
+    from edge_agent.commands.self_test import self_test as find_out
+
+    tested = find_out(_load(path))
+    if as_json:
+        _print_json(tested.as_json())
+    else:
+        click.echo(f"{'passed' if tested.passed else 'failed'} with {tested.runtime}. {tested.reason}".rstrip(". "))
+    sys.exit(0 if tested.passed else EXIT_NO)
+
+
+@main.command()
+@config_option
+@json_option
+@click.option("--claim", type=click.Path(path_type=Path), required=True, help="The claim file; removed in the end.")
+@click.option("--wipe", "also_wipe", type=click.Path(path_type=Path), multiple=True, help="Blank the claim there, too.")
+@told
+def enroll(path: Path, as_json: bool, claim: Path, also_wipe: tuple[Path, ...]) -> None:
+    """Get this device its certificate with a claim; nothing happens if it has one that counts.
+
+    Exit status 2: refused, another claim is needed. 3: the coordinator cannot be reached, or a person there has to let
+    the device in; try again later.
+    """
+    from edge_agent.commands.enroll import enroll as do
+
+    done = do(path, os.environ, claim, also_wipe)
+    if as_json:
+        _print_json({"device": done.identity.device, "population": done.identity.population, "anew": done.anew})
+    else:
+        click.echo(f"{'enrolled' if done.anew else 'enrolled already'} as {done.identity.device}")
+
+
+@main.command(hidden=True)
+@click.option("--data-dir", type=click.Path(path_type=Path), required=True)
+@told
+def renew(data_dir: Path) -> None:
+    """Ask for the next certificate if it is time; the running agent does this by itself."""
+    from edge_agent.enrolment.enrolling import renewed
+    from edge_agent.shell.clock import SystemClock
+
+    click.echo("renewed" if renewed(data_dir, SystemClock().wall_s()) else "not yet")
+
+
 @main.command()
 def example() -> None:
     """Print a configuration file with every setting and why it is what it is."""

@@ -11,6 +11,7 @@ import os
 import queue
 import random
 import signal
+import ssl
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from edge_agent.core import lifecycle
 from edge_agent.device import Device, assembled_device, typing_activity
 from edge_agent.driver import Driver, Pace, Ports
 from edge_agent.emulator.person import move_in
+from edge_agent.enrolment.identity import held_identity, load_credential, tls_context
+from edge_agent.enrolment.renewal import Renewal
 from edge_agent.ports import Item, Model, StopAsked, WipeAsked
 from edge_agent.session import Desk, Trainer
 from edge_agent.shell.clock import SystemClock
@@ -73,11 +76,14 @@ def run_agent(config: AgentConfig) -> None:
             log.info("emulated_phone", device=config.device, speed=config.emulator.speed)
 
         inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
-        transport = transport_of(config, inbox.put)
+        tls = tls_of(config)
+        if tls is not None:
+            stack.callback(Renewal(config.data_dir, lambda: reload_tls(tls, config)).close)
+        transport = transport_of(config, inbox.put, tls)
         worker = ThreadWorker(inbox.put, tidy=return_free_memory)
         stack.callback(worker.close, LAST_BATCH_S)
         service_manager = ServiceManager(os.environ)
-        artifacts = ModelFiles(config.data_dir / ARTIFACTS, Downloader(config.coordinator_url))
+        artifacts = ModelFiles(config.data_dir / ARTIFACTS, Downloader(config.coordinator_url, tls=tls))
         keyboard = _keyboard(config, database, artifacts, typing, inbox)
         driver = Driver(
             identity,
@@ -95,7 +101,7 @@ def run_agent(config: AgentConfig) -> None:
                 desk=Desk(database, database.residual, trainer_for(config), config.training.personalise),
                 trust=KnownKey(config.population, database, config.coordinator_key),
                 show_model=keyboard.show_model,
-                turned=service_manager.turned,
+                turned=lambda: service_manager.turned(connected=transport.connected),
             ),
             inbox,
         )
@@ -133,7 +139,25 @@ def pace_of(config: AgentConfig) -> Pace:
     )
 
 
-def transport_of(config: AgentConfig, post: Callable[[Item], None]) -> MqttTransport:
+def tls_of(config: AgentConfig) -> ssl.SSLContext | None:
+    """With the certificate of a device that is enrolled; None for another.
+
+    Raises:
+        ConfigError: the certificate cannot be used.
+    """
+    identity = held_identity(config.data_dir)
+    return None if identity is None else tls_context(config.data_dir, identity)
+
+
+def reload_tls(context: ssl.SSLContext, config: AgentConfig) -> None:
+    """Show the newest certificate, and trust the authorities that came with it, from the next connection on."""
+    identity = held_identity(config.data_dir)
+    if identity is not None:
+        context.load_verify_locations(cadata="".join(identity.authorities))
+        load_credential(context, config.data_dir)
+
+
+def transport_of(config: AgentConfig, post: Callable[[Item], None], tls: ssl.SSLContext | None = None) -> MqttTransport:
     """The connection to the broker, which tells everybody if we vanish; not started yet."""
     gone = messages.encode(Status(online=False, reason="connection lost", emulated=config.emulator is not None))
     broker = config.broker
@@ -143,7 +167,7 @@ def transport_of(config: AgentConfig, post: Callable[[Item], None]) -> MqttTrans
             broker.port,
             broker.username or config.device,
             broker.password,
-            broker.tls,
+            ssl.create_default_context() if tls is None and broker.tls else tls,
             broker.mqtt5,
         ),
         client_id=f"nightjar-agent-{config.population}-{config.device}",

@@ -21,6 +21,7 @@ from msgspec import Meta
 
 from edge_agent.core.eligibility import DEFAULT_POLICY, Condition, Demand, Policy, quiet_span
 from edge_agent.emulator.day import DEFAULT_DAY, Day, day_from_toml
+from edge_agent.enrolment.identity import held_identity
 from edge_agent.shell.probes.network import Metered
 from wire.errors import ConfigError, RemoteProtocolError
 from wire.identifiers import DeviceId, Population, device_id, population
@@ -263,20 +264,37 @@ def load(path: Path, environment: Mapping[str, str]) -> AgentConfig:
     Raises:
         ConfigError: the file cannot be read, or some settings are wrong: all of them are listed.
     """
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        msg = f"there is no configuration file {path}; 'python -m edge_agent example' prints one to begin with"
-        raise ConfigError(msg) from error
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        msg = f"{path}: expected a readable TOML file, got: {error}"
-        raise ConfigError(msg) from error
+    table = _toml(path)
     reader = _Reader(path.resolve().parent, {k: v for k, v in environment.items() if k.startswith(ENVIRONMENT_PREFIX)})
     config = reader.agent(table)
     if config is None or reader.faults:
         msg = f"{path}: {len(reader.faults)} fault(s)\n" + "\n".join(f"  - {fault}" for fault in reader.faults)
         raise ConfigError(msg)
     return config
+
+
+def data_dir_of(path: Path, environment: Mapping[str, str]) -> Path:
+    """Only ``data_dir``, of a device that is not enrolled yet and so cannot be configured as a whole.
+
+    Raises:
+        ConfigError: the file cannot be read, or says no such folder.
+    """
+    said = environment.get(f"{ENVIRONMENT_PREFIX}DATA_DIR", _toml(path).get("data_dir"))
+    if not isinstance(said, str) or not said:
+        msg = f'{path}: data_dir is missing; add a line such as data_dir = "{_EXAMPLES["data_dir"]}"'
+        raise ConfigError(msg)
+    return path.resolve().parent / said
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        msg = f"there is no configuration file {path}; 'python -m edge_agent example' prints one to begin with"
+        raise ConfigError(msg) from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        msg = f"{path}: expected a readable TOML file, got: {error}"
+        raise ConfigError(msg) from error
 
 
 _Settings = TypeVar("_Settings")
@@ -300,18 +318,43 @@ class _Reader:
 
     def agent(self, table: dict[str, Any]) -> AgentConfig | None:
         found: dict[str, Any] = {}
+        self._take_identity(table)
         for section, kind in _SECTIONS.items():
             found[section] = self._section(kind, section, self._table(table.pop(section, {}), section))
         if "emulator" in table:
             found["emulator"] = self._emulator(self._table(table.pop("emulator"), "emulator"))
         for name in ("device", "data_dir"):
             if name not in table and self._variable("", name) not in self._environment:
-                self.faults.append(f'{name} is missing; add a line such as {name} = "{_EXAMPLES[name]}"')
+                self.faults.append(
+                    f'{name} is missing; add a line such as {name} = "{_EXAMPLES[name]}"{_ENROL.get(name, "")}'
+                )
         found |= self._fields(AgentConfig, "", table, skip={*_SECTIONS, "emulator"})
         self.faults += [f"environment: {name} is no setting" for name in sorted(self._environment)]
         if self.faults:
             return None
         return AgentConfig(**found)
+
+    def _take_identity(self, table: dict[str, Any]) -> None:
+        """What a device was told when it enrolled counts where the file says nothing."""
+        data_dir = self._environment.get(self._variable("", "data_dir"), table.get("data_dir"))
+        if not isinstance(data_dir, str):
+            return
+        try:
+            identity = held_identity(self._folder / data_dir)
+        except ConfigError as error:
+            self.faults.append(str(error))
+            return
+        if identity is None:
+            return
+        for name, enrolled in (("device", identity.device), ("population", identity.population)):
+            said = self._environment.get(self._variable("", name), table.get(name, enrolled))
+            if said != enrolled:
+                self.faults.append(f"{name}: this device is enrolled as {enrolled!r}, got {said!r}; remove the line")
+            table[name] = enrolled
+        table.setdefault("coordinator_url", identity.coordinator_url)
+        broker = table.setdefault("broker", {})
+        if isinstance(broker, dict):
+            table["broker"] = {"host": identity.broker_host, "port": identity.broker_port, **broker}
 
     def _section(self, kind: type[_Settings], section: str, table: dict[str, Any]) -> _Settings | None:
         before = len(self.faults)
@@ -370,6 +413,7 @@ class _Reader:
         return ENVIRONMENT_PREFIX + (f"{section}_{name}" if section else name).upper()
 
 
+_ENROL = {"device": ", or enrol this device with a claim: nightjar-agent enroll"}
 _EXAMPLES = {"device": "phone-01", "data_dir": "data"}
 
 

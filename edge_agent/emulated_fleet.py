@@ -160,7 +160,7 @@ def run_fleet(configs: Sequence[AgentConfig], artifacts: Path) -> None:
         stack.enter_context(own_folder(artifacts))
         worker = SharedWorker(lambda phone, done: inbox.put((phone, done)))
         stack.callback(worker.close, assembly.LAST_BATCH_S)
-        models = ModelFiles(artifacts / ARTIFACTS, Downloader(configs[0].coordinator_url))
+        models = ModelFiles(artifacts / ARTIFACTS, Downloader(configs[0].coordinator_url, tls=assembly.tls_of(configs[0])))
         train = in_this_process(SharedProgram(), SystemClock().monotonic_s)
         phones = [
             _phone(stack, config, runtime, partial(_post, inbox, number), worker.of(number), models, train)
@@ -196,7 +196,7 @@ def _phone(
     stack.callback(database.close)
     device = assembly.inhabited_device(config, database, clock, typing_activity(config))
     stack.callback(device.close)
-    transport = assembly.transport_of(config, post)
+    transport = assembly.transport_of(config, post, assembly.tls_of(config))
     driver = Driver(
         assembly.identity_of(config, runtime),
         assembly.pace_of(config),

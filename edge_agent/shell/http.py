@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -51,16 +52,29 @@ class Downloader:
         base_url: of the coordinator, such as ``http://127.0.0.1:8080``.
         patience: how long to keep trying.
         jitter: gives numbers in [0, 1).
+        tls: of an enrolled device; None takes the system's certificate authorities.
     """
 
     def __init__(
-        self, base_url: str, patience: Patience = Patience(), jitter: Callable[[], float] = random.random
+        self,
+        base_url: str,
+        patience: Patience = Patience(),
+        jitter: Callable[[], float] = random.random,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._base_url = base_url.rstrip("/")
         self._patience = patience
         self._jitter = jitter
         timeout = urllib3.Timeout(connect=patience.connect_s, read=patience.read_s)
-        self._pool = urllib3.PoolManager(num_pools=1, maxsize=1, timeout=timeout, retries=False)
+        self._pool = urllib3.PoolManager(
+            num_pools=1,
+            maxsize=1,
+            timeout=timeout,
+            retries=False,
+            ssl_context=tls,
+            # An enrolled device knows its servers by their authority (:mod:`edge_agent.enrolment.identity`).
+            assert_hostname=None if tls is None else False,
+        )
 
     def fetch(self, sha256: Sha256, partial: Path, limit_bytes: int, should_stop: ShouldStop) -> None:
         """Bring an artifact into a file.

@@ -54,7 +54,7 @@ class Broker:
         port: TCP port.
         username: empty for none.
         password: empty for none.
-        tls: verify and encrypt with the system's certificate authorities.
+        tls: verifies and encrypts; None speaks plain text.
         mqtt5: speak MQTT 5.
     """
 
@@ -62,7 +62,7 @@ class Broker:
     port: int
     username: str = ""
     password: str = ""
-    tls: bool = False
+    tls: ssl.SSLContext | None = None
     mqtt5: bool = False
 
     def __repr__(self) -> str:
@@ -96,8 +96,8 @@ class MqttTransport:
             client = paho.Client(CallbackAPIVersion.VERSION2, client_id, clean_session=True, protocol=paho.MQTTv311)
         if broker.username:
             client.username_pw_set(broker.username, broker.password or None)
-        if broker.tls:
-            client.tls_set_context(ssl.create_default_context())
+        if broker.tls is not None:
+            client.tls_set_context(broker.tls)
         client.will_set(will[0], will[1], qos=1, retain=True)
         client.max_queued_messages_set(MOST_QUEUED)
         # paho doubles its waits but does not spread them: the first one differs, so all of them do.

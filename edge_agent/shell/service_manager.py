@@ -26,9 +26,19 @@ class ServiceManager:
         self._every_s = int(environment.get("WATCHDOG_USEC") or 0) / 1e6 / 3
         self._now_s = now_s
         self._next_s: float | None = None
+        self._connected: bool | None = None
 
-    def turned(self) -> None:
-        """The driver's loop turned; the first time means that the agent is up."""
+    def turned(self, *, connected: bool | None = None) -> None:
+        """The driver's loop turned; the first time means that the agent is up.
+
+        Whether the broker is reached becomes the unit's status text, by which a new release of the agent is judged.
+        """
+        self._show_life()
+        if connected is not self._connected:
+            self._connected = connected
+            self._say(f"STATUS={'connected' if connected else 'not connected'} to the broker")
+
+    def _show_life(self) -> None:
         now_s = self._now_s()
         if self._next_s is None:
             self._say("READY=1")

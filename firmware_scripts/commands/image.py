@@ -13,6 +13,7 @@ from firmware_scripts.core.printable import size_text
 from firmware_scripts.image.cache import cache_folder
 from firmware_scripts.image.debian import parse_packages
 from firmware_scripts.image.making import boards, make_image, recipe_of
+from firmware_scripts.shell.parcel import load_parcel
 from firmware_scripts.shell.progress import display
 from wire.errors import ConfigError, UnavailableError
 
@@ -25,8 +26,20 @@ DEFAULT_BOARD = "virt-arm64"
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="Default: nightjar-BOARD.img.")
 @click.option("--mirror", default="", help="URL of a Debian mirror, or of a snapshot. Default: Debian's own.")
 @click.option("--lock", type=click.Path(path_type=Path), help="IMAGE.packages of another one: the very same versions.")
+@click.option("--bundle", type=click.Path(path_type=Path), help="The agent, in it from the start (docs/bundles.md).")
+@click.option("--public-key", type=click.Path(path_type=Path), help="The .pub file of the key that signed the bundle.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was made as JSON.")
-def image(board: str, output: Path | None, mirror: str, lock: Path | None, *, list_boards: bool, as_json: bool) -> None:
+def image(
+    board: str,
+    output: Path | None,
+    mirror: str,
+    lock: Path | None,
+    bundle: Path | None,
+    public_key: Path | None,
+    *,
+    list_boards: bool,
+    as_json: bool,
+) -> None:
     """Make a Debian image for a board, with its block map, sha256, packages and list of contents beside it.
 
     The first one takes minutes; Debian's packages are kept for the next one (NIGHTJAR_CACHE, or the user's cache). No
@@ -37,6 +50,10 @@ def image(board: str, output: Path | None, mirror: str, lock: Path | None, *, li
             click.echo(f"{name:12}  {about}")
         return
     recipe = recipe_of(board)
+    if bool(bundle) != bool(public_key):
+        msg = "--bundle and --public-key need each other: what goes into an image is checked first"
+        raise ConfigError(msg)
+    parcel = load_parcel(bundle, public_key) if bundle and public_key else None
     output = output or Path(f"nightjar-{board}.img")
     cache = cache_folder(os.environ)
     try:
@@ -49,7 +66,7 @@ def image(board: str, output: Path | None, mirror: str, lock: Path | None, *, li
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with display(time.monotonic) as bars:
-            made = make_image(recipe, output, cache, mirror, locked, bars.report_for(output.name))
+            made = make_image(recipe, output, cache, mirror, locked, parcel, bars.report_for(output.name))
     except OSError as error:
         msg = f"the image could not be made: {error}"
         raise UnavailableError(msg) from error

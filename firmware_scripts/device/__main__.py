@@ -10,9 +10,10 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
-from firmware_scripts.device.boot import boot
+from firmware_scripts.device.boot import boot, enrol_again
 from firmware_scripts.device.checkup import checkup
 from firmware_scripts.device.enrolling import Enrolling
 from firmware_scripts.device.hands import Agent, DeviceHands
@@ -20,12 +21,12 @@ from firmware_scripts.device.health import Time
 from firmware_scripts.device.installing import remove
 from firmware_scripts.device.places import Places
 from firmware_scripts.device.record_file import RecordFile, encode
-from firmware_scripts.device.releases import Offered, Record, State
+from firmware_scripts.device.releases import Offered, Record, State, running
 from firmware_scripts.device.switch import Switch
 from firmware_scripts.device.systemd import Systemd, is_live
 from firmware_scripts.device.told import Teller
 from firmware_scripts.device.unpacking import Bundle, open_bundle, unpack
-from wire.errors import NightjarError, UnavailableError
+from wire.errors import ConfigError, NightjarError, RemoteProtocolError, UnavailableError
 
 TRIAL_S = 180.0
 """How long a release may take to be up and connected: most of it is a slow card's and a slow network's."""
@@ -33,16 +34,16 @@ EXIT_NO = 4
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status: 0 done, 2 or 3 as in wire.errors, 4 the answer is no."""
+    """Run one command and return its exit status: 0 done, 2 for a person to mend, 3 try again, 4 the answer is no."""
     asked = _parser().parse_args(arguments)
     try:
         status: int = asked.run(asked)
-    except NightjarError as error:
+    except (NightjarError, OSError) as error:
         Teller(Places(asked.root).status)(f"nightjar-device: {error}")
-        return error.exit_status
-    except OSError as error:
-        Teller(Places(asked.root).status)(f"nightjar-device: {error}")
-        return UnavailableError.exit_status
+        # A bundle that is none, or is not the owner's, is something for a person, and no retry mends it.
+        if isinstance(error, RemoteProtocolError):
+            return ConfigError.exit_status
+        return error.exit_status if isinstance(error, NightjarError) else UnavailableError.exit_status
     return status
 
 
@@ -79,9 +80,10 @@ def _install(asked: argparse.Namespace) -> int:
         well = asked.although_unwell or not systemd.live or _is_well(systemd)
         switch = _switch(places, systemd, bundle, asked.pip_options.split())
         record, declined = switch.take(Offered(bundle.version, well))
-    if declined is not None:
-        return 0 if declined.code == "there-already" else EXIT_NO
-    return EXIT_NO if bundle.version in record.refused else 0
+    if running(record.state) == bundle.version:
+        return 0
+    taken = declined is None and bundle.version not in record.refused
+    return UnavailableError.exit_status if taken else EXIT_NO
 
 
 def _check(asked: argparse.Namespace) -> int:
@@ -93,6 +95,9 @@ def _check(asked: argparse.Namespace) -> int:
 def _boot(asked: argparse.Namespace) -> int:
     places = Places(asked.root)
     systemd = _systemd(places)
+    if not systemd.live:
+        msg = "systemd does not run this machine (or not all of it yet), so nothing can be started"
+        raise UnavailableError(msg)
     path = places.parcel / "bundle.tar"
 
     with _alone(places):
@@ -105,7 +110,7 @@ def _boot(asked: argparse.Namespace) -> int:
         hands = _hands(places, systemd)
         hands.unpack = lambda: unpack(bundle[-1], places, places.key)
         switch = Switch(RecordFile(places), hands)
-        boot(places, switch, offer, hands.enrolling.enrol, time.sleep)
+        boot(places, switch, offer, partial(enrol_again, hands), time.sleep)
     return 0
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from firmware_scripts.device.hands import DeviceHands
+from firmware_scripts.device.health import AGENT
 from firmware_scripts.device.places import Places
 from firmware_scripts.device.releases import Empty, Offered, Started, Trying
 from firmware_scripts.device.switch import Switch
@@ -23,7 +25,7 @@ def boot(
         places: of the device.
         switch: of its releases.
         offer: checks the bundle on the card.
-        enrol: trades the claim on the card for an identity; whether nothing is left to be done.
+        enrol: trades a claim on the card for another identity; whether nothing is left to be done.
         sleep: waits.
 
     Raises:
@@ -39,3 +41,11 @@ def boot(
         sleep(AGAIN_S[min(tries, len(AGAIN_S) - 1)])
         tries += 1
         record, _ = switch.take(Started())
+
+
+def enrol_again(hands: DeviceHands) -> bool:
+    """Trade a claim beside a release that counts for another identity, which the agent takes up at its start."""
+    if not hands.enrolling.enrol():
+        return False
+    hands.systemd.restart(AGENT)
+    return True

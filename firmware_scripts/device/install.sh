@@ -7,7 +7,8 @@
 #
 # The folder holds bundle.tar, bundle.pub (who may sign bundles), nightjar-device.pyz, and perhaps agent.toml (settings)
 # and claim.json (what the device enrols with). --root works on another folder than /, and starts nothing.
-# Ends with 0 done, 2 usage, 3 something is missing or broken, 4 the release was not taken.
+# Ends with 0 done, 2 something for you to mend (the bundle, an option), 3 something is missing or broken, 4 the release
+# was not taken.
 set -eu
 
 say() { printf 'nightjar: %s\n' "$*"; }

@@ -35,12 +35,14 @@ class Parts:
         root_tar: Debian's packages.
         overlay: a tar that is laid over them.
         boot: contents of the boot partition's files by their path.
+    finish: shell script that finishes the unpacked root file system in the folder ``root``; empty for none.
     """
 
     name: str
     root_tar: Path
     overlay: bytes
     boot: Mapping[str, bytes]
+    finish: str = ""
 
 
 def make_disk(parts: Parts, disk: Path, work: Path, epoch_s: int) -> None:
@@ -99,6 +101,7 @@ mkdir root
 tar --extract --numeric-owner --preserve-permissions --file "$1" --directory root \\
     --exclude './dev/*' --exclude './boot/*'
 tar --extract --numeric-owner --file overlay.tar --directory root --keep-directory-symlink
+{parts.finish}
 find root -newermt @{epoch_s} -exec touch --no-dereference --date=@{epoch_s} {{}} +
 mke2fs -q -t ext4 -L {ROOT_LABEL} -U {identity} -m 1 -J size={_JOURNAL_MIB} -d root \\
     -E hash_seed={identity},lazy_itable_init=1,lazy_journal_init=0,offset={ROOT.start} "$2" {len(ROOT) // 1024}k

@@ -12,10 +12,12 @@ from importlib import resources
 from pathlib import Path
 
 from firmware_scripts.core.bmap import format_bmap
+from firmware_scripts.customising import Parcel
 from firmware_scripts.image.debian import EPOCH_S, Package, RootFileSystem, format_packages, root_file_system
 from firmware_scripts.image.disk import Parts, make_disk
 from firmware_scripts.image.early import early_archive, modules_in_order
 from firmware_scripts.image.overlay import overlay_tar
+from firmware_scripts.image.preinstall import preinstall_script
 from firmware_scripts.image.recipe import Recipe, read_recipe
 from firmware_scripts.image.sbom import image_sbom
 from firmware_scripts.ports import Report
@@ -62,7 +64,13 @@ def recipe_of(board: str) -> Recipe:
 
 
 def make_image(
-    recipe: Recipe, image: Path, cache: Path, mirror: str, lock: tuple[Package, ...], report: Report
+    recipe: Recipe,
+    image: Path,
+    cache: Path,
+    mirror: str,
+    lock: tuple[Package, ...],
+    parcel: Parcel | None,
+    report: Report,
 ) -> Made:
     """Write ``image``, and beside it ``.bmap``, ``.sha256``, ``.packages`` and ``.cdx.json``.
 
@@ -72,6 +80,7 @@ def make_image(
         cache: folder that keeps root file systems.
         mirror: of Debian; empty for its own.
         lock: exactly these versions; empty takes the newest.
+        parcel: the agent that is in it from the start; None for none.
         report: told how far the survey at the end is.
 
     Raises:
@@ -87,13 +96,16 @@ def make_image(
     }
     partial = image.with_name(f"{image.name}.part")
     with tempfile.TemporaryDirectory(prefix="nightjar-image-", dir=cache) as folder:
+        work = Path(folder)
+        finish = preinstall_script(parcel, recipe.board.architecture, work) if parcel else ""
         parts = Parts(
             name=f"nightjar-{recipe.name}",
             root_tar=base.tar,
             overlay=overlay_tar(files, recipe.links, EPOCH_S),
             boot=_boot_files(recipe, base),
+            finish=finish,
         )
-        make_disk(parts, partial, Path(folder), EPOCH_S)
+        make_disk(parts, partial, work, EPOCH_S)
     partial.replace(image)
     sha256 = sha256_of(image)
     beside: dict[str, bytes] = {

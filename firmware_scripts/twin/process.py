@@ -46,7 +46,7 @@ class Qemu:
             self._log = log.open("ab", buffering=0)
             # setpriv is a part of util-linux: the kernel ends QEMU when this process ends, however that happens.
             self._process = subprocess.Popen(  # noqa: S603 - words of qemu_command
-                ["setpriv", "--pdeathsig", "KILL", "--", *command],
+                ["setpriv", "--pdeathsig", "KILL", "--", *command],  # noqa: S607 - of the path
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

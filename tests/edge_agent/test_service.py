@@ -76,6 +76,14 @@ def test_without_a_watchdog_there_are_no_signs_of_life(line):
     assert line.heard() == ["READY=1"]
 
 
+def test_the_connection_is_the_status_text_and_said_when_it_changes(line):
+    manager = ServiceManager({"NOTIFY_SOCKET": line.environment["NOTIFY_SOCKET"]})
+    for connected in (False, False, True, True, False):
+        manager.turned(connected=connected)
+    no, yes = "STATUS=not connected to the broker", "STATUS=connected to the broker"
+    assert line.heard() == ["READY=1", no, yes, no]
+
+
 def test_a_driver_that_hangs_gives_no_sign_of_life(tmp_path):
     phone = Phone(tmp_path)
     turns, hanging, free = [], threading.Event(), threading.Event()
@@ -117,7 +125,8 @@ def test_the_real_agent_says_that_it_is_up_lives_and_ends(tmp_path, line):
     command = [sys.executable, "-m", "edge_agent", "run", "--config", str(config)]
     with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL) as agent:
         try:
-            assert [line.socket.recv(100) for _ in range(3)] == [b"READY=1", b"WATCHDOG=1", b"WATCHDOG=1"]
+            said = [line.socket.recv(100) for _ in range(4)]
+            assert said == [b"READY=1", b"STATUS=not connected to the broker", b"WATCHDOG=1", b"WATCHDOG=1"]
             agent.send_signal(signal.SIGTERM)
             while (said := line.socket.recv(100)) == b"WATCHDOG=1":
                 pass

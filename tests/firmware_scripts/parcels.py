@@ -1,8 +1,10 @@
 """Bundles as small as bundles can be, with what really runs on a device in them."""
 
+import ensurepip
 import hashlib
 import json
 import shutil
+import sys
 from pathlib import Path
 
 from firmware_scripts.bundle.making import make_bundle
@@ -21,13 +23,27 @@ def keys(folder, name="fleet"):
     return private, public
 
 
+HERE = f"{'bookworm' if sys.version_info[:2] == (3, 11) else 'trixie'}-x86_64"
+
+
+def pip_wheel():
+    """The pip that comes with Python, or with Debian's python3-venv; None without."""
+    places = [Path(ensurepip.__file__).parent / "_bundled", Path("/usr/share/python-wheels")]
+    return next((wheel for place in places for wheel in sorted(place.glob("pip-*.whl"))), None)
+
+
 def small_bundle(folder, platform="bookworm-aarch64", version="0.1.0", key="fleet"):
-    """A bundle of the agent's name with nothing behind it."""
+    """A bundle of the agent's name with nothing behind it but pip; made once in each folder."""
+    made = folder / f"nightjar-{version}-{platform}.tar"
+    if made.exists():
+        return made
     house = folder / f"house-{version}-{platform}"
     shutil.rmtree(house, ignore_errors=True)
     own = house / "own"
     own.mkdir(parents=True)
     make_wheel(house, "nightjar", version)
+    if pip_wheel() is not None:
+        shutil.copy(pip_wheel(), house)
     paths = {}
     for name, data in device_files(PROJECT).items():
         paths[name] = own / name

@@ -11,7 +11,10 @@ START_BYTES = 4 * 2**20
 TOOLS = ("mcopy", "mkfs.vfat", "sfdisk")
 _PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
 _ISSUE = "Raspberry Pi reference {date}\nGenerated using pi-gen, https://github.com/RPi-Distro/pi-gen, 0abc, stage2\n"
-_LINE = "console=serial0,115200 console=tty1 root=PARTUUID=4e639091-02 rootfstype=ext4 fsck.repair=yes rootwait quiet init=/usr/lib/raspberrypi-sys-mods/firstboot\n"
+_LINE = (
+    "console=serial0,115200 console=tty1 root=PARTUUID=4e639091-02 rootfstype=ext4 fsck.repair=yes rootwait quiet "
+    "init=/usr/lib/raspberrypi-sys-mods/firstboot\n"
+)
 
 BOOKWORM = {"issue.txt": _ISSUE.format(date="2024-11-19"), "cmdline.txt": _LINE, "config.txt": "arm_64bit=1\n"}
 TRIXIE = {
@@ -22,10 +25,8 @@ TRIXIE = {
     "meta-data": "instance_id: rpios-image\n",
     "network-config": "# network:\n#   version: 2\n",
 }
-OWN = {
-    "nightjar/image.json": '{"format": "nightjar-1", "architecture": "arm64", "release": "bookworm"}\n',
-    "vmlinuz": "x",
-}
+_MARK = '{"format": "nightjar-1", "architecture": "arm64", "release": "bookworm"}\n'
+OWN = {"nightjar/image.json": _MARK, "vmlinuz": "x"}
 
 
 def missing():
@@ -39,23 +40,18 @@ def run(*command, **options):
 
 def make_image(path, files, fat_mb=64):
     """An image with a FAT of these files, and an ext4 that nobody looks into."""
-    fat = path.with_suffix(".fat")
-    with fat.open("wb") as file:
-        file.truncate(fat_mb * 2**20)
-    run("mkfs.vfat", "-F", "32", "-n", "bootfs", str(fat))
-    for folder in sorted({name.rpartition("/")[0] for name in files} - {""}):
-        run("mmd", "-i", str(fat), f"::/{folder}")
-    for name, text in files.items():
-        run("mcopy", "-i", str(fat), "-", f"::/{name}", input=text.encode())
     with path.open("wb") as file:
         file.truncate(START_BYTES + (fat_mb + 4) * 2**20)
     sectors = fat_mb * 2048
-    table = f"label: dos\nlabel-id: 0x4e639091\nunit: sectors\n\nstart=8192, size={sectors}, type=c\nstart={8192 + sectors}, size=8192, type=83\n"
-    run("sfdisk", "-q", str(path), input=table.encode())
-    with path.open("r+b") as file:
-        file.seek(START_BYTES)
-        file.write(fat.read_bytes())
-    fat.unlink()
+    table = ["label: dos", "label-id: 0x4e639091", "unit: sectors", ""]
+    table += [f"start=8192, size={sectors}, type=c", f"start={8192 + sectors}, size=8192, type=83", ""]
+    run("sfdisk", "-q", str(path), input="\n".join(table).encode())
+    run("mkfs.vfat", "-F", "32", "-n", "bootfs", "--offset", "8192", str(path), str(fat_mb * 1024))
+    fat = f"{path}@@{START_BYTES}"
+    for folder in sorted({name.rpartition("/")[0] for name in files} - {""}):
+        run("mmd", "-i", fat, f"::/{folder}")
+    for name, text in files.items():
+        run("mcopy", "-i", fat, "-", f"::/{name}", input=text.encode())
     return path
 
 

@@ -9,7 +9,7 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from coordinator.shell.broker import find_mosquitto, write_mosquitto_files
+from coordinator.shell.broker import Doors, find_mosquitto, write_mosquitto_files
 from edge_agent.ports import LinkDown, LinkUp, NotDelivered
 from edge_agent.shell.mqtt import Broker, MqttTransport
 from wire.errors import LocalProtocolError
@@ -29,7 +29,7 @@ def start_mosquitto(tmp_path):
     def start(replaced="", by=""):
         with socket.create_server(("127.0.0.1", 0)) as listener:
             port = listener.getsockname()[1]
-        path = write_mosquitto_files("127.0.0.1", port, tmp_path, "", "")
+        path = write_mosquitto_files(Doors("127.0.0.1", port, "", ""), tmp_path)
         assert replaced in path.read_text()
         path.write_text(path.read_text().replace(replaced, by))
         children.append(subprocess.Popen([find_mosquitto(), "-c", str(path)], stderr=subprocess.DEVNULL))

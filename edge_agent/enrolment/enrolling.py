@@ -1,0 +1,198 @@
+"""Enrols this device, or renews its certificate. Each step may be cut off; begun again, it ends where it would have.
+
+1. A key, kept before anything is sent.
+2. The claim and a request for a certificate go to the coordinator, which must be of the authority on the card.
+3. The certificate, kept with its key.
+4. The first connection with it: the coordinator burns the claim, and the card may be wiped.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import urllib3
+
+from edge_agent.enrolment.claim import ClaimFile, read_claim, remove_claim_file, wipe_claim
+from edge_agent.enrolment.identity import Identity, held_identity, host_of, keep, tls_context, trusting
+from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
+
+ROOT = "/api/v1/enrolment"
+TIMEOUT_S = 30.0
+MOST_ANSWER_BYTES = 64 * 1024
+
+
+class Refused(ConfigError):  # noqa: N818 - a person has to do something: that is what its base says
+    """The coordinator does not let this device in."""
+
+    code = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolled:
+    """How it ended.
+
+    Attributes:
+        identity: where the device belongs.
+        anew: whether it got its certificate just now.
+    """
+
+    identity: Identity
+    anew: bool
+
+
+class _Certificate(msgspec.Struct, frozen=True):
+    device: str
+    population: str
+    certificate: str
+    expires_s: float
+    renew_s: float
+    authorities: list[str]
+    broker_host: str
+    broker_port: int
+
+
+class _Problem(msgspec.Struct, frozen=True):
+    detail: str = ""
+
+
+def enrol(data_dir: Path, claim_path: Path, also_wipe: Sequence[Path] = ()) -> Enrolled:
+    """Enrol with a claim, unless that is done already; then wipe the claim.
+
+    Args:
+        data_dir: of the agent, closed to others.
+        claim_path: the claim file; removed in the end, and may be gone on a device that is enrolled.
+        also_wipe: other files in which the claim stands, such as user-data of cloud-init.
+
+    Raises:
+        Refused: the coordinator does not take the claim; another one is needed.
+        ConfigError: a file cannot be used.
+        RemoteProtocolError: whoever answers is not the coordinator of the claim.
+        UnavailableError: it cannot be reached, or a person has to let the device in: try again later.
+    """
+    claim = read_claim(claim_path) if claim_path.exists() else None
+    held = held_identity(data_dir)
+    anew = False
+    if held is not None:
+        try:
+            held = refreshed(data_dir, held)
+        except Refused:
+            if claim is None:
+                raise
+            held = None  # revoked or forgotten; the card has a claim for a fresh start
+    if held is None:
+        held, anew = _claimed(data_dir, claim or read_claim(claim_path)), True
+        held = refreshed(data_dir, held)
+    if claim is not None:
+        for path in also_wipe:
+            wipe_claim(path, claim.claim)
+        remove_claim_file(claim_path, claim.claim)
+    return Enrolled(held, anew)
+
+
+def refreshed(data_dir: Path, held: Identity) -> Identity:
+    """Show our certificate, and keep what the coordinator says of it: whom to trust, when to renew.
+
+    Raises:
+        Refused: the certificate was revoked.
+        UnavailableError: the coordinator cannot be reached.
+    """
+    answer = _ask(tls_context(data_dir, held), "GET", f"{held.coordinator_url}{ROOT}/self")
+    identity = _identity(answer, held.coordinator_url)
+    if identity != held:
+        keep(data_dir, identity, None)
+    return identity
+
+
+def renewed(data_dir: Path, now_s: float) -> bool:
+    """Renew the certificate if it is time; whether anything changed.
+
+    Raises:
+        ConfigError: the device is not enrolled.
+        Refused: the certificate was revoked.
+        UnavailableError: the coordinator cannot be reached.
+    """
+    from edge_agent.enrolment.keys import forget_next_key, next_key
+
+    before = held_identity(data_dir)
+    if before is None:
+        msg = "this device is not enrolled: nightjar-agent enroll"
+        raise ConfigError(msg)
+    held = refreshed(data_dir, before)
+    if now_s < held.renew_s:
+        return held != before
+    key, csr = next_key(data_dir)
+    url = f"{held.coordinator_url}{ROOT}/self"
+    try:
+        answer = _ask(tls_context(data_dir, held), "POST", url, {"csr": csr})
+    except Refused:
+        forget_next_key(data_dir)
+        raise
+    keep(data_dir, _identity(answer, held.coordinator_url), key + answer.certificate.encode())
+    held = held_identity(data_dir) or held
+    refreshed(data_dir, held)  # seen at work: from now on it counts as ours
+    return True
+
+
+def _claimed(data_dir: Path, claim: ClaimFile) -> Identity:
+    from edge_agent.enrolment.keys import forget_next_key, next_key
+
+    key, csr = next_key(data_dir)
+    try:
+        answer = _ask(trusting([claim.authority]), "POST", f"{claim.url}{ROOT}", {"claim": claim.claim, "csr": csr})
+    except Refused:
+        forget_next_key(data_dir)
+        raise
+    identity = _identity(answer, claim.url)
+    keep(data_dir, identity, key + answer.certificate.encode())
+    return identity
+
+
+def _identity(answer: _Certificate, url: str) -> Identity:
+    return Identity(
+        device=answer.device,
+        population=answer.population,
+        coordinator_url=url,
+        broker_host=answer.broker_host or host_of(url),
+        broker_port=answer.broker_port,
+        authorities=answer.authorities,
+        expires_s=answer.expires_s,
+        renew_s=answer.renew_s,
+    )
+
+
+def _ask(context: ssl.SSLContext, method: str, url: str, body: object | None = None) -> _Certificate:
+    with urllib3.PoolManager(ssl_context=context, assert_hostname=False) as pool:
+        try:
+            answer = pool.request(
+                method, url, json=body, timeout=TIMEOUT_S, retries=False, redirect=False, preload_content=False
+            )
+            status, data = answer.status, answer.read(MOST_ANSWER_BYTES)
+            answer.close()
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            msg = f"the coordinator at {url} does not answer: {error}"
+            raise UnavailableError(msg) from error
+    if status == 202:
+        msg = "the coordinator has this device's key; a person there has to let it in ('enrolment approve')"
+        raise UnavailableError(msg)
+    if status in {400, 401, 403, 404, 415, 422}:
+        msg = f"the coordinator at {url} refused ({status}): {_detail(data)}"
+        raise Refused(msg)
+    if status != 200:
+        msg = f"the coordinator at {url} answered {status}: {_detail(data)}"
+        raise UnavailableError(msg)
+    try:
+        return msgspec.json.decode(data, type=_Certificate)
+    except msgspec.MsgspecError as error:
+        msg = f"expected a document about our certificate, got something else: {error}"
+        raise RemoteProtocolError(msg, code="enrolment") from error
+
+
+def _detail(data: bytes) -> str:
+    try:
+        return msgspec.json.decode(data, type=_Problem).detail[:400]
+    except msgspec.MsgspecError:
+        return data[:100].decode(errors="replace")

@@ -1,0 +1,53 @@
+"""The device's own key: made here, kept here, never sent. The only module of the agent that needs ``cryptography``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from edge_agent.enrolment.identity import FOLDER, NEXT_KEY
+from edge_agent.shell.files import replace_secret
+from wire.errors import ConfigError
+
+
+def next_key(data_dir: Path) -> tuple[bytes, str]:
+    """The key that is to be certified, and the request for that, both PEM: the one from before a power cut, or a fresh.
+
+    Raises:
+        ConfigError: the folder cannot be written.
+    """
+    path = data_dir / FOLDER / NEXT_KEY
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        key = _read(path)
+        if key is None:
+            key = ec.generate_private_key(ec.SECP256R1())
+            replace_secret(path, _pem(key))
+    except OSError as error:
+        msg = f"the key cannot be kept in {path}: {error.strerror or error}"
+        raise ConfigError(msg) from error
+    # No subject: who we are is for the coordinator to say.
+    request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(key, hashes.SHA256())
+    return _pem(key), request.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def forget_next_key(data_dir: Path) -> None:
+    """Begin with another key the next time: this one was refused."""
+    (data_dir / FOLDER / NEXT_KEY).unlink(missing_ok=True)
+
+
+def _read(path: Path) -> ec.EllipticCurvePrivateKey | None:
+    try:
+        key = serialization.load_pem_private_key(path.read_bytes(), None)
+    except (FileNotFoundError, ValueError, TypeError):
+        return None
+    return key if isinstance(key, ec.EllipticCurvePrivateKey) else None
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )

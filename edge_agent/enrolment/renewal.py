@@ -1,0 +1,78 @@
+"""Keeps the running agent's certificate fresh: asks once a day, in a process of its own, and shows what came of it.
+
+A process of its own, because making a key takes a library that the agent has no use for the rest of the day.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from edge_agent.enrolment.identity import CREDENTIAL, FOLDER, held_identity
+from wire.errors import NightjarError
+
+FIRST_S = 300.0
+"""Beginning and half the width of the first wait: a device may be on for an hour a day."""
+EVERY_S = 86400.0
+TIMEOUT_S = 300.0
+
+log = structlog.get_logger()
+
+
+class Renewal:
+    """Runs in a thread of its own until it is closed.
+
+    Args:
+        data_dir: of the agent.
+        changed: called after a new certificate or another authority came.
+    """
+
+    def __init__(self, data_dir: Path, changed: Callable[[], None]) -> None:
+        self._data_dir, self._changed = data_dir, changed
+        self._closing = threading.Event()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._thread = threading.Thread(target=self._run, name="renewal", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop asking."""
+        self._closing.set()
+        child = self._child
+        if child is not None:
+            child.kill()
+        self._thread.join(timeout=5)
+
+    def _run(self) -> None:
+        wait_s = FIRST_S
+        while not self._closing.wait(wait_s * random.uniform(1.0, 2.0)):  # noqa: S311 - spreads devices
+            try:
+                self._ask()
+            except (OSError, subprocess.SubprocessError, NightjarError) as error:
+                log.warning("certificate_not_renewed", reason=str(error), again_in_s=EVERY_S)
+            wait_s = EVERY_S / 2
+
+    def _ask(self) -> None:
+        before = self._state()
+        command = [sys.executable, "-m", "edge_agent", "renew", "--data-dir", str(self._data_dir)]
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as self._child:  # noqa: S603 - our own module
+            try:
+                _, said = self._child.communicate(timeout=TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self._child.kill()
+                raise
+            status = self._child.returncode
+        self._child = None
+        if status and not self._closing.is_set():
+            log.warning("certificate_not_renewed", reason=said.decode(errors="replace").strip()[-300:])
+        if self._state() != before:
+            self._changed()
+            log.info("certificate_renewed")
+
+    def _state(self) -> object:
+        return held_identity(self._data_dir), (self._data_dir / FOLDER / CREDENTIAL).read_bytes()

@@ -1,0 +1,45 @@
+"""The twin's person: types sentences on the device's own keyboard, through the page's interface, as hands would."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from importlib import resources
+
+from firmware_scripts.twin.guest import Guest
+from wire.errors import UnavailableError
+
+# The keyboard's page answers the device itself only, so the sentences are sent from inside.
+_TYPES = """\
+import json, sys, urllib.request
+kept = 0
+for line in sys.stdin:
+    url, kind = "http://127.0.0.1:8700/api/messages", {"Content-Type": "application/json"}
+    request = urllib.request.Request(url, line.encode(), kind)
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        kept = json.load(answer)["stored"]
+print("kept", kept)
+"""
+
+
+def sentences() -> tuple[str, ...]:
+    """What the twin's person types where nobody brings other text."""
+    text = (resources.files("firmware_scripts.twin") / "sentences.txt").read_text(encoding="utf-8")
+    return tuple(line for line in text.splitlines() if line)
+
+
+def type_sentences(guest: Guest, texts: Sequence[str], deadline_s: float) -> int:
+    """Type each sentence and send it; returns how many messages the device keeps now.
+
+    Raises:
+        UnavailableError: the keyboard does not answer. It may not have started yet.
+    """
+    given = "".join(json.dumps({"text": text}) + "\n" for text in texts).encode()
+    done = guest.run(["/usr/bin/python3", "-c", _TYPES], given=given, deadline_s=deadline_s)
+    found = re.search(r"^kept (\d+)$", done.output, re.MULTILINE)
+    if done.status or found is None:
+        # The end of a traceback names the fault; what was typed is not in it.
+        msg = f"the keyboard in the machine does not answer: {done.output.strip().splitlines()[-1:]}"
+        raise UnavailableError(msg)
+    return int(found[1])

@@ -1,0 +1,155 @@
+"""A coordinator process that asks for certificates, and devices that enrol there."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import urllib3
+
+from coordinator.commands.actions import ask_service, http_pool
+from coordinator.config_file import load_config
+from coordinator.shell.broker import find_mosquitto
+from edge_agent.enrolment.enrolling import enrol
+from edge_agent.enrolment.identity import FOLDER, Identity, held_identity, tls_context
+from tests.coordinator.model_folder import write_model
+
+ROOT = Path(__file__).parents[2]
+KINDS = [
+    "embedded",
+    pytest.param(
+        "mosquitto", marks=pytest.mark.skipif(not find_mosquitto(), reason="mosquitto is not installed on this machine")
+    ),
+]
+
+
+def free_ports(count: int) -> list[int]:
+    held = [socket.socket() for _ in range(count)]
+    for one in held:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in held]
+    for one in held:
+        one.close()
+    return ports
+
+
+class World:
+    def __init__(self, folder: Path, kind: str) -> None:
+        self.folder = folder
+        port, self.broker_port = free_ports(2)
+        write_model(folder / "model")
+        self.path = folder / "coordinator.toml"
+        self.path.write_text(
+            f"""
+            port = {port}
+            data_dir = "data"
+            transport = "tls"
+            [broker]
+            kind = "{kind}"
+            port = {self.broker_port}
+            [task]
+            model = "model"
+            goal = 2
+            minimum = 2
+            over_selection = 1.0
+            selection_window_s = 0.2
+            selection_deadline_s = 5.0
+            report_deadline_s = 30.0
+            retry_after_s = 0.2
+            [task.codec]
+            name = "dense-f32"
+            """
+        )
+        self.config = load_config(self.path, {})
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> "World":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(20)
+
+    def start(self) -> None:
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "coordinator", "serve", "--config", str(self.path)],
+                cwd=ROOT,
+                stderr=log,
+                stdout=log,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+            )
+        self.wait_until(self.healthy, "healthy")
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(10)
+
+    def healthy(self) -> bool:
+        try:
+            with http_pool(self.config) as pool:
+                return pool.request("GET", f"{self.config.url}/healthz", timeout=5, retries=False).status == 200
+        except Exception:
+            return False
+
+    def wait_until(self, holds, what: str, timeout_s: float = 60.0) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not holds():
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                raise AssertionError(f"not {what}; the log:\n{self.log()}")
+            time.sleep(0.05)
+
+    def log(self) -> str:
+        return (self.folder / "log").read_text()
+
+    def ask(self, method: str, path: str, body: object | None = None):
+        return ask_service(self.config, method, path, body)
+
+    def claim(self, name: str, **wanted: object) -> Path:
+        """The claim file of a card."""
+        made = self.ask("POST", "/claims", {"name": name, **wanted})
+        path = self.folder / f"{name}.json"
+        path.write_text(json.dumps({key: made[key] for key in ("claim", "url", "authority")}))
+        return path
+
+    def enrolled(self, device: str) -> "Device":
+        data_dir = self.folder / device
+        enrol(data_dir, self.claim(f"for-{device}", device=device))
+        return Device(self, data_dir)
+
+    def audit(self, action: str) -> list[dict]:
+        return [each for each in self.ask("GET", "/audit?limit=1000")["items"] if each["action"] == action]
+
+    def standings(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for each in self.ask("GET", "/enrolments")["items"]:
+            found.setdefault(each["device"], []).append(each["standing"])
+        return found
+
+
+class Device:
+    """An enrolled device, and what it can do over HTTPS."""
+
+    def __init__(self, world: World, data_dir: Path) -> None:
+        self.world, self.data_dir = world, data_dir
+
+    @property
+    def identity(self) -> Identity:
+        return held_identity(self.data_dir)
+
+    @property
+    def credential(self) -> bytes:
+        return (self.data_dir / FOLDER / "credential.pem").read_bytes()
+
+    def context(self):
+        return tls_context(self.data_dir, self.identity)
+
+    def request(self, method: str, path: str, body: object | None = None) -> urllib3.BaseHTTPResponse:
+        with urllib3.PoolManager(ssl_context=self.context(), assert_hostname=False) as pool:
+            return pool.request(method, f"{self.world.config.url}{path}", json=body, timeout=20, retries=False)

@@ -1,0 +1,288 @@
+"""install.sh and nightjar-device for real, into a folder; and with a systemd that is played."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from firmware_scripts.device_program import device_files
+from tests.firmware_scripts.command_line import firmware
+from tests.firmware_scripts.parcels import HERE, PROJECT, keys, pip_wheel, small_bundle
+
+SYSTEM_PYTHON = Path("/usr/bin/python3")
+NEEDED = [
+    name
+    for name, there in {
+        "openssl": shutil.which("openssl"),
+        "Debian's own python3 3.11 or later": SYSTEM_PYTHON.exists(),
+        "pip's wheel (python3-venv)": pip_wheel(),
+    }.items()
+    if not there
+]
+pytestmark = pytest.mark.skipif(bool(NEEDED), reason=f"missing: {', '.join(NEEDED)}")
+
+
+@pytest.fixture
+def parcel(tmp_path):
+    """What ``customise`` puts into the folder ``nightjar`` of a card."""
+    folder = tmp_path / "card" / "nightjar"
+    folder.mkdir(parents=True)
+    _, public = keys(tmp_path)
+    shutil.copy(public, folder / "bundle.pub")
+    for name, data in device_files(PROJECT).items():
+        if "/units/" not in name:
+            (folder / Path(name).name).write_bytes(data)
+    (folder / "agent.toml").write_text('device = "porch-01"\n')
+    bring(tmp_path, "0.1.0")
+    return folder
+
+
+def bring(tmp_path, version, platform=HERE):
+    shutil.copy(small_bundle(tmp_path, platform, version), tmp_path / "card" / "nightjar" / "bundle.tar")
+
+
+def install(parcel, root, *more):
+    (root / "boot" / "firmware").mkdir(parents=True, exist_ok=True)
+    command = ["sh", str(parcel / "install.sh"), "--root", str(root), *more]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def device(root, *command):
+    program = root / "opt/nightjar/nightjar-device.pyz"
+    return subprocess.run(
+        [str(SYSTEM_PYTHON), "-s", str(program), "--root", str(root), *command],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def tree(root):
+    """Every path with what it is; times do not count."""
+    found = {}
+    for path in sorted(root.rglob("*")):
+        name = str(path.relative_to(root))
+        if "__pycache__" in name or name.split("/")[0] == "boot":
+            continue
+        found[name] = str(path.readlink()) if path.is_symlink() else path.read_bytes() if path.is_file() else None
+    return found
+
+
+def test_it_installs_everything_and_a_second_time_changes_nothing(tmp_path, parcel):
+    root = tmp_path / "root"
+    done = install(parcel, root)
+    assert done.returncode == 0, done.stderr
+    assert str((root / "opt/nightjar/current").readlink()) == "releases/0.1.0"
+    assert (root / "opt/nightjar/current/lib/nightjar/__init__.py").is_file()
+    assert not (root / "opt/nightjar/current/lib/pip").exists()
+    assert not (root / "opt/nightjar/current/wheels").exists()
+    wants = root / "etc/systemd/system/multi-user.target.wants"
+    assert sorted(path.name for path in wants.iterdir()) == ["nightjar-agent.service", "nightjar-firstboot.service"]
+    assert str((wants / "nightjar-agent.service").readlink()) == "/etc/systemd/system/nightjar-agent.service"
+    assert (root / "etc/nightjar/agent.toml").read_text() == 'device = "porch-01"\n'
+    assert os.access(root / "usr/local/bin/nightjar-agent", os.X_OK)
+    assert "release 0.1.0 is tried" in (root / "boot/firmware/nightjar-status.txt").read_text()
+    before = tree(root)
+    again = install(parcel, root)
+    assert again.returncode == 0, again.stderr
+    assert tree(root) == before
+
+
+def test_a_dry_run_says_what_it_would_do_and_does_nothing(tmp_path, parcel):
+    root = tmp_path / "root"
+    done = install(parcel, root, "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "would run: cp" in done.stdout
+    assert "install " in done.stdout
+    assert tree(root) == {}
+    assert install(parcel, root).returncode == 0
+    checked = install(parcel, root, "--dry-run")
+    assert "holds release 0.1.0 for this device, signed by its owner's key" in checked.stdout
+
+
+def test_it_takes_everything_away_again_but_what_is_the_owners(tmp_path, parcel):
+    root = tmp_path / "root"
+    install(parcel, root)
+    data = root / "var/lib/nightjar-agent"
+    data.mkdir(parents=True)
+    (data / "agent.db").write_text("typed")
+    assert install(parcel, root, "--uninstall", "--dry-run").returncode == 0
+    assert (root / "opt/nightjar/current").exists()
+    assert install(parcel, root, "--uninstall").returncode == 0
+    left = [name for name, what in tree(root).items() if what is not None]
+    assert left == ["etc/nightjar/agent.toml", "etc/nightjar/bundle.pub", "var/lib/nightjar-agent/agent.db"]
+    assert install(parcel, root, "--uninstall", "--with-data").returncode == 0
+    assert [name for name, what in tree(root).items() if what is not None] == []
+
+
+def test_settings_changed_on_the_device_stay_until_the_card_brings_others(tmp_path, parcel):
+    root = tmp_path / "root"
+    install(parcel, root)
+    settings = root / "etc/nightjar/agent.toml"
+    settings.write_text('device = "changed"\n')
+    install(parcel, root)
+    assert "changed" in settings.read_text()
+    (parcel / "agent.toml").write_text('device = "newer"\n')
+    install(parcel, root)
+    assert "newer" in settings.read_text()
+
+
+def test_a_card_of_another_owner_changes_nothing(tmp_path, parcel):
+    root = tmp_path / "root"
+    install(parcel, root)
+    before = tree(root)
+    _, other = keys(tmp_path, "other")
+    shutil.copy(other, parcel / "bundle.pub")
+    strangers = tmp_path / "strangers"
+    strangers.mkdir()
+    shutil.copy(tmp_path / "other.key", strangers / "fleet.key")
+    shutil.copy(other, strangers / "fleet.pub")
+    shutil.copy(small_bundle(strangers, HERE, "0.2.0"), parcel / "bundle.tar")
+    done = install(parcel, root)
+    assert done.returncode == 2
+    assert "not signed by the key of this device" in (root / "boot/firmware/nightjar-status.txt").read_text()
+    assert tree(root) == before
+
+
+def test_a_bundle_with_a_flipped_byte_or_cut_short_is_not_unpacked(tmp_path, parcel):
+    good = (parcel / "bundle.tar").read_bytes()
+    with tarfile.open(parcel / "bundle.tar") as archive:
+        wheel = next(member for member in archive if member.name.endswith(".whl"))
+    damaged = bytearray(good)
+    damaged[wheel.offset_data + 100] ^= 1
+    for data in (bytes(damaged), good[: len(good) // 2], b"", b"not a tar" * 200):
+        (parcel / "bundle.tar").write_bytes(data)
+        root = tmp_path / "root"
+        done = install(parcel, root)
+        assert done.returncode != 0
+        assert not (root / "opt/nightjar/current").exists()
+        assert not list((root / "opt").rglob("*.py")) if (root / "opt").exists() else True
+
+
+def test_a_bundle_for_another_machine_says_so(tmp_path, parcel):
+    bring(tmp_path, "0.1.0", "bookworm-aarch64")
+    done = install(parcel, tmp_path / "root")
+    assert done.returncode != 0
+    assert "the bundle is for machine aarch64, this device has x86_64" in done.stdout + done.stderr
+
+
+def test_an_image_of_another_machine_can_be_given_a_release(tmp_path, parcel):
+    root = tmp_path / "root"
+    (root / "etc/nightjar").mkdir(parents=True)
+    shutil.copy(parcel / "bundle.pub", root / "etc/nightjar")
+    bundle = small_bundle(tmp_path, "bookworm-aarch64")
+    command = [sys.executable, str(parcel / "nightjar-device.pyz"), "--root", str(root), "install", str(bundle)]
+    options = "--only-binary=:all: --platform manylinux2014_aarch64 --python-version 311 --implementation cp"
+    done = subprocess.run([*command, "--pip-options", options], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (root / "opt/nightjar/current/lib/nightjar").is_dir()
+
+
+def test_missing_parts_are_named(tmp_path, parcel):
+    (parcel / "bundle.pub").unlink()
+    done = install(parcel, tmp_path / "root")
+    assert (done.returncode, "bundle.pub is missing" in done.stderr) == (3, True)
+    assert install(parcel, tmp_path / "root", "--fast").returncode == 2
+    assert install(parcel, tmp_path / "nowhere", "--root").returncode == 2
+
+
+def test_a_disk_without_room_leaves_the_device_as_it_was(tmp_path, parcel):
+    root = tmp_path / "root"
+    releases = root / "opt/nightjar/releases"
+    releases.parent.mkdir(parents=True)
+    releases.write_text("in the way")  # as good as a full disk: nothing can be put there
+    done = install(parcel, root)
+    assert done.returncode == 3
+    assert "could not be put in place" in (root / "boot/firmware/nightjar-status.txt").read_text()
+    assert json.loads(device_status(parcel, root))["state"] == "empty"
+
+
+def device_status(parcel, root):
+    command = [str(SYSTEM_PYTHON), str(parcel / "nightjar-device.pyz"), "--root", str(root), "status"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_program_on_the_device_tells_its_releases_and_what_is_wrong(tmp_path, parcel):
+    root = tmp_path / "root"
+    install(parcel, root)
+    assert json.loads(device(root, "status").stdout) == {
+        "format": 1, "state": "trying", "version": "0.1.0", "previous": None, "starts": 1, "refused": {},
+    }  # fmt: skip
+    found = json.loads(device(root, "doctor", "--json").stdout)
+    assert {row["category"] for row in found} == {"release", "agent", "updates", "configuration", "disk"}
+    assert all(row["remedy"] for row in found if row["level"] == "fault")
+
+
+def test_installer_and_firstrun_are_free_of_what_shellcheck_finds():
+    if shutil.which("shellcheck") is None:
+        pytest.skip("shellcheck is not installed: apt install shellcheck")
+    scripts = [PROJECT / "firmware_scripts/device/install.sh", *(PROJECT / "firmware_scripts/android").glob("*.sh")]
+    done = subprocess.run(["shellcheck", *map(str, scripts)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_units_are_what_systemd_understands_and_leave_little_exposed(tmp_path):
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed: apt install systemd")
+    exposures = {}
+    for name, data in device_files(PROJECT).items():
+        if not name.endswith(".service"):
+            continue
+        path = tmp_path / Path(name).name
+        # The commands are not on this machine; that they are there is another test's business.
+        path.write_bytes(re.sub(rb"^ExecStart=\S+", b"ExecStart=/bin/true", data, flags=re.MULTILINE))
+        done = subprocess.run(
+            ["systemd-analyze", "verify", "--man=no", str(path)], capture_output=True, text=True, check=False
+        )
+        complaints = [line for line in done.stderr.splitlines() if path.name in line]
+        assert (done.returncode, complaints) == (0, []), done.stderr
+        done = subprocess.run(
+            ["systemd-analyze", "security", "--offline=true", "--no-pager", str(path)],
+            capture_output=True, text=True, check=False, env={"LC_ALL": "C", "PATH": "/usr/bin:/bin"},
+        )  # fmt: skip
+        exposures[path.stem] = float(re.search(r"exposure level for \S+: ([\d.]+)", done.stdout)[1])
+    # What runs beside people's text is in the agent's own sandbox; what installs must be root, and has no network.
+    assert max(exposures[f"nightjar-{name}"] for name in ("agent", "enroll", "self-test")) <= 2.0
+    assert exposures["nightjar-firstboot"] <= 4.0
+
+
+def test_the_program_packed_twice_is_the_same_and_needs_nothing_but_python(tmp_path):
+    files = device_files(PROJECT)
+    assert files == device_files(PROJECT)
+    program = tmp_path / "nightjar-device.pyz"
+    program.write_bytes(files["device/nightjar-device.pyz"])
+    command = [str(SYSTEM_PYTHON), "-I", "-S", str(program), "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_the_real_bundle_installs_with_no_network_and_its_agent_runs(tmp_path, parcel):
+    if subprocess.run([str(SYSTEM_PYTHON), "-c", "import sys; sys.exit(sys.version_info[:2] != (3, 11))"]).returncode:
+        pytest.skip("the bundle for bookworm needs Python 3.11 in /usr/bin")
+    done = firmware("bundle", "--platform", "bookworm-x86_64", "--key", tmp_path / "fleet.key", "--output", tmp_path)
+    if done.returncode == 3:
+        pytest.skip(f"the package index cannot be reached: {done.stderr[:200]}")
+    assert done.returncode == 0, done.stderr
+    (bundle,) = tmp_path.glob("nightjar-0.1.0-*.tar")
+    shutil.copy(bundle, parcel / "bundle.tar")
+    root = tmp_path / "root"
+    (root / "boot/firmware").mkdir(parents=True)
+    # Without a network: no route leads anywhere.
+    command = ["unshare", "--net", "--map-root-user", "sh", str(parcel / "install.sh"), "--root", str(root)]
+    if subprocess.run(["unshare", "--net", "--map-root-user", "true"], capture_output=True, check=False).returncode:
+        command = command[3:]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (root / "agent.toml").write_text(f'device = "d"\ndata_dir = "{root}/data"\n')
+    agent = [str(SYSTEM_PYTHON), "-s", "-P", "-m", "edge_agent", "self-test", "--config", str(root / "agent.toml")]
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(root / "opt/nightjar/current/lib")}
+    done = subprocess.run(agent, capture_output=True, text=True, check=False, cwd="/", env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "passed with ai-edge-litert" in done.stdout
