@@ -1,0 +1,97 @@
+"""Prometheus' rules and Grafana's dashboard: they load, each rule is tried both ways, they name only what there is."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+PROMETHEUS = ROOT / "deploy" / "prometheus"
+CASES = Path(__file__).parent / "alerts_test.yml"
+DASHBOARD = json.loads((ROOT / "deploy" / "grafana" / "nightjar.json").read_text())
+RULES = [rule for group in yaml.safe_load((PROMETHEUS / "alerts.yml").read_text())["groups"] for rule in group["rules"]]
+PAGE = (ROOT / "docs" / "metrics.md").read_text()
+
+
+def promtool(*arguments: str | Path) -> str:
+    if shutil.which("promtool") is None:
+        pytest.skip("promtool is not installed: apt install prometheus")
+    done = subprocess.run(["promtool", *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def documented():
+    return set(re.findall(r"`(nightjar_\w+)", PAGE))
+
+
+def named(text: str) -> set[str]:
+    return set(re.findall(r"nightjar_\w+", text))
+
+
+def panels():
+    return [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+
+
+def test_the_rules_raise_and_keep_quiet_as_their_cases_say():
+    promtool("check", "rules", PROMETHEUS / "alerts.yml")
+    assert "SUCCESS" in promtool("test", "rules", CASES)
+
+
+def test_prometheus_takes_its_configuration(tmp_path):
+    (tmp_path / "token").write_text("nj_x")
+    for name in ("prometheus.yml", "alerts.yml"):
+        text = (PROMETHEUS / name).read_text()
+        (tmp_path / name).write_text(
+            re.sub(r"credentials_file: [^}]+", f"credentials_file: {tmp_path / 'token'}", text)
+        )
+    promtool("check", "config", tmp_path / "prometheus.yml")
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+def test_each_rule_has_a_case_that_raises_it_and_one_that_does_not(rule):
+    cases = [case for group in yaml.safe_load(CASES.read_text())["tests"] for case in group["alert_rule_test"]]
+    raised = {bool(case.get("exp_alerts")) for case in cases if case["alertname"] == rule["alert"]}
+    assert raised == {True, False}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+def test_each_rule_says_what_to_do_and_how_soon(rule):
+    assert rule["labels"]["severity"] in {"page", "ticket"}
+    assert rule["annotations"].keys() == {"summary", "remedy"}
+
+
+def test_rules_and_dashboard_name_only_documented_metrics():
+    used = named(json.dumps([rule["expr"] for rule in RULES])) | named(json.dumps(panels()))
+    assert used - documented() == set()
+
+
+def test_panels_have_a_title_a_number_and_room_of_their_own():
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
+    taken = set()
+    for panel in panels():
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken, panel["title"]
+        assert max(x for x, _ in cells) < 24
+        taken |= cells
+        assert panel["title"]
+        assert all(target["datasource"]["uid"] == "${datasource}" for target in panel["targets"])
+
+
+def test_prometheus_understands_the_dashboards_expressions(tmp_path):
+    """As rules, because promtool of this age reads expressions in no other way."""
+    texts = [target["expr"] for panel in panels() for target in panel["targets"]]
+    rules = [
+        {"record": f"panel:{number}", "expr": text.replace("$instance", ".*")} for number, text in enumerate(texts)
+    ]
+    (tmp_path / "panels.yml").write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
+    promtool("check", "rules", tmp_path / "panels.yml")

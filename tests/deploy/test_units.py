@@ -1,0 +1,69 @@
+"""The units for systemd: sandboxed, and of one mind with the program and with each other."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from coordinator.shell.broker import EXTERNAL
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+SERVICE, SOCKET = (DEPLOY / f"nightjar-coordinator.{kind}" for kind in ("service", "socket"))
+MOST_EXPOSURE = 2.0
+
+
+def analyze(*arguments: str) -> str:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed: apt install systemd")
+    done = subprocess.run(
+        ["systemd-analyze", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"LC_ALL": "C", "PATH": "/usr/bin:/bin"},
+    )
+    return done.stdout + done.stderr
+
+
+def settings(unit: Path) -> dict[str, str]:
+    return dict(re.findall(r"^(\w+)=(.*)$", unit.read_text(), re.MULTILINE))
+
+
+def test_the_sandbox_leaves_little_exposed():
+    said = analyze("security", "--offline=true", "--no-pager", str(SERVICE))
+    found = re.search(r"exposure level for nightjar-coordinator.service: ([\d.]+)", said)
+    assert found, said
+    assert float(found[1]) <= MOST_EXPOSURE
+
+
+def test_systemd_understands_every_line(tmp_path):
+    for unit in (SERVICE, SOCKET):
+        (tmp_path / unit.name).write_text(
+            unit.read_text().replace("/opt/nightjar/bin/nightjar-coordinator", "/bin/true")
+        )
+    said = analyze("verify", "--man=no", str(tmp_path / SERVICE.name), str(tmp_path / SOCKET.name))
+    # A machine without a systemd that runs has no other units to find.
+    ours = [line for line in said.splitlines() if "nightjar" in line and "not found" not in line]
+    assert ours == []
+
+
+def test_the_socket_listens_where_a_fresh_configuration_says(tmp_path):
+    example = (DEPLOY.parent / "coordinator" / "example.toml").read_text()
+    host = re.search(r'^host = "(.*)"', example, re.MULTILINE)[1]
+    port = re.search(r"^port = (\d+)", example, re.MULTILINE)[1]
+    assert settings(SOCKET)["ListenStream"] == f"{host}:{port}"
+
+
+def test_a_fault_in_the_configuration_is_not_tried_again():
+    from wire.errors import ConfigError
+
+    assert settings(SERVICE)["RestartPreventExitStatus"] == str(ConfigError.exit_status)
+
+
+def test_the_page_names_the_units_and_the_broker_that_a_restart_needs():
+    page = (DEPLOY.parent / "docs" / "deploying.md").read_text()
+    assert SERVICE.name in page
+    assert SOCKET.name in page
+    assert f'kind = "{EXTERNAL}"' in page
