@@ -9,6 +9,7 @@ import click
 
 from models import corpora
 from models.configurations import CONFIGURATIONS, configuration
+from models.exchange import FORMATS, exchange
 from models.export import export_program
 from models.folder import MANIFEST, PROGRAM, VOCABULARY, WEIGHTS, write_model_folder
 from models.initial import initial_weights
@@ -36,6 +37,15 @@ def export(model: str, corpus: str, out: Path, seed: int) -> None:
     write_model_folder(out, shape, vocabulary, program, initial_weights(shape, vocabulary.size, seed))
     for name in (PROGRAM, WEIGHTS, VOCABULARY, MANIFEST):
         click.echo(f"{out / name}: {(out / name).stat().st_size} bytes")
+
+
+@main.command("exchange")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--to", "form", required=True, type=click.Choice(FORMATS), help="safetensors needs no TensorFlow.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="File to write; a folder for saved-model.")
+def write_exchange(folder: Path, form: str, out: Path) -> None:
+    """Write the model of FOLDER in the format of others."""
+    click.echo(f"{out}: {exchange(folder, form, out)} bytes")
 
 
 if __name__ == "__main__":
