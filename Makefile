@@ -17,6 +17,9 @@ demo: setup ## the main job: broker, coordinator and emulated phones on this mac
 test: setup ## every test that this machine can run
 	@$(BIN)/python -m pytest $(ARGS)
 
+test-twin: setup ## what boots virtual devices in QEMU: enrolment, training, power cuts, bad releases
+	@$(BIN)/python -m pytest -m twin $(ARGS)
+
 check: setup ## format, lint, types, import contracts, fast tests, doctests
 	@scripts/check.sh
 
@@ -32,4 +35,4 @@ bench: setup ## every benchmark
 clean: ## remove environments and everything generated
 	rm -rf .venv .venv-agent-* .venv-fuzz build var *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-.PHONY: help setup demo test check agent-tests fuzz bench clean
+.PHONY: help setup demo test test-twin check agent-tests fuzz bench clean
