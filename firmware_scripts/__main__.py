@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import click
 
 from firmware_scripts import __version__
+from firmware_scripts.commands.android import android
 from firmware_scripts.commands.bmap import bmap
 from firmware_scripts.commands.bundle import bundle, bundle_key
 from firmware_scripts.commands.customise import customise
@@ -15,6 +16,7 @@ from firmware_scripts.commands.doctor import doctor
 from firmware_scripts.commands.flash import flash
 from firmware_scripts.commands.image import image
 from firmware_scripts.commands.targets import targets
+from firmware_scripts.commands.twin import twin
 from firmware_scripts.commands.verify import verify
 from firmware_scripts.core.exit_status import ExitStatus
 from wire.errors import NightjarError
@@ -26,7 +28,7 @@ def cli() -> None:
     """From a blank card to a device that trains: find the card, write it, read it back."""
 
 
-for command in (targets, flash, customise, verify, bmap, doctor, bundle, bundle_key, image):
+for command in (targets, flash, customise, verify, bmap, doctor, bundle, bundle_key, image, twin, android):
     cli.add_command(command)
 
 

@@ -45,6 +45,10 @@ class Parcel:
     own: Mapping[str, bytes]
     facts: Mapping[str, object]
 
+    def own_files(self) -> dict[str, bytes]:
+        """What a device starts with before the bundle is unpacked: the installer and its program."""
+        return {name: self.own[name] for name in _FROM_BUNDLE if name in self.own}
+
 
 @dataclass(frozen=True, slots=True)
 class Order:
@@ -194,7 +198,7 @@ def _parcel_files(order: Order) -> dict[str, bytes | Path]:
         return {}
     settings = agent_settings(order.agent_toml, order.settings.hostname, has_claim=order.claim is not None)
     files: dict[str, bytes | Path] = {f"{FOLDER}/{BUNDLE}": parcel.path, f"{FOLDER}/{KEY}": parcel.public_key}
-    files |= {f"{FOLDER}/{name}": parcel.own[name] for name in _FROM_BUNDLE}
+    files |= {f"{FOLDER}/{name}": data for name, data in parcel.own_files().items()}
     files[f"{FOLDER}/{SETTINGS}"] = settings.encode()
     if order.claim is not None:
         files[f"{FOLDER}/{CLAIM}"] = order.claim

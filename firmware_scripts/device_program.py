@@ -75,22 +75,24 @@ def device_program(project: Path) -> bytes:
 
 def enroll_unit(agent_unit: str) -> str:
     """The unit that enrols, from the agent's."""
-    # A credential is a copy that only this unit can read: the sandbox does not reach the card.
-    command = f"{_COMMAND} enroll {_SETTINGS} --claim %d/claim"
-    return _once(
-        agent_unit, "enrols this device, once", command, "LoadCredential=claim:/boot/firmware/nightjar/claim.json"
-    )
+    # A credential is a copy that only this unit can read, for the sandbox does not reach the card; then a copy of that
+    # in the unit's own /tmp, because the agent blanks the claim that it used.
+    copy = "/usr/bin/install -m 0600 %d/claim /tmp/claim.json"
+    command = f"{_COMMAND} enroll {_SETTINGS} --claim /tmp/claim.json"
+    credential = "LoadCredential=claim:/boot/firmware/nightjar/claim.json"
+    return _once(agent_unit, "enrols this device, once", (copy, command), credential)
 
 
 def self_test_unit(agent_unit: str) -> str:
     """The unit that trains a step to see whether it can, from the agent's."""
-    return _once(agent_unit, "trains a step, to see whether it can", f"{_COMMAND} self-test {_SETTINGS}")
+    return _once(agent_unit, "trains a step, to see whether it can", (f"{_COMMAND} self-test {_SETTINGS}",))
 
 
-def _once(agent_unit: str, does: str, command: str, *others: str) -> str:
+def _once(agent_unit: str, does: str, commands: tuple[str, ...], *others: str) -> str:
     unit = agent_unit[agent_unit.index("[Unit]") : agent_unit.index("[Install]")]
     # DynamicUser takes the unit's name, so the others have to name the agent's user to share its folder.
-    service = "\n".join(["Type=oneshot", f"ExecStart={command}", "User=nightjar-agent", "TimeoutStartSec=900", *others])
+    starts = [f"ExecStart={command}" for command in commands]
+    service = "\n".join(["Type=oneshot", *starts, "User=nightjar-agent", "TimeoutStartSec=900", *others])
     unit = re.sub(r"^Description=.*$", f"Description=Nightjar: {does}", unit, flags=re.MULTILINE)
     unit = re.sub(
         r"^(#.*|Type=.*|WatchdogSec=.*|Restart=.*|RestartSec=.*|TimeoutStopSec=.*)\n", "", unit, flags=re.MULTILINE

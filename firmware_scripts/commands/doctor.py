@@ -10,6 +10,7 @@ import click
 from firmware_scripts.core.checks import (
     Check,
     Level,
+    check_customising,
     check_desktop,
     check_emulation,
     check_image_tools,
@@ -27,6 +28,7 @@ CHECKS: tuple[Check, ...] = (
     check_packings,
     check_desktop,
     check_image_tools,
+    check_customising,
     check_emulation,
 )
 

@@ -131,6 +131,20 @@ def check_image_tools(host: Host) -> Iterator[Finding]:
     )
 
 
+def check_customising(host: Host) -> Iterator[Finding]:
+    """Programs that check what ``customise`` writes, and that speak to phones."""
+    yield from _programs(
+        host,
+        "customising",
+        [
+            ("cloud-init", "user-data is checked by cloud-init itself, beside our own check", "cloud-init"),
+            ("mkpasswd", "passwords can be hashed for --password-hash", "whois"),
+            ("ssh-keygen", "SSH keys can be made for --ssh-key", "openssh-client"),
+        ],
+    )
+    yield from _programs(host, "android", [("adb", "phones on a cable can be reached", "adb")])
+
+
 def check_emulation(host: Host) -> Iterator[Finding]:
     """Programs that run a device without a device."""
     yield from _programs(

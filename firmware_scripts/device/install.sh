@@ -60,7 +60,7 @@ done
 key=$below/etc/nightjar/bundle.pub
 if [ ! -e "$key" ]; then
     run mkdir -p "$below/etc/nightjar"
-    run cp "$here/bundle.pub" "$key"
+    run install -m 0644 "$here/bundle.pub" "$key"
 elif ! cmp -s "$here/bundle.pub" "$key"; then
     say "$key stays as it is and differs from the one here; remove it first if its owner has changed"
 fi
@@ -70,8 +70,9 @@ settings=$below/etc/nightjar/agent.toml
 brought=$below/var/lib/nightjar/agent.toml.brought
 if [ -e "$here/agent.toml" ] && ! cmp -s "$here/agent.toml" "$brought"; then
     run mkdir -p "$below/etc/nightjar" "$below/var/lib/nightjar"
-    run cp "$here/agent.toml" "$settings"
-    run cp "$here/agent.toml" "$brought"
+    # The agent's user has to read it, whatever mode the card is mounted with.
+    run install -m 0644 "$here/agent.toml" "$settings"
+    run install -m 0644 "$here/agent.toml" "$brought"
 fi
 [ -e "$settings" ] || [ -n "$dry_run" ] || say "there is no $settings yet: the agent waits for it"
 

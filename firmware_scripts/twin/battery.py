@@ -1,6 +1,7 @@
 """The charger's plug of the twin: the kernel's imaginary power supply, set through its module's parameters.
 
-What the agent reads in /sys/class/power_supply is the kernel's own. Source: Linux 6.1, drivers/power/supply/test_power.c.
+What the agent reads in /sys/class/power_supply is the kernel's own.
+Source: Linux 6.1, drivers/power/supply/test_power.c.
 """
 
 from __future__ import annotations

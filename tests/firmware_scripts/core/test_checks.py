@@ -32,14 +32,24 @@ class FakeHost:
 
 def test_on_a_bare_machine_everything_that_is_missing_has_a_remedy():
     found = findings(FakeHost(), CHECKS)
-    assert {finding.category for finding in found} == {"flashing", "desktop", "images", "twin"}
+    assert {finding.category for finding in found} == {
+        "flashing",
+        "desktop",
+        "images",
+        "customising",
+        "android",
+        "twin",
+    }
     assert all(finding.remedy for finding in found if finding.level is not Level.GOOD)
     assert sum(finding.level is Level.FAULT for finding in found) == 4  # lsblk, xz, gz, zst
 
 
 def test_a_machine_with_everything_has_no_fault():
     everything = FakeHost(
-        commands={"mcopy", "mkfs.vfat", "mke2fs", "sfdisk", "qemu-system-aarch64", "qemu-aarch64-static", "mmdebstrap"},
+        commands={
+            *("mcopy", "mkfs.vfat", "mke2fs", "sfdisk", "qemu-system-aarch64", "qemu-aarch64-static", "mmdebstrap"),
+            *("cloud-init", "mkpasswd", "ssh-keygen", "adb"),
+        },
         outputs={"lsblk": "lsblk from util-linux 2.38.1"},
         modules={"lzma", "zlib", "backports.zstd"},
         root=True,

@@ -14,6 +14,7 @@ from firmware_scripts.shell.block_file import OpenFile, open_block, open_to_read
 from firmware_scripts.shell.look import look
 from firmware_scripts.shell.naming import DiskTarget, find_target
 from tests.firmware_scripts.command_line import firmware
+from tests.firmware_scripts.stock_images import TRIXIE, make_image, missing, read
 
 SIZE = 8 * 2**20
 IMAGE = random.Random(31).randbytes(3 * 2**20 + 512)
@@ -144,3 +145,28 @@ def test_a_file_system_that_is_full_is_told_and_is_no_success(mounted, tmp_path)
     assert done.returncode == 7
     assert "ENOSPC" in done.stderr
     assert not any(card.read_bytes()[:512])
+
+
+def test_a_card_is_customised_where_it_lies_and_a_mounted_one_is_not(tmp_path):
+    if missing() or not shutil.which("losetup"):
+        pytest.skip(f"not installed: {', '.join(missing()) or 'losetup'} (apt install mtools dosfstools fdisk mount)")
+    image = make_image(tmp_path / "pi.img", TRIXIE)
+    made = run("losetup", "--find", "--show", image)
+    if made.returncode:
+        pytest.skip(f"this machine or user may not make loop devices: {made.stderr.strip()}")
+    card = Path(made.stdout.strip())
+    try:
+        done = firmware("customise", card, "--hostname", "porch-01", "--yes", "--expect-serial", "x")
+        assert (done.returncode, "is-loop" in done.stderr) == (4, True)
+        options = ("--hostname", "porch-01", "--allow", "is-loop")
+        assert firmware("customise", card, *options, typed="something else\n").returncode == 5
+        assert firmware("customise", card, *options, "--yes").returncode == 2
+        assert read(image, "meta-data").decode() == TRIXIE["meta-data"]
+        with open_block(card) as held:
+            assert not isinstance(held, Reason)
+            assert firmware("customise", card, *options, typed=f"{card.name} 75.5 MB\n").returncode == 4
+        done = firmware("customise", card, *options, typed=f"{card.name} 75.5 MB\n")
+        assert done.returncode == 0, done.stderr
+        assert b"porch-01" in read(image, "meta-data")
+    finally:
+        run("losetup", "--detach", card)

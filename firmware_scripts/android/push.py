@@ -1,0 +1,120 @@
+"""Brings an agent onto phones on a cable with the real ``adb``: pushes the files, and has the phone hash them.
+
+What it cannot do is start anything in Termux: Android keeps apps apart. So the last step is typed on the phone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from wire.errors import ConfigError, IntegrityError, UnavailableError
+
+FOLDER = "/sdcard/Download/nightjar"
+_TIMEOUT_S = 600.0
+_SERIAL = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+
+# Runs adb with these arguments and returns what it printed. Raises UnavailableError.
+Adb = Callable[..., str]
+
+
+@dataclass(frozen=True, slots=True)
+class Phone:
+    """A phone that adb lists; ``state`` is ``device`` where it may be used."""
+
+    serial: str
+    state: str
+
+
+def phones(adb: Adb) -> tuple[Phone, ...]:
+    """The phones on this machine's cables.
+
+    Raises:
+        UnavailableError: adb does not answer.
+    """
+    lines = adb("devices").splitlines()[1:]
+    return tuple(Phone(*line.split("\t", 1)) for line in lines if "\t" in line)
+
+
+def choose(found: tuple[Phone, ...], serial: str) -> Phone:
+    """The phone with that serial number. None is ever chosen for you.
+
+    Raises:
+        ConfigError: it is not there, or does not let us in.
+    """
+    if not _SERIAL.fullmatch(serial):
+        msg = f"{serial[:64]!r} is no serial number of a phone"
+        raise ConfigError(msg)
+    phone = next((phone for phone in found if phone.serial == serial), None)
+    if phone is None:
+        there = ", ".join(phone.serial for phone in found) or "none"
+        msg = f"no phone {serial} is on a cable; there are: {there}"
+        raise ConfigError(msg)
+    if phone.state != "device":
+        msg = f"the phone {serial} is {phone.state}: unlock it, and allow this computer to debug it"
+        raise ConfigError(msg)
+    return phone
+
+
+def push(adb: Adb, phone: Phone, files: Mapping[str, bytes | Path]) -> None:
+    """Push files into :data:`FOLDER`, and compare what is there by the phone's own sha256.
+
+    Raises:
+        UnavailableError: adb cannot do it.
+        IntegrityError: the phone holds something else.
+    """
+    which = ("-s", phone.serial)
+    adb(*which, "shell", "mkdir", "-p", FOLDER)
+    for name, data in files.items():
+        target = f"{FOLDER}/{name}"
+        content = data if isinstance(data, bytes) else data.read_bytes()
+        adb(*which, "push", data if isinstance(data, Path) else "", target, content=content)
+        said = adb(*which, "shell", "sha256sum", target).split()
+        if not said or said[0] != hashlib.sha256(content).hexdigest():
+            msg = f"{target} is not what was pushed: is the phone's storage full?"
+            raise IntegrityError(msg)
+
+
+def machine_of(adb: Adb, phone: Phone) -> str:
+    """The processor of a phone, by the kernel's name.
+
+    Raises:
+        UnavailableError: adb cannot ask.
+    """
+    abi = adb("-s", phone.serial, "shell", "getprop", "ro.product.cpu.abi").strip()
+    return {"arm64-v8a": "aarch64", "armeabi-v7a": "armv7l"}.get(abi, abi)
+
+
+class AdbProgram:
+    """The ``adb`` program; ``folder`` is for what is pushed and is no file yet."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __call__(self, *arguments: str | Path, content: bytes | None = None) -> str:
+        """Run it."""
+        words = [str(word) for word in arguments]
+        if content is not None and "" in words:
+            source = self._folder / "pushed"
+            source.write_bytes(content)
+            words[words.index("")] = str(source)
+        try:
+            done = subprocess.run(  # noqa: S603 - adb, with serial numbers that were checked and names of ours
+                ["adb", *words],  # noqa: S607
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=_TIMEOUT_S,
+                stdin=subprocess.DEVNULL,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            msg = f"adb could not be run: {error} (apt install adb)"
+            raise UnavailableError(msg) from error
+        if done.returncode:
+            msg = f"adb {words[-2] if len(words) > 1 else ''} failed: {(done.stderr or done.stdout).strip()[-200:]}"
+            raise UnavailableError(msg)
+        return done.stdout

@@ -1,0 +1,90 @@
+"""``nightjar-firmware android``: the agent onto phones on a cable."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+
+from firmware_scripts.android.push import FOLDER, AdbProgram, choose, machine_of, phones, push
+from firmware_scripts.core.agent_settings import agent_settings, check_claim
+from firmware_scripts.core.exit_status import ExitStatus
+from firmware_scripts.customising import BUNDLE, CLAIM, KEY, SETTINGS
+from firmware_scripts.shell.parcel import load_parcel
+from wire.errors import ConfigError, IntegrityError, RemoteProtocolError, UnavailableError
+
+INSTALLER = Path(__file__).parents[1] / "android" / "termux-install.sh"
+THERE = f"~/storage/downloads/{Path(FOLDER).name}/{INSTALLER.name}"
+_FILE = click.Path(path_type=Path)
+
+
+@click.group()
+def android() -> None:
+    """Phones on a cable, by the real adb (docs/android.md)."""
+
+
+@android.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list of {serial, state}.")
+def list_phones(*, as_json: bool) -> None:
+    """List the phones that adb sees."""
+    with tempfile.TemporaryDirectory(prefix="nightjar-") as folder:
+        found = phones(AdbProgram(Path(folder)))
+    if as_json:
+        click.echo(json.dumps([{"serial": phone.serial, "state": phone.state} for phone in found], indent=2))
+        return
+    for phone in found:
+        click.echo(f"{phone.serial}  {phone.state}")
+    if not found:
+        click.echo("no phone on a cable: switch USB debugging on (developer options), and allow this computer")
+
+
+@android.command("push")
+@click.option("--serial", "serials", multiple=True, required=True, help="Of the phone. Again for more phones.")
+@click.option("--bundle", "bundle", type=_FILE, required=True, help="The agent for aarch64 (docs/bundles.md).")
+@click.option("--public-key", type=_FILE, required=True, help="The .pub file of the key that signed the bundle.")
+@click.option("--config", type=_FILE, help="The agent's settings; the line 'device' becomes the phone's serial number.")
+@click.option("--claim-file", type=_FILE, help="What the phone may enrol with, once. For one phone alone.")
+@click.pass_context
+def push_to_phones(
+    context: click.Context, /, serials: tuple[str, ...], bundle: Path, public_key: Path, **given: Any
+) -> None:
+    """Push the agent and its installer onto phones, and check every byte there. Nothing is started."""
+    if given["claim_file"] and len(serials) > 1:
+        msg = "one claim is for one phone: push to them one by one"
+        raise ConfigError(msg)
+    try:
+        parcel = load_parcel(bundle, public_key)
+        claim = given["claim_file"].read_bytes() if given["claim_file"] else None
+        shared = given["config"].read_text(encoding="utf-8") if given["config"] else None
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"a file cannot be read: {error}"
+        raise ConfigError(msg) from error
+    except RemoteProtocolError as error:
+        click.echo(f"nightjar-firmware: {error}", err=True)
+        context.exit(ExitStatus.IMAGE_UNUSABLE)
+    if claim is not None:
+        check_claim(claim)
+    with tempfile.TemporaryDirectory(prefix="nightjar-") as folder:
+        adb = AdbProgram(Path(folder))
+        found = phones(adb)
+        chosen = [choose(found, serial) for serial in serials]
+        for phone in chosen:
+            machine = machine_of(adb, phone)
+            if parcel.facts.get("machine") != machine:
+                msg = f"the phone {phone.serial} is {machine}, the bundle is for {parcel.facts.get('machine')}"
+                raise ConfigError(msg)
+        for phone in chosen:
+            name = phone.serial.lower().replace(":", "-").replace(".", "-")
+            settings = agent_settings(shared, name, has_claim=claim is not None)
+            files: dict[str, bytes | Path] = {BUNDLE: parcel.path, KEY: parcel.public_key, **parcel.own_files()}
+            files |= {SETTINGS: settings.encode(), INSTALLER.name: INSTALLER.read_bytes()}
+            files |= {CLAIM: claim} if claim is not None else {}
+            try:
+                push(adb, phone, files)
+            except IntegrityError as error:
+                raise UnavailableError(str(error)) from error
+            click.echo(f"{phone.serial}: {len(files)} files are in {FOLDER}, and are what was pushed")
+    click.echo(f"on the phone, in Termux: termux-setup-storage, then: sh {THERE}")

@@ -1,0 +1,96 @@
+"""The coordinator as its HTTP API shows it: which devices there are, and which reports counted. Only looks."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import urllib.error
+import urllib.request
+from typing import Any
+from urllib.parse import urlsplit
+
+from wire.errors import ConfigError, UnavailableError
+
+_TIMEOUT_S = 10.0
+_MAX_ANSWER_BYTES = 16 * 2**20
+
+
+class Coordinator:
+    """Reads the API of one coordinator.
+
+    Args:
+        url: where its page is.
+        authority: certificates to trust there, PEM; empty trusts the system's.
+        token: of a viewer; empty where the coordinator shows itself to everybody.
+
+    Raises:
+        ConfigError: the URL or the certificates cannot be used.
+    """
+
+    def __init__(self, url: str, authority: str, token: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            msg = f"expected the coordinator's URL, such as http://127.0.0.1:8080, got {url[:80]!r}"
+            raise ConfigError(msg)
+        self._url = url.rstrip("/")
+        self.port = parts.port or (443 if parts.scheme == "https" else 80)
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        try:
+            self._trust = ssl.create_default_context(cadata=authority or None)
+        except ssl.SSLError as error:
+            msg = f"the certificates in the claim file cannot be read: {error}"
+            raise ConfigError(msg) from error
+
+    def device(self, name: str) -> dict[str, Any] | None:
+        """What is known of one device; None if it was never heard of.
+
+        Raises:
+            UnavailableError: the coordinator does not answer.
+        """
+        found: dict[str, Any] | None = self._get(f"/devices/{name}")
+        return found
+
+    def counted(self, device: str, after: int) -> int | None:
+        """The newest committed round with an accepted report of ``device``; None if there is none.
+
+        Args:
+            device: its name.
+            after: rounds up to this one are not looked at.
+
+        Raises:
+            UnavailableError: the coordinator does not answer.
+        """
+        rounds = self._get("/rounds?limit=20")
+        for row in rounds["items"] if rounds else ():
+            if row["number"] <= after or row["phase"] != "committed":
+                continue
+            detail = self._get(f"/rounds/{row['number']}")
+            seats = detail["seats"] if detail else ()
+            if any(seat["device"] == device and seat["state"] == "reported" for seat in seats):
+                return int(row["number"])
+        return None
+
+    def newest_round(self) -> int:
+        """Number of the newest round; 0 if there was none.
+
+        Raises:
+            UnavailableError: the coordinator does not answer.
+        """
+        rounds = self._get("/rounds?limit=1")
+        return int(rounds["items"][0]["number"]) if rounds and rounds["items"] else 0
+
+    def _get(self, path: str) -> Any:
+        request = urllib.request.Request(f"{self._url}/api/v1{path}", headers=self._headers)  # noqa: S310 - http(s) only
+        try:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=self._trust) as answer:  # noqa: S310
+                return json.loads(answer.read(_MAX_ANSWER_BYTES))
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code == 404:
+                return None
+            hint = ": set NIGHTJAR_TOKEN to the token of a viewer" if error.code in (401, 403) else ""
+            msg = f"the coordinator answers {error.code} to {path}{hint}"
+            raise UnavailableError(msg) from error
+        except (OSError, ValueError) as error:
+            msg = f"the coordinator at {self._url} does not answer: {getattr(error, 'reason', error)}"
+            raise UnavailableError(msg) from error

@@ -1,0 +1,136 @@
+"""A twin: a copy of an image, made somebody's, and started in QEMU."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from firmware_scripts.customising import Order, customise
+from firmware_scripts.image.making import COMMAND_LINE, DEVICE_TREE, EARLY, IMAGE_FILE, KERNEL
+from firmware_scripts.image.tools import environment, run
+from firmware_scripts.shell.fat import boot_partition
+from firmware_scripts.twin.guest import Guest
+from firmware_scripts.twin.machines import Started, machine_of, qemu_command
+from firmware_scripts.twin.process import Qemu
+from wire.errors import ConfigError, RemoteProtocolError
+
+DISK, LOG, SOCKET = "disk.img", "console.log", "guest"
+_LONGEST_SOCKET_BYTES = 107  # unix(7)
+
+
+@dataclass(frozen=True, slots=True)
+class Twin:
+    """Files of one twin, in a folder of its own.
+
+    Attributes:
+        folder: holds them; the disk in it is the device, from start to start.
+        board: that is played.
+    """
+
+    folder: Path
+    board: str
+
+    @property
+    def guest(self) -> Guest:
+        """The inside of the machine, where it has a port for that."""
+        return Guest(self.folder / SOCKET)
+
+
+def prepare(image: Path, folder: Path, order: Order | None) -> Twin:
+    """Copy an image into a folder, and make the copy one host's.
+
+    Args:
+        image: made by ``nightjar-firmware image``, customised already or not.
+        folder: new, empty, or a twin's that shall go on: then its disk stays, and ``order`` has to be None.
+        order: what to customise; None leaves the image as it is.
+
+    Raises:
+        ConfigError: it is no image of ours, or the twin is there already.
+        UnavailableError: a program is missing, or the disk is full.
+    """
+    disk = folder / DISK
+    if exists(folder):
+        if order is not None:
+            msg = f"{folder} holds a twin that is somebody's already: leave the options away, or take another folder"
+            raise ConfigError(msg)
+        return Twin(folder.absolute(), _board(disk))
+    board = _board(image)
+    machine_of(board)
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder / f"{DISK}.part"
+    run(["cp", "--sparse=always", "--reflink=auto", image, partial], environment(0))
+    if order is not None:
+        customise(partial, order, lambda _: None)
+    partial.replace(disk)
+    return Twin(folder.absolute(), board)
+
+
+@contextmanager
+def powered(
+    twin: Twin, ports: Sequence[int], on_line: Callable[[str], None] = lambda _: None, *, keep: bool = True
+) -> Iterator[Qemu]:
+    """Switch a twin on; its power is cut when the block is left.
+
+    Args:
+        twin: of :func:`prepare`.
+        ports: of our loopback interface, that become ports of its own.
+        on_line: told each line of its console.
+        keep: what it writes stays on its disk.
+
+    Raises:
+        UnavailableError: QEMU is missing, or cannot be started.
+    """
+    disk, folder = twin.folder / DISK, twin.folder
+    with boot_partition(disk) as fat:
+        files = {name: fat.read(name) for name in (KERNEL, EARLY, COMMAND_LINE, DEVICE_TREE)}
+    for name, data in files.items():
+        if data is not None:
+            (folder / name).write_bytes(data)
+        elif name != DEVICE_TREE:
+            msg = f"{disk} has no {name} on its boot partition"
+            raise RemoteProtocolError(msg, code="image")
+    line = (files[COMMAND_LINE] or b"").decode(errors="replace").strip()
+    if ports:
+        line += f" nightjar.forward={','.join(map(str, sorted(set(ports))))}"
+    device_tree = folder / DEVICE_TREE if files[DEVICE_TREE] is not None else None
+    socket = folder / SOCKET
+    if len(os.fsencode(socket)) > _LONGEST_SOCKET_BYTES:
+        msg = f"{folder} has too long a name for a socket in it: take a folder with a shorter one"
+        raise ConfigError(msg)
+    socket.unlink(missing_ok=True)
+    started = Started(disk, folder / KERNEL, folder / EARLY, line, device_tree, socket, keep=keep)
+    with Qemu(qemu_command(machine_of(twin.board), started), folder / LOG, on_line) as machine:
+        yield machine
+
+
+def boot_file(twin: Twin, name: str) -> str | None:
+    """Text of a file on the boot partition of a twin that is switched off; None if there is none."""
+    with boot_partition(twin.folder / DISK) as fat:
+        data = fat.read(name)
+    return None if data is None else data.decode(errors="replace")
+
+
+def exists(folder: Path) -> bool:
+    """Whether a twin is kept in a folder."""
+    return (folder / DISK).exists()
+
+
+def _board(image: Path) -> str:
+    if not os.access(image, os.R_OK):
+        msg = f"there is no image {image}: make one with 'nightjar-firmware image'"
+        raise ConfigError(msg)
+    try:
+        with boot_partition(image) as fat:
+            data = fat.read(IMAGE_FILE)
+        name = json.loads(data)["name"] if data else None
+    except (ValueError, KeyError, TypeError, RemoteProtocolError) as error:
+        msg = f"{image} says nothing sensible in {IMAGE_FILE}: {error}"
+        raise ConfigError(msg) from error
+    if not isinstance(name, str):
+        msg = f"{image} is no image of 'nightjar-firmware image': it has no {IMAGE_FILE} on its boot partition"
+        raise ConfigError(msg)
+    return name
