@@ -17,6 +17,7 @@ import shutil
 import signal
 import socket
 import string
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
@@ -29,6 +30,32 @@ MOSQUITTO, AMQTT, EXTERNAL = "mosquitto", "amqtt", "external"
 _SBIN = "/usr/sbin:/usr/local/sbin"
 """Debian installs mosquitto where a user's PATH does not look."""
 _PBKDF2_ROUNDS = 101_000
+
+
+SERVICE_USER = "@coordinator"
+"""The coordinator's name at a broker that asks devices for certificates; no device can have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """Where a broker listens, and who may come in.
+
+    Attributes:
+        host: address for devices.
+        port: for devices.
+        username: with the password below.
+        password: empty lets any name in, in plain text.
+        tls: folder with our certificate and the authorities (:mod:`coordinator.enrolment.premises`); devices must show
+            a certificate, and the name and password are the coordinator's.
+        service_port: for the coordinator, on 127.0.0.1; with ``tls``.
+    """
+
+    host: str
+    port: int
+    username: str
+    password: str
+    tls: Path | None = None
+    service_port: int = 0
 
 
 def choose(kind: BrokerKind) -> str:
@@ -72,55 +99,64 @@ def check_port_free(host: str, port: int, setting: str, remedy: str) -> None:
         raise ConfigError(msg) from error
 
 
-def run_broker(name: str, host: str, port: int, folder: Path, username: str, password: str) -> None:
-    """Be the broker until a signal comes; as mosquitto this process is replaced.
+def run_broker(name: str, doors: Doors, folder: Path) -> None:
+    """Be the broker until a signal comes; as mosquitto this process is replaced. SIGHUP reads certificates again.
 
     Args:
         name: MOSQUITTO or AMQTT.
-        host: address to listen on.
-        port: to listen on.
+        doors: where to listen, and for whom.
         folder: for its state.
-        username: with the password below.
-        password: empty lets any name in.
 
     Raises:
         ConfigError: the port is taken, or the folder cannot be used.
     """
-    check_port_free(host, port, "broker.port", "stop the other broker, give another port, or use kind 'external'")
+    check_port_free(
+        doors.host, doors.port, "broker.port", "stop the other broker, give another port, or use 'external'"
+    )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if name == MOSQUITTO:
-            path = write_mosquitto_files(host, port, folder, username, password)
+            path = write_mosquitto_files(doors, folder)
     except OSError as error:
         msg = f"the broker cannot use the folder {folder}: {error.strerror or error}"
         raise ConfigError(msg) from error
     if name == MOSQUITTO:
         program = find_mosquitto() or MOSQUITTO
         os.execv(program, [program, "-c", str(path)])  # noqa: S606 - no shell on purpose
-    asyncio.run(run_embedded(host, port, username, password))
+    asyncio.run(run_embedded(doors))
 
 
-def write_mosquitto_files(host: str, port: int, folder: Path, username: str, password: str) -> Path:
-    """Mosquitto's configuration, and its password file if there is a password; the path of the former."""
+def write_mosquitto_files(doors: Doors, folder: Path) -> Path:
+    """Mosquitto's configuration, and its password and access files if it needs them; the path of the first."""
     folder = folder.resolve()
-    passwords = folder / "passwords"
-    if password:
+    passwords, access = folder / "passwords", folder / "access"
+    listeners = f"listener {doors.port} {doors.host}"
+    if doors.password:
         passwords.touch(mode=0o600)
-        passwords.write_text(mosquitto_password_line(username, password, secrets.token_bytes(12)))
-    template = string.Template((resources.files("coordinator.shell") / "mosquitto.conf").read_text())
+        passwords.write_text(mosquitto_password_line(doors.username, doors.password, secrets.token_bytes(12)))
+    if doors.tls is not None:
+        listeners = _template("mosquitto-tls.conf").substitute(
+            host=doors.host, port=doors.port, service_port=doors.service_port, tls=doors.tls.resolve()
+        )
+        access.touch(mode=0o600)
+        access.write_text(_template("mosquitto-access.conf").substitute(username=doors.username))
     path = folder / "mosquitto.conf"
     path.write_text(
-        template.substitute(
-            host=host,
-            port=port,
+        _template("mosquitto.conf").substitute(
+            listeners=listeners,
             folder=folder,
-            allow_anonymous="false" if password else "true",
-            password_file=f"password_file {passwords}" if password else "",
+            allow_anonymous="false" if doors.password else "true",
+            password_file=f"password_file {passwords}" if doors.password else "",
+            access_file=f"acl_file {access}" if doors.tls is not None else "",
             # Started by root, mosquitto would become a user who cannot write into our folder.
             user=pwd.getpwuid(os.geteuid()).pw_name,
         )
     )
     return path
+
+
+def _template(name: str) -> string.Template:
+    return string.Template((resources.files("coordinator.shell") / name).read_text())
 
 
 def mosquitto_password_line(username: str, password: str, salt: bytes) -> str:
@@ -129,20 +165,17 @@ def mosquitto_password_line(username: str, password: str, salt: bytes) -> str:
     return f"{username}:$7${_PBKDF2_ROUNDS}${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}\n"
 
 
-async def run_embedded(host: str, port: int, username: str, password: str) -> None:
+async def run_embedded(doors: Doors) -> None:
     """The embedded broker until SIGTERM or SIGINT; its sessions are in memory only."""
-    from coordinator.shell.embedded_broker import EmbeddedBroker  # only where it is needed: amqtt brings many modules
+    from coordinator.shell.embedded_broker import EmbeddedBroker, configuration  # amqtt brings many modules
 
     logging.basicConfig(level=logging.WARNING, format="broker %(levelname)s %(message)s")
     stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    broker = EmbeddedBroker(
-        {
-            "listeners": {"default": {"type": "tcp", "bind": f"{host}:{port}", "max_connections": 0}},
-            "plugins": {"coordinator.shell.embedded_broker.NamedClients": {"username": username, "password": password}},
-        }
-    )
+        loop.add_signal_handler(number, stopped.set)
+    broker = EmbeddedBroker(configuration(doors), doors)
+    loop.add_signal_handler(signal.SIGHUP, broker.reload)
     await broker.start()
     await stopped.wait()
     await broker.shutdown()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import secrets
+import signal
 import socket
 import subprocess
 import sys
@@ -10,9 +12,10 @@ import threading
 from pathlib import Path
 
 import structlog
+from msgspec import structs
 
 from coordinator.config import BrokerConfig
-from coordinator.shell.broker import check_port_free, choose
+from coordinator.shell.broker import SERVICE_USER, check_port_free, choose
 from wire.errors import UnavailableError
 
 START_TIMEOUT_S = 20.0
@@ -28,16 +31,20 @@ class BrokerChild:
     Args:
         broker: what to run and where; not ``external``.
         folder: for its state and its log.
+        tls: with certificates for devices; the folder of what that takes (:mod:`coordinator.enrolment.premises`).
 
     Raises:
         ConfigError: the port is taken, or mosquitto is asked for and not there.
         UnavailableError: it does not answer.
     """
 
-    def __init__(self, broker: BrokerConfig, folder: Path) -> None:
+    def __init__(self, broker: BrokerConfig, folder: Path, tls: Path | None = None) -> None:
         self.name = choose(broker.kind)
         """``mosquitto`` or ``amqtt``."""
+        self.service = broker if tls is None else _service(broker)
+        """Where the coordinator connects, and as whom."""
         self._broker = broker
+        self._tls = tls
         self._folder = folder
         check_port_free(
             broker.host,
@@ -60,10 +67,17 @@ class BrokerChild:
             self._child.terminate()
         self._thread.join(timeout=5)
 
+    def reload(self) -> None:
+        """Have it read certificates and revocations again; returns before it has."""
+        if self._child is not None:
+            self._child.send_signal(signal.SIGHUP)
+
     def _run(self) -> None:
         command = [sys.executable, "-m", "coordinator", "broker", "--kind", self._broker.kind.value]
         command += ["--host", self._broker.host, "--port", str(self._broker.port), "--data", str(self._folder)]
-        command += ["--username", self._broker.username, "--die-with", str(os.getpid())]
+        command += ["--username", self.service.username, "--die-with", str(os.getpid()), "--allow-network"]
+        if self._tls is not None:
+            command += ["--tls", str(self._tls), "--service-port", str(self.service.port)]
         while not self._closing.is_set():
             with (self._folder / "broker.log").open("ab") as log:
                 self._child = subprocess.Popen(  # noqa: S603 - our own module
@@ -72,7 +86,7 @@ class BrokerChild:
                     stdout=log,
                     stderr=log,
                     start_new_session=True,  # ctrl-C is for the service, which still has messages to send
-                    env={**os.environ, PASSWORD_VARIABLE: self._broker.password},
+                    env={**os.environ, PASSWORD_VARIABLE: self.service.password},
                 )
             status = self._child.wait()
             if not self._closing.is_set():
@@ -91,3 +105,15 @@ class BrokerChild:
         self.close()
         msg = f"the broker {self.name} does not answer; see {self._folder / 'broker.log'}"
         raise UnavailableError(msg)
+
+
+def _service(broker: BrokerConfig) -> BrokerConfig:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = int(probe.getsockname()[1])
+    return structs.replace(
+        broker,
+        host="127.0.0.1",
+        port=port,
+        username=SERVICE_USER,
+        password=broker.password or secrets.token_urlsafe(32),
+    )

@@ -8,6 +8,7 @@ lost, a refusal.
 from __future__ import annotations
 
 import functools
+import ssl
 from collections.abc import Callable
 
 import structlog
@@ -43,11 +44,18 @@ class MqttTransport:
         population: whose topics.
         shards: ingest sessions.
         post: takes what comes.
+        tls: encrypts; None speaks plain text.
     """
 
     def __init__(
-        self, broker: BrokerConfig, population: Population, shards: int, post: Callable[[Inbox], None]
+        self,
+        broker: BrokerConfig,
+        population: Population,
+        shards: int,
+        post: Callable[[Inbox], None],
+        tls: ssl.SSLContext | None = None,
     ) -> None:
+        self._tls = tls
         self._broker = broker
         self._post = post
         self._population = population
@@ -96,6 +104,7 @@ class MqttTransport:
                 unreachable=self._unreachable,
                 arrived=self._arrived,
             ),
+            tls=self._tls,
         )
 
     def _up(self, shard: int, session_kept: bool) -> None:

@@ -14,6 +14,7 @@ import functools
 import random
 import select
 import socket
+import ssl
 import threading
 import time
 from collections import deque
@@ -75,6 +76,7 @@ class Session:
         login: user name and password, empty for none.
         filters: (topic filter, QoS) pairs.
         hooks: who is told.
+        tls: encrypts; None speaks plain text.
     """
 
     def __init__(
@@ -84,7 +86,9 @@ class Session:
         login: tuple[str, str],
         filters: Sequence[tuple[str, int]],
         hooks: Hooks,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
+        self._tls = tls
         self._address, self._client_id, self._login = address, client_id, login
         self._filters, self._hooks = filters, hooks
         self._connected = self._session_kept = self._full_said = False
@@ -147,7 +151,9 @@ class Session:
         wait_s, said_unreachable = RECONNECT_S[0], False
         while not self._closing.is_set():
             try:
-                connection = socket.create_connection(self._address, CONNECT_TIMEOUT_S)
+                connection = self._connect()
+            except ssl.SSLError as error:
+                self._hooks.refused(f"no encrypted connection comes about: {error.reason}")
             except OSError:
                 if not said_unreachable:
                     said_unreachable = True
@@ -158,6 +164,16 @@ class Session:
                         wait_s, said_unreachable = RECONNECT_S[0], False
             self._closing.wait(wait_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads reconnects, protects nothing
             wait_s = min(2 * wait_s, RECONNECT_S[1])
+
+    def _connect(self) -> socket.socket:
+        connection = socket.create_connection(self._address, CONNECT_TIMEOUT_S)
+        if self._tls is None:
+            return connection
+        try:
+            return self._tls.wrap_socket(connection, server_hostname=self._address[0])
+        except OSError:
+            connection.close()
+            raise
 
     def _converse(self, link: _Link) -> bool:
         """From CONNECT until the connection ends, for whatever reason; whether it ever stood."""
@@ -283,7 +299,7 @@ class _Link:
         if self._unsent:
             try:
                 self._unsent = self._unsent[self._socket.send(self._unsent) :]
-            except BlockingIOError:
+            except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
                 return
 
     def poll(self, woken: socket.socket, timeout_s: float) -> None:
@@ -297,7 +313,13 @@ class _Link:
         """The packets that came."""
         if not self._readable:
             return iter(())
-        data = self._socket.recv(_READ_BYTES)
+        try:
+            data = self._socket.recv(_READ_BYTES)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return iter(())  # not a whole record yet
+        if isinstance(self._socket, ssl.SSLSocket):
+            while waiting := self._socket.pending():  # the kernel does not say that these are there
+                data += self._socket.recv(waiting)
         if not data:
             msg = "closed by the broker"
             raise ConnectionError(msg)

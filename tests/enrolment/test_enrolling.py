@@ -52,7 +52,7 @@ def test_the_coordinator_names_devices_of_a_claim_for_several(world, tmp_path):
         enrol(tmp_path / "three", claim)
 
 
-class Cut(Exception):
+class Cut(Exception):  # noqa: N818 - what happened, not what is wrong
     """The power."""
 
 
@@ -72,9 +72,10 @@ def test_a_device_that_loses_power_at_any_step_is_enrolled_once(world, tmp_path,
             whole(*arguments)
         raise Cut
 
-    with monkeypatch.context() as patch, pytest.raises(Cut):
-        patch.setattr(module, step, cut)
+    monkeypatch.setattr(module, step, cut)
+    with pytest.raises(Cut):
         enrol(tmp_path, claim)
+    monkeypatch.setattr(module, step, whole)
     done = enrol(tmp_path, claim)
     assert done.identity.device == name
     assert world.standings()[name] == ["active"]
@@ -196,9 +197,10 @@ def test_a_renewal_that_is_cut_off_is_made_good(world, monkeypatch, step):
             raise Cut
         return done
 
-    with monkeypatch.context() as patch, pytest.raises(Cut):
-        patch.setattr(module, step, cut)
+    monkeypatch.setattr(module, step, cut)
+    with pytest.raises(Cut):
         renewed(device.data_dir, due_s)
+    monkeypatch.setattr(module, step, whole)
     renewed(device.data_dir, due_s)
     assert set(world.standings()[name]) == {"active"}
     assert len(world.standings()[name]) <= 3  # the second call may find the new one due as well

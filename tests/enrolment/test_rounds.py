@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tests.coordinator.fake_device import FakeDevice, report_frame
-from tests.coordinator.model_folder import INITIAL, LAYOUT
+from tests.coordinator.model_folder import LAYOUT
 from tests.enrolment.world import KINDS, Device, World
-from wire.messages import Receipt, Verdict
+from wire.messages import Verdict
 
 pytestmark = pytest.mark.broker
 

@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 import urllib3
 
-from coordinator.commands.actions import ask_service, http_pool
+from coordinator.commands.actions import ask_service
 from coordinator.config_file import load_config
+from coordinator.enrolment.authority import Authority
+from coordinator.enrolment.signing import CertifyDevice, CertifyServer, ListAuthorities, Revoke
+from coordinator.secured import http_pool
 from coordinator.shell.broker import find_mosquitto
 from edge_agent.enrolment.enrolling import enrol
 from edge_agent.enrolment.identity import FOLDER, Identity, held_identity, tls_context
@@ -35,6 +38,27 @@ def free_ports(count: int) -> list[int]:
     for one in held:
         one.close()
     return ports
+
+
+class InThisProcess:
+    """An authority without a process of its own, and at its own time."""
+
+    def __init__(self, folder: Path, now_s: float) -> None:
+        self.authority, self.now_s = Authority(folder, now_s), now_s
+
+    def ask(self, question):
+        match question:
+            case ListAuthorities():
+                return self.authority.certificates()
+            case CertifyDevice(csr, device, days):
+                return [self.authority.certify_device(csr, device, days, self.now_s)]
+            case CertifyServer(csr, names, days):
+                return [self.authority.certify_server(csr, names, days, self.now_s)]
+            case Revoke(serials):
+                return self.authority.revocations([int(each) for each in serials], self.now_s)
+
+    def close(self) -> None:
+        pass
 
 
 class World:

@@ -1,0 +1,112 @@
+"""``authority``: the certificate authority's own process, and its rotation."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from coordinator.commands.options import config_option, json_option
+from coordinator.commands.setting import configuration, opened, show
+from coordinator.config import CoordinatorConfig
+from coordinator.enrolment.authority import Authority, fingerprint
+from coordinator.enrolment.premises import AUTHORITY_FOLDER, refresh, signer_of
+from coordinator.enrolment.register import Register
+from coordinator.enrolment.signing import serve as answer
+from coordinator.shell.clock import WallClock
+from wire.errors import ConfigError
+
+
+@click.group()
+def authority() -> None:
+    """The certificate authority of the devices (docs/enrolment.md)."""
+
+
+@authority.command()
+@click.option("--folder", required=True, type=click.Path(path_type=Path), help="Of its key; made at the first use.")
+def serve(folder: Path) -> None:
+    """Sign what the service asks for, line by line on standard input; the service runs this by itself."""
+    answer(sys.stdin.buffer, sys.stdout.buffer, folder, WallClock().now_s)
+
+
+@authority.command("show")
+@config_option
+@json_option
+def show_authority(config_path: Path, *, as_json: bool) -> None:
+    """Whom devices trust, and who still depends on an authority that is to go."""
+    config = configuration(config_path)
+    held = _here(config)
+    found = [fingerprint(certificate) for certificate in held.certificates()]
+    left = _left(config, held) if held.rotating else []
+    document = {"authorities": found, "rotating": held.rotating, "devices_of_the_former": left}
+    cells = [(name, "signs servers" if number == 0 else "signs devices") for number, name in enumerate(found)]
+    if not held.rotating:
+        cells = [(found[0], "signs servers and devices")]
+    show(
+        document, ("sha256", ""), [*cells, *((device, "depends on the former one") for device in left)], as_json=as_json
+    )
+
+
+@authority.command()
+@config_option
+@json_option
+def prepare(config_path: Path, *, as_json: bool) -> None:
+    """Write the folder 'tls' of data_dir, for a broker that starts before the service does."""
+    config = configuration(config_path)
+    signer = signer_of(config)
+    try:
+        refresh(config, signer, (), WallClock().now_s())
+    finally:
+        signer.close()
+    folder = config.data_dir / "tls"
+    show({"folder": str(folder)}, ("written",), [(folder,)], as_json=as_json)
+
+
+@authority.command()
+@config_option
+@json_option
+def rotate(config_path: Path, *, as_json: bool) -> None:
+    """Begin with a new key; the service may be running. Devices come along within a day; then 'retire'."""
+    config = configuration(config_path)
+    held = _here(config)
+    held.rotate(WallClock().now_s())
+    found = [fingerprint(certificate) for certificate in held.certificates()]
+    show(
+        {"authorities": found},
+        ("sha256", ""),
+        [(found[0], "former: signs servers until 'retire'"), (found[1], "signs devices from now on")],
+        as_json=as_json,
+    )
+
+
+@authority.command()
+@config_option
+@json_option
+@click.option("--lock-out", is_flag=True, help="Even if devices have not come along; they need a new claim then.")
+def retire(config_path: Path, *, as_json: bool, lock_out: bool) -> None:
+    """End a rotation: the former authority is worth nothing from now on."""
+    config = configuration(config_path)
+    held = _here(config)
+    left = _left(config, held) if held.rotating else []
+    if left and not lock_out:
+        msg = (
+            f"{len(left)} device(s) have no certificate of the new authority yet: {', '.join(left[:10])}; "
+            "wait for them, or forget them, or give --lock-out"
+        )
+        raise ConfigError(msg)
+    held.retire()
+    show({"locked_out": left}, ("retired; locked out",), [(", ".join(left) or "nobody",)], as_json=as_json)
+
+
+def _here(config: CoordinatorConfig) -> Authority:
+    if config.enrolment.signer:
+        msg = "enrolment.signer: the authority is elsewhere; run this there, with the same folder as its 'serve'"
+        raise ConfigError(msg)
+    return Authority(config.data_dir / AUTHORITY_FOLDER, WallClock().now_s())
+
+
+def _left(config: CoordinatorConfig, held: Authority) -> list[str]:
+    with opened(config) as database:
+        former = fingerprint(held.certificates()[0])
+        return [str(device) for device in Register(database).signed_by(former, WallClock().now_s())]

@@ -1,0 +1,159 @@
+"""``enroll-token`` and ``enrolment``: claims for cards, and who came with them."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import segno
+
+from coordinator.commands.actions import ask_service, change
+from coordinator.commands.options import config_option, json_option
+from coordinator.commands.setting import configuration, show, when
+from wire.errors import ConfigError
+
+CLAIM_FIELDS = ("claim", "url", "authority")
+"""What a card carries."""
+
+
+@click.group("enroll-token")
+def enroll_token() -> None:
+    """Claims: what a card carries, and what lets its device in once."""
+
+
+@enroll_token.command()
+@config_option
+@json_option
+@click.argument("name")
+@click.option("--device", default="", help="Name of the one device that it is for.")
+@click.option("--prefix", default="device", show_default=True, help="Of the names of its devices, without --device.")
+@click.option("--uses", default=1, show_default=True, type=click.IntRange(1, 100_000), help="Devices that it lets in.")
+@click.option("--hours", default=24.0, show_default=True, type=click.FloatRange(min=0, min_open=True), help="It lives.")
+@click.option("--approval", is_flag=True, help="A person lets each device in: 'enrolment approve'.")
+@click.option("--url", default="", help="Where devices find this coordinator; empty: by the first of its names.")
+@click.option("--out", type=click.Path(path_type=Path), help="File for the card; nobody else may read it.")
+@click.option("--qr", is_flag=True, help="Print it as a QR code, too.")
+def create(
+    config_path: Path,
+    name: str,
+    device: str,
+    prefix: str,
+    uses: int,
+    hours: float,
+    url: str,
+    out: Path | None,
+    *,
+    as_json: bool,
+    approval: bool,
+    qr: bool,
+) -> None:
+    """Make a claim; it is shown this once."""
+    if out is not None and out.exists():
+        msg = f"{out} exists already and is left as it is; give another name, or move it away"
+        raise ConfigError(msg)
+    wanted = {"name": name, "hours": hours, "device": device, "prefix": prefix, "uses": uses, "approval": approval}
+    made: dict[str, Any] = ask_service(configuration(config_path), "POST", "/claims", wanted)
+    if url:
+        made["url"] = url.rstrip("/")
+    carried = msgspec.json.encode({field: made[field] for field in CLAIM_FIELDS})
+    if out is not None:
+        _write_secret(out, carried + b"\n")
+    if qr:
+        click.echo(_qr_code(carried), err=as_json)
+    shown = made["claim"] if out is None else f"in {out}"
+    show(
+        made, ("name", "claim", "for", "until"), [(name, shown, made["url"], when(made["expires_s"]))], as_json=as_json
+    )
+
+
+@enroll_token.command("list")
+@config_option
+@json_option
+def list_claims(config_path: Path, *, as_json: bool) -> None:
+    """Every claim, without its characters."""
+    found = ask_service(configuration(config_path), "GET", "/claims")["items"]
+    cells = [
+        (
+            each["name"],
+            each["device"] or f"{each['prefix']}-...",
+            f"{each['uses_left']} of {each['uses']}",
+            "by hand" if each["approval"] else "by itself",
+            when(each["expires_s"]),
+        )
+        for each in found
+    ]
+    show(found, ("name", "devices", "left", "let in", "until"), cells, as_json=as_json)
+
+
+@enroll_token.command()
+@config_option
+@json_option
+@click.argument("name")
+def revoke(config_path: Path, name: str, *, as_json: bool) -> None:
+    """Revoke a claim, at once; who came in by it stays in."""
+    ask_service(configuration(config_path), "DELETE", f"/claims/{name}")
+    show({"revoked": name}, ("revoked",), [(name,)], as_json=as_json)
+
+
+@click.group()
+def enrolment() -> None:
+    """Keys that came with a claim, and what became of them."""
+
+
+@enrolment.command("list")
+@config_option
+@json_option
+def list_keys(config_path: Path, *, as_json: bool) -> None:
+    """The newest keys, newest first."""
+    found = ask_service(configuration(config_path), "GET", "/enrolments")["items"]
+    cells = [
+        (k["device"], k["standing"], k["claim"] or "(renewal)", k["address"], when(k["expires_s"]), k["key"][:16])
+        for k in found
+    ]
+    show(found, ("device", "", "claim", "from", "until", "key"), cells, as_json=as_json)
+
+
+@enrolment.command()
+@config_option
+@json_option
+@click.argument("key")
+def approve(config_path: Path, key: str, *, as_json: bool) -> None:
+    """Let a waiting device in; KEY is what 'enrolment list' shows, or the device's name."""
+    change(config_path, f"/enrolments/{_waiting(config_path, key)}/approve", {}, as_json=as_json)
+
+
+@enrolment.command()
+@config_option
+@json_option
+@click.argument("key")
+def refuse(config_path: Path, key: str, *, as_json: bool) -> None:
+    """Do not let a waiting device in; KEY as for 'approve'."""
+    change(config_path, f"/enrolments/{_waiting(config_path, key)}/refuse", {}, as_json=as_json)
+
+
+def _waiting(config_path: Path, key: str) -> str:
+    held = ask_service(configuration(config_path), "GET", "/enrolments")["items"]
+    fitting = [
+        each["key"]
+        for each in held
+        if each["standing"] == "waiting" and (each["device"] == key or each["key"].startswith(key))
+    ]
+    if len(fitting) != 1:
+        msg = f"expected the key of one device that waits, {len(fitting)} fit {key!r}; 'enrolment list' shows them"
+        raise ConfigError(msg)
+    return str(fitting[0])
+
+
+def _write_secret(path: Path, data: bytes) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(data)
+
+
+def _qr_code(data: bytes) -> str:
+    drawn = io.StringIO()
+    segno.make(data, error="l", micro=False).terminal(out=drawn, compact=True)
+    return drawn.getvalue()

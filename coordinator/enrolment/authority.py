@@ -1,0 +1,334 @@
+"""The certificate authority: a P-256 key in a folder of its own, and the three things that are signed with it.
+
+Certificates of devices may only be shown by clients, and those of servers only by servers (extended key usage), so no
+device can pass for the coordinator. What a device asks for counts for nothing but its public key: name, lifetime and
+extensions are ours. While the authority changes (``rotate``, then ``retire``) there are two: the current one signs
+devices, and the former one still signs servers, because devices out there know no other.
+
+It is the only module that reads the authority's key, and it runs in a process of its own
+(:mod:`coordinator.enrolment.signing`). Source: RFC 5280; CSR: RFC 2986.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import ipaddress
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
+
+CURRENT, FORMER = "current.pem", "former.pem"
+"""Each holds a key and its certificate."""
+LIFE_DAYS = 3650.0
+"""A card that lay in a drawer for years must still find an authority that it knows."""
+BACKDATED_S = 86400.0
+"""A board without a clock of its own wakes up with the time of its last shutdown."""
+MOST_CSR_BYTES = 4096
+
+_DAY_S = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Signer:
+    key: ec.EllipticCurvePrivateKey
+    certificate: x509.Certificate
+
+
+class Authority:
+    """The authority in a folder; made at the first use.
+
+    Args:
+        folder: of its key; closed to everybody else.
+        now_s: wall-clock time.
+
+    Raises:
+        ConfigError: somebody else could read the key, or it is not one.
+        UnavailableError: the folder cannot be read or written.
+    """
+
+    def __init__(self, folder: Path, now_s: float) -> None:
+        self._folder = folder
+        with _disk(folder):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not (folder / CURRENT).exists():
+                _write(folder / CURRENT, _new(now_s))
+            self._current = _read(folder / CURRENT)
+            former = _read(folder / FORMER) if (folder / FORMER).exists() else None
+        # A power cut in the middle of a rotation leaves the same one twice.
+        self._former = former if former and former.certificate != self._current.certificate else None
+
+    @property
+    def rotating(self) -> bool:
+        """Whether there are two."""
+        return self._former is not None
+
+    def certificates(self) -> list[str]:
+        """Of every authority that counts, as PEM: the one that signs servers first."""
+        return [_pem(signer.certificate) for signer in self._signers()]
+
+    def certify_device(self, csr: str, device: str, days: float, now_s: float) -> str:
+        """A certificate for the key of a request, as PEM.
+
+        Args:
+            csr: PKCS #10 request, PEM; only its key is looked at, and that the asker has it.
+            device: becomes the common name.
+            days: of life.
+            now_s: wall-clock time.
+
+        Raises:
+            RemoteProtocolError: no request with a P-256 key, or not signed with it.
+        """
+        return _pem(self._certify(self._current, requested_key(csr), device, [], days, now_s))
+
+    def certify_server(self, csr: str, names: Sequence[str], days: float, now_s: float) -> str:
+        """A certificate for the coordinator or a broker of ours, as PEM.
+
+        Args:
+            csr: as above.
+            names: DNS names and addresses that people and devices use; the first becomes the common name.
+            days: of life.
+            now_s: wall-clock time.
+
+        Raises:
+            RemoteProtocolError: as above.
+        """
+        return _pem(self._certify(self._former or self._current, requested_key(csr), names[0], names, days, now_s))
+
+    def revocations(self, serials: Sequence[int], now_s: float) -> list[str]:
+        """A list of revoked certificates by each authority, as PEM.
+
+        They say nothing of when the next one comes that could ever pass: a broker that is not told anything new must
+        not lock everybody out.
+        """
+        return [_pem(_revocations(signer, serials, now_s)) for signer in self._signers()]
+
+    def rotate(self, now_s: float) -> None:
+        """Begin with a new key; the old authority stays as the former one until :meth:`retire`.
+
+        Raises:
+            ConfigError: there is a former one still.
+        """
+        if self._former is not None:
+            msg = "the last rotation is not finished: 'authority retire' ends it when every device has come along"
+            raise ConfigError(msg)
+        with _disk(self._folder):
+            # The former one first, so that a power cut in between loses nothing.
+            _write(self._folder / FORMER, _bytes(self._current))
+            _write(self._folder / CURRENT, _new(now_s))
+            self._former, self._current = self._current, _read(self._folder / CURRENT)
+
+    def retire(self) -> None:
+        """Forget the former authority: its certificates are worth nothing from now on.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        if self._former is None:
+            msg = "there is no former authority; 'authority rotate' begins a rotation"
+            raise ConfigError(msg)
+        with _disk(self._folder):
+            (self._folder / FORMER).unlink()
+        self._former = None
+
+    def _signers(self) -> list[_Signer]:
+        return [self._current] if self._former is None else [self._former, self._current]
+
+    @staticmethod
+    def _certify(
+        signer: _Signer, key: ec.EllipticCurvePublicKey, name: str, names: Sequence[str], days: float, now_s: float
+    ) -> x509.Certificate:
+        usage = ExtendedKeyUsageOID.SERVER_AUTH if names else ExtendedKeyUsageOID.CLIENT_AUTH
+        builder = (
+            _dated(name, days, now_s)
+            .issuer_name(signer.certificate.subject)
+            .public_key(key)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_key_usage(signs_certificates=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([usage]), critical=True)
+            .add_extension(_authority_identifier(signer), critical=False)
+        )
+        if names:
+            builder = builder.add_extension(
+                x509.SubjectAlternativeName([_general_name(each) for each in names]), critical=False
+            )
+        return builder.sign(signer.key, hashes.SHA256())
+
+
+def requested_key(csr: str) -> ec.EllipticCurvePublicKey:
+    """The public key of a certificate request.
+
+    Raises:
+        RemoteProtocolError: no request with a P-256 key, or not signed with it.
+    """
+    msg = "expected a PKCS #10 request in PEM, with a P-256 key and signed with it"
+    if len(csr) > MOST_CSR_BYTES:
+        raise RemoteProtocolError(msg, code="csr")
+    try:
+        request = x509.load_pem_x509_csr(csr.encode())
+        key = request.public_key()
+        signed = request.is_signature_valid
+    except (ValueError, TypeError, UnsupportedAlgorithm, InvalidSignature) as error:
+        raise RemoteProtocolError(msg, code="csr") from error
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1) or not signed:
+        raise RemoteProtocolError(msg, code="csr")
+    return key
+
+
+def key_fingerprint(key: ec.EllipticCurvePublicKey) -> str:
+    """Hash of a public key: what a credential is known by, before and after it has a certificate."""
+    digest = hashes.Hash(hashes.SHA256())
+    digest.update(
+        key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo),
+    )
+    return digest.finalize().hex()
+
+
+def fingerprint(certificate: str) -> str:
+    """sha256 of a certificate's DER: the pin that a claim file carries."""
+    return x509.load_pem_x509_certificate(certificate.encode()).fingerprint(hashes.SHA256()).hex()
+
+
+def new_request() -> tuple[str, str]:
+    """A fresh key and a request for it, both PEM; for servers of ours."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(key, hashes.SHA256())
+    return _key_pem(key).decode(), _pem(request)
+
+
+def _new(now_s: float) -> bytes:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = f"Nightjar authority {os.urandom(4).hex()}"  # chains are found by names, so two authorities differ
+    certificate = (
+        _dated(name, LIFE_DAYS, now_s)
+        .issuer_name(_name(name))
+        .public_key(key.public_key())
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(signs_certificates=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+    return _bytes(_Signer(key, certificate.sign(key, hashes.SHA256())))
+
+
+def _dated(name: str, days: float, now_s: float) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(_name(name))
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(_time(now_s - BACKDATED_S))
+        .not_valid_after(_time(now_s + days * _DAY_S))
+    )
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _revocations(signer: _Signer, serials: Sequence[int], now_s: float) -> x509.CertificateRevocationList:
+    builder = (
+        x509.CertificateRevocationListBuilder()
+        .issuer_name(signer.certificate.subject)
+        .last_update(_time(now_s - BACKDATED_S))
+        .next_update(_time(now_s + LIFE_DAYS * _DAY_S))
+        .add_extension(_authority_identifier(signer), critical=False)
+    )
+    for serial in serials:
+        builder = builder.add_revoked_certificate(
+            x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(_time(now_s - BACKDATED_S)).build()
+        )
+    return builder.sign(signer.key, hashes.SHA256())
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _authority_identifier(signer: _Signer) -> x509.AuthorityKeyIdentifier:
+    return x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.key.public_key())
+
+
+def _general_name(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _time(seconds: float) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(int(seconds), tz=datetime.UTC)
+
+
+def _pem(signed: x509.Certificate | x509.CertificateSigningRequest | x509.CertificateRevocationList) -> str:
+    return signed.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _bytes(signer: _Signer) -> bytes:
+    return _key_pem(signer.key) + _pem(signer.certificate).encode()
+
+
+def _write(path: Path, data: bytes) -> None:
+    fresh = path.with_name(path.name + ".new")
+    fresh.unlink(missing_ok=True)
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _read(path: Path) -> _Signer:
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        msg = f"{path} is the authority's key, and others may read it ({mode:04o}); chmod 600 it, and rotate the key"
+        raise ConfigError(msg)
+    data = path.read_bytes()
+    try:
+        key = serialization.load_pem_private_key(data, None)
+        certificate = x509.load_pem_x509_certificate(data)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        msg = f"{path}: expected a key and its certificate in PEM, got: {error}"
+        raise ConfigError(msg) from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
+        msg = f"{path}: expected a P-256 key and the certificate of that key"
+        raise ConfigError(msg)
+    return _Signer(key, certificate)
+
+
+@contextlib.contextmanager
+def _disk(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        msg = f"the authority's folder {folder} cannot be used: {error.strerror or error}"
+        raise UnavailableError(msg) from error

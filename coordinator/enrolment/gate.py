@@ -1,0 +1,100 @@
+"""Keeps the doors as the register says: who was revoked or blocked is out within seconds, open connections included.
+
+Looks at the register every second, whoever changed it (a page, the command line, the driver), and brings the servers
+to what it says: files, then the servers' reading of them, then the connections that are open. Doing it again does no
+harm, so nothing is remembered over a restart; and a fault is tried again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+
+import structlog
+
+from coordinator.config import CoordinatorConfig
+from coordinator.enrolment.premises import Changes, refresh
+from coordinator.enrolment.register import Register
+from coordinator.enrolment.signing import Signer
+from coordinator.ports import Clock
+from wire.errors import NightjarError
+from wire.identifiers import DeviceId
+
+LOOK_S = 1.0
+REFRESH_S = 5.0
+"""Our own certificate and the authorities change rarely; what is revoked is written at once. A device that gets a
+certificate of a new authority is not let in before."""
+EVICT_AGAIN_LOOKS = 3
+"""A broker reads its files a moment after it is told to, and the device may have been quicker."""
+
+_log = structlog.get_logger("coordinator")
+
+
+class Gate:
+    """Runs in a thread of its own until it is closed.
+
+    Args:
+        config: of the coordinator.
+        register: says who is out.
+        signer: the authority.
+        clock: wall-clock time.
+        changed: tells the servers that their files changed.
+        evict: ends the open connections of devices and of certificates, as far as it can.
+    """
+
+    def __init__(
+        self,
+        config: CoordinatorConfig,
+        register: Register,
+        signer: Signer,
+        clock: Clock,
+        changed: Callable[[Changes], None],
+        evict: Callable[[Collection[DeviceId], Collection[str]], None],
+    ) -> None:
+        self._config, self._register, self._signer, self._clock = config, register, signer, clock
+        self._changed, self._evict = changed, evict
+        self._known: dict[str, DeviceId] = {}
+        self._again: dict[str, int] = {}
+        self._refreshed_s = float("-inf")
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="gate", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look; what was so before needs nobody to be thrown out."""
+        self._known = self._register.shut_out(self._clock.now_s())
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop looking."""
+        self._closing.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=10)
+
+    def look(self) -> None:
+        """Bring the doors to what the register says.
+
+        Raises:
+            NightjarError: the database, the disk or the authority does not work now.
+        """
+        now_s = self._clock.now_s()
+        out = self._register.shut_out(now_s)
+        if out != self._known or now_s - self._refreshed_s > REFRESH_S or now_s < self._refreshed_s:
+            changes = refresh(self._config, self._signer, out, now_s)
+            if changes:
+                self._changed(changes)
+            self._refreshed_s = now_s
+            self._again |= dict.fromkeys(out.keys() - self._known.keys(), EVICT_AGAIN_LOOKS)
+            self._known = out
+        if self._again:
+            serials = [serial for serial in self._again if serial in out]
+            self._evict({out[serial] for serial in serials}, serials)
+            self._again = {serial: left - 1 for serial, left in self._again.items() if left > 1 and serial in out}
+
+    def _run(self) -> None:
+        while not self._closing.wait(LOOK_S):
+            try:
+                self.look()
+            except NightjarError as error:
+                _log.error("gate_not_kept", reason=str(error), again_in_s=LOOK_S)
+            except Exception:
+                _log.exception("gate_failed")  # a defect of ours must not leave the door open for good

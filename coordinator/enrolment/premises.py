@@ -1,0 +1,157 @@
+"""The folder ``tls``: what our HTTPS server and a broker on this machine need, as files that they understand.
+
+``server.key`` and ``server.pem`` (ours), ``authorities.pem`` (whom to trust), ``revoked.pem`` (whom not any more).
+Only :func:`refresh` writes it, and each file whole; who reads it is told when something changed.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from coordinator.config import CoordinatorConfig
+from coordinator.enrolment.authority import new_request
+from coordinator.enrolment.office import DAY_S, RENEWED_AFTER
+from coordinator.enrolment.signing import CertifyServer, ListAuthorities, Revoke, Signer, own_command
+from wire.errors import UnavailableError
+
+FOLDER, AUTHORITY_FOLDER = "tls", "authority"
+"""In ``data_dir``."""
+SERVER_KEY, SERVER, AUTHORITIES, REVOKED = "server.key", "server.pem", "authorities.pem", "revoked.pem"
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What became different; each is a reason for servers to read their files again.
+
+    Attributes:
+        server: our certificate.
+        authorities: whom to trust.
+        revoked: whom not.
+    """
+
+    server: bool
+    authorities: bool
+    revoked: bool
+
+    def __bool__(self) -> bool:
+        """Whether anything did."""
+        return self.server or self.authorities or self.revoked
+
+
+def signer_of(config: CoordinatorConfig) -> Signer:
+    """The authority of a coordinator."""
+    return Signer(config.enrolment.signer or own_command(config.data_dir / AUTHORITY_FOLDER))
+
+
+def refresh(config: CoordinatorConfig, signer: Signer, shut_out: Iterable[str], now_s: float) -> Changes:
+    """Bring the folder up to date.
+
+    Args:
+        config: of the coordinator.
+        signer: the authority.
+        shut_out: serial numbers of certificates that must not come in.
+        now_s: wall-clock time.
+
+    Raises:
+        UnavailableError: the disk or the authority does not work now.
+    """
+    folder = config.data_dir / FOLDER
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        authorities = signer.ask(ListAuthorities())
+        trust_changed = _replace(folder / AUTHORITIES, "".join(authorities))
+        return Changes(
+            server=_server(config, folder, authorities[0], signer, now_s),
+            authorities=trust_changed,
+            revoked=_revoked(folder, sorted(shut_out, key=int), len(authorities), signer, trust_changed=trust_changed),
+        )
+    except OSError as error:
+        msg = f"the folder {folder} cannot be used: {error.strerror or error}"
+        raise UnavailableError(msg) from error
+
+
+def names_of(config: CoordinatorConfig) -> list[str]:
+    """Names and addresses in our certificate."""
+    ours = [] if config.host in {"0.0.0.0", "::"} else [config.host]  # noqa: S104 - compared only
+    found = [*config.enrolment.names, *ours, socket.gethostname(), "localhost", "127.0.0.1"]
+    return list(dict.fromkeys(found))
+
+
+def url_for_devices(config: CoordinatorConfig) -> str:
+    """Where devices find us: by the first of our names."""
+    name = names_of(config)[0]
+    return f"https://{f'[{name}]' if ':' in name else name}:{config.port}"
+
+
+def revoked_serials(folder: Path) -> frozenset[str]:
+    """Serial numbers in the folder's lists, decimal."""
+    lists = [x509.load_pem_x509_crl(pem) for pem in _documents((folder / REVOKED).read_bytes())]
+    return frozenset(str(each.serial_number) for one in lists for each in one)
+
+
+def authority_names(folder: Path) -> frozenset[str]:
+    """Common names of the folder's authorities; each has one of its own."""
+    found = x509.load_pem_x509_certificates((folder / AUTHORITIES).read_bytes())
+    return frozenset(
+        str(name.value) for each in found for name in each.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+    )
+
+
+def _server(config: CoordinatorConfig, folder: Path, authority: str, signer: Signer, now_s: float) -> bool:
+    names = names_of(config)
+    if _serves(folder, authority, names, config.enrolment.server_days, now_s):
+        return False
+    key, csr = new_request()
+    (certificate,) = signer.ask(CertifyServer(csr, names, config.enrolment.server_days))
+    _replace(folder / SERVER_KEY, key)
+    _replace(folder / SERVER, certificate + authority)  # the whole chain: that it ends here is seen, too
+    return True
+
+
+def _serves(folder: Path, authority: str, names: list[str], days: float, now_s: float) -> bool:
+    """Whether the certificate at hand will do."""
+    try:
+        found = x509.load_pem_x509_certificates((folder / SERVER).read_bytes())
+        key = serialization.load_pem_private_key((folder / SERVER_KEY).read_bytes(), None)
+    except (FileNotFoundError, ValueError, TypeError):
+        return False
+    ours, issuer = found[0], x509.load_pem_x509_certificate(authority.encode())
+    held = ours.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    fresh = now_s < ours.not_valid_after_utc.timestamp() - (1 - RENEWED_AFTER) * days * DAY_S
+    ours_too = key.public_key() == ours.public_key()  # a power cut may have left the key of the next one
+    return ours_too and fresh and found[1:] == [issuer] and [str(name.value) for name in held] == names
+
+
+def _revoked(folder: Path, serials: list[str], authorities: int, signer: Signer, *, trust_changed: bool) -> bool:
+    """A list is signed anew only when it says something else: signing gives other bytes each time."""
+    path = folder / REVOKED
+    if not trust_changed and path.exists():
+        lists = [x509.load_pem_x509_crl(pem) for pem in _documents(path.read_bytes())]
+        if len(lists) == authorities and sorted((str(each.serial_number) for each in lists[0]), key=int) == serials:
+            return False
+    return _replace(path, "".join(signer.ask(Revoke(serials))))
+
+
+def _documents(pem: bytes) -> list[bytes]:
+    end = b"-----END X509 CRL-----\n"
+    return [part + end for part in pem.split(end) if part.strip()]
+
+
+def _replace(path: Path, text: str) -> bool:
+    if path.exists() and path.read_text() == text:
+        return False
+    fresh = path.with_name(path.name + ".new")
+    fresh.unlink(missing_ok=True)
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+    return True

@@ -1,0 +1,271 @@
+"""Claims and credentials in the database, each change with its entry in the audit log.
+
+The web server and the command line use it beside the driver, which never touches these tables. Each method is one
+transaction. What becomes of a claim is decided by :mod:`coordinator.core.enrolment`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from msgspec import structs
+
+from coordinator.core.enrolment import Admitted, Claim, Credential, Refused, Standing, Verdict, redeem
+from coordinator.shell.database import Database
+from coordinator.shell.tables import audit, claims, credentials, devices
+from wire.identifiers import DeviceId
+
+_LIVE = (Standing.ISSUED.value, Standing.ACTIVE.value)
+
+
+class Register:
+    """Who may come in.
+
+    Args:
+        database: of the coordinator.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._one_at_a_time = threading.Lock()  # SQLite's transactions begin with their first write, not before
+
+    # Claims
+
+    def claims(self) -> list[Claim]:
+        """Every claim, in ascending order of their names."""
+        with self._database.connection() as tx:
+            rows = tx.execute(sa.select(claims).order_by(claims.c.name)).mappings()
+            return [Claim(**row) for row in rows]
+
+    def add_claim(self, claim: Claim, who: str) -> bool:
+        """Keep a claim; False, and nothing is changed, if there is or was one of that name."""
+        with self._one_at_a_time, self._database.connection() as tx:
+            taken = sa.select(claims.c.name).where(claims.c.name == claim.name)
+            used = sa.select(credentials.c.claim).where(credentials.c.claim == claim.name).limit(1)
+            if tx.scalar(taken) is not None or tx.scalar(used) is not None:
+                return False
+            tx.execute(sa.insert(claims).values(structs.asdict(claim)))
+            _note(tx, claim.created_s, who, "create-claim", claim.name, "none", f"{claim.uses} to let in")
+            return True
+
+    def remove_claim(self, name: str, who: str, now_s: float) -> bool:
+        """Revoke a claim, at once; False if there is none of that name. Who came in by it stays in."""
+        with self._one_at_a_time, self._database.connection() as tx:
+            held = _claim(tx, claims.c.name == name)
+            if held is None:
+                return False
+            tx.execute(sa.delete(claims).where(claims.c.name == name))
+            _note(tx, now_s, who, "revoke-claim", name, f"{held.uses_left} to let in", "none")
+            return True
+
+    def redeem(self, claim_sha256: str, key: str, csr: str, address: str, now_s: float) -> Verdict:
+        """See what becomes of a claim and a key, and keep that; what is refused stands in the audit log."""
+        with self._one_at_a_time, self._database.connection() as tx:
+            claim, held = _claim(tx, claims.c.sha256 == claim_sha256), _credential(tx, credentials.c.key == key)
+            verdict = redeem(claim, held, key, now_s)
+            if isinstance(verdict, Admitted) and not claim_names(claim) and _of_device(tx, verdict.device):
+                verdict = Refused("device-known", f"there is a device {verdict.device} already; make another key")
+            if isinstance(verdict, Admitted) and claim is not None:
+                _use(tx, claim)
+                admitted = Credential(
+                    key=key,
+                    device=verdict.device,
+                    claim=claim.name,
+                    standing=verdict.standing,
+                    csr=csr,
+                    address=address,
+                    requested_s=now_s,
+                )
+                _insert(tx, admitted)
+                _note(tx, now_s, f"claim {claim.name}", "enrol", verdict.device, "none", verdict.standing.value)
+            if isinstance(verdict, Refused):
+                who = address if claim is None else f"claim {claim.name}"
+                _note(tx, now_s, who, "refuse-claim", key[:16], verdict.code, f"from {address}")
+            return verdict
+
+    # Credentials
+
+    def credentials(self, standings: Iterable[Standing] = tuple(Standing), limit: int = 1000) -> list[Credential]:
+        """The newest credentials, newest first."""
+        wanted = [standing.value for standing in standings]
+        query = (
+            sa.select(credentials)
+            .where(credentials.c.standing.in_(wanted))
+            .order_by(credentials.c.requested_s.desc(), credentials.c.key)
+            .limit(limit)
+        )
+        with self._database.connection() as tx:
+            return [_from_row(row) for row in tx.execute(query).mappings()]
+
+    def credential(self, key: str) -> Credential | None:
+        """What is known of a key."""
+        with self._database.connection() as tx:
+            return _credential(tx, credentials.c.key == key)
+
+    def by_serial(self, serial: str) -> Credential | None:
+        """The live credential whose certificate has that serial number."""
+        with self._database.connection() as tx:
+            return _credential(tx, sa.and_(credentials.c.serial == serial, credentials.c.standing.in_(_LIVE)))
+
+    def renew(self, key: str, device: DeviceId, csr: str, address: str, now_s: float) -> Credential:
+        """What is known of a device's new key; it becomes known if it is not.
+
+        A key that is another device's stays that: the caller compares.
+        """
+        with self._one_at_a_time, self._database.connection() as tx:
+            held = _credential(tx, credentials.c.key == key)
+            if held is None:
+                held = Credential(
+                    key=key,
+                    device=device,
+                    claim="",
+                    standing=Standing.GRANTED,
+                    csr=csr,
+                    address=address,
+                    requested_s=now_s,
+                )
+                _insert(tx, held)
+                _note(tx, now_s, device, "renew", device, "none", key[:16])
+            return held
+
+    def issue(self, key: str, certificate: str, serial: str, authority: str, expires_s: float) -> Credential:
+        """Keep the certificate of a key, unless there is one already; the credential with its certificate."""
+        with self._one_at_a_time, self._database.connection() as tx:
+            _change(
+                tx,
+                sa.and_(credentials.c.key == key, credentials.c.standing == Standing.GRANTED.value),
+                standing=Standing.ISSUED.value,
+                certificate=certificate,
+                serial=serial,
+                authority=authority,
+                expires_s=expires_s,
+            )
+            held = _credential(tx, credentials.c.key == key)
+        if held is None:
+            msg = f"the key {key[:16]} is gone"
+            raise LookupError(msg)
+        return held
+
+    def seen(self, serial: str, now_s: float) -> DeviceId | None:
+        """Whose certificate that is, if it may come in now: issued, not revoked, its device not blocked.
+
+        The first time burns the claim. A device that was enrolled anew has no more use for what it had before.
+        """
+        blocked = sa.select(devices.c.blocked).where(devices.c.device == credentials.c.device).scalar_subquery()
+        query = sa.select(credentials.c.device, credentials.c.standing, credentials.c.claim, blocked).where(
+            credentials.c.serial == serial, credentials.c.standing.in_(_LIVE)
+        )
+        with self._database.connection() as tx:
+            found = tx.execute(query).first()
+        if found is None or found[3]:
+            return None
+        device = DeviceId(found[0])
+        if found[1] == Standing.ISSUED.value:
+            self._activate(serial, device, found[2], now_s)
+        return device
+
+    def _activate(self, serial: str, device: DeviceId, claim: str, now_s: float) -> None:
+        with self._one_at_a_time, self._database.connection() as tx:
+            if not _change(
+                tx,
+                sa.and_(credentials.c.serial == serial, credentials.c.standing == Standing.ISSUED.value),
+                standing=Standing.ACTIVE.value,
+            ):
+                return
+            if claim:  # by a claim, not a renewal: an operator meant this device to begin anew
+                _change(
+                    tx,
+                    sa.and_(credentials.c.device == device, credentials.c.serial != serial),
+                    standing=Standing.REVOKED.value,
+                )
+            _note(tx, now_s, device, "burn-claim" if claim else "renewed", claim or device, "issued", "active")
+
+    def decide(self, key: str, who: str, now_s: float, *, approved: bool) -> bool:
+        """Let a waiting key in, or not; False if it does not wait."""
+        standing = Standing.GRANTED if approved else Standing.REVOKED
+        with self._one_at_a_time, self._database.connection() as tx:
+            waiting = sa.and_(credentials.c.key == key, credentials.c.standing == Standing.WAITING.value)
+            held = _credential(tx, waiting)
+            if held is None or not _change(tx, waiting, standing=standing.value):
+                return False
+            action = "approve" if approved else "refuse"
+            _note(tx, now_s, who, action, held.device, Standing.WAITING.value, standing.value)
+            return True
+
+    def revoke(self, device: DeviceId, who: str, now_s: float) -> bool:
+        """Every credential of a device, for good; False if it has none."""
+        with self._one_at_a_time, self._database.connection() as tx:
+            live = sa.and_(credentials.c.device == device, credentials.c.standing != Standing.REVOKED.value)
+            if not _change(tx, live, standing=Standing.REVOKED.value):
+                return False
+            _note(tx, now_s, who, "revoke", device, "enrolled", "revoked")
+            return True
+
+    def shut_out(self, now_s: float) -> dict[str, DeviceId]:
+        """Serial numbers of certificates that must not come in, though they have not ended: serial -> device."""
+        blocked = sa.select(devices.c.device).where(devices.c.blocked != "")
+        query = sa.select(credentials.c.serial, credentials.c.device).where(
+            credentials.c.serial != "",
+            credentials.c.expires_s > now_s,
+            sa.or_(credentials.c.standing == Standing.REVOKED.value, credentials.c.device.in_(blocked)),
+        )
+        with self._database.connection() as tx:
+            return {row[0]: DeviceId(row[1]) for row in tx.execute(query)}
+
+    def signed_by(self, authority: str, now_s: float) -> list[DeviceId]:
+        """Devices that have no other live certificate than those of an authority; in ascending order."""
+        live = sa.and_(credentials.c.standing.in_(_LIVE), credentials.c.expires_s > now_s)
+        others = sa.select(credentials.c.device).where(live, credentials.c.authority != authority)
+        query = (
+            sa.select(credentials.c.device)
+            .where(live, credentials.c.authority == authority, credentials.c.device.not_in(others))
+            .distinct()
+            .order_by(credentials.c.device)
+        )
+        with self._database.connection() as tx:
+            return [DeviceId(row[0]) for row in tx.execute(query)]
+
+
+def claim_names(claim: Claim | None) -> bool:
+    """Whether a claim says itself which device it is for: then an operator meant that device to begin anew."""
+    return claim is not None and bool(claim.device)
+
+
+def _claim(tx: sa.Connection, condition: sa.ColumnElement[bool]) -> Claim | None:
+    row = tx.execute(sa.select(claims).where(condition)).mappings().first()
+    return None if row is None else Claim(**row)
+
+
+def _credential(tx: sa.Connection, condition: sa.ColumnElement[bool]) -> Credential | None:
+    row = tx.execute(sa.select(credentials).where(condition)).mappings().first()
+    return None if row is None else _from_row(row)
+
+
+def _of_device(tx: sa.Connection, device: DeviceId) -> bool:
+    return tx.scalar(sa.select(credentials.c.key).where(credentials.c.device == device).limit(1)) is not None
+
+
+def _use(tx: sa.Connection, claim: Claim) -> None:
+    tx.execute(sa.update(claims).where(claims.c.name == claim.name).values(uses_left=claim.uses_left - 1))
+
+
+def _insert(tx: sa.Connection, credential: Credential) -> None:
+    values = structs.asdict(credential)
+    values["standing"] = credential.standing.value
+    tx.execute(sa.insert(credentials).values(values))
+
+
+def _change(tx: sa.Connection, condition: sa.ColumnElement[bool], **values: object) -> bool:
+    return tx.execute(sa.update(credentials).where(condition).values(**values)).rowcount > 0
+
+
+def _from_row(row: Mapping[Any, Any]) -> Credential:
+    return Credential(**{**row, "standing": Standing(row["standing"])})
+
+
+def _note(tx: sa.Connection, at_s: float, who: str, action: str, target: str, before: str, after: str) -> None:
+    entry = {"at_s": at_s, "who": who[:64], "action": action, "target": target, "before": before, "after": after[:200]}
+    tx.execute(sa.insert(audit).values(entry))

@@ -1,0 +1,151 @@
+"""What ``transport = "tls"`` adds to the service: the authority, HTTPS, certificates for the broker, and the gate."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import subprocess
+from collections.abc import Callable, Collection, Iterator
+
+import structlog
+import urllib3
+from flask import Flask
+
+from coordinator.config import BrokerConfig, CoordinatorConfig
+from coordinator.enrolment.eviction import end_session
+from coordinator.enrolment.gate import Gate
+from coordinator.enrolment.office import Office
+from coordinator.enrolment.premises import AUTHORITIES, FOLDER, Changes, refresh, signer_of
+from coordinator.enrolment.register import Register
+from coordinator.ports import Clock
+from coordinator.shell.database import Database
+from coordinator.shell.tls_front import TlsFront, behind_front
+from coordinator.shell.web.server import CONNECTIONS, serving
+from wire.errors import UnavailableError
+from wire.identifiers import DeviceId
+
+RELOAD_TIMEOUT_S = 20.0
+
+_log = structlog.get_logger("coordinator")
+
+
+class Secured:
+    """The parts, and what ties them together. Ask :func:`secured` for one.
+
+    Args:
+        config: of the coordinator.
+        database: of the coordinator.
+        clock: wall-clock time.
+
+    Raises:
+        UnavailableError: the authority or the disk does not work.
+        ConfigError: the authority's key lies open.
+    """
+
+    def __init__(self, config: CoordinatorConfig, database: Database, clock: Clock) -> None:
+        self._config, self._clock = config, clock
+        self._signer = signer_of(config)
+        self._register = Register(database)
+        self._reload_broker: Callable[[], None] = self._run_reload_command
+        self._front: TlsFront | None = None
+        self.folder = config.data_dir / FOLDER
+        """Certificates, as servers read them."""
+        now_s = clock.now_s()
+        try:
+            refresh(config, self._signer, self._register.shut_out(now_s), now_s)
+        except BaseException:
+            self._signer.close()
+            raise
+        self.context = client_context(config)
+        """To connect to our broker with."""
+        self.office = Office(config, self._register, self._signer, clock)
+        """Certifies devices."""
+
+    def close(self) -> None:
+        """End the authority's process."""
+        self._signer.close()
+
+    @contextlib.contextmanager
+    def gate_kept(self, broker: BrokerConfig, reload_broker: Callable[[], None] | None) -> Iterator[None]:
+        """Keep the doors as the register says, as long as the block lasts.
+
+        Args:
+            broker: where we connect, and as whom.
+            reload_broker: has a broker of ours read its files again; None for an external one.
+        """
+        if reload_broker is not None:
+            self._reload_broker = reload_broker
+
+        def evict(devices: Collection[DeviceId], serials: Collection[str]) -> None:
+            if self._front is not None:
+                self._front.drop(serials)
+            for device in devices:
+                try:
+                    end_session(broker, self.context, device)
+                except UnavailableError as error:
+                    _log.warning("session_not_ended", device=device, reason=str(error))
+
+        gate = Gate(self._config, self._register, self._signer, self._clock, self._reload, evict)
+        gate.start()
+        try:
+            yield
+        finally:
+            gate.close()
+
+    @contextlib.contextmanager
+    def serving(self, app: Flask, listener: socket.socket | None) -> Iterator[None]:
+        """Serve HTTPS as long as the block lasts; see :func:`coordinator.shell.web.server.serving`."""
+        config = self._config
+        with socket.create_server(("127.0.0.1", 0), backlog=CONNECTIONS) as behind, contextlib.ExitStack() as stack:
+            port: int = behind.getsockname()[1]
+            front = TlsFront(config.host, config.port, self.folder, port, CONNECTIONS, listener)
+            stack.callback(front.close)
+            stack.enter_context(serving(behind_front(app, front.peer), config.host, port, behind))
+            stack.callback(front.stop_listening)  # first: what comes now is for the next process
+            self._front = front
+            yield
+
+    def _reload(self, changes: Changes) -> None:
+        _log.info("certificates_changed", server=changes.server, trust=changes.authorities, revoked=changes.revoked)
+        if changes.authorities:
+            self.context.load_verify_locations(cafile=str(self.folder / AUTHORITIES))
+        if self._front is not None and (changes.server or changes.authorities):
+            self._front.reload()
+        self._reload_broker()
+
+    def _run_reload_command(self) -> None:
+        command = self._config.broker.reload_command
+        if not command:
+            return
+        try:
+            subprocess.run(command, check=True, timeout=RELOAD_TIMEOUT_S, stdin=subprocess.DEVNULL)  # noqa: S603 - the configuration's
+        except (OSError, subprocess.SubprocessError) as error:
+            _log.error("broker_not_reloaded", command=command, reason=str(error))
+
+
+def client_context(config: CoordinatorConfig) -> ssl.SSLContext:
+    """Trusts servers of our authority, under whatever name: it certifies no others.
+
+    Raises:
+        UnavailableError: there is no authority yet.
+    """
+    path = config.data_dir / FOLDER / AUTHORITIES
+    try:
+        context = ssl.create_default_context(cafile=str(path))
+    except OSError as error:
+        msg = f"cannot read {path}: {error.strerror or error}; 'serve' writes it"
+        raise UnavailableError(msg) from error
+    context.check_hostname = False
+    return context
+
+
+def http_pool(config: CoordinatorConfig) -> urllib3.PoolManager:
+    """Connections to the service on this machine.
+
+    Raises:
+        UnavailableError: it encrypts, and was never started.
+    """
+    if not config.tls:
+        return urllib3.PoolManager()
+    return urllib3.PoolManager(ssl_context=client_context(config), assert_hostname=False)

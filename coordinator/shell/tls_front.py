@@ -1,0 +1,239 @@
+"""HTTPS in front of a WSGI server that knows only plain text (waitress has no TLS).
+
+Bytes go through as they are: a connection that comes in, and is sound, gets one connection to the server behind, on
+the loopback address. Who it is (address, serial number of the client's certificate) is kept by the local port of that
+second connection, which the server hands on as ``REMOTE_PORT``. So nobody reads HTTP here, no header says who
+somebody is, and a connection to the server behind that did not come through here is known for that and refused.
+
+A client may show a certificate, and one that is no good ends the handshake. Whether it was revoked is asked for each
+request, by who serves it; :meth:`TlsFront.drop` ends connections that are open already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from coordinator.enrolment.premises import AUTHORITIES, SERVER, SERVER_KEY
+from wire.errors import ConfigError
+
+HANDSHAKE_S = 10.0
+STOP_TIMEOUT_S = 5.0
+PIECE_BYTES = 64 * 1024
+SERIAL = "nightjar.serial"
+"""In the WSGI environment: serial number of the client's certificate, decimal; empty without one."""
+
+_log = structlog.get_logger("coordinator")
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who is at the other end.
+
+    Attributes:
+        address: of the connection that came in.
+        serial: of the certificate, decimal; empty without one.
+    """
+
+    address: str
+    serial: str
+
+
+class TlsFront:
+    """Listens for HTTPS until it is closed.
+
+    Args:
+        host: address to listen on.
+        port: to listen on; 0 takes a free one.
+        folder: with our certificate and the authorities (:mod:`coordinator.enrolment.premises`).
+        behind: port of the WSGI server on 127.0.0.1.
+        most_connections: at once; what comes beyond is closed.
+        listener: listens there already; closed in the end.
+
+    Raises:
+        ConfigError: we cannot listen there.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        folder: Path,
+        behind: int,
+        most_connections: int,
+        listener: socket.socket | None = None,
+    ) -> None:
+        self._folder, self._behind, self._most_connections = folder, behind, most_connections
+        self._peers: dict[int, Peer] = {}
+        self._open: dict[asyncio.StreamWriter, str] = {}
+        # asyncio itself holds a connection's task only weakly once its client is gone.
+        self._tasks: set[asyncio.Task[None] | None] = set()
+        self._server: asyncio.Server | None = None
+        try:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            self._socket = listener or socket.create_server((host, port), family=family, backlog=1024)
+        except OSError as error:
+            msg = f"cannot listen on {host} port {port}: {error.strerror or error}; give another port"
+            raise ConfigError(msg) from error
+        self.port: int = self._socket.getsockname()[1]
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="tls front", daemon=True)
+        self._thread.start()
+        self.reload()
+
+    def peer(self, local_port: int) -> Peer | None:
+        """Who is behind a connection to the WSGI server; None if it did not come through here. Any thread."""
+        return self._peers.get(local_port)
+
+    def reload(self) -> None:
+        """Read certificate and authorities again, for connections from now on. Any thread."""
+        self._in_loop(self._serve())
+
+    def drop(self, serials: Container[str]) -> None:
+        """End the connections of clients with these certificates. Any thread."""
+        self._in_loop(self._drop(serials))
+
+    def stop_listening(self) -> None:
+        """Take no new connection; those that are open go on."""
+        self._in_loop(self._close_server())
+
+    def close(self) -> None:
+        """Stop listening, and end all connections."""
+        self._in_loop(self._stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(STOP_TIMEOUT_S)
+        self._socket.close()
+
+    def _in_loop(self, work: Any) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(STOP_TIMEOUT_S)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.set_exception_handler(_log_unforeseen)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
+
+    async def _serve(self) -> None:
+        former, context = self._server, server_context(self._folder)
+        # Its own copy of the socket: closing a server closes the one it has, but no connection.
+        self._server = await asyncio.start_server(
+            self._connected, sock=self._socket.dup(), ssl=context, ssl_handshake_timeout=HANDSHAKE_S
+        )
+        if former is not None:
+            former.close()
+
+    async def _drop(self, serials: Container[str]) -> None:
+        for writer, serial in list(self._open.items()):
+            if serial and serial in serials:
+                writer.transport.abort()
+
+    async def _close_server(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    async def _stop(self) -> None:
+        await self._close_server()
+        for writer in list(self._open):
+            writer.transport.abort()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._open) >= self._most_connections:
+            writer.transport.abort()
+            return
+        serial = client_serial(writer.get_extra_info("ssl_object"))
+        self._open[writer] = serial
+        task = asyncio.current_task()
+        self._tasks.add(task)
+        try:
+            with contextlib.suppress(OSError):
+                await self._forward(reader, writer, serial)
+        finally:
+            del self._open[writer]
+            self._tasks.discard(task)
+            writer.transport.abort()
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, serial: str) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", self._behind)
+        local_port: int = back.get_extra_info("sockname")[1]
+        self._peers[local_port] = Peer(writer.get_extra_info("peername")[0], serial)
+        try:
+            sending = asyncio.create_task(_pump(reader, back))
+            await _pump(there, writer)
+            writer.close()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(writer.wait_closed(), STOP_TIMEOUT_S)
+            sending.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await sending
+        finally:
+            back.transport.abort()
+            self._peers.pop(local_port, None)
+
+
+def server_context(folder: Path) -> ssl.SSLContext:
+    """Serves with our certificate, and takes certificates of the authorities from clients that show one."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(folder / AUTHORITIES))
+    context.load_cert_chain(folder / SERVER, folder / SERVER_KEY)
+    context.verify_mode = ssl.CERT_OPTIONAL
+    return context
+
+
+def client_serial(connection: ssl.SSLObject | ssl.SSLSocket) -> str:
+    """Serial number of the certificate that the other side showed, decimal; empty without one."""
+    shown = connection.getpeercert()
+    return str(int(str(shown["serialNumber"]), 16)) if shown else ""
+
+
+Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+def behind_front(application: Wsgi, front: Callable[[int], Peer | None]) -> Wsgi:
+    """An application that knows who is at the other end of the front, and serves nobody else.
+
+    Args:
+        application: any.
+        front: who is behind a local port; :meth:`TlsFront.peer`.
+    """
+
+    @functools.wraps(application)
+    def serve(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        peer = front(int(environ.get("REMOTE_PORT", 0)))
+        if peer is None:
+            start_response("421 Misdirected Request", [("Content-Type", "text/plain")])
+            return [b"this server takes requests through its HTTPS port only\n"]
+        environ["REMOTE_ADDR"] = peer.address
+        environ["wsgi.url_scheme"] = "https"
+        environ[SERIAL] = peer.serial
+        return application(environ, start_response)
+
+    return serve
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while piece := await reader.read(PIECE_BYTES):
+        writer.write(piece)
+        await writer.drain()
+    if writer.can_write_eof():
+        writer.write_eof()
+
+
+def _log_unforeseen(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    error = context.get("exception")
+    if not isinstance(error, OSError):  # clients that go away, and handshakes that come to nothing
+        _log.warning("tls_front", said=context.get("message"), error=repr(error))
