@@ -13,8 +13,12 @@ from coordinator.commands.options import config_option
 from wire.errors import NightjarError
 
 _ELSEWHERE = {
-    "records": {"round": "rounds", "model": "models", "device": "devices"},
-    "actions": {"task": "task", "token": "token", "audit": "audit"},
+    "records": {"round": "rounds", "device": "devices"},
+    "versions": {"model": "models"},
+    "actions": {"token": "token", "audit": "audit"},
+    "tasks": {"task": "task"},
+    "certificates": {"authority": "authority"},
+    "enroll": {"enroll-token": "enroll_token", "enrolment": "enrolment"},
     "upkeep": {"init": "init", "doctor": "doctor", "backup": "backup", "restore": "restore", "db": "db"},
 }
 """Modules of :mod:`coordinator.commands` -> name of the command -> its function."""
@@ -65,13 +69,24 @@ def serve(config_path: Path, *, standby: bool) -> None:
 @click.option("--kind", default="auto", type=click.Choice(["auto", "mosquitto", "embedded"]), show_default=True)
 @click.option("--username", default="nightjar", help="Only with a password in NIGHTJAR_BROKER_PASSWORD.")
 @click.option("--allow-network", is_flag=True, help="Needed, with a password, for another address than loopback.")
+@click.option("--tls", type=click.Path(path_type=Path), help="Ask for certificates; the folder 'tls' of data_dir.")
+@click.option("--service-port", type=click.IntRange(1, 65535), help="The coordinator's, on 127.0.0.1; with --tls.")
 @click.option("--die-with", type=int, help="End when the process with this id, which must be our parent, ends.")
 def broker(
-    port: int, host: str, data: Path, kind: str, username: str, die_with: int | None, *, allow_network: bool
+    port: int,
+    host: str,
+    data: Path,
+    kind: str,
+    username: str,
+    tls: Path | None,
+    service_port: int | None,
+    die_with: int | None,
+    *,
+    allow_network: bool,
 ) -> None:
     """Run an MQTT broker in the foreground: mosquitto if it is installed, else the embedded one."""
     from coordinator.config import BrokerKind, is_loopback
-    from coordinator.shell.broker import choose, run_broker
+    from coordinator.shell.broker import Doors, choose, run_broker
     from coordinator.shell.broker_child import PASSWORD_VARIABLE
     from coordinator.shell.parent_death import die_with_parent
     from wire.errors import ConfigError
@@ -82,11 +97,14 @@ def broker(
             f"{host} is open to a network: give --allow-network and a password in {PASSWORD_VARIABLE} if that is meant"
         )
         raise ConfigError(msg)
+    if tls is not None and not (password and service_port):
+        msg = f"--tls takes --service-port, and a password in {PASSWORD_VARIABLE}, for the coordinator's own connection"
+        raise ConfigError(msg)
     if die_with is not None:
         die_with_parent(die_with)
     name = choose(BrokerKind(kind))
     print(f"broker {name} on {host} port {port}", file=sys.stderr, flush=True)
-    run_broker(name, host, port, data, username, password)
+    run_broker(name, Doors(host, port, username, password, tls, service_port or 0), data)
 
 
 def main() -> None:

@@ -12,10 +12,22 @@ from collections.abc import Callable, Iterator
 import msgspec
 import numpy as np
 
-from coordinator.config import CoordinatorConfig
+from coordinator.config import CodecConfig
 from coordinator.core.aggregate import Contribution, weight_of, weighted_mean
+from coordinator.core.federated import tally
 from coordinator.core.optimizers import ServerOptimizer, State, Wide, optimizer_for, state_from_bytes, state_to_bytes
-from coordinator.jobs import AggregationDone, AggregationJob, EvaluationDone, EvaluationJob, Job, Metrics, Result
+from coordinator.jobs import (
+    AggregationDone,
+    AggregationJob,
+    EvaluationDone,
+    EvaluationJob,
+    FiguresDone,
+    FiguresJob,
+    Inspection,
+    Job,
+    Metrics,
+    Result,
+)
 from coordinator.ports import BlobStore
 from coordinator.publishing import Base, keeps_residual, publish, ways_to
 from models.manifest import Artifact, Manifest
@@ -31,20 +43,43 @@ from wire.parameters import ParameterLayout, Vector, weights_from_bytes, weights
 Measure = Callable[[Manifest, Vector, str], Metrics]
 """(manifest, weights (n,) float32, path of the evaluation text) -> how good they are."""
 
+Inspect = Callable[[Manifest, Vector, str], Inspection]
+"""The same -> what their inference file is worth, which is stored with the artifacts."""
 
-def do_job(job: Job, artifacts: BlobStore, private: BlobStore, measure: Measure) -> Result:
+
+def do_job(
+    job: Job, artifacts: BlobStore, private: BlobStore, measure: Measure, inspect: Inspect | None = None
+) -> Result:
     """Do one job.
+
+    Args:
+        job: what.
+        artifacts: what anybody may fetch.
+        private: reports and optimizer states.
+        measure: how good weights are.
+        inspect: what their inference file is worth; None makes none.
 
     Raises:
         NightjarError: a blob is missing or damaged, too few reports can be decoded, or the result is not finite.
     """
+    if isinstance(job, FiguresJob):
+        return FiguresDone(job.round, tally(_figures(job, private)))
     manifest = Manifest.decode(artifacts.get(job.manifest))
     weights = weights_from_bytes(artifacts.get(manifest.weights.sha256), manifest.layout)
     match job:
         case AggregationJob():
-            return _aggregate(job, manifest, weights, artifacts, private, measure)
+            done = _aggregate(job, manifest, weights, artifacts, private)
+            if job.evaluation is None:
+                return done
+            following = weights_from_bytes(artifacts.get(done.weights), manifest.layout)
+            metrics = measure(manifest, following, job.evaluation.text)
+            found = None if inspect is None else inspect(manifest, following, job.evaluation.text)
+            return msgspec.structs.replace(done, metrics=metrics, inspection=found)
         case EvaluationJob(version, _, evaluation):
-            return EvaluationDone(version, measure(manifest, weights, evaluation.text))
+            metrics = measure(manifest, weights, evaluation.text)
+            return EvaluationDone(
+                version, metrics, None if inspect is None else inspect(manifest, weights, evaluation.text)
+            )
 
 
 def _aggregate(
@@ -53,11 +88,12 @@ def _aggregate(
     weights: Vector,
     artifacts: BlobStore,
     private: BlobStore,
-    measure: Measure,
 ) -> AggregationDone:
     unreadable: list[DeviceId] = []
+    looked: list[frame.LocalEvaluation] = []
     codec = asked_codec(job.codec, manifest, artifacts)
-    mean = weighted_mean(_contributions(job, codec, manifest.layout, private, unreadable), manifest.layout.size)
+    found = _contributions(job, codec, manifest.layout, private, unreadable, looked)
+    mean = weighted_mean(found, manifest.layout.size)
     optimizer = optimizer_for(job.optimizer)
     state, residual = _state(job, optimizer, manifest.layout.size, private)
     target, state = optimizer.apply(weights, mean, state)
@@ -79,10 +115,11 @@ def _aggregate(
         size_bytes=len(data),
         optimizer_state=private.put(state_to_bytes(job.optimizer.name, kept)) if kept.size else None,
         update_norm=float(np.linalg.norm(change.astype(np.float64))),
-        metrics=None if job.evaluation is None else measure(manifest, following, job.evaluation.text),
+        metrics=None,
         unreadable=tuple(unreadable),
         transfers=tuple(transfer for transfer, _ in ways),
         mask=next_mask(job.codec, job.random_share, change, manifest.layout, rng, artifacts),
+        federated=tally(looked),
     )
 
 
@@ -103,17 +140,17 @@ def next_mask(
     return Artifact.of(data)
 
 
-def with_mask(manifest: Manifest, config: CoordinatorConfig, artifacts: BlobStore) -> Manifest:
-    """The manifest with random coordinates, if the task's codec needs some and no round has chosen any for it yet."""
-    codec = config.task.codec.choice()
+def with_mask(manifest: Manifest, asked: CodecConfig, seed: int, artifacts: BlobStore) -> Manifest:
+    """The manifest with random coordinates, if a task's codec needs some and no round has chosen any for it yet."""
+    codec = asked.choice()
     if codec.name not in MASKED:
         return manifest
     if manifest.mask is not None:
         chosen = mask_from_bytes(artifacts.get(manifest.mask.sha256), manifest.layout)
         if chosen.size == count_for(codec.density, manifest.layout.size):
             return manifest
-    rng = np.random.default_rng([config.seed, manifest.version])
-    mask = next_mask(codec, config.task.codec.random_share, None, manifest.layout, rng, artifacts)
+    rng = np.random.default_rng([seed, manifest.version])
+    mask = next_mask(codec, asked.random_share, None, manifest.layout, rng, artifacts)
     return msgspec.structs.replace(manifest, mask=mask)
 
 
@@ -139,9 +176,22 @@ def _earlier(job: AggregationJob, artifacts: BlobStore) -> Iterator[Base]:
         yield Base(manifest.weights.sha256, weights)
 
 
+def _figures(job: FiguresJob, private: BlobStore) -> Iterator[frame.LocalEvaluation]:
+    for stored in job.reports:
+        report = frame.decode(private.get(stored.sha256))
+        if isinstance(report, frame.Report) and report.evaluation is not None:
+            yield report.evaluation
+
+
 def _contributions(
-    job: AggregationJob, codec: Codec, layout: ParameterLayout, private: BlobStore, unreadable: list[DeviceId]
+    job: AggregationJob,
+    codec: Codec,
+    layout: ParameterLayout,
+    private: BlobStore,
+    unreadable: list[DeviceId],
+    looked: list[frame.LocalEvaluation],
 ) -> Iterator[Contribution]:
+    """Each update; by the way, which reports cannot be read, and what devices found on words that they kept back."""
     for stored in sorted(job.reports, key=lambda report: report.device):
         report = frame.decode(private.get(stored.sha256))
         if not isinstance(report, frame.Report):
@@ -155,6 +205,8 @@ def _contributions(
                 msg = f"{len(unreadable)} of {len(job.reports)} reports cannot be decoded; {job.minimum} are needed"
                 raise RemoteProtocolError(msg, code="payload") from None
             continue
+        if report.evaluation is not None:
+            looked.append(report.evaluation)
         yield Contribution(stored.device, weight_of(stored.num_examples, job.max_examples), update)
 
 

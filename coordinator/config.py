@@ -13,15 +13,20 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from coordinator.core.admission import Eligibility, Variant
+from coordinator.core.gate import GatePolicy
 from coordinator.core.lease import SHARE_WINDOW
 from coordinator.core.optimizers import OptimizerChoice, OptimizerName
+from coordinator.core.rollout import TrialPolicy
 from coordinator.core.rules import SHORTEST_RETRY_SHARE, RoundRules, rules_for
+from coordinator.core.schedule import Schedule
+from coordinator.core.task import StopRule
 from coordinator.jobs import DownlinkChoice
 from coordinator.publishing import FORMS
 from models.manifest import Artifact
 from wire.codec import MASKED, NAMES
 from wire.identifiers import Sha256
-from wire.messages import CodecChoice, TrainingPlan
+from wire.messages import CodecChoice, TrainingPlan, Work
 
 Port = Annotated[int, Meta(ge=1, le=65535)]
 Count = Annotated[int, Meta(ge=1, le=2**31)]
@@ -42,6 +47,17 @@ class BrokerKind(enum.Enum):
     """Somebody else; we only connect."""
 
 
+class Transport(enum.Enum):
+    """Who encrypts what goes between devices and us."""
+
+    TLS = "tls"
+    """We do, and devices show certificates (docs/enrolment.md)."""
+    PLAIN = "plain"
+    """Nobody; only on the loopback address."""
+    PROXIED = "proxied"
+    """A proxy and a broker of yours; we speak plain text to them, on whatever address."""
+
+
 class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """``[broker]``: where messages go through."""
 
@@ -49,8 +65,10 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"  # nothing is open to a network unless somebody says so
     port: Port = 1883  # registered for MQTT
     username: str = "nightjar"  # the embedded broker keeps sessions only of clients that have a name
-    password: str = ""  # empty: any name may connect, which is why a broker of ours then listens on loopback only
+    password: str = ""  # empty: any name may connect in plain text on loopback; with TLS a fresh one at each start
     allow_network: bool = False  # a broker of ours on another address than loopback must be meant
+    device_port: Port | None = None  # of an external broker whose port for devices is another than ours
+    reload_command: tuple[str, ...] = ()  # an external broker that is not told learns of revocations when it restarts
 
 
 class CodecConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,17 +167,49 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BaselineConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """``[task.baseline]``: a recall to compare with, such as a trigram's; the status page draws it as a line."""
+    """A recall to compare with, which the pages draw as a level line.
+
+    ``[task.baseline]`` is a simple model's, such as a trigram's; ``[task.central]`` that of this model trained on one
+    machine, with all text in one place.
+    """
 
     label: Annotated[str, Meta(min_length=1, max_length=60)]
     top1: Annotated[float, Meta(ge=0, le=1)]
     top3: Annotated[float, Meta(ge=0, le=1)]
 
 
-class TaskConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """``[task]``: what is learned, and how rounds go; two numbers say how long a round waits, the rest follows.
+class StopConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """``[task.stop]``: what ends the task by itself, beside ``task.rounds``. Recall is that on the held-out text.
 
     Attributes:
+        target_top1: recall that is enough.
+        no_progress_rounds: committed rounds without a better recall after which it is given up; 0 never.
+        least_gain: by how much recall must grow to count as better.
+    """
+
+    target_top1: Annotated[float, Meta(gt=0, le=1)] | None = None  # nobody knows beforehand what can be reached
+    no_progress_rounds: Annotated[int, Meta(ge=0, le=2**31)] = 0  # people's words change, so a standstill may end
+    least_gain: Annotated[float, Meta(ge=0, le=1)] = 0.0  # any gain; a noisy evaluation wants 0.001
+
+
+class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """``[task.source]``: which version a task that was made later begins with, or tries. The file's own has its model.
+
+    Attributes:
+        task: the newest version of that task; empty for the file's task. Trying follows it from round to round.
+        version: this version and no other.
+    """
+
+    task: Annotated[str, Meta(max_length=64)] = ""  # the one that goes out to the devices
+    version: Annotated[int, Meta(ge=0, lt=2**53)] | None = None  # the newest
+
+
+class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``[task]``: what a task does, and how its rounds go; two numbers say how long a round waits, the rest follows.
+
+    Attributes:
+        name: of the task; also what ties the file's task to what it has learned so far.
+        kind: train, or evaluate.
         selection_deadline_s: how long a round waits for phones.
         report_deadline_s: how long a phone may take to train and to send.
         selection_window_s: shortest selection; derived, a 60th of selection_deadline_s.
@@ -169,9 +219,8 @@ class TaskConfig(msgspec.Struct, frozen=True, kw_only=True):
         retry_after_s: shortest wait of a phone that is sent away; derived, a 15th of selection_deadline_s.
     """
 
-    model: Path  # folder with program.tflite, weights.bin, vocabulary.txt and manifest.json
     name: Name = "keyboard"  # the demo
-    evaluation_text: Path | None = None  # without held-out text nothing is measured, and TensorFlow is not needed
+    kind: Work = Work.TRAIN  # what federated learning is for
     rounds: Annotated[int, Meta(ge=0, le=2**31)] = 0  # endless: keyboards never stop changing
     goal: Count = 5  # a household or a lab; a fleet has hundreds
     minimum: Count = 2  # a mean of one device is that device
@@ -190,7 +239,11 @@ class TaskConfig(msgspec.Struct, frozen=True, kw_only=True):
     plan: PlanConfig = PlanConfig()
     server: ServerConfig = ServerConfig()
     downlink: DownlinkConfig = DownlinkConfig()
-    baseline: BaselineConfig | None = None
+    schedule: Schedule = Schedule()
+    eligibility: Eligibility = Eligibility()
+    stop: StopConfig = StopConfig()
+    variant: Variant = Variant()
+    source: SourceConfig = SourceConfig()
 
     def rules(self) -> RoundRules:
         """What a round of this task is opened with."""
@@ -204,11 +257,49 @@ class TaskConfig(msgspec.Struct, frozen=True, kw_only=True):
             lost_grace_s=self.lost_grace_s,
         )
 
+    def stop_rule(self) -> StopRule:
+        """When the task has done enough."""
+        return StopRule(
+            rounds=self.rounds,
+            target_top1=self.stop.target_top1,
+            no_progress_rounds=self.stop.no_progress_rounds,
+            least_gain=self.stop.least_gain,
+        )
+
     @property
     def shortest_retry_s(self) -> float:
         """No device is told to come back sooner."""
         derived_s = max(MIN_RETRY_S, SHORTEST_RETRY_SHARE * self.selection_deadline_s)
         return derived_s if self.retry_after_s is None else self.retry_after_s
+
+
+class TaskConfig(TaskSettings, frozen=True, kw_only=True):
+    """``[task]`` of the file: the first task, the model that it begins with, and what every version is measured by."""
+
+    model: Path  # folder with program.tflite, weights.bin, vocabulary.txt and manifest.json
+    evaluation_text: Path | None = None  # without held-out text nothing is measured, and TensorFlow is not needed
+    baseline: BaselineConfig | None = None
+    central: BaselineConfig | None = None
+
+    def settings(self) -> TaskSettings:
+        """The part of it that every task has."""
+        return TaskSettings(**{name: getattr(self, name) for name in TaskSettings.__struct_fields__})
+
+
+class EnrolmentConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """``[enrolment]``: certificates of devices and servers, with ``transport = "tls"``.
+
+    Attributes:
+        names: DNS names and addresses in our own certificate, beside this machine's.
+        device_days: how long a device's certificate lasts; it is renewed after two thirds.
+        server_days: the same of our own.
+        signer: command that answers as 'authority serve' does; empty runs that as a child of ours.
+    """
+
+    names: tuple[Annotated[str, Meta(pattern=r"^[A-Za-z0-9.:-]{1,253}$(?!\n)")], ...] = ()  # only browsers look at them
+    device_days: Annotated[float, Meta(gt=0, le=825)] = 90.0  # a stolen card is worth something for so long at most
+    server_days: Annotated[float, Meta(gt=0, le=825)] = 365.0  # it is made anew at each start, too
+    signer: tuple[str, ...] = ()  # a household has one machine
 
 
 class LogLevel(enum.Enum):
@@ -229,40 +320,91 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"  # the status page is not for strangers
     port: Port = 8080  # the usual one beside 80 for a service without privileges
     public_reading: bool | None = None  # who reaches a loopback address may look; elsewhere, and behind a proxy, not
+    trusted_proxy: str = ""  # whoever claims to ask for somebody else is not believed
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 7  # any fixed number makes runs comparable
     shards: Annotated[int, Meta(ge=1, le=1024)] = 1  # one drains thousands of reports a second
     log: LogLevel = LogLevel.INFO  # about ten lines a round
+    transport: Transport | None = None  # empty: plain while everything is on loopback, so that a first try is simple
     broker: BrokerConfig = BrokerConfig()
+    gate: GatePolicy = GatePolicy()
+    rollout: TrialPolicy = TrialPolicy()
+    enrolment: EnrolmentConfig = EnrolmentConfig()
+
+    @property
+    def proxied(self) -> bool:
+        """Whether a proxy stands between us and those who ask."""
+        return bool(self.trusted_proxy) or self.transport is Transport.PROXIED
+
+    @property
+    def tls(self) -> bool:
+        """Whether we encrypt, and devices show certificates."""
+        return self.transport is Transport.TLS or (self.transport is None and not self._stays_here)
+
+    @property
+    def url(self) -> str:
+        """Of our HTTP server, as this machine reaches it."""
+        here = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)  # noqa: S104 - compared only
+        return f"{'https' if self.tls else 'http'}://{here}:{self.port}"
+
+    @property
+    def _stays_here(self) -> bool:
+        ours = self.broker.kind is not BrokerKind.EXTERNAL
+        return is_loopback(self.host) and (not ours or is_loopback(self.broker.host))
 
 
 def disagreements(config: CoordinatorConfig) -> list[str]:
     """Fields that are each possible but not together, and files that are not there."""
     task, broker = config.task, config.broker
-    faults = []
-    if task.minimum > task.goal:
-        faults.append(f"task.minimum: expected at most task.goal ({task.goal}), got {task.minimum}")
-    rules = task.rules()
-    if rules.selection_window_s > rules.selection_deadline_s:
-        faults.append(
-            f"task.selection_window_s: expected at most task.selection_deadline_s ({rules.selection_deadline_s:g}), "
-            f"got {rules.selection_window_s:g}"
-        )
-    if task.codec.name not in NAMES:
-        faults.append(f"task.codec.name: expected one of {', '.join(NAMES)}, got {task.codec.name!r}")
-    if task.downlink.form not in FORMS:
-        faults.append(f"task.downlink.form: expected one of {', '.join(FORMS)}, got {task.downlink.form!r}")
+    faults = [f"task.{fault}" for fault in task_faults(task, measured=task.evaluation_text is not None)]
+    if task.kind is not Work.TRAIN:
+        faults.append("task.kind: expected 'train' of the first task, which makes the versions; others are made later")
+    if task.source != SourceConfig():
+        faults.append("task.source: the first task begins with task.model; leave it out")
     if not task.model.is_dir():
         faults.append(f"task.model: expected the folder of an exported model, there is none at {task.model}")
     if task.evaluation_text is not None and not task.evaluation_text.is_file():
         faults.append(f"task.evaluation_text: expected a corpus file, there is none at {task.evaluation_text}")
     ours = broker.kind is not BrokerKind.EXTERNAL
-    if ours and not is_loopback(broker.host) and not (broker.allow_network and broker.password):
+    if ours and not is_loopback(broker.host) and not (broker.allow_network and (config.tls or broker.password)):
         faults.append(
-            f"broker.host: {broker.host} is open to a network; set broker.allow_network = true and a broker.password "
+            f"broker.host: {broker.host} is open to a network; set broker.allow_network = true "
             "if that is meant, else use 127.0.0.1"
+        )
+    if config.transport is Transport.PLAIN and not config._stays_here:
+        faults.append(
+            "transport: plain text stays on the loopback address; set transport = 'tls' and enrol the devices "
+            "(docs/enrolment.md), or 'proxied' if a proxy of yours encrypts, or use host 127.0.0.1"
         )
     if ours and config.port == broker.port and config.host == broker.host:
         faults.append(f"broker.port: {broker.port} is also the port of the status page; give them different ones")
+    return faults
+
+
+def task_faults(task: TaskSettings, *, measured: bool) -> list[str]:
+    """Settings of a task that are each possible but not together.
+
+    Args:
+        task: any task's.
+        measured: whether versions are measured on held-out text.
+    """
+    faults = []
+    if task.minimum > task.goal:
+        faults.append(f"minimum: expected at most goal ({task.goal}), got {task.minimum}")
+    rules = task.rules()
+    if rules.selection_window_s > rules.selection_deadline_s:
+        faults.append(
+            f"selection_window_s: expected at most selection_deadline_s ({rules.selection_deadline_s:g}), "
+            f"got {rules.selection_window_s:g}"
+        )
+    if task.codec.name not in NAMES:
+        faults.append(f"codec.name: expected one of {', '.join(NAMES)}, got {task.codec.name!r}")
+    if task.downlink.form not in FORMS:
+        faults.append(f"downlink.form: expected one of {', '.join(FORMS)}, got {task.downlink.form!r}")
+    watches = task.stop.target_top1 is not None or task.stop.no_progress_rounds > 0
+    if watches and (task.kind is not Work.TRAIN or not measured):
+        faults.append("stop: a recall can end only a training task, and only where evaluation_text measures it")
+    if task.kind is Work.EVALUATE and not task.plan.evaluation_share:
+        faults.append("plan.evaluation_share: expected more than 0, because an evaluation tries nothing else")
     return faults
 
 

@@ -40,7 +40,7 @@ import numpy as np
 import structlog
 
 from coordinator.administration import operate
-from coordinator.averaging import asked_codec
+from coordinator.basis import Bases
 from coordinator.config import CoordinatorConfig
 from coordinator.core.events import (
     AggregationFailed,
@@ -49,7 +49,9 @@ from coordinator.core.events import (
     SendReceipt,
     StartAggregation,
 )
+from coordinator.core.rollout import Rollout
 from coordinator.core.round import Phase, Round
+from coordinator.creation import Maker, take_stock
 from coordinator.effects import AnnounceModel, EvaluateVersion, PendingEffect, SendMissing
 from coordinator.execution import Execution
 from coordinator.inbox import (
@@ -67,22 +69,24 @@ from coordinator.inbox import (
     Ticked,
 )
 from coordinator.intake import Intake
-from coordinator.jobs import AggregationDone, EvaluationDone, JobFailed, Metrics, Result
+from coordinator.jobs import AggregationDone, EvaluationDone, FiguresDone, JobFailed, Metrics, Result
 from coordinator.ports import (
     BlobStore,
     Clock,
     Quarantine,
     Repository,
+    Signer,
     Standing,
     Transport,
     VersionRecord,
     View,
     Worker,
 )
+from coordinator.releasing import Releases
 from coordinator.staging import StagedBlobs
 from coordinator.turn import Turn
 from models.manifest import Artifact, Manifest
-from wire.errors import LocalProtocolError, UnavailableError
+from wire.errors import UnavailableError
 
 TICK_S = 0.25
 """How often time is looked at; deadlines are in seconds."""
@@ -110,7 +114,7 @@ class Driver:
 
     Args:
         config: the whole configuration.
-        repository: the database, holding at least version 0.
+        repository: the database, holding at least one version of the configuration's task.
         artifacts: programs, vocabularies, weights, manifests: what anybody may fetch.
         private: reports and optimizer states: what nobody may fetch.
         transport: to the devices.
@@ -118,9 +122,11 @@ class Driver:
         clock: wall-clock time.
         generator: jitter of retry windows.
         quarantine: knows the messages that end the process; None where no process can end.
+        signer: signs manifests; None where nobody checks.
+        turned: called some times a second while the loop turns, by which a watchdog knows that it does.
 
     Raises:
-        LocalProtocolError: the database holds no version.
+        LocalProtocolError: the database holds no such version.
     """
 
     def __init__(
@@ -134,8 +140,11 @@ class Driver:
         clock: Clock,
         generator: np.random.Generator,
         quarantine: Quarantine | None = None,
+        signer: Signer | None = None,
+        turned: Callable[[], None] = lambda: None,
     ) -> None:
         self._config = config
+        self._turned = turned
         self._repository = repository
         self._artifacts = artifacts
         self._clock = clock
@@ -149,18 +158,16 @@ class Driver:
         self._jobs: dict[PendingEffect, int] = {}
         self._listening_since_s: float | None = None
         with repository.transaction() as tx:
-            version = tx.current_version()
-            self._round: Round | None = tx.open_round()
-        if version is None:
-            msg = "the database holds no model version; import one first"
-            raise LocalProtocolError(msg)
-        self._version: VersionRecord = version
-        self._manifest = Manifest.decode(artifacts.get(version.manifest))
+            self._board = take_stock(tx, config, clock.now_s())
         self._staged = StagedBlobs(private)
-        codec = asked_codec(config.task.codec.choice(), self._manifest, artifacts)
-        self._intake = Intake(config.population, config.task, self._manifest, codec, self._staged)
-        self._execution = Execution(config, repository, private, transport, worker, clock, generator)
-        self._execution.mask = self._manifest.mask
+        self._maker = Maker(config, artifacts)
+        signer = signer or _NoSigner()
+        self._releases = Releases(config, signer)
+        bases = Bases(artifacts, config.rollout.share)
+        self._intake = Intake(config.population, bases, self._staged)
+        self._execution = Execution(
+            config, repository, bases, private, transport, worker, clock, generator, signer.public
+        )
 
     def post(self, event: Inbox) -> None:
         """Queue an event; may be called from any thread."""
@@ -185,6 +192,7 @@ class Driver:
             now_s = self._clock.now_s()
             if not next_tick_s - 2 * TICK_S < now_s < next_tick_s:  # due, or the clock was set back
                 next_tick_s = now_s + TICK_S
+                self._turned()
                 self._patiently([Ticked()])
             try:
                 first = self._inbox.get(timeout=max(next_tick_s - self._clock.now_s(), 0.0))
@@ -225,6 +233,7 @@ class Driver:
                         "not_stored", error=str(error), again="until it works; said once", gives_up_s=GIVE_UP_AFTER_S
                     )
                 self._trouble = str(error)
+                self._turned()
                 self._stopping.wait(wait_s)
                 wait_s = min(2 * wait_s, TRY_AGAIN_S[1])
             else:
@@ -242,8 +251,10 @@ class Driver:
         with self._repository.transaction() as tx:
             turn = self._begin(tx)
             left = turn.take_up(tx.begin_effects())
-            if turn.round is None:
-                turn.open_next()
+            for state in list(turn.board.rounds.values()):
+                turn.base_version(state)
+            for name in [name for name in turn.board.tasks if name not in turn.board.rounds]:
+                turn.open_next(name)
             added = _add(turn)
         self._adopt(turn)
         self._pending.extend([*left, *added])
@@ -292,14 +303,11 @@ class Driver:
         self._unacknowledged.extend(event for event in batch if isinstance(event, MessageArrived))
 
     def _begin(self, tx: View) -> Turn:
-        return Turn(self._config, tx, self._clock.now_s(), self._round, self._version)
+        name, seed = self._config.task.name, self._config.seed
+        return Turn(tx, self._clock.now_s(), self._board, name, seed, self._releases.note_trial)
 
     def _adopt(self, turn: Turn) -> None:
-        if turn.version.manifest != self._version.manifest:
-            self._manifest = Manifest.decode(self._artifacts.get(turn.version.manifest))
-            self._intake.codec = asked_codec(self._config.task.codec.choice(), self._manifest, self._artifacts)
-            self._execution.mask = self._manifest.mask
-        self._round, self._version = turn.round, turn.version
+        self._board = turn.board
         for call in turn.after_commit:
             call()
 
@@ -307,7 +315,7 @@ class Driver:
         """Carry out what follows from what is durable, then let go of the messages."""
         while self._pending:
             number, effect = self._pending[0]
-            done = self._execution.carry_out(effect, self._round, self._version)
+            done = self._execution.carry_out(effect, self._board)
             if number is not None and done:
                 self._done.append(number)
             elif number is not None:
@@ -343,9 +351,9 @@ class Driver:
                 turn.tx.count("broker_sessions_lost")
                 _log.warning("broker_session_lost", shard=shard, remedy="devices send again; enable its persistence")
             case Operated(operation, who, answer):
-                changed = operate(operation, who, self._config.task.name, turn)
+                changed = operate(operation, who, turn, self._maker, self._releases)
                 turn.after_commit.append(lambda: answer(changed))
-                if changed:
+                if changed is True:
                     asked = msgspec.to_builtins(operation)
                     turn.after_commit.append(lambda: _log.info("operated", by=who, operation=asked))
             case BrokerRefused(reason):
@@ -385,11 +393,18 @@ class Driver:
         match result:
             case AggregationDone():
                 self._forget_job(turn, StartAggregation(result.round))
-                if self._commits(turn, result.round):
-                    self._commit(turn, result)
-            case EvaluationDone(version, metrics):
+                state = self._committing(turn, result.round)
+                if state is not None:
+                    self._commit(turn, state, result)
+            case FiguresDone(number, federated):
+                self._forget_job(turn, StartAggregation(number))
+                state = self._committing(turn, number)
+                if state is not None:
+                    self._releases.note_figures(state.base_version, federated, turn)
+                    turn.step(state.task, AggregationFinished(None, turn.now_s))
+            case EvaluationDone(version, metrics, inspection):
                 self._forget_job(turn, EvaluateVersion(version))
-                turn.tx.set_metrics(version, metrics)
+                self._releases.note_measured(version, metrics, inspection, turn)
                 _tell(turn, version, metrics)
             case JobFailed(reason, round_number, version_number):
                 _log.warning("job_failed", round=round_number, version=version_number, reason=reason)
@@ -397,11 +412,13 @@ class Driver:
                     self._forget_job(turn, EvaluateVersion(version_number))
                 if round_number is not None:
                     self._forget_job(turn, StartAggregation(round_number))
-                    if self._commits(turn, round_number):
-                        turn.step(AggregationFailed(reason, turn.now_s))
+                    state = self._committing(turn, round_number)
+                    if state is not None:
+                        turn.step(state.task, AggregationFailed(reason, turn.now_s))
 
-    def _commits(self, turn: Turn, number: int) -> bool:
-        return turn.round is not None and turn.round.number == number and turn.round.phase is Phase.COMMITTING
+    def _committing(self, turn: Turn, number: int) -> Round | None:
+        state = turn.board.round(number)
+        return state if state is not None and state.phase is Phase.COMMITTING else None
 
     def _forget_job(self, turn: Turn, effect: PendingEffect) -> None:
         number = self._jobs.get(effect)
@@ -409,25 +426,30 @@ class Driver:
             turn.tx.remove_effects([number])
             turn.after_commit.append(lambda: self._jobs.pop(effect, None))
 
-    def _commit(self, turn: Turn, done: AggregationDone) -> None:
-        number = turn.version.version + 1
+    def _commit(self, turn: Turn, state: Round, done: AggregationDone) -> None:
+        task, base, number = state.task, turn.base_version(state), turn.tx.last_version_number() + 1
         weights = Artifact(done.weights, done.size_bytes)
         manifest = msgspec.structs.replace(
-            self._manifest, version=number, weights=weights, transfers=done.transfers, mask=done.mask
-        )
-        outdated = turn.version.optimizer_state
-        turn.version = VersionRecord(
+            Manifest.decode(self._artifacts.get(base.manifest)),
             version=number,
+            weights=weights,
+            transfers=done.transfers,
+            mask=done.mask,
+        )
+        made = VersionRecord(
+            version=number,
+            task=task,
             manifest=self._artifacts.put(manifest.encode()),
             round=done.round,
             optimizer_state=done.optimizer_state,
             created_s=turn.now_s,
             metrics=done.metrics,
+            rollout=Rollout(),
+            lineage=self._releases.lineage(state, turn.board.tasks[task].settings, turn),
+            inspection=done.inspection,
         )
-        turn.tx.add_version(turn.version)
-        turn.effects.append(AnnounceModel())
-        if outdated is not None and outdated != done.optimizer_state:
-            turn.forget([outdated])
+        self._releases.note_figures(base.version, done.federated, turn)
+        self._releases.take_in(made, turn)
         if done.metrics is not None:
             _tell(turn, number, done.metrics)
         if done.unreadable:
@@ -436,7 +458,16 @@ class Driver:
             turn.after_commit.append(
                 lambda: _log.warning("reports_unreadable", round=done.round, count=len(done.unreadable), devices=names)
             )
-        turn.step(AggregationFinished(number, turn.now_s))
+        turn.step(task, AggregationFinished(number, turn.now_s))
+
+
+class _NoSigner:
+    """Where nobody checks, nothing need be signed."""
+
+    public = ""
+
+    def sign(self, manifest: str) -> str:  # noqa: ARG002 - a port's
+        return ""
 
 
 class _NoQuarantine:

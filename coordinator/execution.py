@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import numpy as np
 
+from coordinator.basis import Bases
 from coordinator.config import CoordinatorConfig
 from coordinator.core.events import AssignDevice, RejectCheckIn, SendReceipt, StartAggregation
-from coordinator.core.pace import Steering, loads, opens_in_s, retry_after_s
+from coordinator.core.pace import Steering, check_in_within_s, loads, opens_in_s, retry_after_s
 from coordinator.core.round import Phase, Round, awaits_report
+from coordinator.core.schedule import wait_s
+from coordinator.core.task import Status
 from coordinator.effects import AnnounceModel, EvaluateVersion, ForgetBlobs, PendingEffect, SendMissing
-from coordinator.jobs import AggregationJob, Evaluation, EvaluationJob, ReportFile
-from coordinator.ports import BlobStore, Clock, Repository, Transport, VersionRecord, Worker
-from models.manifest import Artifact
+from coordinator.jobs import AggregationJob, Evaluation, EvaluationJob, FiguresJob, ReportFile
+from coordinator.ports import BlobStore, Clock, Repository, TaskRecord, Transport, VersionRecord, Worker
+from coordinator.turn import Board
 from wire import messages, topics
 from wire.identifiers import DeviceId, Population, Sha256
-from wire.messages import Announcement, Assignment, Missing, Receipt, Rejection, RejectionReason
+from wire.messages import Announcement, Assignment, Canary, Missing, Receipt, Rejection, RejectionReason, Work
 
 REFUSED_RETRY_S = 900.0
 """A device that lacks text or a newer agent will hardly have it sooner (Android retries after 15 minutes, too)."""
@@ -35,93 +38,128 @@ class Execution:
     Args:
         config: the whole configuration.
         repository: where reports and devices are looked up.
+        bases: finds what rounds are held on.
         private: where reports lie.
         transport: to the devices.
         worker: averages and measures.
         clock: wall-clock time.
         generator: jitter of retry windows.
-
-    Attributes:
-        mask: the coordinates of updates against the current version, for codecs that need them.
+        key: public, that signs manifests; empty where nobody signs.
     """
 
     def __init__(
         self,
         config: CoordinatorConfig,
         repository: Repository,
+        bases: Bases,
         private: BlobStore,
         transport: Transport,
         worker: Worker,
         clock: Clock,
         generator: np.random.Generator,
+        key: str = "",
     ) -> None:
-        self.mask: Artifact | None = None
         self._seed = config.seed
         self._shards = config.shards
-        self._task = config.task
+        self._first = config.task.name
+        self._text = config.task.evaluation_text
+        self._share = config.rollout.share
+        self._key = key
         self._population = Population(config.population)
         self._repository = repository
+        self._bases = bases
         self._private = private
         self._transport = transport
         self._worker = worker
         self._clock = clock
         self._generator = generator
-        self._steered_round = -1
-        self._looked_up: tuple[Steering, float] | None = None
+        self._looked_up: dict[str, tuple[int, Steering, float]] = {}
 
-    def carry_out(self, effect: PendingEffect, current: Round | None, version: VersionRecord) -> bool:
+    def carry_out(self, effect: PendingEffect, board: Board) -> bool:
         """Do it now.
 
         Args:
             effect: what.
-            current: the open round.
-            version: the current version.
+            board: what is under way.
 
         Returns:
             Whether it is done; a job is done only when its result comes.
         """
         match effect:
             case StartAggregation(round_number):
-                if current is None or current.number != round_number or current.phase is not Phase.COMMITTING:
+                current = board.round(round_number)
+                if current is None or current.phase is not Phase.COMMITTING:
                     return True  # it took too long, and the round was abandoned
-                self._worker.submit(self._aggregation(round_number, version))
+                only_figures = current.trial or board.tasks[current.task].settings.kind is Work.EVALUATE
+                self._worker.submit(self._figures(current) if only_figures else self._aggregation(current, board))
                 return False
             case EvaluateVersion(number):
                 return not self._evaluate(number)
             case AssignDevice():
-                self._assign(effect, current, version)
-            case RejectCheckIn(device, reason, detail, rounds):
-                wait_s = self._retry_after_s(current, reason, rounds)
-                self._send(device, Rejection(reason=reason, retry_after_s=wait_s, detail=detail[:500]))
+                self._assign(effect, board)
+            case RejectCheckIn(device, reason, detail, rounds, task):
+                retry_s = self._retry_after_s(board, task, reason, rounds)
+                self._send(device, Rejection(reason=reason, retry_after_s=retry_s, detail=detail[:500]))
             case SendReceipt():
-                self._send_receipt(effect, current)
+                self._send_receipt(effect, board)
             case SendMissing(device, round_number, attempt, chunks):
                 self._send(device, Missing(round=round_number, attempt=attempt, chunks=chunks))
             case AnnounceModel():
-                message = Announcement(version=version.version, manifest=Sha256(version.manifest), shards=self._shards)
-                self._transport.publish(topics.announce(self._population), messages.encode(message), retain=True)
+                self._announce(board)
             case ForgetBlobs(sha256s):
                 for sha256 in sha256s:
                     self._private.delete(sha256)
         return True
 
-    def _aggregation(self, round_number: int, version: VersionRecord) -> AggregationJob:
+    def _announce(self, board: Board) -> None:
+        version = board.versions[self._first]
         with self._repository.transaction() as tx:
-            reports = tx.reports(round_number)
-            earlier = tx.versions(self._task.downlink.versions + 1)[:-1]
+            tried = tx.canary_version(self._first)
+        canary = None
+        if tried is not None:
+            manifest = Sha256(tried.manifest)
+            canary = Canary(version=tried.version, manifest=manifest, share=self._share, signature=tried.signature)
+        message = Announcement(
+            version=version.version,
+            manifest=Sha256(version.manifest),
+            shards=self._shards,
+            signature=version.signature,
+            key=self._key,
+            canary=canary,
+            check_in_within_s=self._opening_s(board),
+        )
+        self._transport.publish(topics.announce(self._population), messages.encode(message), retain=True)
+
+    def _opening_s(self, board: Board) -> float | None:
+        """How long the devices' check-ins should take now, if the round that is open wants all of them."""
+        current, record = board.rounds.get(self._first), board.tasks.get(self._first)
+        if current is None or record is None or current.phase is not Phase.SELECTION:
+            return None
+        return check_in_within_s(self._steering(record, current.number, self._clock.now_s())[0])
+
+    def _figures(self, current: Round) -> FiguresJob:
+        with self._repository.transaction() as tx:
+            reports = tx.reports(current.number)
+        return FiguresJob(current.number, tuple(ReportFile(r.device, r.sha256, r.num_examples) for r in reports))
+
+    def _aggregation(self, current: Round, board: Board) -> AggregationJob:
+        settings, version = board.tasks[current.task].settings, board.versions[current.task]
+        with self._repository.transaction() as tx:
+            reports = tx.reports(current.number)
+            earlier = tx.versions(settings.downlink.versions + 1, task=current.task)[:-1]
         return AggregationJob(
-            round=round_number,
+            round=current.number,
             manifest=version.manifest,
             reports=tuple(ReportFile(r.device, r.sha256, r.num_examples) for r in reports),
-            minimum=self._task.minimum,
-            codec=self._task.codec.choice(),
-            max_examples=self._task.max_examples,
-            optimizer=self._task.server.choice(),
+            minimum=settings.minimum,
+            codec=settings.codec.choice(),
+            max_examples=settings.max_examples,
+            optimizer=settings.server.choice(),
             optimizer_state=version.optimizer_state,
             evaluation=self._evaluation(),
-            downlink=self._task.downlink.choice(),
+            downlink=settings.downlink.choice(),
             bases=tuple(record.manifest for record in reversed(earlier)),
-            random_share=self._task.codec.random_share,
+            random_share=settings.codec.random_share,
             seed=self._seed,
         )
 
@@ -135,37 +173,41 @@ class Execution:
         return True
 
     def _evaluation(self) -> Evaluation | None:
-        text = self._task.evaluation_text
-        return None if text is None else Evaluation(str(text))
+        return None if self._text is None else Evaluation(str(self._text))
 
-    def _assign(self, effect: AssignDevice, current: Round | None, version: VersionRecord) -> None:
-        if current is None or current.number != effect.round:
+    def _assign(self, effect: AssignDevice, board: Board) -> None:
+        current = board.round(effect.round)
+        if current is None:
             return  # left over from before a restart
         remaining_s = current.deadline_s - self._clock.now_s()
         if not awaits_report(current, effect.device, effect.attempt) or remaining_s <= 0:
             return
+        record = board.tasks[current.task]
+        basis = self._bases.of_round(record, self._base_version(current, board), current)
         self._send(
             effect.device,
             Assignment(
-                task=self._task.name,
+                task=current.task,
                 round=effect.round,
                 attempt=effect.attempt,
                 version=current.base_version,
-                manifest=Sha256(version.manifest),
-                codec=self._task.codec.choice(self.mask),
-                plan=self._task.plan.plan(),
+                manifest=Sha256(basis.version.manifest),
+                signature=basis.version.signature,
+                codec=record.settings.codec.choice(basis.manifest.mask),
+                plan=record.settings.plan.plan(),
                 report_deadline_s=remaining_s,
+                work=record.settings.kind,
             ),
         )
 
-    def _send_receipt(self, effect: SendReceipt, current: Round | None) -> None:
+    def _send_receipt(self, effect: SendReceipt, board: Board) -> None:
         receipt = Receipt(
             round=effect.round,
             attempt=effect.attempt,
             verdict=effect.verdict,
             code=effect.code,
             detail=effect.detail[:500],
-            retry_after_s=self._retry_after_s(current, None),
+            retry_after_s=self._retry_after_s(board, "", None),
         )
         self._send(effect.device, receipt)
 
@@ -173,33 +215,55 @@ class Execution:
         kind = messages.KINDS[type(message)]
         self._transport.publish(topics.down(self._population, device, kind), messages.encode(message))
 
-    def _retry_after_s(self, current: Round | None, reason: RejectionReason | None, rounds: int = 0) -> float:
-        if current is None:
+    def _base_version(self, current: Round, board: Board) -> VersionRecord:
+        newest = board.versions.get(current.task)
+        if newest is not None and newest.version == current.base_version:
+            return newest
+        return board.bases[current.base_version]
+
+    def _retry_after_s(self, board: Board, task: str, reason: RejectionReason | None, rounds: int = 0) -> float:
+        """When a device should come back: for that task, or, where none is named, for the first that opens."""
+        named = board.tasks.get(task)
+        active = [r for r in ([named] if named else board.tasks.values()) if r.state.status is Status.ACTIVE]
+        if not active:
             return NO_TASK_RETRY_S
-        steering, usual_s = self._steering(current)
         now_s = self._clock.now_s()
-        expected_s = 0.0
-        if current.phase is not Phase.SELECTION and current.started_at_s is not None:
-            longest_s = current.rules.report_deadline_s
-            expected_s = opens_in_s(current.started_at_s, current.deadline_s, longest_s, usual_s, now_s)
-        if rounds:
-            expected_s += (rounds - (current.phase is not Phase.SELECTION)) * usual_s
+        expected_s, steering = min(
+            (self._expected(record, board.rounds.get(record.name), rounds, now_s) for record in active),
+            key=lambda found: found[0],
+        )
         if reason in _NOT_SOON:
             expected_s = max(expected_s, REFUSED_RETRY_S)
         return retry_after_s(steering, expected_s, now_s, self._generator)
 
-    def _steering(self, current: Round) -> tuple[Steering, float]:
+    def _expected(self, record: TaskRecord, current: Round | None, rounds: int, now_s: float) -> tuple[float, Steering]:
+        """When the task's next selection that has room for the device may be expected to open, and by what to steer."""
+        number = 0 if current is None else current.number
+        steering, usual_s = self._steering(record, number, now_s)
+        if current is None:
+            return wait_s(record.settings.schedule, record.state.closed_at_s, now_s), steering
+        expected_s = 0.0
+        if current.phase is not Phase.SELECTION and current.started_at_s is not None:
+            longest_s = current.rules.report_deadline_s
+            expected_s = opens_in_s(current.started_at_s, current.deadline_s, longest_s, usual_s, now_s)
+            expected_s += wait_s(record.settings.schedule, now_s + expected_s, now_s + expected_s)
+        if rounds:
+            expected_s += (rounds - (current.phase is not Phase.SELECTION)) * usual_s
+        return expected_s, steering
+
+    def _steering(self, record: TaskRecord, number: int, now_s: float) -> tuple[Steering, float]:
         """Looked up once a round: thousands of answers go out in one."""
-        if self._steered_round != current.number or self._looked_up is None:
-            now_s = self._clock.now_s()
+        known = self._looked_up.get(record.name)
+        if known is None or known[0] != number:
+            settings = record.settings
             with self._repository.transaction() as tx:
                 population, rhythm = tx.devices_since(now_s - LATELY_S), tx.rhythm()
             steering = Steering(
                 population=population,
-                cohort=current.rules.cohort,
-                selection_deadline_s=current.rules.selection_deadline_s,
-                shortest_s=self._task.shortest_retry_s,
+                cohort=settings.rules().cohort,
+                selection_deadline_s=settings.selection_deadline_s,
+                shortest_s=settings.shortest_retry_s,
                 loads=loads(rhythm, now_s),
             )
-            self._steered_round, self._looked_up = current.number, (steering, rhythm.usual_round_s)
-        return self._looked_up
+            known = self._looked_up[record.name] = (number, steering, rhythm.usual_round_s)
+        return known[1:]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from coordinator.jobs import Result
-from coordinator.operations import Operation
+from coordinator.operations import Operation, Refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +76,12 @@ class Operated:
     Attributes:
         operation: what.
         who: asks.
-        answer: is told after the commit whether anything changed.
+        answer: is told after the commit whether anything changed, or why it cannot be done.
     """
 
     operation: Operation
     who: str
-    answer: Callable[[bool], None] = field(default=lambda _changed: None, compare=False)
+    answer: Callable[[bool | Refused], None] = field(default=lambda _changed: None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import structlog
 
-from coordinator.config import TaskConfig
+from coordinator.basis import Bases, Basis
 from coordinator.core import lease as leases
-from coordinator.core.checks import Accepted, Asked, Invalid, check_report, max_report_bytes
+from coordinator.core.admission import Candidate, Declined, choose
+from coordinator.core.checks import Accepted, Asked, Invalid, check_figures, check_report
 from coordinator.core.events import (
     DeviceCheckedIn,
     DeviceDroppedOut,
@@ -21,18 +22,16 @@ from coordinator.core.events import (
     SendReceipt,
 )
 from coordinator.core.lease import CheckedIn, Heard, Lease, status_event
-from coordinator.core.round import TERMINAL, Phase, Round, awaits_report, step
-from coordinator.core.selection import Admission, refusal
+from coordinator.core.round import Phase, Round, SeatState, awaits_report, step
+from coordinator.core.task import Status
 from coordinator.effects import SendMissing
 from coordinator.inbox import MessageArrived
 from coordinator.ports import BlobStore, StoredChunk, StoredReport
 from coordinator.turn import Turn
-from models.manifest import Manifest
 from wire import frame, messages, topics
-from wire.codec import Codec
 from wire.errors import RemoteProtocolError
 from wire.identifiers import DeviceId, Population
-from wire.messages import CheckIn, Dropout, Query, RejectionReason, Status, Verdict
+from wire.messages import CheckIn, Dropout, Query, RejectionReason, Verdict, Work
 
 NOT_WAITING = frozenset({"ineligible", "settling"})
 """Lifecycle states of a device that checked in and then lost its conditions."""
@@ -45,27 +44,13 @@ class Intake:
 
     Args:
         population: whose messages we take.
-        task: what was asked of the devices.
-        manifest: of any version of this task: layout and least agent version are the same in all.
-        codec: of the updates that are asked for.
+        bases: finds what was asked of the devices.
         private: where reports are stored.
-
-    Attributes:
-        codec: as given; a new version may have new coordinates, and so another codec.
     """
 
-    def __init__(self, population: str, task: TaskConfig, manifest: Manifest, codec: Codec, private: BlobStore) -> None:
-        self.codec = codec
+    def __init__(self, population: str, bases: Bases, private: BlobStore) -> None:
         self._population = Population(population)
-        self._layout = manifest.layout
-        self._max_update_norm = task.max_update_norm
-        self._max_report_bytes = max_report_bytes(manifest.layout)
-        self._admission = Admission(
-            minimum_examples=task.minimum_examples,
-            minimum_agent_version=manifest.minimum_agent_version,
-            minimum_separation=task.minimum_separation,
-            maximum_share=task.maximum_share,
-        )
+        self._bases = bases
         self._private = private
 
     def take(self, arrived: MessageArrived, turn: Turn) -> None:
@@ -107,7 +92,7 @@ class Intake:
             case topics.StatusTopic(population=where, device=device) if where == self._population:
                 if arrived.payload:  # an empty one only clears what the broker retained
                     message = messages.decode("status", arrived.payload)
-                    if isinstance(message, Status):
+                    if isinstance(message, messages.Status):
                         _take_status(device, message, turn, retained=arrived.retained)
             case _:
                 msg = f"the coordinator of {self._population} does not listen to {arrived.topic[:200]}"
@@ -119,8 +104,9 @@ class Intake:
                 self._take_check_in(device, message, turn)
             case Dropout():
                 _hear(device, turn)
-                if turn.round is not None and turn.round.number == message.round and turn.round.phase not in TERMINAL:
-                    turn.step(DeviceDroppedOut(device, message.attempt, message.cause, turn.now_s))
+                meant = turn.board.round(message.round)
+                if meant is not None:
+                    turn.step(meant.task, DeviceDroppedOut(device, message.attempt, message.cause, turn.now_s))
             case Query():
                 _hear(device, turn)
                 _take_query(device, message, turn)
@@ -131,14 +117,15 @@ class Intake:
     def _take_check_in(self, device: DeviceId, message: CheckIn, turn: Turn) -> None:
         lease = _note(device, CheckedIn(message, turn.now_s), turn)
         turn.note_check_in()
-        if turn.round is None:
-            pause = turn.tx.pause()
-            detail = "the task is done" if pause is None else f"the task is paused: {pause.reason}"
-            turn.effects.append(RejectCheckIn(device, RejectionReason.NO_TASK, detail))
-        elif (refused := refusal(lease, turn.round.number, self._admission)) is not None:
-            turn.effects.append(RejectCheckIn(device, refused.reason, refused.detail, refused.rounds))
-        else:
-            turn.step(DeviceCheckedIn(device, turn.now_s))
+        candidates = [Candidate(state, self._basis(state, turn).gate) for state in turn.board.rounds.values()]
+        if not candidates:
+            turn.effects.append(RejectCheckIn(device, RejectionReason.NO_TASK, _why_idle(turn)))
+            return
+        match choose(lease, message, candidates, turn.now_s):
+            case Declined(refused, task):
+                turn.effects.append(RejectCheckIn(device, refused.reason, refused.detail, refused.rounds, task))
+            case Round(task=task):
+                turn.step(task, DeviceCheckedIn(device, turn.now_s))
 
     # Reports
 
@@ -191,13 +178,14 @@ class Intake:
         lease = turn.tx.lease(device)
         if lease is not None and lease.blocked:
             return Invalid("blocked", lease.blocked)
-        if len(payload) > self._max_report_bytes:
-            return self._too_large(len(payload))
-        return check_report(report, Asked(self.codec, self._layout, meant.base_version, self._max_update_norm))
+        basis, settings = self._basis(meant, turn), turn.board.tasks[meant.task].settings
+        if len(payload) > basis.largest_report_bytes:
+            return _too_large(len(payload), basis)
+        asked = Asked(basis.codec, basis.manifest.layout, meant.base_version, settings.max_update_norm)
+        return check_report(report, asked) if settings.kind is Work.TRAIN else check_figures(report, asked)
 
-    def _too_large(self, size_bytes: int) -> Invalid:
-        detail = f"a report of this model has at most {self._max_report_bytes} bytes, got {size_bytes}"
-        return Invalid("too-large", detail)
+    def _basis(self, state: Round, turn: Turn) -> Basis:
+        return self._bases.of_round(turn.board.tasks[state.task], turn.base_version(state), state)
 
     def _take_chunk(self, device: DeviceId, chunk: frame.Chunk, payload: bytes, turn: Turn) -> None:
         meant = turn.find_round(chunk.round)
@@ -205,8 +193,9 @@ class Intake:
             if chunk.index == 0:  # one answer is enough for all chunks of a report that is not wanted
                 self._refuse_chunks(device, chunk, meant, turn)
             return
-        if chunk.total_bytes > self._max_report_bytes:
-            fault = self._too_large(chunk.total_bytes)
+        basis = self._basis(meant, turn)
+        if chunk.total_bytes > basis.largest_report_bytes:
+            fault = _too_large(chunk.total_bytes, basis)
             turn.settle(meant, ReportReceived(device, chunk.attempt, turn.now_s, fault.code, fault.detail))
             return
         stored = turn.tx.chunks(meant.number, device, chunk.attempt)
@@ -246,15 +235,28 @@ class Intake:
         self._take_report(device, report, whole, turn)
 
 
-def _take_status(device: DeviceId, message: Status, turn: Turn, *, retained: bool) -> None:
+def _why_idle(turn: Turn) -> str:
+    """Why no task has a round, for the owner of a device."""
+    states = [record.state for record in turn.board.tasks.values()]
+    if any(state.status is Status.ACTIVE for state in states):
+        return "no task wants a round just now"
+    paused = [state.reason for state in states if state.status is Status.PAUSED]
+    return f"the task is paused: {paused[0]}" if paused else "the task is done"
+
+
+def _too_large(size_bytes: int, basis: Basis) -> Invalid:
+    detail = f"a report of this model has at most {basis.largest_report_bytes} bytes, got {size_bytes}"
+    return Invalid("too-large", detail)
+
+
+def _take_status(device: DeviceId, message: messages.Status, turn: Turn, *, retained: bool) -> None:
     _note(device, status_event(message, turn.now_s, retained=retained), turn)
-    if turn.round is None:
-        return
-    stopped_waiting = turn.round.phase is Phase.SELECTION and message.state in NOT_WAITING
-    if not message.online or stopped_waiting:
-        turn.step(DeviceLost(device, turn.now_s))
-    else:
-        turn.step(DeviceReturned(device, turn.now_s))
+    for state in turn.board.rounds_of(device):
+        stopped_waiting = state.phase is Phase.SELECTION and message.state in NOT_WAITING
+        if not message.online or stopped_waiting:
+            turn.step(state.task, DeviceLost(device, turn.now_s))
+        else:
+            turn.step(state.task, DeviceReturned(device, turn.now_s))
 
 
 def _take_query(device: DeviceId, query: Query, turn: Turn) -> None:
@@ -289,12 +291,12 @@ def _note(device: DeviceId, event: leases.Event, turn: Turn) -> Lease:
 
 def _refuse_broken(device: DeviceId, error: RemoteProtocolError, turn: Turn) -> bool:
     """Settle the seat of a selected device; False if it has none that waits for a report."""
-    current = turn.round
-    seat = current.seats.get(device) if current is not None else None
-    if current is None or seat is None or not awaits_report(current, device, seat.attempt):
-        return False
-    turn.settle(current, ReportReceived(device, seat.attempt, turn.now_s, error.code, str(error)))
-    return True
+    for state in turn.board.rounds_of(device):
+        seat = state.seats.get(device)
+        if seat is not None and seat.state is SeatState.WORKING:
+            turn.settle(state, ReportReceived(device, seat.attempt, turn.now_s, error.code, str(error)))
+            return True
+    return False
 
 
 def _report_inside(whole: bytes, last: frame.Chunk) -> frame.Report:

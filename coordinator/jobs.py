@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from coordinator.core.federated import Tally
 from coordinator.core.optimizers import OptimizerChoice
 from models.manifest import Artifact, Transfer
 from wire.identifiers import DeviceId
@@ -22,6 +23,22 @@ class Metrics(msgspec.Struct, frozen=True):
     top1: float
     top3: float
     loss: float
+
+
+class Inspection(msgspec.Struct, frozen=True, kw_only=True):
+    """The inference file of a version, and what it is worth (:mod:`models.inference`).
+
+    Attributes:
+        file: int8, for other runtimes than the agent's keyboard; None if it could not be built.
+        step_ms: median time for one word, on the coordinator.
+        agreement: share of held-out words after which it suggests the same word first as the float weights.
+        fault: why it could not be built; empty if it was.
+    """
+
+    file: Artifact | None = None
+    step_ms: float | None = None
+    agreement: float | None = None
+    fault: str = ""
 
 
 class Evaluation(msgspec.Struct, frozen=True):
@@ -92,7 +109,19 @@ class EvaluationJob(msgspec.Struct, frozen=True, tag=True):
     evaluation: Evaluation
 
 
-Job = AggregationJob | EvaluationJob
+class FiguresJob(msgspec.Struct, frozen=True, tag=True):
+    """Add up what the devices of a round found of its base version; no update is looked at.
+
+    Attributes:
+        round: number of the round.
+        reports: what to read.
+    """
+
+    round: int
+    reports: tuple[ReportFile, ...]
+
+
+Job = AggregationJob | EvaluationJob | FiguresJob
 
 
 class AggregationDone(msgspec.Struct, frozen=True, tag=True):
@@ -108,6 +137,8 @@ class AggregationDone(msgspec.Struct, frozen=True, tag=True):
         transfers: shorter ways to the weights.
         mask: coordinates for the next updates, if the codec needs them.
         unreadable: devices whose reports could not be decoded and are not in the mean.
+        federated: what the devices found of the base version.
+        inspection: of the inference file; None if none was wanted.
     """
 
     round: int
@@ -119,6 +150,8 @@ class AggregationDone(msgspec.Struct, frozen=True, tag=True):
     unreadable: tuple[DeviceId, ...] = ()
     transfers: tuple[Transfer, ...] = ()
     mask: Artifact | None = None
+    federated: Tally = Tally()
+    inspection: Inspection | None = None
 
 
 class EvaluationDone(msgspec.Struct, frozen=True, tag=True):
@@ -126,6 +159,14 @@ class EvaluationDone(msgspec.Struct, frozen=True, tag=True):
 
     version: int
     metrics: Metrics
+    inspection: Inspection | None = None
+
+
+class FiguresDone(msgspec.Struct, frozen=True, tag=True):
+    """The figures were added up; reports without any, or that cannot be read, are left out."""
+
+    round: int
+    federated: Tally
 
 
 class JobFailed(msgspec.Struct, frozen=True, tag=True):
@@ -136,13 +177,13 @@ class JobFailed(msgspec.Struct, frozen=True, tag=True):
     version: int | None = None
 
 
-Result = AggregationDone | EvaluationDone | JobFailed
+Result = AggregationDone | EvaluationDone | FiguresDone | JobFailed
 
 
 def failed(job: Job, reason: str) -> JobFailed:
     """The failure of a job."""
     match job:
-        case AggregationJob():
+        case AggregationJob() | FiguresJob():
             return JobFailed(reason, round=job.round)
         case EvaluationJob():
             return JobFailed(reason, version=job.version)

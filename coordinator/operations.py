@@ -10,18 +10,17 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from wire.identifiers import DeviceId
+from coordinator.config import TaskSettings
+from wire.identifiers import DeviceId, Sha256
 
 Reason = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$(?!\n)")]
 """One line for the person who asks later why."""
 
 
-class Pause(msgspec.Struct, frozen=True, kw_only=True):
-    """Why there are no rounds."""
+class Refused(msgspec.Struct, frozen=True):
+    """An operation that cannot be done, and why; nothing changed."""
 
     reason: str
-    who: str
-    since_s: float
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,14 +63,36 @@ class TokenRecord(msgspec.Struct, frozen=True, kw_only=True):
     expires_s: float
 
 
+class CreateTask(msgspec.Struct, frozen=True, tag=True):
+    """A task beside those that there are.
+
+    Attributes:
+        settings: what it does.
+        manifest: of an imported model that a training task begins with; None takes what its settings name.
+    """
+
+    settings: TaskSettings
+    manifest: Sha256 | None = None
+
+
 class PauseTask(msgspec.Struct, frozen=True, tag=True):
     """No new rounds; a round that waits for devices is called off, one that is further goes on to its end."""
 
+    task: str
     reason: Reason
 
 
 class ResumeTask(msgspec.Struct, frozen=True, tag=True):
     """Rounds again."""
+
+    task: str
+
+
+class StopTask(msgspec.Struct, frozen=True, tag=True):
+    """No more rounds, for good; otherwise as a pause."""
+
+    task: str
+    reason: Reason
 
 
 class BlockDevice(msgspec.Struct, frozen=True, tag=True):
@@ -87,4 +108,25 @@ class UnblockDevice(msgspec.Struct, frozen=True, tag=True):
     device: DeviceId
 
 
-Operation = PauseTask | ResumeTask | BlockDevice | UnblockDevice
+class PromoteVersion(msgspec.Struct, frozen=True, tag=True):
+    """Give a version to all devices, whatever became of it before."""
+
+    version: int
+    reason: Reason
+
+
+class RollBack(msgspec.Struct, frozen=True, tag=True):
+    """Take a version back.
+
+    Attributes:
+        reason: for whoever asks later.
+        version: which; None takes the canary if there is one, else the current version of the configuration's task.
+        to: what devices get instead of a current version; None takes the one before.
+    """
+
+    reason: Reason
+    version: int | None = None
+    to: int | None = None
+
+
+Operation = CreateTask | PauseTask | ResumeTask | StopTask | BlockDevice | UnblockDevice | PromoteVersion | RollBack

@@ -13,14 +13,20 @@ from typing import Protocol
 
 import msgspec
 
+from coordinator.config import TaskSettings
+from coordinator.core.federated import Tally
 from coordinator.core.lease import Lease
+from coordinator.core.optimizers import OptimizerChoice
 from coordinator.core.pace import Rhythm
-from coordinator.core.round import Phase, Round
+from coordinator.core.rollout import Rollout, Stage
+from coordinator.core.round import AbandonCause, Phase, Round, SeatState, dropouts
+from coordinator.core.task import Task
 from coordinator.effects import PendingEffect
 from coordinator.inbox import MessageArrived
-from coordinator.jobs import Job, Metrics
-from coordinator.operations import AuditEntry, Pause
+from coordinator.jobs import Inspection, Job, Metrics
+from coordinator.operations import AuditEntry
 from wire.identifiers import DeviceId
+from wire.messages import CodecChoice
 
 
 class StoredReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,31 +71,109 @@ class StoredChunk(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
 
 
+class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A task: what has become of it, and what it does."""
+
+    state: Task
+    settings: TaskSettings
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.state.name
+
+
+class Lineage(msgspec.Struct, frozen=True, kw_only=True):
+    """What a version was made of.
+
+    Attributes:
+        parent: the version that its reports were trained from; None for the imported one.
+        reports: how many are in the mean.
+        reports_sha256: sha256 over the hashes of their frames, each in hex, in ascending order of devices.
+        seed: of the coordinator.
+        code_version: of this program.
+        optimizer: of the server.
+        codec: of the updates.
+    """
+
+    parent: int | None = None
+    reports: int = 0
+    reports_sha256: str = ""
+    seed: int = 0
+    code_version: str = ""
+    optimizer: OptimizerChoice | None = None
+    codec: CodecChoice | None = None
+
+
 class VersionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A version of the model.
 
     Attributes:
-        version: 0 is the imported one; each committed round adds one.
+        version: counted over all tasks; 0 is the imported one, each committed round of a training task adds one.
+        task: whose version it is.
         manifest: hash of its manifest, an artifact.
         round: the round that made it; None for the imported one.
         optimizer_state: hash of the server optimizer's state after it, in the private store.
         created_s: wall-clock time.
         metrics: None until measured, or for good if there is no evaluation text.
+        rollout: where it is, and why.
+        signature: of its manifest, in hex; empty where nobody signs.
+        lineage: what it was made of; None for a version of the first releases.
+        inspection: of its inference file; None until there is one.
     """
 
     version: int
+    task: str = ""
     manifest: str
     round: int | None = None
     optimizer_state: str | None = None
     created_s: float = 0.0
     metrics: Metrics | None = None
+    rollout: Rollout = Rollout(stage=Stage.CURRENT)
+    signature: str = ""
+    lineage: Lineage | None = None
+    inspection: Inspection | None = None
 
 
 class RoundSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A round as the status page shows it; ``loss`` and ``report_bytes_median`` are of its accepted reports."""
+    """A round as lists show it: what is left of it once it is over, without a walk over its seats and reports.
 
-    state: Round
+    Attributes:
+        number: of the round.
+        task: whose it is.
+        base_version: the version that its devices trained, or tried.
+        phase: where it is.
+        opened_at_s: wall-clock time, like the following two.
+        started_at_s: when devices were selected; None if none were.
+        closed_at_s: when it was over; None while it is not.
+        cause: why it was abandoned, for counting.
+        reason: what it waits for, or why it was abandoned.
+        version: the version that it made.
+        goal: reports that were wanted.
+        selected: devices that were given a seat.
+        accepted: of these, those whose report counts.
+        dropped: cause -> dropouts, those of earlier attempts included.
+        mean_training_loss: of the accepted reports, weighted by their examples.
+        report_bytes: of all accepted reports.
+        report_bytes_median: of one.
+    """
+
+    number: int
+    task: str = ""
+    base_version: int
+    phase: Phase
+    opened_at_s: float
+    started_at_s: float | None
+    closed_at_s: float | None
+    cause: AbandonCause | None
+    reason: str
+    version: int | None
+    goal: int
+    selected: int
+    accepted: int
+    dropped: Mapping[str, int]
     mean_training_loss: float | None
+    report_bytes: int
     report_bytes_median: int | None
 
     @classmethod
@@ -100,26 +184,43 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True):
             state: the round.
             figures: (loss, num_examples, size_bytes) of each report.
         """
-        if not figures:
-            return cls(state=state, mean_training_loss=None, report_bytes_median=None)
         examples = sum(num_examples for _, num_examples, _ in figures)
+        sizes = [size_bytes for _, _, size_bytes in figures]
         return cls(
-            state=state,
-            mean_training_loss=sum(loss * num_examples for loss, num_examples, _ in figures) / examples,
-            report_bytes_median=int(statistics.median(size_bytes for _, _, size_bytes in figures)),
+            number=state.number,
+            task=state.task,
+            base_version=state.base_version,
+            phase=state.phase,
+            opened_at_s=state.opened_at_s,
+            started_at_s=state.started_at_s,
+            closed_at_s=state.closed_at_s,
+            cause=state.cause,
+            reason=state.explain(),
+            version=state.version,
+            goal=state.rules.goal,
+            selected=len(state.seats),
+            accepted=len(state.devices(SeatState.REPORTED)),
+            dropped=dict(sorted((cause.value, count) for cause, count in dropouts(state).items())),
+            mean_training_loss=sum(loss * count for loss, count, _ in figures) / examples if examples else None,
+            report_bytes=sum(sizes),
+            report_bytes_median=int(statistics.median(sizes)) if sizes else None,
         )
-
-    @property
-    def phase(self) -> Phase:
-        """Where the round is."""
-        return self.state.phase
 
 
 class Transaction(Protocol):
     """Reads and writes that become durable together, or not at all."""
 
-    def open_round(self) -> Round | None:
-        """The round that is not over; None between tasks."""
+    def tasks(self) -> list[TaskRecord]:
+        """Every task, in the order in which they were made."""
+
+    def task(self, name: str) -> TaskRecord | None:
+        """A task."""
+
+    def save_task(self, record: TaskRecord) -> None:
+        """Insert or replace a task."""
+
+    def open_rounds(self) -> list[Round]:
+        """The rounds that are not over, one of each task at most, in ascending order."""
 
     def round(self, number: int) -> Round | None:
         """A round, over or not."""
@@ -170,8 +271,23 @@ class Transaction(Protocol):
     def version(self, number: int) -> VersionRecord | None:
         """A version."""
 
-    def current_version(self) -> VersionRecord | None:
-        """The newest version."""
+    def current_version(self, task: str | None = None) -> VersionRecord | None:
+        """The version of a task that devices have; of all tasks without one."""
+
+    def canary_version(self, task: str | None = None) -> VersionRecord | None:
+        """The version of a task that some devices try; of all tasks without one."""
+
+    def last_version_number(self) -> int:
+        """Number of the newest version, wherever it is."""
+
+    def save_version(self, record: VersionRecord) -> None:
+        """Replace a version."""
+
+    def federated(self, version: int) -> Tally:
+        """What devices found of a version; nothing yet is an empty tally."""
+
+    def save_federated(self, version: int, tally: Tally) -> None:
+        """Replace it."""
 
     def add_version(self, record: VersionRecord) -> None:
         """Insert a version."""
@@ -203,12 +319,6 @@ class Transaction(Protocol):
     def save_rhythm(self, rhythm: Rhythm) -> None:
         """Replace it."""
 
-    def pause(self) -> Pause | None:
-        """Why the task is paused; None if it is not."""
-
-    def save_pause(self, pause: Pause | None) -> None:
-        """Replace it."""
-
     def add_audit(self, entry: AuditEntry) -> None:
         """Note a change; the database gives it its number."""
 
@@ -225,11 +335,13 @@ class Overview(Protocol):
     def leases_after(self, limit: int, device: str) -> list[Lease]:
         """The devices whose names come after that one, in ascending order."""
 
-    def recent_rounds(self, limit: int, before: int | None = None) -> list[RoundSummary]:
-        """The newest rounds, in ascending order; only those with a number below ``before``."""
+    def recent_rounds(
+        self, limit: int, before: int | None = None, phase: Phase | None = None, task: str | None = None
+    ) -> list[RoundSummary]:
+        """The newest rounds, in ascending order; only those with a number below ``before``, of a phase, of a task."""
 
-    def versions(self, limit: int, before: int | None = None) -> list[VersionRecord]:
-        """The newest versions, in ascending order; only those with a number below ``before``."""
+    def versions(self, limit: int, before: int | None = None, task: str | None = None) -> list[VersionRecord]:
+        """The newest versions, in ascending order; only those with a number below ``before``, and of a task."""
 
     def audit(self, limit: int, before: int | None = None) -> list[AuditEntry]:
         """The newest changes, newest first; only those with a number below ``before``."""
@@ -334,6 +446,19 @@ class Worker(Protocol):
 
     def submit(self, job: Job) -> None:
         """Queue a job; never blocks. A lost worker is replaced and its job done once more, then reported as failed."""
+
+
+class Signer(Protocol):
+    """Signs manifests.
+
+    Attributes:
+        public: the public key, in hex; empty if nothing is signed.
+    """
+
+    public: str
+
+    def sign(self, manifest: str) -> str:
+        """The signature of a manifest by its hash, in hex; empty if nothing is signed."""
 
 
 class Clock(Protocol):

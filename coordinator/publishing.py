@@ -38,6 +38,8 @@ Wide = npt.NDArray[np.float64]
 FORMS = ("f32", "f16", "topk-8", "topk-4")
 MOST_CHANGED = 0.25
 """Share of changed weights above which an exact transfer saves hardly half, and takes seconds to make."""
+LEAST_WHOLE_BYTES = 16 * 1024
+"""Shorter weights are sent as they are: to read a transfer would take a device longer than to fetch the rest."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,6 +131,8 @@ def ways_to(
         found.append((Transfer(Artifact.of(data), previous.sha256 if relative else None), data))
         whole_bytes = whole_bytes if relative else len(data)
     for base in chain((previous,), earlier):
+        if whole_bytes < LEAST_WHOLE_BYTES:
+            break
         if np.count_nonzero(base.weights != published.weights) > MOST_CHANGED * layout.size:
             break  # older ones differ even more
         data = transfers.exact_transfer(base.weights, published.weights, layout)

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from types import FrameType
-from typing import Any
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 
+import msgspec
 import numpy as np
 import structlog
-from waitress.server import create_server  # type: ignore[import-untyped] # waitress has no types
 
 from coordinator.averaging import with_mask
 from coordinator.config import BrokerKind, CoordinatorConfig
+from coordinator.core.rollout import Rollout, Stage
 from coordinator.driver import Driver
 from coordinator.effects import EvaluateVersion
 from coordinator.inbox import Inbox, Stopped
 from coordinator.ports import VersionRecord
+from coordinator.secured import Secured
 from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.broker import EXTERNAL, check_port_free
 from coordinator.shell.broker_child import BrokerChild
@@ -30,22 +31,18 @@ from coordinator.shell.model_folder import import_model
 from coordinator.shell.mqtt import MqttTransport
 from coordinator.shell.packs import PackedBlobs
 from coordinator.shell.quarantine import FileQuarantine
+from coordinator.shell.recorder import Recorder
+from coordinator.shell.service_manager import ALIVE, READY, STOPPING, given_listener, say
+from coordinator.shell.signing import KeySigner, load_signer
 from coordinator.shell.tokens import TokenTable
 from coordinator.shell.web.app import create_app
 from coordinator.shell.web.ports import WebPorts
+from coordinator.shell.web.server import serving
 from coordinator.shell.worker import WorkerProcess
 from models.corpora.tsv import tsv
 from models.manifest import Manifest
 from wire.errors import ConfigError
 from wire.identifiers import Population
-
-WEB_THREADS = 8
-"""waitress sends in its main loop, so slow devices do not hold threads."""
-WEB_CONNECTIONS = 2000
-"""At once; beyond it others wait to be accepted. A cohort fetches a new version at the same moment."""
-WEB_IDLE_S = 30
-"""A connection on which nothing moves for so long is closed: phones come and go."""
-STOP_TIMEOUT_S = 10.0
 
 _log = structlog.get_logger("coordinator")
 
@@ -75,27 +72,49 @@ def serve(config: CoordinatorConfig, *, standby: bool = False) -> None:
         database = Database(database_url(config))
         stack.callback(database.close)
         clock = WallClock()
-        _import_once(config, database, artifacts, clock.now_s())
+        signer = load_signer(config.data_dir, Population(config.population))
+        _import_once(config, database, artifacts, signer, clock.now_s())
         _sweep(database, private)
-        check_port_free(config.host, config.port, "port", "stop what listens there, or give another port")
+        listener = given_listener(os.environ, config.host, config.port)
+        if listener is None:
+            check_port_free(config.host, config.port, "port", "stop what listens there, or give another port")
+        secured = Secured(config, database, clock) if config.tls else None
+        if secured is not None:
+            stack.callback(secured.close)
 
-        broker_name = EXTERNAL
+        broker_name, reached, reload_broker = EXTERNAL, config.broker, None
         if config.broker.kind is not BrokerKind.EXTERNAL:
-            broker = BrokerChild(config.broker, config.data_dir / "broker")
+            broker = BrokerChild(config.broker, config.data_dir / "broker", secured.folder if secured else None)
             stack.callback(broker.close)
-            broker_name = broker.name
+            broker_name, reached, reload_broker = broker.name, broker.service, broker.reload
 
         later = _Later()
         data = config.data_dir
         worker = WorkerProcess(data / "artifacts", data / "private", data / "worker.log", later.post)
         stack.callback(worker.close)
-        transport = MqttTransport(config.broker, Population(config.population), config.shards, later.post)
+        transport = MqttTransport(
+            reached, Population(config.population), config.shards, later.post, secured.context if secured else None
+        )
         stack.callback(transport.close)
         generator = np.random.default_rng()  # jitter of retry windows: nothing that must be repeatable
-        driver = Driver(config, database, artifacts, private, transport, worker, clock, generator, quarantine)
+        supervisor = _Supervisor(os.environ)
+        driver = Driver(
+            config,
+            database,
+            artifacts,
+            private,
+            transport,
+            worker,
+            clock,
+            generator,
+            quarantine,
+            signer,
+            supervisor.turned,
+        )
         later.target = driver.post
 
         loop = _Loop(driver)
+        stack.callback(loop.stop)
         ports = WebPorts(
             config=config,
             repository=database,
@@ -105,18 +124,29 @@ def serve(config: CoordinatorConfig, *, standby: bool = False) -> None:
             troubles=lambda: _troubles(loop, transport),
             tokens=TokenTable(database),
             post=driver.post,
+            office=secured.office if secured else None,
         )
-        stack.enter_context(_web(ports))
+        app = create_app(ports)
+        recorder = Recorder(database, app.extensions["census"], clock)
+        stack.callback(recorder.close)
+        if secured is None:
+            stack.enter_context(serving(app, config.host, config.port, listener, config.trusted_proxy))
+        else:
+            stack.enter_context(secured.serving(app, listener))
+            stack.enter_context(secured.gate_kept(reached, reload_broker))
+        stack.callback(app.extensions["pulse"].close)  # before the server, which waits for whoever is being answered
+        recorder.start()
         _spare_the_collector()
         transport.start()
         _log.info(
             "coordinator_ready",
-            page=f"http://{config.host}:{config.port}/",
+            page=f"{config.url}/",
             broker=broker_name,
             mqtt=f"{config.broker.host}:{config.broker.port}",
             population=config.population,
         )
         loop.run_until_signal()
+        say(STOPPING, os.environ)
         _log.info("coordinator_stopping")
 
 
@@ -143,12 +173,27 @@ class _Later:
             self.target(event)
 
 
+class _Supervisor:
+    """Tells systemd that the service is up, and from then on that its driver turns."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        self._up = False
+
+    def turned(self) -> None:
+        if not self._up:
+            say(READY, self._environment)
+        elif "WATCHDOG_USEC" in self._environment:
+            say(ALIVE, self._environment)
+        self._up = True
+
+
 class _Loop:
     """The driver's thread, and the main thread that waits for it or for a signal."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
-        self._ended = threading.Event()
+        self._over = threading.Event()
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="driver", daemon=True)
 
@@ -161,18 +206,25 @@ class _Loop:
         return self._driver.trouble
 
     def run_until_signal(self) -> None:
-        def stop(_number: int, _frame: FrameType | None) -> None:
-            self._driver.post(Stopped())
-
-        former = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        """Start the driver; come back when a signal asks for the end, while it still runs, or raise what ended it."""
+        former = {
+            number: signal.signal(number, lambda _number, _frame: self._over.set())
+            for number in (signal.SIGTERM, signal.SIGINT)
+        }
         try:
             self._thread.start()
-            self._ended.wait()
-        finally:
+            self._over.wait()
+        finally:  # a second ctrl-C is meant for now
             for number, handler in former.items():
                 signal.signal(number, handler)
         if self._error is not None:
             raise self._error
+
+    def stop(self) -> None:
+        """Let the driver finish what it does; the web server, whose requests it answers, has ended before."""
+        self._driver.post(Stopped())
+        if self._thread.ident is not None:
+            self._thread.join()
 
     def _run(self) -> None:
         try:
@@ -180,7 +232,7 @@ class _Loop:
         except BaseException as error:
             self._error = error
         finally:
-            self._ended.set()
+            self._over.set()
 
 
 def _spare_the_collector() -> None:
@@ -205,17 +257,33 @@ def _troubles(loop: _Loop, transport: MqttTransport) -> list[str]:
     return troubles
 
 
-def _import_once(config: CoordinatorConfig, database: Database, artifacts: FileBlobs, now_s: float) -> None:
+def _import_once(
+    config: CoordinatorConfig, database: Database, artifacts: FileBlobs, signer: KeySigner, now_s: float
+) -> None:
     with database.transaction() as tx:
-        current = tx.current_version()
+        task = config.task
+        tx.name_first_task(task.name)
+        current = tx.current_version(task.name)
         if current is not None:
-            manifest = with_mask(Manifest.decode(artifacts.get(current.manifest)), config, artifacts)
-            tx.set_manifest(current.version, artifacts.put(manifest.encode()))
+            manifest = with_mask(Manifest.decode(artifacts.get(current.manifest)), task.codec, config.seed, artifacts)
+            stored = artifacts.put(manifest.encode())
+            tx.save_version(msgspec.structs.replace(current, manifest=stored, signature=signer.sign(stored)))
             return
-        manifest = with_mask(import_model(config.task.model, artifacts), config, artifacts)
-        tx.add_version(VersionRecord(version=0, manifest=artifacts.put(manifest.encode()), created_s=now_s))
-        if config.task.evaluation_text is not None:
-            tx.add_effect(EvaluateVersion(0))
+        number = 0 if tx.current_version() is None else tx.last_version_number() + 1
+        manifest = msgspec.structs.replace(import_model(task.model, artifacts), version=number)
+        stored = artifacts.put(with_mask(manifest, task.codec, config.seed, artifacts).encode())
+        tx.add_version(
+            VersionRecord(
+                version=number,
+                task=task.name,
+                manifest=stored,
+                created_s=now_s,
+                rollout=Rollout(stage=Stage.CURRENT, reason="imported", since_s=now_s),
+                signature=signer.sign(stored),
+            )
+        )
+        if task.evaluation_text is not None:
+            tx.add_effect(EvaluateVersion(number))
     _log.info("model_imported", configuration=manifest.configuration, parameters=manifest.layout.size)
 
 
@@ -226,34 +294,3 @@ def _sweep(database: Database, private: PackedBlobs) -> None:
     removed = private.sweep(needed)
     if removed:
         _log.info("blobs_deleted", files=removed)
-
-
-@contextmanager
-def _web(ports: WebPorts) -> Iterator[None]:
-    config = ports.config
-    connections: dict[int, Any] = {}
-    try:
-        server = create_server(
-            create_app(ports),
-            map=connections,
-            host=config.host,
-            port=config.port,
-            threads=WEB_THREADS,
-            connection_limit=WEB_CONNECTIONS,
-            channel_timeout=WEB_IDLE_S,
-            asyncore_use_poll=True,  # select() knows 1,024 descriptors, and no more
-            ident="nightjar",
-        )
-    except OSError as error:
-        msg = f"cannot listen on {config.host} port {config.port}: {error.strerror or error}; give another port"
-        raise ConfigError(msg) from error
-    thread = threading.Thread(target=server.run, name="web", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        # Devices keep their connections open, and the server's loop runs as long as there is one. Its own thread must
-        # close them: it may be waiting on them just now.
-        server.task_dispatcher.shutdown()
-        server.trigger.pull_trigger(lambda: [connection.close() for connection in list(connections.values())])
-        thread.join(timeout=STOP_TIMEOUT_S)

@@ -1,6 +1,6 @@
-"""One turn of the driver: what a single event changes, gathered until it is committed.
+"""One turn of the driver: what a batch of events changes, gathered until it is committed.
 
-A turn lets the round take steps, writes what follows into the open transaction, and collects the effects that are to be
+A turn lets rounds take steps, writes what follows into the open transaction, and collects the effects that are to be
 carried out after the commit. It sends nothing itself.
 """
 
@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 import structlog
+from msgspec.structs import replace
 
-from coordinator.config import CoordinatorConfig
 from coordinator.core import lease as leases
+from coordinator.core import task as tasks
 from coordinator.core.events import (
     AggregationFailed,
+    CalledOff,
     ClockTicked,
     Effect,
     Event,
     KeepReport,
+    RejectCheckIn,
     ReportReceived,
     SendReceipt,
     StartAggregation,
@@ -26,11 +30,14 @@ from coordinator.core.events import (
 from coordinator.core.lease import ReportCounted
 from coordinator.core.pace import check_in_counted, round_timed
 from coordinator.core.round import TERMINAL, AbandonCause, Phase, Round, causes_of, dropouts, open_round, step
+from coordinator.core.schedule import wait_s, within_hours
+from coordinator.core.task import OVER, RoundAbandoned, RoundCommitted, Status
 from coordinator.core.waiting import doing, sentence
 from coordinator.effects import ForgetBlobs, PendingEffect
-from coordinator.ports import StoredReport, VersionRecord, View
+from coordinator.ports import StoredReport, TaskRecord, VersionRecord, View
 from wire.errors import LocalProtocolError
-from wire.messages import DropoutCause, Verdict
+from wire.identifiers import DeviceId
+from wire.messages import DropoutCause, Verdict, Work
 
 MOST_BEGINNINGS = 3
 """Processes that may end with the same thing still to be done: one may be bad luck, two a coincidence."""
@@ -38,64 +45,113 @@ MOST_BEGINNINGS = 3
 _log = structlog.get_logger("coordinator")
 
 
-class Turn:
-    """What one event changes.
-
-    Args:
-        config: the whole configuration.
-        tx: the open transaction.
-        now_s: wall-clock time of the turn.
-        current: the round that is not over; None when the task is done.
-        version: the current version of the model.
+@dataclass(slots=True)
+class Board:
+    """What is under way, by the names of the tasks; all of it stands in the database, too.
 
     Attributes:
-        round: the round after what has been done so far.
-        version: the version likewise.
+        tasks: every task that is not over, or has a round that is not, in the order in which they were made.
+        rounds: the open round of each task that has one.
+        versions: the newest version of each training task.
+        bases: versions that open rounds are held on and that are not the newest, by number.
+    """
+
+    tasks: dict[str, TaskRecord] = field(default_factory=dict)
+    rounds: dict[str, Round] = field(default_factory=dict)
+    versions: dict[str, VersionRecord] = field(default_factory=dict)
+    bases: dict[int, VersionRecord] = field(default_factory=dict)
+
+    def copy(self) -> Board:
+        """One that can be changed while this one stands."""
+        return Board(dict(self.tasks), dict(self.rounds), dict(self.versions), dict(self.bases))
+
+    def round(self, number: int) -> Round | None:
+        """The open round of that number."""
+        return next((state for state in self.rounds.values() if state.number == number), None)
+
+    def rounds_of(self, device: DeviceId) -> list[Round]:
+        """The open rounds that have something to do with a device: it waits there, or was given a seat."""
+        return [state for state in self.rounds.values() if device in state.seats or device in state.pool]
+
+
+class Turn:
+    """What a batch of events changes.
+
+    Args:
+        tx: the open transaction.
+        now_s: wall-clock time of the turn.
+        board: what is under way; it is not modified.
+        first: name of the configuration's task.
+        seed: of the sampling.
+        judge: takes each round that is over, before the next one is opened.
+
+    Attributes:
+        board: what is under way after what has been done so far.
+        first: name of the configuration's task.
         effects: to be carried out after the commit, in this order.
         after_commit: calls that need no durability, such as log lines.
     """
 
     def __init__(
-        self, config: CoordinatorConfig, tx: View, now_s: float, current: Round | None, version: VersionRecord
+        self, tx: View, now_s: float, board: Board, first: str, seed: int, judge: Callable[[Round, Turn], None]
     ) -> None:
         self.tx = tx
         self.now_s = now_s
-        self.round = current
-        self.version = version
+        self.board = board.copy()
         self.effects: list[PendingEffect] = []
         self.after_commit: list[Callable[[], object]] = []
-        self._config = config
+        self.first = first
+        self._seed = seed
+        self._judge = judge
 
-    def step(self, event: Event, report: StoredReport | None = None) -> None:
-        """Let the open round take a step; without an open round nothing happens.
+    def step(self, task: str, event: Event, report: StoredReport | None = None) -> None:
+        """Let a task's open round take a step; without an open round nothing happens.
 
         Args:
+            task: its name.
             event: what happened.
             report: the checked report behind a ReportReceived; its bytes are already stored.
 
         Raises:
             IllegalEvent: see :func:`coordinator.core.round.step`.
         """
-        before = self.round
+        before = self.board.rounds.get(task)
         if before is None:
             return
         after, effects = step(before, event)
         if after is not before:  # comparing would walk over every seat
             self.tx.save_round(after)
-            self.round = after
+            self.board.rounds[task] = after
             self._note_changes(before, after, event)
-        self._take_over(effects, report)
+        self._take_over(after, effects, report)
         if after.phase in TERMINAL:
             self.forget([stored.sha256 for stored in self.tx.reports(after.number)])
             self.forget(self.tx.drop_chunks(after.number))
-            self.open_next()
+            del self.board.rounds[task]
+            self.board.bases.pop(after.base_version, None)
+            self._end_round(after)
+            self._judge(after, self)
+            self.open_next(task)
 
     def tick(self) -> None:
-        """Let time pass; a selection that ends without enough devices is told what the others do."""
-        elsewhere, current = "", self.round
-        if current is not None and current.phase is Phase.SELECTION and self.now_s >= current.deadline_s:
-            elsewhere = sentence(doing(self.tx.device_states()))
-        self.step(ClockTicked(self.now_s, elsewhere))
+        """Let time pass for every task; a selection that ends without enough devices is told what the others do."""
+        for name, record in list(self.board.tasks.items()):
+            state = self.board.rounds.get(name)
+            if state is None:
+                self.open_next(name)
+                continue
+            elsewhere = ""
+            if state.phase is Phase.SELECTION:
+                if not within_hours(record.settings.schedule, self.now_s):
+                    self.call_off(name, "the task's hours are over")
+                    continue
+                if self.now_s >= state.deadline_s:
+                    elsewhere = sentence(doing(self.tx.device_states()))
+            self.step(name, ClockTicked(self.now_s, elsewhere))
+
+    def call_off(self, task: str, reason: str) -> None:
+        """No round of a task is wanted; one whose devices are at work goes to its end."""
+        self.step(task, CalledOff(reason, self.now_s))
 
     def note_check_in(self) -> None:
         """Count a check-in for pace steering."""
@@ -121,17 +177,20 @@ class Turn:
             self.tx.remove_effects([number])
             self.tx.count("effects_set_aside")
             _log.error("effect_set_aside", effect=type(effect).__name__, begun=begun)
-            if isinstance(effect, StartAggregation) and self.round is not None and effect.round == self.round.number:
-                self.step(AggregationFailed(f"the coordinator ended {begun} times while it was at it", self.now_s))
+            state = self.board.round(effect.round) if isinstance(effect, StartAggregation) else None
+            if state is not None:
+                failed = AggregationFailed(f"the coordinator ended {begun} times while it was at it", self.now_s)
+                self.step(state.task, failed)
         return again
 
     def settle(self, meant: Round, received: ReportReceived, report: StoredReport | None = None) -> None:
         """Let the round that a report belongs to say its verdict; it may be long over."""
-        if self.round is not None and meant.number == self.round.number:
-            self.step(received, report)
+        current = self.board.rounds.get(meant.task)
+        if current is not None and meant.number == current.number:
+            self.step(meant.task, received, report)
         else:
             _, effects = step(meant, received)
-            self._take_over(effects, report)
+            self._take_over(meant, effects, report)
         self.forget(self.tx.drop_chunks(meant.number, received.device))
 
     def answer(self, receipt: SendReceipt) -> None:
@@ -148,31 +207,103 @@ class Turn:
 
     def find_round(self, number: int) -> Round | None:
         """The round of that number, open or over."""
-        if self.round is not None and self.round.number == number:
-            return self.round
-        return self.tx.round(number)
+        return self.board.round(number) or self.tx.round(number)
 
-    def open_next(self) -> None:
-        """Begin the next round, unless the task has as many committed ones as it wants."""
-        task, pause = self._config.task, self.tx.pause()
-        if pause is not None:
-            self.round = None
-            self._say("task_paused", task=task.name, reason=pause.reason, by=pause.who)
-            return
-        committed = self.tx.rounds_in(Phase.COMMITTED)
-        if task.rounds and committed >= task.rounds:
-            self.round = None
-            self._say("task_done", task=task.name, rounds=committed)
-            return
-        number, ended = self.tx.last_round_number() + 1, self.round
-        empty_before = 0
-        if ended is not None and ended.cause is AbandonCause.NOBODY_CAME:
-            empty_before = ended.empty_before + 1
-        self.round = open_round(number, self.version.version, task.rules(), self._config.seed, self.now_s, empty_before)
-        self.tx.save_round(self.round)
-        self._say("round_opened", round=number, version=self.version.version, goal=task.goal, minimum=task.minimum)
+    # Tasks
 
-    def _take_over(self, effects: tuple[Effect, ...], report: StoredReport | None) -> None:
+    def step_task(self, name: str, event: tasks.Event) -> TaskRecord:
+        """Let a task take a step.
+
+        Raises:
+            IllegalEvent: see :func:`coordinator.core.task.step`.
+        """
+        before = self.board.tasks[name]
+        record = replace(before, state=tasks.step(before.state, event))
+        if record.state != before.state:
+            self.enlist(record)
+            if record.state.status is Status.FINISHED and before.state.status is not Status.FINISHED:
+                self._say("task_finished", task=name, reason=record.state.reason)
+        return record
+
+    def enlist(self, record: TaskRecord) -> None:
+        """Write a task down, and let go of one that is over."""
+        self.tx.save_task(record)
+        if record.state.status in OVER and record.name not in self.board.rounds:
+            self.board.tasks.pop(record.name, None)
+        else:
+            self.board.tasks[record.name] = record
+
+    def open_next(self, name: str) -> None:
+        """Begin the next round of a task, if it wants one now."""
+        record = self.board.tasks.get(name)
+        if record is None or record.state.status is not Status.ACTIVE:
+            return
+        state, settings = record.state, record.settings
+        if wait_s(settings.schedule, state.closed_at_s, self.now_s) > 0:
+            return
+        canary = self.tx.canary_version(name) if settings.kind is Work.TRAIN else None
+        base = canary or self.base_of(record)
+        if base is None:
+            return  # the version that it is to try has not come yet
+        rules = settings.rules()
+        if canary is not None:  # a share of the devices may be one device
+            rules = replace(rules, minimum=1)
+        number, trial = self.tx.last_round_number() + 1, canary is not None
+        opened = open_round(number, base.version, rules, self._seed, self.now_s, state.empty, name, trial=trial)
+        self.board.rounds[name] = opened
+        self.tx.save_round(opened)
+        self._say(
+            "round_opened",
+            task=name,
+            round=number,
+            version=base.version,
+            trial=trial,
+            goal=settings.goal,
+            minimum=settings.minimum,
+        )
+
+    def base_of(self, record: TaskRecord) -> VersionRecord | None:
+        """The version that the next round of a task is held on; None if there is none (any more)."""
+        if record.settings.kind is Work.TRAIN:
+            return self.board.versions.get(record.name)
+        source = record.settings.source
+        if source.version is not None:
+            return self.tx.version(source.version)
+        name = source.task or self.first
+        return self.board.versions.get(name) or self.tx.current_version(name)
+
+    def base_version(self, state: Round) -> VersionRecord:
+        """The version that an open round is held on.
+
+        Raises:
+            LocalProtocolError: the database has no such version.
+        """
+        newest = self.board.versions.get(state.task)
+        if newest is not None and newest.version == state.base_version:
+            return newest
+        found = self.board.bases.get(state.base_version) or self.tx.version(state.base_version)
+        if found is None:
+            msg = f"round {state.number} is held on version {state.base_version}, and there is none"
+            raise LocalProtocolError(msg)
+        self.board.bases[state.base_version] = found
+        return found
+
+    def _end_round(self, ended: Round) -> None:
+        """Tell its task."""
+        if ended.task not in self.board.tasks or (ended.trial and ended.phase is Phase.COMMITTED):
+            return
+        if ended.phase is Phase.COMMITTED:
+            rule = self.board.tasks[ended.task].settings.stop_rule()
+            made = self.board.versions.get(ended.task) if ended.version is not None else None
+            metrics = None if made is None else made.metrics
+            top1 = None if metrics is None else metrics.top1
+            self.step_task(ended.task, RoundCommitted(self.now_s, rule, top1))
+        else:
+            self.step_task(ended.task, RoundAbandoned(self.now_s, nobody=ended.cause is AbandonCause.NOBODY_CAME))
+
+    # What follows from a step
+
+    def _take_over(self, state: Round, effects: tuple[Effect, ...], report: StoredReport | None) -> None:
         for effect in effects:
             match effect:
                 case KeepReport():
@@ -185,6 +316,8 @@ class Turn:
                         self.tx.save_lease(leases.step(heard, ReportCounted(report.round)))
                 case SendReceipt():
                     self.answer(effect)
+                case RejectCheckIn():
+                    self.effects.append(replace(effect, task=state.task))
                 case _:
                     self.effects.append(effect)
 

@@ -37,6 +37,7 @@ from edge_agent.shell.memory import return_free_memory
 from edge_agent.shell.model_files import ModelFiles
 from edge_agent.shell.mqtt import Broker, MqttTransport
 from edge_agent.shell.probes.idle import TypingActivity
+from edge_agent.shell.releases import taken_back
 from edge_agent.shell.service_manager import ServiceManager
 from edge_agent.shell.tflite import runtime_name
 from edge_agent.shell.trainer import TrainerProcess
@@ -126,6 +127,7 @@ def identity_of(config: AgentConfig, runtime: str) -> Identity:
         cores=os.cpu_count() or 1,
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         emulated=config.emulator is not None,
+        taken_back=taken_back(os.environ),
     )
 
 

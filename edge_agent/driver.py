@@ -175,6 +175,7 @@ class Driver:
         self._jobs = 0
         self._session_job = 0
         self._not_delivered_said = ""
+        self._announced: str | None = None
         self._resent = 0  # sendings of the report in the outbox that no receipt followed
         self._unstored = 0
         self._owed: deque[Callable[[], None]] = deque()
@@ -323,7 +324,9 @@ class Driver:
                 self._uplink.shards = message.shards
                 self._ports.trust.announced(message.key)
                 self._keyboard.announced(offered(message, self._identity.device))
-                self._step(events.Announced(at))
+                news = self._announced not in {None, message.manifest}  # the first one may be an old one, retained
+                self._announced = message.manifest
+                self._step(events.Announced(at, message.check_in_within_s if news else None))
                 self._nudge_outbox()
             case _:
                 pass

@@ -37,6 +37,7 @@ class Identity:
         cores: number of processors.
         memory_bytes: of the device.
         emulated: an emulated phone.
+        taken_back: a release of the agent that was taken back here, with its reason; empty without.
     """
 
     population: Population
@@ -46,6 +47,7 @@ class Identity:
     cores: int
     memory_bytes: int
     emulated: bool
+    taken_back: str = ""
 
 
 class Uplink:
@@ -106,6 +108,7 @@ class Uplink:
             state=lifecycle.name(state),
             reason=lifecycle.reason(state)[:MOST_CHARACTERS],
             emulated=who.emulated,
+            taken_back=who.taken_back,
         )
         self._transport.publish(topics.status(who.population, who.device), messages.encode(status), retain=True)
 

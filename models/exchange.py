@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from models.batches import pack
-from models.configurations import configuration
 from models.folder import MANIFEST, WEIGHTS
 from models.manifest import Manifest
 from wire.errors import ConfigError, UnavailableError
@@ -76,13 +75,12 @@ def _write_saved_model(manifest: Manifest, weights: Vector, out: Path) -> None:
 
     from models.inference import StepModule
 
-    module = StepModule(configuration(manifest.configuration), manifest.vocabulary_size, weights)
+    module = StepModule(manifest.shape, manifest.vocabulary_size, weights)
     tf.saved_model.save(module, str(out), signatures={"step": module.step.get_concrete_function()})
 
 
 def _write_tflite(manifest: Manifest, weights: Vector, out: Path) -> None:
     from models.inference import build_inference
 
-    shape = configuration(manifest.configuration)
     nothing = pack([], manifest.batch_rows, manifest.sequence_length)
-    out.write_bytes(build_inference(weights, shape, manifest.vocabulary_size, nothing).file)
+    out.write_bytes(build_inference(weights, manifest.shape, manifest.vocabulary_size, nothing).file)

@@ -13,7 +13,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from models.configurations import lstm_layout
+from models.configurations import ModelConfiguration, lstm_layout
 from models.vocabulary import FIRST_WORD
 from wire.errors import RemoteProtocolError
 from wire.parameters import ParameterLayout
@@ -93,6 +93,18 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     def vocabulary_size(self) -> int:
         """V, the specials included."""
         return self.layout.tensors[0].shape[0]
+
+    @property
+    def shape(self) -> ModelConfiguration:
+        """The shape of the model, whatever its name says."""
+        return ModelConfiguration(
+            self.configuration,
+            max_vocabulary=self.vocabulary_size,
+            embedding=self.embedding,
+            hidden=self.hidden,
+            batch_rows=self.batch_rows,
+            sequence_length=self.sequence_length,
+        )
 
     @property
     def sha256(self) -> str:

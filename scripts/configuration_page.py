@@ -1,4 +1,4 @@
-"""Writes docs/configuration.md from the two config modules: name, type, default and reason of every setting.
+"""Writes docs/configuration.md from the config modules of both sides: name, type, default and reason of every setting.
 
 What a setting is comes from the class's ``Attributes:``, and the reason of its default from the comment beside it.
 ``--check`` only compares, for the tests. Reads source text; imports nothing.
@@ -12,8 +12,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "configuration.md"
 SIDES = {
-    "coordinator.toml": ROOT / "coordinator" / "config.py",
-    "agent.toml": ROOT / "edge_agent" / "config.py",
+    "coordinator.toml": (
+        ROOT / "coordinator" / "config.py",
+        ROOT / "coordinator" / "core" / "schedule.py",
+        ROOT / "coordinator" / "core" / "admission.py",
+        ROOT / "coordinator" / "core" / "gate.py",
+        ROOT / "coordinator" / "core" / "rollout.py",
+    ),
+    "agent.toml": (ROOT / "edge_agent" / "config.py",),
 }
 
 HEAD = """# Configuration
@@ -27,12 +33,14 @@ Both sides read one TOML file and the environment, once, at the start, and repor
 def page() -> str:
     """The whole page."""
     parts = [HEAD]
-    for name, path in SIDES.items():
-        source = path.read_text()
-        tree = ast.parse(source)
+    for name, paths in SIDES.items():
         parts.append(f"## {name}\n")
-        classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-        parts.extend(_section(node, source.splitlines()) for node in classes if _fields(node))
+        for path in paths:
+            source = path.read_text()
+            classes = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and _fields(node)]
+            # Elsewhere than in a config module only what says that it is a table of the file.
+            shown = [node for node in classes if path is paths[0] or (ast.get_docstring(node) or "").startswith("``[")]
+            parts.extend(_section(node, source.splitlines()) for node in shown)
     return "\n".join(parts)
 
 

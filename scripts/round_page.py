@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "round.md"
 sys.path.insert(0, str(ROOT))
 
-from coordinator.core import lease, round, rules  # noqa: E402 - the machine is called round
+from coordinator.core import lease, rollout, round, rules, task  # noqa: E402 - the machine is called round
 from coordinator.shell.worker import JOB_TIMEOUT_S  # noqa: E402
 from edge_agent.core import lifecycle, outbox  # noqa: E402
 from wire.machine import Row  # noqa: E402
@@ -23,7 +23,7 @@ HEAD = """# The state machines of a round
 
 Made by `python scripts/round_page.py` from the tables in the code; do not edit by hand.
 
-Four small machines, two on each side, and each is one table: (state, event) → what happens. A pair that is not in the
+A few small machines on each side, and each is one table: (state, event) → what happens. A pair that is not in the
 table cannot happen; it raises `IllegalEvent` and leaves the state as it was. No machine reads a clock, draws a random
 number or sends anything: events carry their time, and what is to be done comes out as effects. The drivers write the
 new state and the effects in one transaction, and only then carry the effects out.
@@ -62,6 +62,35 @@ MACHINES = (
             round.Phase.COMMITTING: f"the worker gives a job up after {JOB_TIMEOUT_S / 60:g} minutes, twice; "
             f"{rules.COMMIT_SHARE} report deadlines, at least {rules.SHORTEST_COMMIT_S / 3600:g} hours, if it "
             "says nothing at all",
+        },
+    ),
+    Machine(
+        "Task (coordinator)",
+        "coordinator/core/task.py",
+        "What becomes of a task, whose rounds follow one another. A round with devices at work goes to its end in each "
+        "case.",
+        task.TABLE,
+        task.Status.ACTIVE,
+        {
+            task.Status.ACTIVE: "its stop rule (`rounds`, `[task.stop]`); an endless one does not end",
+            task.Status.PAUSED: "an operator resumes or stops it",
+            task.Status.FINISHED: "only a changed stop rule of the configuration's task wakes it again",
+        },
+    ),
+    Machine(
+        "Version (coordinator)",
+        "coordinator/core/rollout.py",
+        "Where a version of the model is, from the gate to the devices and back ([models.md](models.md)).",
+        rollout.TABLE,
+        rollout.Stage.CANDIDATE,
+        {
+            rollout.Stage.CANDIDATE: "judged in the transaction that makes it",
+            rollout.Stage.REFUSED: "stays, unless an operator promotes it",
+            rollout.Stage.CANARY: "judged after each round of its trial, at the first end of a round after "
+            "`rollout.hours` at the latest",
+            rollout.Stage.CURRENT: "the next version",
+            rollout.Stage.SUPERSEDED: "stays, unless an operator promotes it or goes back to it",
+            rollout.Stage.ROLLED_BACK: "stays, unless an operator promotes it",
         },
     ),
     Machine(

@@ -12,7 +12,7 @@ import random
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -29,6 +29,7 @@ from edge_agent.shell.database import Caps, Database
 from edge_agent.shell.http import Downloader, Patience
 from edge_agent.shell.logs import set_up
 from edge_agent.shell.model_files import ModelFiles
+from edge_agent.shell.trust import KnownKey
 from edge_agent.shell.worker import ThreadWorker
 from edge_agent.uplink import Identity
 from wire import messages, topics
@@ -120,22 +121,30 @@ class AllHold:
 
 
 def make_phone(
-    setting: Setting, name: str, learned: Callable[[int], Learned], conditions: Conditions, patience: Patience
+    setting: Setting,
+    name: str,
+    learned: Callable[[Model], Learned],
+    conditions: Conditions,
+    patience: Patience,
+    texts: Sequence[str] = TEXTS,
+    show_model: Callable[[Model], None] | None = None,
 ) -> tuple[Driver, mqtt.MqttTransport]:
     """An agent on a folder of its own, not running yet, and its connection.
 
     Args:
         setting: of the process.
         name: of the device.
-        learned: number of parameters -> what its training comes to.
+        learned: model -> what its training comes to.
         conditions: of the device.
         patience: with downloads.
+        texts: what was typed.
+        show_model: takes each new model for the keyboard; None if there is no keyboard.
     """
     folder = Path(setting.folder) / name
     folder.mkdir(parents=True, exist_ok=True)
     clock, inbox = SystemClock(), queue.SimpleQueue[Item]()
     database = Database(folder / "agent.db", CAPS, clock)
-    database.add_once("person", list(TEXTS))
+    database.add_once("person", list(texts))
     device, population = DeviceId(name), Population(setting.population)
     transport = mqtt.MqttTransport(
         mqtt.Broker("127.0.0.1", setting.broker_port, name),
@@ -144,9 +153,6 @@ def make_phone(
         will=(topics.status(population, device), messages.encode(Status(online=False, reason="connection lost"))),
         post=inbox.put,
     )
-
-    def load(model: Model) -> Learned:
-        return learned(model.manifest.layout.size)
 
     driver = Driver(
         Identity(population, device, 1, "none", 1, GIGABYTE, emulated=True),
@@ -161,7 +167,9 @@ def make_phone(
             examples=database,
             journal=database,
             worker=ThreadWorker(inbox.put),
-            desk=Desk(database, database.residual, in_this_process(load, clock.monotonic_s)),
+            desk=Desk(database, database.residual, in_this_process(learned, clock.monotonic_s)),
+            trust=KnownKey(population, database),
+            show_model=show_model,
         ),
         inbox,
     )
@@ -198,9 +206,14 @@ def _run(driver: Driver) -> None:
         os._exit(1)  # the whole process, as it would alone
 
 
+def learned(model: Model) -> Learned:
+    """What the training of a model comes to."""
+    return Learned(model.manifest.layout.size)
+
+
 def main(path: str) -> None:
     """Live with training that takes no time, and conditions that always hold."""
-    live(path, lambda setting, name: make_phone(setting, name, Learned, AllHold(), Patience()))
+    live(path, lambda setting, name: make_phone(setting, name, learned, AllHold(), Patience()))
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ def test_documents_name_no_missing_file():
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-@pytest.mark.parametrize("name", ["configuration_page", "message_schema", "round_page"])
+@pytest.mark.parametrize("name", ["asyncapi", "configuration_page", "message_schema", "round_page"])
 def test_a_generated_page_is_up_to_date(name):
     script = ROOT / "scripts" / f"{name}.py"
     done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True, check=False)

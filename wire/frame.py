@@ -43,6 +43,9 @@ _HEAD = struct.Struct("<2sBBI")
 _CRC = struct.Struct("<I")
 OVERHEAD_BYTES = _HEAD.size + _CRC.size
 
+NO_UPDATE = 0
+"""In the place of a codec: the report holds an evaluation only, and its payload is empty."""
+
 FINGERPRINT_BYTES = 8
 _REPORT = struct.Struct("<QHBx8sIIIff")
 _EVALUATION = struct.Struct("<IIIIIff")
@@ -80,7 +83,7 @@ class Report:
     Attributes:
         round: number of the round.
         attempt: which attempt of this device in this round, from 1. (round, device, attempt) is the idempotency key.
-        codec: wire id of the codec of the payload.
+        codec: wire id of the codec of the payload; :data:`NO_UPDATE` if there is none.
         layout: fingerprint of the parameter layout, 16 hex digits.
         version: model version that the delta was taken against.
         num_examples: next-word targets trained on (one pass), the weight before capping.

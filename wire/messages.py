@@ -90,6 +90,8 @@ class CheckIn(msgspec.Struct, frozen=True, kw_only=True):
     cores: _Count = 1
     memory_bytes: _Count = 0
     emulated: bool = False
+    kinds: Annotated[tuple[Annotated[str, msgspec.Meta(max_length=32)], ...], msgspec.Meta(max_length=16)] = ("train",)
+    """What it can be assigned to do; an agent that does not say so can only train."""
 
 
 class CodecChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,6 +125,15 @@ class TrainingPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A device that must stop after at least this share of its steps reports what it has."""
 
 
+class Work(enum.Enum):
+    """What a device is assigned to do."""
+
+    TRAIN = "train"
+    """Learn from its messages, and report the update."""
+    EVALUATE = "evaluate"
+    """Try the model on its held-out messages, and report the figures."""
+
+
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     """Coordinator to device: you were selected."""
 
@@ -135,6 +146,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     codec: CodecChoice
     plan: TrainingPlan
     report_deadline_s: _Seconds
+    work: Work = Work.TRAIN
+    """Only asked of agents whose check-in said that they can."""
     signature: _Signature = ""
     """Of the manifest (:mod:`wire.signatures`); empty if the coordinator signs none."""
 
@@ -206,6 +219,9 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     key: _Key = ""
     """The coordinator's public key, for devices that were given none."""
     canary: Canary | None = None
+    check_in_within_s: _Seconds | None = None
+    """Said of a new version whose round has room for everybody: devices that rest after a report, or wait to be
+    selected, check in within this time, each at a random moment. Else everybody comes when told to."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -217,6 +233,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     reason: _Text = ""
     """Why it is in this state, such as ``not charging``."""
     emulated: bool = False
+    taken_back: _Text = ""
+    """The newest release of the agent that did not work here, and why, such as ``0.2.0: not up within 180 s``."""
 
 
 Message = CheckIn | Assignment | Rejection | Dropout | Query | Missing | Receipt | Announcement | Status

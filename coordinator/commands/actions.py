@@ -1,4 +1,4 @@
-"""``task``, ``token``, ``audit``, and blocking of devices: what changes something, and who did.
+"""``token`` and ``audit``, and how every command that changes something has the running service do it.
 
 A running service must take changes itself, so they go to its HTTP API. Whoever may write the database's file may do
 everything anyway; such a person needs no token: one is made for this one request, and revoked after it.
@@ -18,11 +18,13 @@ import urllib3
 from coordinator.commands.options import config_option, json_option, limit_option
 from coordinator.commands.setting import configuration, opened, show, when
 from coordinator.config import CoordinatorConfig
+from coordinator.secured import http_pool
 from coordinator.shell.clock import WallClock
 from coordinator.shell.tokens import TokenTable
 from coordinator.shell.web.access import Role, new_token
 from coordinator.shell.web.admission import ROOT
-from coordinator.shell.web.api import ANSWER_TIMEOUT_S, DAY_S
+from coordinator.shell.web.api import DAY_S
+from coordinator.shell.web.operating import ANSWER_TIMEOUT_S
 from wire.errors import ConfigError, UnavailableError
 
 ONE_REQUEST_S = 60.0
@@ -41,9 +43,9 @@ def ask_service(config: CoordinatorConfig, method: str, path: str, body: object 
     characters, record = new_token(who, Role.ADMIN, WallClock().now_s(), ONE_REQUEST_S)
     with opened(config) as database, TokenTable(database).lent(record):
         try:
-            answer = urllib3.request(
+            answer = http_pool(config).request(
                 method,
-                f"http://{config.host}:{config.port}{ROOT}{path}",
+                f"{config.url}{ROOT}{path}",
                 headers={"Authorization": f"Bearer {characters}"},
                 json=body,
                 timeout=2 * ANSWER_TIMEOUT_S,
@@ -70,37 +72,6 @@ def change(config_path: Path, path: str, body: object, *, as_json: bool) -> None
     answer = ask_service(configuration(config_path), "POST", path, body)
     said = "done" if answer["changed"] else "it was so already"
     show(answer, ("",), [(said,)], as_json=as_json)
-
-
-@click.group()
-def task() -> None:
-    """The task: look at it, pause it, let it go on."""
-
-
-@task.command("show")
-@config_option
-@json_option
-def show_task(config_path: Path, *, as_json: bool) -> None:
-    """What is learned, and what the round waits for."""
-    state = ask_service(configuration(config_path), "GET", "/task")
-    show(state, tuple(state), [tuple(state.values())], as_json=as_json)
-
-
-@task.command()
-@config_option
-@json_option
-@reason_option
-def pause(config_path: Path, reason: str, *, as_json: bool) -> None:
-    """No new rounds; devices that train may finish."""
-    change(config_path, "/task/pause", {"reason": reason}, as_json=as_json)
-
-
-@task.command()
-@config_option
-@json_option
-def resume(config_path: Path, *, as_json: bool) -> None:
-    """Rounds again."""
-    change(config_path, "/task/resume", {}, as_json=as_json)
 
 
 @click.group()

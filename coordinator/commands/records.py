@@ -1,4 +1,4 @@
-"""``round``, ``model`` and ``device``: what the database knows, whether the service runs or not."""
+"""``round`` and ``device``: what the database knows, whether the service runs or not."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ import msgspec
 
 from coordinator.commands.actions import change, reason_option
 from coordinator.commands.options import config_option, json_option, limit_option
-from coordinator.commands.setting import configuration, opened, show, when
-from coordinator.shell.blobs import FileBlobs
+from coordinator.commands.setting import configuration, opened, show
 from coordinator.shell.clock import WallClock
-from coordinator.shell.model_folder import export_version
-from coordinator.shell.web.app import duration, percent, si_bytes
-from coordinator.shell.web.state import RoundRow, device_row, find_round, round_detail, round_row, version_row
+from coordinator.shell.web.state import RoundRow, device_row, round_detail, round_row
+from coordinator.shell.web.words import duration, percent, si_bytes
 from wire.errors import ConfigError
 from wire.identifiers import device_id
 
@@ -36,9 +34,7 @@ def list_rounds(config_path: Path, limit: int, *, as_json: bool) -> None:
         summaries = view.recent_rounds(limit)
         made = {record.version: record for record in view.versions(limit)}
     now_s = WallClock().now_s()
-    found = [
-        round_row(each, made.get(-1 if each.state.version is None else each.state.version), now_s) for each in summaries
-    ]
+    found = [round_row(each, made.get(-1 if each.version is None else each.version), now_s) for each in summaries]
     show(found, _ROUND_COLUMNS, [_round_cells(row) for row in found], as_json=as_json)
 
 
@@ -49,11 +45,10 @@ def list_rounds(config_path: Path, limit: int, *, as_json: bool) -> None:
 def show_round(config_path: Path, number: int, *, as_json: bool) -> None:
     """One round, with what became of each selected device."""
     with opened(configuration(config_path)) as database, database.transaction() as view:
-        summary = find_round(view, number)
-    if summary is None:
+        detail = round_detail(view, number, WallClock().now_s())
+    if detail is None:
         msg = f"there is no round {number}; 'round list' shows the newest"
         raise ConfigError(msg)
-    detail = round_detail(summary, WallClock().now_s())
     if not as_json:
         show(detail, _ROUND_COLUMNS, [_round_cells(detail)], as_json=False)
     cells = [(seat.device, seat.attempt, seat.state, seat.cause, seat.code) for seat in detail.seats]
@@ -72,46 +67,6 @@ def _round_cells(row: RoundRow) -> tuple[object, ...]:
         si_bytes(row.report_bytes_median),
         row.reason,
     )
-
-
-@click.group("model")
-def models() -> None:
-    """Versions of the model: list them, or export one."""
-
-
-@models.command("list")
-@config_option
-@json_option
-@limit_option
-def list_versions(config_path: Path, limit: int, *, as_json: bool) -> None:
-    """The newest versions with their recall on held-out text."""
-    with opened(configuration(config_path)) as database, database.transaction() as view:
-        found = [version_row(record) for record in view.versions(limit)]
-    cells = [
-        (row.version, percent(row.top1), percent(row.top3), row.loss, when(row.created), row.manifest) for row in found
-    ]
-    show(found, ("version", "top-1", "top-3", "loss (nats)", "made", "manifest"), cells, as_json=as_json)
-
-
-@models.command("export")
-@config_option
-@json_option
-@click.argument("version", type=click.IntRange(0))
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder that is made or filled.")
-def export(config_path: Path, version: int, out: Path, *, as_json: bool) -> None:
-    """Write a version as a model folder: program, weights, vocabulary, manifest.
-
-    Such a folder can be the first version of another coordinator (task.model).
-    """
-    config = configuration(config_path)
-    with opened(config) as database, database.transaction() as view:
-        record = view.version(version)
-    if record is None:
-        msg = f"there is no version {version}; 'model list' shows the newest"
-        raise ConfigError(msg)
-    manifest = export_version(record.manifest, FileBlobs(config.data_dir / "artifacts"), out)
-    answer = {"version": version, "folder": str(out), "manifest": manifest.sha256}
-    show(answer, ("version", "folder"), [(version, out)], as_json=as_json)
 
 
 @click.group("device")
@@ -166,3 +121,12 @@ def block(config_path: Path, device: str, reason: str, *, as_json: bool) -> None
 def unblock(config_path: Path, device: str, *, as_json: bool) -> None:
     """Let a device in again."""
     change(config_path, f"/devices/{device_id(device)}/unblock", {}, as_json=as_json)
+
+
+@devices.command()
+@config_option
+@json_option
+@click.argument("device")
+def forget(config_path: Path, device: str, *, as_json: bool) -> None:
+    """Revoke every certificate of a device, for good; it comes back with a new claim only."""
+    change(config_path, f"/devices/{device_id(device)}/forget", {}, as_json=as_json)

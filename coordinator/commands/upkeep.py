@@ -17,7 +17,7 @@ from coordinator.shell.checkup import Finding, check_up
 from coordinator.shell.clock import WallClock
 from coordinator.shell.database import Database, database_file, database_url
 from coordinator.shell.lock import only_one
-from coordinator.shell.web.app import si_bytes
+from coordinator.shell.web.words import si_bytes
 from wire.errors import ConfigError, UnavailableError
 
 FOUND_FAULTS = 1

@@ -16,6 +16,7 @@ content is judged. Codes are stable and go back to the device in an INVALID rece
 ``payload``    the bytes cannot be the values of an update (and other codes of wire.codec)
 ``not-finite`` a value is infinite or not a number
 ``norm``       the update is larger than the task allows
+``figures``    the evaluation that was asked for is missing, or something else came with it
 ============== =====================================================================
 """
 
@@ -26,7 +27,7 @@ from dataclasses import dataclass
 
 from wire.codec import Codec
 from wire.errors import RemoteProtocolError
-from wire.frame import Report
+from wire.frame import NO_UPDATE, Report
 from wire.parameters import ParameterLayout
 
 REPORT_SLACK_BYTES = 4096
@@ -93,6 +94,17 @@ def check_report(report: Report, asked: Asked) -> Accepted | Invalid:
     if norm > asked.max_update_norm:
         return Invalid("norm", f"expected an L2 norm of at most {asked.max_update_norm:g}, got {norm:g}")
     return Accepted(norm)
+
+
+def check_figures(report: Report, asked: Asked) -> Accepted | Invalid:
+    """Judge the content of a report that was to hold an evaluation and no update."""
+    if report.layout != asked.layout.fingerprint:
+        return Invalid("layout", f"expected layout {asked.layout.fingerprint}, got {report.layout}")
+    if report.version != asked.version:
+        return Invalid("version", f"expected figures of version {asked.version}, got {report.version}")
+    if report.evaluation is None or report.evaluation.counted < 1 or report.payload or report.codec != NO_UPDATE:
+        return Invalid("figures", "expected an evaluation of at least one word, and no update beside it")
+    return Accepted(0.0)
 
 
 def _header_fault(report: Report, asked: Asked) -> Invalid | None:

@@ -68,9 +68,9 @@ class ClockTicked:
 
 @dataclass(frozen=True, slots=True)
 class AggregationFinished:
-    """The reports were averaged to a new version."""
+    """The reports were averaged to a new version; None if they held figures only."""
 
-    version: int
+    version: int | None
     now_s: float
 
 
@@ -84,7 +84,7 @@ class AggregationFailed:
 
 @dataclass(frozen=True, slots=True)
 class CalledOff:
-    """An operator wants no more rounds for now; devices that have begun to train may finish."""
+    """No round is wanted for now; devices that have begun to train may finish."""
 
     reason: str
     now_s: float
@@ -115,12 +115,16 @@ class AssignDevice(msgspec.Struct, frozen=True, tag=True):
 
 
 class RejectCheckIn(msgspec.Struct, frozen=True, tag=True):
-    """Tell a device to come back later; not before so many more ``rounds`` have passed."""
+    """Tell a device to come back later; not before so many more ``rounds`` have passed.
+
+    ``task`` is the one that turned it away, and whose rounds it is steered by; empty if none did.
+    """
 
     device: DeviceId
     reason: RejectionReason
     detail: str = ""
     rounds: int = 0
+    task: str = ""
 
 
 class KeepReport(msgspec.Struct, frozen=True, tag=True):

@@ -63,6 +63,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         last_round: the last round that counts a report of it; 0 if none does.
         rounds_counted: bit k says the same of the k-th round before ``last_round``.
         blocked: why an operator shut it out; empty if nobody did.
+        taken_back: the newest release of the agent that did not work there, with its reason; empty if there is none.
     """
 
     device: DeviceId
@@ -79,6 +80,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     last_round: int = 0
     rounds_counted: int = 0
     blocked: str = ""
+    taken_back: str = ""
 
     @property
     def online(self) -> bool:
@@ -192,6 +194,7 @@ def _tell(lease: Lease, event: StatusCame) -> Lease:
         presence=Presence.READY if waits else Presence.PRESENT,
         state=said.state or lease.state,
         reason=said.reason,
+        taken_back=said.taken_back,
         emulated=said.emulated or lease.emulated,
         last_seen_s=lease.last_seen_s if event.retained else event.now_s,
     )
@@ -205,8 +208,9 @@ def _leave(lease: Lease, event: WentAway) -> Lease:
 
 def _count(lease: Lease, event: ReportCounted) -> Lease:
     passed = event.round - lease.last_round
-    if passed < 0:
-        return lease
+    if passed < 0:  # rounds of several tasks overlap
+        counted = lease.rounds_counted | (1 << -passed if -passed < SHARE_WINDOW else 0)
+        return replace(lease, presence=Presence.PRESENT, rounds_counted=counted)
     earlier = (lease.rounds_counted << passed) & _WINDOW_BITS if passed < SHARE_WINDOW else 0
     return replace(lease, presence=Presence.PRESENT, last_round=event.round, rounds_counted=earlier | 1)
 

@@ -172,7 +172,7 @@ def _moved(weights: Vector, step: Wide) -> Vector:
 
 def state_to_bytes(name: OptimizerName, state: State) -> bytes:
     """A state for the private store: the optimizer's name, a line feed, the vectors as little-endian float64."""
-    return name.value.encode() + b"\n" + state.astype("<f8").tobytes()
+    return _head(name) + state.astype("<f8").tobytes()
 
 
 def state_from_bytes(data: bytes, name: OptimizerName, first: State) -> State:
@@ -193,7 +193,13 @@ def state_from_bytes(data: bytes, name: OptimizerName, first: State) -> State:
         The stored state; or ``first`` if another optimizer left it, or one of another model: the task was changed, and
         numbers that mean something else would do harm.
     """
+    if name is OptimizerName.FEDAVGM and not data.startswith(tuple(_head(known) for known in OptimizerName)):
+        data = _head(name) + data  # the first release knew one optimizer with a state, and did not name it
     whose, _, body = data.partition(b"\n")
     if whose != name.value.encode() or len(body) != 8 * first.size:
         return first
     return np.frombuffer(body, "<f8").astype(np.float64).reshape(first.shape)
+
+
+def _head(name: OptimizerName) -> bytes:
+    return name.value.encode() + b"\n"

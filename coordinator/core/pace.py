@@ -30,6 +30,8 @@ RENDEZVOUS_SHARE = 0.1
 """Jitter of a rendezvous as a share of the waiting time: not in one instant, and still together."""
 RENDEZVOUS_WINDOW_SHARE = 0.25
 """And of the selection deadline, so that the last one comes long before the first one is sent away."""
+CHECK_INS_PER_S = 1000.0
+"""Of devices that come because a selection has just opened: a tenth of what one coordinator takes on two cores."""
 ARRIVALS_WANTED = 2.0
 """Cohorts that a large population should send into one selection deadline at least, so that it is never too few."""
 FIRST_GUESS_SHARE = 0.1
@@ -128,6 +130,17 @@ def opens_in_s(started_at_s: float, deadline_s: float, report_deadline_s: float,
     end_s = started_at_s + (usual_s or FIRST_GUESS_SHARE * report_deadline_s)
     overdue_s = now_s + OVERDUE_SHARE * max(now_s - started_at_s, 0.0)
     return float(max(min(max(end_s, overdue_s), deadline_s) - now_s, 0.0))
+
+
+def check_in_within_s(steering: Steering) -> float | None:
+    """How long all devices together should take to check in when a selection opens; None if not all are needed.
+
+    >>> check_in_within_s(Steering(population=100, cohort=100, selection_deadline_s=300, shortest_s=1))
+    0.1
+    """
+    if steering.population > SMALL_POPULATION * steering.cohort:
+        return None
+    return min(steering.population / CHECK_INS_PER_S, RENDEZVOUS_WINDOW_SHARE * steering.selection_deadline_s)
 
 
 def retry_after_s(steering: Steering, expected_s: float, now_s: float, generator: np.random.Generator) -> float:

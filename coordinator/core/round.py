@@ -128,8 +128,10 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     """The whole state of a round. Times are seconds of the coordinator's wall clock.
 
     Attributes:
-        number: from 1.
-        base_version: the model version that the devices train.
+        number: from 1, over all tasks.
+        task: whose round it is.
+        base_version: the model version that the devices train, or try.
+        trial: whether its devices only try the base version, which is a canary.
         rules: as above.
         seed: of the sampling.
         opened_at_s: when SELECTION began.
@@ -144,10 +146,12 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
         empty_before: rounds in a row, just before this one, to which nobody came.
         cause: why it was abandoned, for counting.
         reason: why it was abandoned, for a person.
-        version: the version that it committed.
+        version: the version that it committed; None for one that only tried a version.
     """
 
     number: int
+    task: str = ""
+    trial: bool = False
     base_version: int
     rules: RoundRules
     seed: int
@@ -188,11 +192,21 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def open_round(
-    number: int, base_version: int, rules: RoundRules, seed: int, now_s: float, empty_before: int = 0
+    number: int,
+    base_version: int,
+    rules: RoundRules,
+    seed: int,
+    now_s: float,
+    empty_before: int = 0,
+    task: str = "",
+    *,
+    trial: bool = False,
 ) -> Round:
     """A round at the beginning of SELECTION."""
     return Round(
         number=number,
+        task=task,
+        trial=trial,
         base_version=base_version,
         rules=rules,
         seed=seed,
@@ -230,6 +244,16 @@ def awaits_report(state: Round, device: DeviceId, attempt: int) -> bool:
         and seat.attempt == attempt
         and seat.state in {SeatState.WORKING, SeatState.DROPPED}
     )
+
+
+def has_room(state: Round, device: DeviceId, now_s: float) -> bool:
+    """Whether a round that is under way would give this device a seat that somebody else lost, or its own again."""
+    if state.phase is not Phase.REPORTING or now_s >= _replacement_ends_s(state):
+        return False
+    if state.working + state.reported >= state.rules.cohort:
+        return False
+    seat = state.seats.get(device)
+    return seat is None or (seat.state is SeatState.DROPPED and seat.attempt < MAX_ATTEMPTS)
 
 
 Step = tuple[Round, tuple[Effect, ...]]
@@ -317,8 +341,7 @@ def _seat_newcomer(state: Round, event: DeviceCheckedIn) -> Step:
         # It does not know of its seat: the assignment was lost.
         known = _with_seat(state, event.device, replace(seat, lost_since_s=None))
         return known, (AssignDevice(event.device, state.number, seat.attempt),)
-    room = state.working + state.reported < state.rules.cohort and event.now_s < _replacement_ends_s(state)
-    if not room or (seat is not None and (seat.state is not SeatState.DROPPED or seat.attempt >= MAX_ATTEMPTS)):
+    if not has_room(state, event.device, event.now_s):
         return _turn_away(state, event)
     newcomer = Seat()
     if seat is not None:

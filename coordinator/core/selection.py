@@ -83,15 +83,25 @@ def refusal(lease: Lease, round_number: int, admission: Admission) -> Refusal | 
     """Why a device that has just checked in may not wait for a round; None if it may."""
     if lease.blocked:
         return Refusal(RejectionReason.BLOCKED, lease.blocked)
-    if _version(lease.agent_version) < _version(admission.minimum_agent_version):
+    if older(lease.agent_version, admission.minimum_agent_version):
         detail = f"this model needs agent {admission.minimum_agent_version} or newer, got {lease.agent_version[:32]}"
         return Refusal(RejectionReason.OUTDATED_AGENT, detail)
     if lease.examples < admission.minimum_examples:
         detail = f"{admission.minimum_examples} stored messages are needed, the device has {lease.examples}"
         return Refusal(RejectionReason.TOO_FEW_EXAMPLES, detail)
-    if lease.last_round and lease.last_round < round_number:  # in its own round the round itself has the answer
-        return _took_part_too_often(lease, round_number, admission)
+    if lease.last_round and lease.last_round != round_number:  # in its own round the round itself has the answer
+        # Rounds of several tasks overlap: where it took part in a later one, the next that it could is counted.
+        return _took_part_too_often(lease, max(round_number, lease.last_round + 1), admission)
     return None
+
+
+def older(version: str, wanted: str) -> bool:
+    """Whether one ``major.minor.patch`` is below another.
+
+    >>> older("0.9.0", "0.10.0"), older("nonsense", "0.0.1")
+    (True, True)
+    """
+    return _version(version) < _version(wanted)
 
 
 def _took_part_too_often(lease: Lease, round_number: int, admission: Admission) -> Refusal | None:

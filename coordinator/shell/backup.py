@@ -11,13 +11,15 @@ does not know. So restoring adds an abandoned round with a number far ahead, and
 from __future__ import annotations
 
 import shutil
-import sqlite3
+import tempfile
 from pathlib import Path
 
 from coordinator.core.round import AbandonCause, Phase, Round
 from coordinator.shell.blobs import FileBlobs, unavailable
 from coordinator.shell.database import Database, database_file
 from coordinator.shell.packs import PackedBlobs
+from coordinator.shell.schema import copy_sqlite
+from coordinator.shell.signing import KEY_FILE
 from models.manifest import Manifest
 from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
 
@@ -54,10 +56,11 @@ def back_up(data_dir: Path, folder: Path) -> int:
         writing.mkdir(parents=True, mode=0o700)
         for _ in range(_ATTEMPTS):
             _copy_blobs(data_dir, writing)
-            _copy_database(database_file(data_dir), database_file(writing))
+            copy_sqlite(database_file(data_dir), database_file(writing))
             _copy_blobs(data_dir, writing)
             lacking = missing(writing)
             if not lacking:
+                _copy_key(data_dir, writing)
                 writing.rename(folder)
                 return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     except OSError as error:
@@ -90,17 +93,19 @@ def restore(folder: Path, data_dir: Path, now_s: float) -> int:
     if database_file(data_dir).exists():
         msg = f"{data_dir} holds a coordinator's database already; move it away first"
         raise ConfigError(msg)
-    lacking = missing(folder)
-    if lacking:
-        msg = f"{folder} cannot be restored: {len(lacking)} blobs are missing or damaged, such as {lacking[0]}"
-        raise ConfigError(msg)
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
-        _copy_blobs(folder, data_dir)
-        arriving = data_dir / "restoring.sqlite"
-        _copy_database(database_file(folder), arriving)
-        number = _skip_numbers(arriving, now_s)
-        arriving.rename(database_file(data_dir))
+        with tempfile.TemporaryDirectory(prefix=".restoring-", dir=data_dir) as place:
+            arriving = Path(place) / database_file(folder).name
+            copy_sqlite(database_file(folder), arriving)
+            number = _skip_numbers(arriving, now_s)  # its tables are brought up to date by the way
+            lacking = _lacking(arriving, folder)
+            if lacking:
+                msg = f"{folder} cannot be restored: {len(lacking)} blobs are missing or damaged, such as {lacking[0]}"
+                raise ConfigError(msg)
+            _copy_blobs(folder, data_dir)
+            _copy_key(folder, data_dir)
+            arriving.rename(database_file(data_dir))
     except OSError as error:
         raise unavailable(data_dir, error) from error
     return number
@@ -108,21 +113,26 @@ def restore(folder: Path, data_dir: Path, now_s: float) -> int:
 
 def missing(folder: Path) -> list[str]:
     """Hashes that the database of a data folder names and that are not there, or damaged."""
-    database = Database(f"sqlite:///{database_file(folder)}", migrate=False)
+    return _lacking(database_file(folder), folder)
+
+
+def _lacking(path: Path, folder: Path) -> list[str]:
+    database = Database(f"sqlite:///{path}", migrate=False)
     artifacts, private = FileBlobs(folder / ARTIFACTS), PackedBlobs(folder / PRIVATE)
     try:
         with database.transaction() as view:
             needed = sorted(view.private_blobs())
-            current = view.current_version()
+            newest = [view.current_version(record.name) for record in view.tasks()]
     finally:
         database.close()
     lacking = [name for name in needed if not _readable(private, name)]
-    if current is not None:
-        if not _readable(artifacts, current.manifest):
-            return [*lacking, current.manifest]
-        manifest = Manifest.decode(artifacts.get(current.manifest))
+    for name in sorted({version.manifest for version in newest if version is not None}):
+        if not _readable(artifacts, name):
+            lacking.append(name)
+            continue
+        manifest = Manifest.decode(artifacts.get(name))
         parts = [manifest.program.sha256, manifest.weights.sha256, manifest.vocabulary.sha256]
-        lacking += [name for name in parts if not _readable(artifacts, name)]
+        lacking += [part for part in parts if not _readable(artifacts, part)]
     return lacking
 
 
@@ -132,20 +142,6 @@ def _readable(blobs: FileBlobs | PackedBlobs, sha256: str) -> bool:
     except RemoteProtocolError:
         return False
     return True
-
-
-def _copy_database(source: Path, target: Path) -> None:
-    try:
-        held, copy = sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True), sqlite3.connect(target)
-        try:
-            held.backup(copy)
-        finally:
-            copy.close()
-            held.close()
-    except sqlite3.Error as error:
-        msg = f"cannot copy the database {source} to {target}: {error}"
-        raise UnavailableError(msg) from error
-    target.chmod(0o600)
 
 
 def _copy_blobs(source: Path, target: Path) -> None:
@@ -159,13 +155,21 @@ def _copy_blobs(source: Path, target: Path) -> None:
                 _copy_file(path, copy)
 
 
+def _copy_key(source: Path, target: Path) -> None:
+    """The key that signs models: without it the restored coordinator would be a stranger to its devices."""
+    if (source / KEY_FILE).is_file():
+        (target / KEY_FILE).touch(mode=0o600)
+        shutil.copyfile(source / KEY_FILE, target / KEY_FILE)
+
+
 def _copy_file(source: Path, copy: Path) -> None:
     arriving = copy.with_name(f".{copy.name}")
     try:
         shutil.copyfile(source, arriving)
     except FileNotFoundError:
         return  # its round ended just now
-    arriving.rename(copy)
+    if source.exists():  # else it ended meanwhile, and what was copied may be half written over
+        arriving.rename(copy)
 
 
 def _skip_numbers(path: Path, now_s: float) -> int:

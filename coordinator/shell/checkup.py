@@ -18,11 +18,12 @@ import msgspec
 import urllib3
 
 from coordinator.config import BrokerKind, CoordinatorConfig
+from coordinator.secured import http_pool
 from coordinator.shell.backup import missing
 from coordinator.shell.broker import EXTERNAL, MOSQUITTO, check_port_free, choose
 from coordinator.shell.database import Database, database_file, database_url
 from coordinator.shell.model_folder import check_model
-from wire.errors import ConfigError, NightjarError
+from wire.errors import ConfigError, NightjarError, UnavailableError
 
 SCARCE_BYTES = 2 * 10**9
 """A month of rounds of a small fleet with the large model, and the database."""
@@ -114,10 +115,10 @@ def _model(config: CoordinatorConfig) -> Iterator[Finding]:
 
 def _answers(config: CoordinatorConfig) -> list[str] | None:
     """Troubles of the coordinator that answers on our port; None if none does."""
-    url = f"http://{config.host}:{config.port}/healthz"
     try:
-        body = urllib3.request("GET", url, timeout=_ANSWER_TIMEOUT_S, retries=False).data
-    except urllib3.exceptions.HTTPError:
+        with http_pool(config) as pool:
+            body = pool.request("GET", f"{config.url}/healthz", timeout=_ANSWER_TIMEOUT_S, retries=False).data
+    except (urllib3.exceptions.HTTPError, UnavailableError):
         return None
     try:
         return [str(reason) for reason in json.loads(body)["reasons"]]

@@ -10,32 +10,33 @@ the transaction or before anything is read that they could change. One statement
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from msgspec import structs
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 
 from coordinator import effects as effect_json
-from coordinator.config import CoordinatorConfig
-from coordinator.core.lease import Lease, Presence
+from coordinator.config import CoordinatorConfig, TaskSettings
+from coordinator.core.federated import Tally
+from coordinator.core.lease import Lease
 from coordinator.core.pace import Rhythm
+from coordinator.core.rollout import Rollout, Stage
 from coordinator.core.round import TERMINAL, Phase, Round
+from coordinator.core.task import Task
 from coordinator.effects import PendingEffect
-from coordinator.jobs import Metrics
-from coordinator.operations import AuditEntry, Pause, TokenRecord
-from coordinator.ports import RoundSummary, StoredChunk, StoredReport, VersionRecord
+from coordinator.jobs import Inspection, Metrics
+from coordinator.operations import AuditEntry, TokenRecord
+from coordinator.ports import Lineage, StoredChunk, StoredReport, TaskRecord, VersionRecord
+from coordinator.shell import schema
+from coordinator.shell.reading import Reading, lease_from, summary_row
 from coordinator.shell.tables import (
     audit,
     chunks,
@@ -43,8 +44,11 @@ from coordinator.shell.tables import (
     devices,
     effects,
     facts,
+    federated,
     reports,
+    round_summaries,
     rounds,
+    tasks,
     tokens,
     versions,
 )
@@ -58,12 +62,15 @@ MEDIAN_OF = 1000
 
 STATES_TOLD_APART = 50
 """Devices choose their reasons; a person reads four of them."""
-RHYTHM, PAUSE = "rhythm", "pause"
-"""Their names among the facts."""
+RHYTHM = "rhythm"
+"""Its name among the facts."""
 LEASES_KEPT = 20_000
 """Leases in memory: a cohort and those that wait; about 1 kB each."""
 
+_VERSION_JSON: dict[str, Any] = {"lineage": Lineage, "inspection": Inspection}
+"""Columns of a version that are JSON, and of what."""
 _ROUND = msgspec.json.Decoder(Round)
+_TASK, _SETTINGS = msgspec.json.Decoder(Task), msgspec.json.Decoder(TaskSettings)
 _INSERTS: dict[str, Callable[[sa.Table], Any]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 
@@ -101,7 +108,7 @@ class Database:
 
     Raises:
         UnavailableError: it cannot be opened or migrated.
-        ConfigError: its tables are of another version of Nightjar, and it is not to be migrated.
+        ConfigError: its tables are of another version of Nightjar: of a newer one, or it is not to be migrated.
     """
 
     def __init__(self, url: str, after_statement: Callable[[], None] | None = None, *, migrate: bool = True) -> None:
@@ -110,12 +117,14 @@ class Database:
             sa.event.listen(self._engine, "connect", _configure_sqlite)
         if after_statement is not None:
             sa.event.listen(self._engine, "after_cursor_execute", lambda *_: after_statement())
-        with self._translated(), self._engine.begin() as connection:
-            if migrate:
-                _migrate(connection)
-            else:
-                _check_schema(connection)
-            last = connection.scalar(sa.select(sa.func.max(effects.c.number))) or 0
+        with self._translated():
+            try:
+                (schema.upgrade if migrate else schema.check)(self._engine)
+                with self._engine.begin() as connection:
+                    last = connection.scalar(sa.select(sa.func.max(effects.c.number))) or 0
+            except Exception:
+                self.close()
+                raise
         self._memory = _Memory(self._engine.dialect.name, last)
 
     def close(self) -> None:
@@ -135,6 +144,16 @@ class Database:
                 yield view
                 view.flush()
             view.committed()
+
+    @contextmanager
+    def connection(self) -> Iterator[sa.Connection]:
+        """A transaction for a module with tables of its own; commits at the end of the block.
+
+        Raises:
+            UnavailableError: the database cannot be read or written now.
+        """
+        with self._translated(), self._engine.begin() as connection:
+            yield connection
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -164,6 +183,7 @@ class _Memory:
         self.last_effect = last_effect
         self.leases: dict[DeviceId, Lease] = {}
         self.closed_rounds: dict[int, Round] = {}
+        self.rhythm: Rhythm | None = None
         self._written: dict[str, tuple[str, Sequence[str] | None]] = {}
 
     def written(self, table: sa.Table, key: str | None, dialect: sa.Dialect) -> tuple[str, Sequence[str] | None]:
@@ -175,7 +195,7 @@ class _Memory:
         return self._written[table.name]
 
 
-class DatabaseView:
+class DatabaseView(Reading):
     """What a transaction can read and write; see :class:`coordinator.ports.Transaction` for each method."""
 
     def __init__(self, connection: sa.Connection, memory: _Memory) -> None:
@@ -187,45 +207,46 @@ class DatabaseView:
         self._effects: list[tuple[int, PendingEffect]] = []
         self._counts: Counter[str] = Counter()
         self._rhythm: Rhythm | None = None
-        self._rhythm_changed = False
+        self._rhythm_changed = self._rhythm_saved = False
         self._saved_leases: dict[DeviceId, Lease] = {}
         self._without_chunks: set[int] = set()
 
     def flush(self) -> None:
         """Write what is held back."""
-        insert, execute = self._memory.insert, self._connection.execute
+        over: list[Round] = []
         if self._rounds:
             self._put_many(rounds, "number", [_round_row(state) for state in self._rounds.values()])
+            over = [state for state in self._rounds.values() if state.phase in TERMINAL]
             self._rounds.clear()
         if self._reports:
             self._put_many(reports, None, [structs.asdict(report) for report in self._reports])
+            self._counts["reports_accepted"] += len(self._reports)
             self._reports.clear()
+        if over:
+            self._put_many(round_summaries, "number", [summary_row(state, self._connection) for state in over])
         if self._leases:
             self._put_many(devices, "device", [_lease_row(lease) for lease in self._leases.values()])
             self._saved_leases |= self._leases
             self._leases.clear()
         if self._effects:
             added = [{"number": number, "body": effect_json.to_json(effect)} for number, effect in self._effects]
-            execute(sa.insert(effects), added)
+            self._connection.execute(sa.insert(effects), added)
             self._effects.clear()
         if self._counts:
-            total = counters.c.value + insert(counters).excluded.value
-            execute(
-                insert(counters).on_conflict_do_update(index_elements=["name"], set_={"value": total}),
-                [{"name": name, "value": amount} for name, amount in self._counts.items()],
-            )
+            counted = [{"name": name, "value": amount} for name, amount in self._counts.items()]
+            self._put_many(counters, "name", counted)
             self._counts.clear()
         if self._rhythm_changed:
-            execute(_upsert(insert, facts, "name"), {"name": RHYTHM, "value": msgspec.json.encode(self._rhythm)})
-            self._rhythm_changed = False
+            self._put_many(facts, "name", [{"name": RHYTHM, "value": msgspec.json.encode(self._rhythm)}])
+            self._rhythm_changed, self._rhythm_saved = False, True
 
     def _put_many(self, table: sa.Table, key: str | None, rows: list[dict[str, Any]]) -> None:
-        """Insert rows; those of the same key are replaced, if one is given.
+        """Insert rows; those of the same key are replaced (those of a counter added), if one is given.
 
         Past SQLAlchemy's handling of parameters, which takes longer for a row than all else that happens to a report.
         """
         statement, order = self._memory.written(table, key, self._connection.dialect)
-        values = rows if order is None else [tuple(row[name] for name in order) for row in rows]
+        values = rows if order is None else list(map(itemgetter(*order), rows))
         self._connection.exec_driver_sql(statement, values)
 
     def committed(self) -> None:
@@ -236,22 +257,56 @@ class DatabaseView:
             kept[device] = lease
         for device in list(kept)[: max(len(kept) - LEASES_KEPT, 0)]:
             del kept[device]
+        if self._rhythm_saved:
+            self._memory.rhythm = self._rhythm
+
+    # Tasks
+
+    def tasks(self) -> list[TaskRecord]:
+        """Every task, in the order in which they were made."""
+        query = sa.select(tasks.c.state, tasks.c.settings).order_by(tasks.c.number)
+        return [_task(state, settings) for state, settings in self._connection.execute(query)]
+
+    def task(self, name: str) -> TaskRecord | None:
+        """A task."""
+        found = self._connection.execute(sa.select(tasks.c.state, tasks.c.settings).where(tasks.c.name == name)).first()
+        return None if found is None else _task(found.state, found.settings)
+
+    def save_task(self, record: TaskRecord) -> None:
+        """Insert or replace a task."""
+        state = record.state
+        row = {
+            "name": state.name,
+            "number": state.number,
+            "status": state.status.value,
+            "state": msgspec.json.encode(state),
+            "settings": msgspec.json.encode(record.settings),
+        }
+        self._connection.execute(_upsert(self._memory.insert, tasks, "name"), row)
+
+    def name_first_task(self, name: str) -> None:
+        """Name the one task of a database of the first release, in which it had no name."""
+        nameless = self.task("")
+        if nameless is None:
+            return
+        self._connection.execute(sa.delete(tasks).where(tasks.c.name == ""))
+        self.save_task(structs.replace(nameless, state=structs.replace(nameless.state, name=name)))
+        for table in (rounds, versions):
+            self._connection.execute(sa.update(table).where(table.c.task == "").values(task=name))
 
     # Rounds
 
-    def open_round(self) -> Round | None:
-        """The round that is not over."""
+    def open_rounds(self) -> list[Round]:
+        """The rounds that are not over, in ascending order."""
         self.flush()
         over = [phase.value for phase in TERMINAL]
-        state = self._connection.scalar(sa.select(rounds.c.state).where(rounds.c.phase.not_in(over)))
-        return None if state is None else _ROUND.decode(state)
+        return self._find_rounds(_ROUNDS.where(rounds.c.phase.not_in(over)).order_by(rounds.c.number))
 
     def round(self, number: int) -> Round | None:
         """A round, over or not."""
         found = self._rounds.get(number) or self._memory.closed_rounds.get(number)
         if found is None:
-            state = self._connection.scalar(sa.select(rounds.c.state).where(rounds.c.number == number))
-            found = None if state is None else _ROUND.decode(state)
+            found = next(iter(self._find_rounds(_ROUNDS.where(rounds.c.number == number))), None)
             if found is not None and found.phase in TERMINAL:  # late reports ask for it again and again
                 self._memory.closed_rounds = {number: found}
         return found
@@ -269,6 +324,11 @@ class DatabaseView:
     def save_round(self, state: Round) -> None:
         """Insert or replace a round."""
         self._rounds[state.number] = state
+
+    def _find_rounds(self, query: sa.Select[Any]) -> list[Round]:
+        found = [(_ROUND.decode(state), task) for state, task in self._connection.execute(query)]
+        # The first release wrote rounds without a task; the column has it.
+        return [state if state.task == task else structs.replace(state, task=task) for state, task in found]
 
     # Reports and chunks
 
@@ -318,9 +378,8 @@ class DatabaseView:
         still_open = sa.select(rounds.c.number).where(rounds.c.phase.not_in(over))
         needed = set(self._connection.scalars(sa.select(reports.c.sha256).where(reports.c.round.in_(still_open))))
         needed.update(self._connection.scalars(sa.select(chunks.c.sha256)))
-        current = self.current_version()
-        if current is not None and current.optimizer_state is not None:
-            needed.add(current.optimizer_state)
+        states = versions.c.optimizer_state
+        needed.update(self._connection.scalars(sa.select(states).where(states.is_not(None))))
         return needed
 
     # Devices
@@ -330,7 +389,7 @@ class DatabaseView:
         found = self._leases.get(device) or self._saved_leases.get(device) or self._memory.leases.get(device)
         if found is None:
             row = self._connection.execute(sa.select(devices).where(devices.c.device == device)).mappings().first()
-            found = None if row is None else _lease(row)
+            found = None if row is None else lease_from(row)
         return found
 
     def save_lease(self, lease: Lease) -> None:
@@ -351,35 +410,42 @@ class DatabaseView:
         found = self._connection.execute(query.order_by(many.desc()).limit(STATES_TOLD_APART))
         return {(state, why): count for state, why, count in found}
 
-    def leases(self, limit: int) -> list[Lease]:
-        """The devices seen last, in ascending order of their names."""
-        self.flush()
-        query = sa.select(devices).order_by(devices.c.last_seen_s.desc()).limit(limit)
-        found = [_lease(row) for row in self._connection.execute(query).mappings()]
-        return sorted(found, key=lambda lease: lease.device)
-
-    def leases_after(self, limit: int, device: str) -> list[Lease]:
-        """The devices whose names come after that one, in ascending order."""
-        self.flush()
-        query = sa.select(devices).where(devices.c.device > device).order_by(devices.c.device).limit(limit)
-        return [_lease(row) for row in self._connection.execute(query).mappings()]
-
     # Versions
 
     def version(self, number: int) -> VersionRecord | None:
         """A version."""
         return self._first_version(sa.select(versions).where(versions.c.version == number))
 
-    def current_version(self) -> VersionRecord | None:
-        """The newest version."""
-        return self._first_version(sa.select(versions).order_by(versions.c.version.desc()).limit(1))
+    def current_version(self, task: str | None = None) -> VersionRecord | None:
+        """The version of a task that devices have; of all tasks without one."""
+        return self._newest(Stage.CURRENT, task)
+
+    def canary_version(self, task: str | None = None) -> VersionRecord | None:
+        """The version of a task that some devices try; of all tasks without one."""
+        return self._newest(Stage.CANARY, task)
+
+    def last_version_number(self) -> int:
+        """Number of the newest version, wherever it is."""
+        return self._connection.scalar(sa.select(sa.func.max(versions.c.version))) or 0
 
     def add_version(self, record: VersionRecord) -> None:
         """Insert a version."""
-        values = structs.asdict(record)
-        metrics = values.pop("metrics")
-        measured = {} if metrics is None else structs.asdict(metrics)
-        self._connection.execute(sa.insert(versions).values({**values, **measured}))
+        self._connection.execute(sa.insert(versions).values(_version_row(record)))
+
+    def save_version(self, record: VersionRecord) -> None:
+        """Replace a version."""
+        which = versions.c.version == record.version
+        self._connection.execute(sa.update(versions).where(which).values(_version_row(record)))
+
+    def federated(self, version: int) -> Tally:
+        """What devices found of a version."""
+        found = self._connection.scalar(sa.select(federated.c.tally).where(federated.c.version == version))
+        return Tally() if found is None else msgspec.json.decode(found, type=Tally)
+
+    def save_federated(self, version: int, tally: Tally) -> None:
+        """Replace it."""
+        row = {"version": version, "tally": msgspec.json.encode(tally)}
+        self._connection.execute(_upsert(self._memory.insert, federated, "version"), row)
 
     def set_manifest(self, version: int, manifest: str) -> None:
         """The same weights under another manifest."""
@@ -390,11 +456,13 @@ class DatabaseView:
         which = versions.c.version == version
         self._connection.execute(sa.update(versions).where(which).values(structs.asdict(metrics)))
 
-    def versions(self, limit: int, before: int | None = None) -> list[VersionRecord]:
-        """The newest versions, in ascending order; only those with a number below ``before``."""
+    def versions(self, limit: int, before: int | None = None, task: str | None = None) -> list[VersionRecord]:
+        """The newest versions, in ascending order; only those with a number below ``before``, and of a task."""
         query = sa.select(versions).order_by(versions.c.version.desc()).limit(limit)
         if before is not None:
             query = query.where(versions.c.version < before)
+        if task is not None:
+            query = query.where(versions.c.task == task)
         return [_version(row) for row in self._connection.execute(query).mappings()][::-1]
 
     # Effects and counters
@@ -430,16 +498,12 @@ class DatabaseView:
         """Add to a counter."""
         self._counts[name] += amount
 
-    def counters(self) -> Mapping[str, int]:
-        """Every counter by name."""
-        self.flush()
-        rows = self._connection.execute(sa.select(counters.c.name, counters.c.value))
-        return {row.name: row.value for row in rows}
-
     # Small facts
 
     def rhythm(self) -> Rhythm:
         """When devices check in, and how long rounds take."""
+        if self._rhythm is None:
+            self._rhythm = self._memory.rhythm
         if self._rhythm is None:
             found = self._connection.scalar(sa.select(facts.c.value).where(facts.c.name == RHYTHM))
             self._rhythm = Rhythm() if found is None else msgspec.json.decode(found, type=Rhythm)
@@ -448,17 +512,6 @@ class DatabaseView:
     def save_rhythm(self, rhythm: Rhythm) -> None:
         """Replace it."""
         self._rhythm, self._rhythm_changed = rhythm, True
-
-    def pause(self) -> Pause | None:
-        """Why the task is paused; None if it is not."""
-        found = self._connection.scalar(sa.select(facts.c.value).where(facts.c.name == PAUSE))
-        return None if found is None else msgspec.json.decode(found, type=Pause)
-
-    def save_pause(self, pause: Pause | None) -> None:
-        """Replace it."""
-        self._connection.execute(sa.delete(facts).where(facts.c.name == PAUSE))
-        if pause is not None:
-            self._connection.execute(sa.insert(facts).values(name=PAUSE, value=msgspec.json.encode(pause)))
 
     def add_audit(self, entry: AuditEntry) -> None:
         """Note a change; the database gives it its number."""
@@ -474,54 +527,11 @@ class DatabaseView:
         """Revoke a token; False if there is none."""
         return self._connection.execute(sa.delete(tokens).where(tokens.c.name == name)).rowcount > 0
 
-    # For people
-
-    def audit(self, limit: int, before: int | None = None) -> list[AuditEntry]:
-        """The newest changes, newest first; only those with a number below ``before``."""
-        query = sa.select(audit).order_by(audit.c.number.desc()).limit(limit)
-        if before is not None:
-            query = query.where(audit.c.number < before)
-        return [AuditEntry(**row) for row in self._connection.execute(query).mappings()]
-
-    def tokens(self) -> list[TokenRecord]:
-        """Every token, in ascending order of their names."""
-        return [
-            TokenRecord(**row) for row in self._connection.execute(sa.select(tokens).order_by(tokens.c.name)).mappings()
-        ]
-
-    def token(self, sha256: str) -> TokenRecord | None:
-        """The token with that hash."""
-        row = self._connection.execute(sa.select(tokens).where(tokens.c.sha256 == sha256)).mappings().first()
-        return None if row is None else TokenRecord(**row)
-
-    def recent_rounds(self, limit: int, before: int | None = None) -> list[RoundSummary]:
-        """The newest rounds, in ascending order; only those with a number below ``before``."""
-        self.flush()
-        query = sa.select(rounds.c.state).order_by(rounds.c.number.desc()).limit(limit)
-        if before is not None:
-            query = query.where(rounds.c.number < before)
-        states = [_ROUND.decode(state) for state in self._connection.scalars(query)][::-1]
-        if not states:
-            return []
-        of_each: dict[int, list[tuple[float, int, int]]] = {}
-        figures = sa.select(reports.c.round, reports.c.loss, reports.c.num_examples, reports.c.size_bytes)
-        for number, loss, num_examples, size_bytes in self._connection.execute(
-            figures.where(reports.c.round.between(states[0].number, states[-1].number))
-        ):
-            of_each.setdefault(number, []).append((loss, num_examples, size_bytes))
-        return [RoundSummary.of(state, of_each.get(state.number, [])) for state in states]
-
-    def accepted_reports(self) -> int:
-        """Accepted reports of all rounds."""
-        self.flush()
-        return self._scalar(sa.select(sa.func.count()).select_from(reports))
-
-    def report_bytes_median(self) -> int | None:
-        """Median length of the newest accepted reports."""
-        self.flush()
-        query = sa.select(reports.c.size_bytes).order_by(reports.c.received_s.desc()).limit(MEDIAN_OF)
-        sizes = list(self._connection.scalars(query))
-        return int(statistics.median(sizes)) if sizes else None
+    def _newest(self, stage: Stage, task: str | None) -> VersionRecord | None:
+        which = sa.select(versions).where(versions.c.stage == stage.value)
+        if task is not None:
+            which = which.where(versions.c.task == task)
+        return self._first_version(which.order_by(versions.c.version.desc()).limit(1))
 
     def _first_version(self, query: sa.Select[Any]) -> VersionRecord | None:
         row = self._connection.execute(query).mappings().first()
@@ -531,9 +541,17 @@ class DatabaseView:
         return int(self._connection.scalar(query) or 0)
 
 
+_ROUNDS = sa.select(rounds.c.state, rounds.c.task)
+
+
+def _task(state: bytes, settings: bytes) -> TaskRecord:
+    return TaskRecord(state=_TASK.decode(state), settings=_SETTINGS.decode(settings))
+
+
 def _round_row(state: Round) -> dict[str, Any]:
     return {
         "number": state.number,
+        "task": state.task,
         "phase": state.phase.value,
         "base_version": state.base_version,
         "state": msgspec.json.encode(state),
@@ -541,9 +559,11 @@ def _round_row(state: Round) -> dict[str, Any]:
 
 
 def _upsert(insert: Callable[[sa.Table], Any], table: sa.Table, key: str) -> Any:
-    """Insert rows, or replace those that are there; both dialects write it alike."""
+    """Insert rows, or replace those that are there, or add what is counted; both dialects write it alike."""
     statement = insert(table)
     others = {column.name: statement.excluded[column.name] for column in table.columns if column.name != key}
+    if table is counters:
+        others = {"value": counters.c.value + statement.excluded.value}
     return statement.on_conflict_do_update(index_elements=[key], set_=others)
 
 
@@ -551,15 +571,27 @@ def _lease_row(lease: Lease) -> dict[str, Any]:
     return {**structs.asdict(lease), "presence": lease.presence.value}
 
 
-def _lease(row: sa.RowMapping) -> Lease:
-    values: dict[str, Any] = {str(name): value for name, value in row.items()}
-    return Lease(**{**values, "presence": Presence(values["presence"])})
+def _version_row(record: VersionRecord) -> dict[str, Any]:
+    row = structs.asdict(record)
+    metrics, rollout = row.pop("metrics"), row.pop("rollout")
+    row |= dict.fromkeys(Metrics.__struct_fields__) if metrics is None else structs.asdict(metrics)
+    row |= {**structs.asdict(rollout), "stage": rollout.stage.value}
+    for name in _VERSION_JSON:
+        row[name] = None if row[name] is None else msgspec.json.encode(row[name])
+    return row
 
 
 def _version(row: sa.RowMapping) -> VersionRecord:
     values: dict[str, Any] = {str(name): value for name, value in row.items()}
-    top1, top3, loss = values.pop("top1"), values.pop("top3"), values.pop("loss")
-    return VersionRecord(**values, metrics=None if top1 is None else Metrics(top1, top3, loss))
+    top1, top3, loss = (values.pop(name) for name in Metrics.__struct_fields__)
+    stage, reason, since_s = values.pop("stage"), values.pop("reason"), values.pop("since_s")
+    for name, kind in _VERSION_JSON.items():
+        values[name] = None if values[name] is None else msgspec.json.decode(values[name], type=kind)
+    return VersionRecord(
+        **values,
+        metrics=None if top1 is None else Metrics(top1, top3, loss),
+        rollout=Rollout(stage=Stage(stage), reason=reason, since_s=since_s),
+    )
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:
@@ -569,26 +601,3 @@ def _configure_sqlite(connection: Any, _record: object) -> None:
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.execute(f"PRAGMA busy_timeout = {1000 * BUSY_TIMEOUT_S}")
     cursor.close()
-
-
-def _migrate(connection: sa.Connection) -> None:
-    config = _migrations()
-    config.attributes["connection"] = connection
-    command.upgrade(config, "head")
-
-
-def _migrations() -> Config:
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    return config
-
-
-def _check_schema(connection: sa.Connection) -> None:
-    wanted = ScriptDirectory.from_config(_migrations()).get_current_head()
-    found = MigrationContext.configure(connection).get_current_revision()
-    if found != wanted:
-        msg = (
-            f"the database has tables of version {found}, this program wants {wanted}; "
-            "stop the service and run 'nightjar-coordinator db upgrade'"
-        )
-        raise ConfigError(msg)

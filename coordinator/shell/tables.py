@@ -15,14 +15,26 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     String,
     Table,
+    text,
 )
 
 METADATA = MetaData()
+
+tasks = Table(
+    "tasks",
+    METADATA,
+    Column("name", String(64), primary_key=True),
+    Column("number", BigInteger, nullable=False, unique=True),  # in the order in which they were made
+    Column("status", String(16), nullable=False),  # coordinator.core.task.Status
+    Column("state", LargeBinary, nullable=False),  # JSON of coordinator.core.task.Task
+    Column("settings", LargeBinary, nullable=False),  # JSON of coordinator.config.TaskSettings
+)
 
 versions = Table(
     "versions",
     METADATA,
     Column("version", BigInteger, primary_key=True, autoincrement=False),
+    Column("task", String(64), nullable=False, server_default=""),
     Column("manifest", String(64), nullable=False),
     Column("round", BigInteger),
     Column("optimizer_state", String(64)),
@@ -30,16 +42,39 @@ versions = Table(
     Column("top1", Float),
     Column("top3", Float),
     Column("loss", Float),
+    Column("stage", String(16), nullable=False, server_default="current"),  # coordinator.core.rollout.Stage
+    Column("reason", String(500), nullable=False, server_default=""),
+    Column("since_s", Float, nullable=False, server_default="0"),
+    Column("signature", String(128), nullable=False, server_default=""),
+    Column("lineage", LargeBinary),  # JSON of coordinator.ports.Lineage
+    Column("inspection", LargeBinary),  # JSON of coordinator.jobs.Inspection
+    Index("versions_by_stage", "task", "stage", "version"),
+)
+
+federated = Table(
+    "federated",
+    METADATA,
+    Column("version", BigInteger, ForeignKey("versions.version"), primary_key=True, autoincrement=False),
+    Column("tally", LargeBinary, nullable=False),  # JSON of coordinator.core.federated.Tally
 )
 
 rounds = Table(
     "rounds",
     METADATA,
     Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("task", String(64), nullable=False, server_default=""),
     Column("phase", String(16), nullable=False),
     Column("base_version", BigInteger, ForeignKey("versions.version"), nullable=False),
     Column("state", LargeBinary, nullable=False),  # JSON of coordinator.core.round.Round
-    Index("rounds_by_phase", "phase"),
+    Index("rounds_by_phase", "phase", "number"),
+    Index("rounds_by_task", "task", "number"),
+)
+
+round_summaries = Table(
+    "round_summaries",
+    METADATA,
+    Column("number", BigInteger, ForeignKey("rounds.number"), primary_key=True, autoincrement=False),
+    Column("body", LargeBinary, nullable=False),  # JSON of coordinator.ports.RoundSummary, once the round is over
 )
 
 reports = Table(
@@ -89,7 +124,9 @@ devices = Table(
     Column("last_round", BigInteger, nullable=False),
     Column("rounds_counted", BigInteger, nullable=False),  # one bit a round
     Column("blocked", String(200), nullable=False, server_default=""),  # why; empty for a device that may take part
+    Column("taken_back", String(500), nullable=False, server_default=""),  # a release of the agent, and why
     Index("devices_by_last_seen", "last_seen_s"),
+    Index("devices_blocked", "device", sqlite_where=text("blocked <> ''"), postgresql_where=text("blocked <> ''")),
 )
 
 effects = Table(
@@ -137,4 +174,45 @@ counters = Table(
     METADATA,
     Column("name", String(100), primary_key=True),
     Column("value", BigInteger, nullable=False),
+)
+
+samples = Table(
+    "samples",
+    METADATA,
+    Column("at_s", Float, primary_key=True),
+    Column("body", LargeBinary, nullable=False),  # JSON of coordinator.fleet.Sample
+)
+
+claims = Table(
+    "claims",
+    METADATA,
+    Column("name", String(64), primary_key=True),
+    Column("sha256", String(64), nullable=False, unique=True),  # of the claim, which nobody keeps
+    Column("device", String(64), nullable=False),
+    Column("prefix", String(64), nullable=False),
+    Column("uses", Integer, nullable=False),
+    Column("uses_left", Integer, nullable=False),
+    Column("approval", Boolean, nullable=False),
+    Column("created_s", Float, nullable=False),
+    Column("expires_s", Float, nullable=False),
+)
+
+credentials = Table(
+    "credentials",
+    METADATA,
+    Column("key", String(64), primary_key=True),  # sha256 of the public key
+    Column("device", String(64), nullable=False),
+    Column("claim", String(64), nullable=False),  # empty for a renewal
+    Column("standing", String(16), nullable=False),  # coordinator.core.enrolment.Standing
+    Column("csr", String(4096), nullable=False),
+    Column("certificate", String(4096), nullable=False),
+    Column("serial", String(49), nullable=False),  # 20 bytes in decimal digits
+    Column("authority", String(64), nullable=False),
+    Column("address", String(64), nullable=False),
+    Column("requested_s", Float, nullable=False),
+    Column("expires_s", Float, nullable=False),
+    Index("credentials_by_serial", "serial"),
+    Index("credentials_by_device", "device"),
+    Index("credentials_by_standing", "standing", "requested_s"),
+    Index("credentials_by_claim", "claim"),
 )

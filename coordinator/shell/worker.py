@@ -20,14 +20,45 @@ import structlog
 
 from coordinator.inbox import Inbox, JobEnded
 from coordinator.jobs import Job, Result, failed
+from wire.errors import UnavailableError
 
 JOB_TIMEOUT_S = 900.0
 """Measuring a large model on a slow machine takes minutes; longer than this it hangs."""
 TRIES = 2
 """A worker may be killed for memory that somebody else used; twice in a row is its own fault."""
 
+_COMMAND = (sys.executable, "-m", "coordinator.shell.worker_child")
 _RESULTS: msgspec.json.Decoder[Result] = msgspec.json.Decoder(Result)
 _log = structlog.get_logger("coordinator")
+
+
+def do_once(job: Job, artifacts: Path, private: Path) -> Result:
+    """Do one job in a process that ends with it, for a command; its libraries may print to standard error.
+
+    Args:
+        job: what.
+        artifacts: folder of the artifacts.
+        private: folder of reports and optimizer states.
+
+    Raises:
+        UnavailableError: the process hangs.
+    """
+    try:
+        child = subprocess.run(  # noqa: S603 - our own module
+            [*_COMMAND, str(os.getpid()), str(artifacts), str(private)],
+            input=msgspec.json.encode(job) + b"\n",
+            capture_output=True,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+            timeout=JOB_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        msg = f"the worker process did not end within {JOB_TIMEOUT_S:.0f} s"
+        raise UnavailableError(msg) from error
+    if child.stdout.endswith(b"\n"):
+        return _RESULTS.decode(child.stdout)
+    last = child.stderr.decode(errors="replace").strip().splitlines()[-1:]
+    return failed(job, f"the worker process died: {' '.join(last)[:300]}")
 
 
 class WorkerProcess:
@@ -47,7 +78,7 @@ class WorkerProcess:
         private: Path,
         log: Path,
         post: Callable[[Inbox], None],
-        command: tuple[str, ...] = (sys.executable, "-m", "coordinator.shell.worker_child"),
+        command: tuple[str, ...] = _COMMAND,
     ) -> None:
         self._command = [*command, str(os.getpid()), str(artifacts), str(private)]
         self._log_path = log

@@ -18,15 +18,14 @@ import msgspec
 import numpy as np
 
 from coordinator.averaging import do_job
-from coordinator.jobs import Job, Metrics, Result, failed
+from coordinator.jobs import Inspection, Job, Metrics, Result, failed
 from coordinator.ports import BlobStore
 from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.packs import PackedBlobs
 from coordinator.shell.parent_death import die_with_parent
 from models.batches import Batches, pack
-from models.configurations import configuration
 from models.corpora.tsv import tsv
-from models.manifest import Manifest
+from models.manifest import Artifact, Manifest
 from models.vocabulary import Vocabulary, words
 from wire.errors import NightjarError, UnavailableError
 from wire.parameters import Vector
@@ -58,8 +57,20 @@ class Evaluator:
         from models.evaluation import evaluate  # half a gigabyte of TensorFlow
 
         batches = self._batches(text, manifest.vocabulary.sha256, manifest.sequence_length)
-        found = evaluate(weights, configuration(manifest.configuration), manifest.vocabulary_size, batches)
+        found = evaluate(weights, manifest.shape, manifest.vocabulary_size, batches)
         return Metrics(found.top1, found.top3, found.loss)
+
+    def inspect(self, manifest: Manifest, weights: Vector, text: str) -> Inspection:
+        """Make the inference file of weights, and say what it is worth; a fault of it is part of the answer."""
+        from models.inference import build_inference
+
+        batches = self._batches(text, manifest.vocabulary.sha256, manifest.sequence_length)
+        try:
+            made = build_inference(weights, manifest.shape, manifest.vocabulary_size, batches)
+        except UnavailableError as error:
+            return Inspection(fault=str(error))
+        self._artifacts.put(made.file)
+        return Inspection(file=Artifact.of(made.file), step_ms=made.step_ms, agreement=made.agreement)
 
     def _pack(self, text: str, vocabulary_sha256: str, sequence_length: int) -> Batches:
         vocabulary = Vocabulary.from_bytes(self._artifacts.get(vocabulary_sha256))
@@ -102,7 +113,7 @@ def _patiently(
 def _attempt(job: Job, artifacts: FileBlobs, private: BlobStore, evaluator: Evaluator) -> Result:
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # the result is checked
-            return do_job(job, artifacts, private, evaluator.measure)
+            return do_job(job, artifacts, private, evaluator.measure, evaluator.inspect)
     except UnavailableError:
         raise
     except NightjarError as error:

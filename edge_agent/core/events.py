@@ -43,9 +43,16 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """The coordinator announced its current model: it is there, perhaps again."""
+    """The coordinator announced its current model: it is there, perhaps again.
+
+    Attributes:
+        at: when.
+        within_s: a round has just opened that has room for everybody, and this long it is for check-ins to come; None
+            if nobody said so.
+    """
 
     at: Moment
+    within_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,8 @@ from wire.messages import Assignment, DropoutCause
 CHECK_IN_AGAIN = BackOff(first_s=20.0, most_s=300.0)
 """No answer before a cohort is full is normal; but a coordinator may also have lost its pool."""
 NUDGE_SPREAD_S = 2.0
-"""When everybody learns at the same moment that the coordinator is back, their check-ins are spread over this time."""
+"""When everybody learns at the same moment that the coordinator is back, their check-ins are spread over this time,
+unless the coordinator knows its population and says how long it needs."""
 DEATHS_ALLOWED = 3
 """Sessions in a row that may end with the process: one may be an empty battery, two a coincidence."""
 FINISH_S = 60.0
@@ -250,8 +251,16 @@ def _check_in_again(_state: CheckedIn, event: Connected) -> Result:
 
 
 def _check_in_soon(state: CheckedIn, event: Announced) -> Result:
-    soon_s = event.at.now_s + NUDGE_SPREAD_S * event.at.jitter
-    return CheckedIn(1, min(state.again_at_s, soon_s)), ()
+    spread_s = NUDGE_SPREAD_S if event.within_s is None else event.within_s
+    return CheckedIn(1, min(state.again_at_s, event.at.now_s + spread_s * event.at.jitter)), ()
+
+
+def _come_sooner(state: Resting, event: Announced) -> Result:
+    # Only after a report: any other rest has a reason that a new round does not end.
+    if event.within_s is None or not state.round:
+        return state, ()
+    soon_s = event.at.now_s + event.within_s * event.at.jitter
+    return Resting(min(state.until_s, soon_s), state.reason, state.round, state.attempt), ()
 
 
 def _accept(_state: CheckedIn, event: Assigned) -> Result:
@@ -424,7 +433,7 @@ TABLE: dict[tuple[type[State], type[Event]], Row] = {
     (Reporting, Stopping): row(_stay, Reporting),
     (Resting, ConditionsJudged): row(_rest, Resting, Ineligible, Settling, CheckedIn),
     (Resting, Connected): row(_stay, Resting),
-    (Resting, Announced): row(_stay, Resting),
+    (Resting, Announced): row(_come_sooner, Resting),
     (Resting, Assigned): row(_refuse, Resting),
     (Resting, Rejected): row(_stay, Resting),
     (Resting, Restarted): row(_begin_anew, Ineligible),

@@ -3,13 +3,15 @@
 The client speaks to a server on a TCP port (5037 by default); the server speaks to phones. This stands in for both, so
 that whatever asks a phone by ``adb`` can be tried without one. Requests are four hexadecimal figures, the length, and
 text (SERVICES.TXT and OVERVIEW.TXT of the platform's sources). Only the old shell service is offered, without exit
-statuses; everything but ``shell`` is refused.
+statuses, and the old sync service, as far as ``adb push`` needs it; everything else is refused.
 """
 
 from __future__ import annotations
 
 import contextlib
 import socketserver
+import stat
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from typing import NoReturn
@@ -46,8 +48,40 @@ class _Connection(socketserver.StreamRequestHandler):
             case ["shell", *command] | ["shell,raw", *command]:
                 self.wfile.write(b"OKAY" + self.server.shell(":".join(command)).encode())
                 self._end()
+            case ["sync", ""]:
+                self.wfile.write(b"OKAY")
+                self._sync()
             case _:
                 self._fail(f"device '{request.rpartition(':')[2][:80]}' not found")
+
+    def _sync(self) -> NoReturn:
+        """Take files (SYNC.TXT): four letters and a little-endian length, then the rest of the request."""
+        while True:
+            kind, length = self._frame()
+            name = self.rfile.read(length).decode(errors="replace")
+            match kind:
+                case b"STAT":
+                    mode, size = self.server.stat(name)
+                    self.wfile.write(b"STAT" + struct.pack("<III", mode, size, 0))
+                case b"SEND":
+                    self.server.files[name.rpartition(",")[0]] = self._sent()
+                    self.wfile.write(b"OKAY" + bytes(4))
+                case _:
+                    self._end()
+
+    def _sent(self) -> bytes:
+        pieces: list[bytes] = []
+        while True:
+            kind, length = self._frame()
+            if kind == b"DONE":  # its length is the time of the file
+                return b"".join(pieces)
+            pieces.append(self.rfile.read(length))
+
+    def _frame(self) -> tuple[bytes, int]:
+        head = self.rfile.read(8)
+        if len(head) < 8:
+            self._end()
+        return head[:4], int.from_bytes(head[4:], "little")
 
     def _is_for(self, request: str, named: str) -> bool:
         """Whether a request names our phone, or any."""
@@ -81,6 +115,14 @@ class AdbServer(socketserver.ThreadingTCPServer):
         super().__init__(("127.0.0.1", port), _Connection)
         self.serial = serial
         self.shell = shell
+        self.files: dict[str, bytes] = {}
+
+    def stat(self, path: str) -> tuple[int, int]:
+        """Mode and size of what was pushed, or of a folder above it; zeros for what is not there."""
+        if path in self.files:
+            return stat.S_IFREG | 0o644, len(self.files[path])
+        is_folder = any(name.startswith(f"{path.rstrip('/')}/") for name in self.files)
+        return (stat.S_IFDIR | 0o755, 0) if is_folder else (0, 0)
 
     @property
     def port(self) -> int:

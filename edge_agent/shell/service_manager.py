@@ -57,9 +57,9 @@ class ServiceManager:
             return
         # An address that begins with "@" is in the abstract namespace.
         address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
-        # Whoever started us may be gone; that is no reason to end.
+        # Whoever started us may be gone, or too busy to read: that is no reason to end, or to wait.
         with (
             contextlib.suppress(OSError),
             socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as line,
         ):
-            line.sendto(message.encode(), address)
+            line.sendto(message.encode(), socket.MSG_DONTWAIT, address)

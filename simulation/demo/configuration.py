@@ -10,6 +10,7 @@ from typing import Any
 
 import tomli_w
 
+from coordinator.shell.broker import SERVICE_USER
 from models.ngram import Recall
 from simulation.demo.defaults import Defaults
 from wire.errors import ConfigError
@@ -35,15 +36,17 @@ class DemoSettings:
     day_s: float | None = None
     folder: Path | None = None
     port: int = 0
+    plain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Ports of the coordinator's page, the first phone's keyboard, and the broker; all on the loopback address."""
+    """Ports of the page, the first phone's keyboard, and the broker for phones and coordinator; all on loopback."""
 
     page: int
     keyboard: int
     broker: int
+    service: int
 
 
 def free_ports(page: int) -> Ports:
@@ -69,7 +72,7 @@ def free_ports(page: int) -> Ports:
         taken.add(port)
         return port
 
-    return Ports(page=choose(page or 8080), keyboard=choose(8700), broker=choose(18_830))
+    return Ports(page=choose(page or 8080), keyboard=choose(8700), broker=choose(18_830), service=choose(18_831))
 
 
 def _is_free(port: int) -> bool:
@@ -93,6 +96,9 @@ def phone_name(number: int) -> str:
 
 def coordinator_table(settings: DemoSettings, defaults: Defaults, ports: Ports, trigram: Recall) -> dict[str, Any]:
     """The coordinator's configuration; see ``docs/configuration.md``."""
+    broker = {"kind": "external", "host": LOOPBACK, "port": ports.broker, "username": "coordinator"}
+    if not settings.plain:
+        broker |= {"port": ports.service, "device_port": ports.broker, "username": SERVICE_USER}
     goal = min(max(2, math.ceil(settings.phones * defaults.goal_share)), MOST_REPORTS)
     return {
         "population": "demo",
@@ -100,7 +106,8 @@ def coordinator_table(settings: DemoSettings, defaults: Defaults, ports: Ports, 
         "host": LOOPBACK,
         "port": ports.page,
         "seed": settings.seed,
-        "broker": {"kind": "external", "host": LOOPBACK, "port": ports.broker, "username": "coordinator"},
+        "transport": "plain" if settings.plain else "tls",
+        "broker": broker,
         "task": {
             "name": "keyboard",
             "model": "model",
@@ -130,12 +137,15 @@ def coordinator_table(settings: DemoSettings, defaults: Defaults, ports: Ports, 
 
 def phone_table(settings: DemoSettings, number: int, ports: Ports, speed: float) -> dict[str, Any]:
     """The configuration of phone ``number``, from 0; ``speed`` is virtual seconds in a real one."""
-    return {
-        "device": phone_name(number),
-        "data_dir": "data",
+    where: dict[str, Any] = {
         "population": "demo",
         "coordinator_url": f"http://{LOOPBACK}:{ports.page}",
         "broker": {"host": LOOPBACK, "port": ports.broker, "username": phone_name(number)},
+    }
+    return {
+        "device": phone_name(number),
+        "data_dir": "data",
+        **(where if settings.plain else {}),  # else the phone was told when it enrolled
         # The day is sped up, so its waiting times are too; a check of the conditions costs microseconds.
         "conditions": {"hysteresis_s": min(120.0, 120.0 * 15 / speed + 0.3), "poll_s": 0.1},
         "keyboard": {"enabled": number == 0, "host": LOOPBACK, "port": ports.keyboard},

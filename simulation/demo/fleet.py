@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import secrets
 import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 from coordinator.config import BrokerKind
-from coordinator.shell.broker import choose
+from coordinator.shell.broker import SERVICE_USER, choose
+from coordinator.shell.broker_child import PASSWORD_VARIABLE
 from simulation.demo.configuration import LOOPBACK
 from simulation.demo.preparation import Prepared, python_module
 from simulation.demo.processes import Service
@@ -48,15 +50,22 @@ class Fleet:
         self._prepared = prepared
         data = str(prepared.folder / "broker")
         listen = ["--host", LOOPBACK, "--port", str(prepared.broker_port)]
+        secret: dict[str, str] = {}
+        if prepared.tls is not None:
+            listen += ["--tls", str(prepared.tls), "--service-port", str(prepared.service_port)]
+            listen += ["--username", SERVICE_USER]
+            secret = {PASSWORD_VARIABLE: secrets.token_urlsafe(32)}
         self.broker = Service(
             "broker",
             python_module("coordinator", "broker", *listen, "--data", data, "--kind", broker),
             logs / "broker.log",
+            secret,
         )
         self.coordinator = Service(
             "coordinator",
             python_module("coordinator", "serve", "--config", str(prepared.coordinator_config)),
             logs / "coordinator.log",
+            secret,
         )
         self.phones = _phones(prepared, logs)
 
@@ -73,7 +82,7 @@ class Fleet:
         """
         self.broker.start()
         self.coordinator.start()
-        self._wait(lambda: read_state(self._prepared.url) is not None)
+        self._wait(lambda: read_state(self._prepared.url, self._prepared.authorities) is not None)
         for phone in self.phones:
             phone.start()
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from coordinator.enrolment.premises import AUTHORITIES, FOLDER
 from models import corpora
 from models.batches import pack
 from models.configurations import ModelConfiguration, configuration
@@ -37,6 +38,7 @@ from simulation.demo.configuration import (
 )
 from simulation.demo.defaults import DEFAULTS, Defaults
 from simulation.demo.processes import outcome, quiet_child
+from simulation.demo.trust import enrol_phones
 from wire.errors import ConfigError
 from wire.parameters import Vector
 
@@ -61,6 +63,8 @@ class Prepared:
         url: of the coordinator's page.
         keyboard_url: of the first phone's keyboard.
         broker_port: free a moment ago.
+        service_port: likewise; of the coordinator's own connection to a broker with certificates.
+        tls: certificates of the servers; None in plain text.
         trigram: Kneser-Ney recall on the held-out text.
         limit_s: seconds after which a run that does not finish is given up.
     """
@@ -75,6 +79,13 @@ class Prepared:
     broker_port: int
     trigram: Recall
     limit_s: float
+    service_port: int = 0
+    tls: Path | None = None
+
+    @property
+    def authorities(self) -> Path | None:
+        """Whom to trust; None in plain text."""
+        return None if self.tls is None else self.tls / AUTHORITIES
 
 
 def prepare(settings: DemoSettings, console: Console) -> Prepared:
@@ -128,17 +139,24 @@ def prepare(settings: DemoSettings, console: Console) -> Prepared:
         home.mkdir()
         lines = [" ".join(message.split()) for message in phone.typed]
         (home / "messages.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    coordinator_config = write_toml(folder / "coordinator.toml", coordinator)
+    phone_configs = tuple(write_toml(folder / p["device"] / "agent.toml", p) for p in phones)
+    if not settings.plain:
+        with console.status("making certificates"):
+            enrol_phones(coordinator_config, [path.parent for path in phone_configs])
     return Prepared(
         settings=settings,
         folder=folder,
         corpus_name=corpus.name,
-        coordinator_config=write_toml(folder / "coordinator.toml", coordinator),
-        phone_configs=tuple(write_toml(folder / p["device"] / "agent.toml", p) for p in phones),
-        url=f"http://{LOOPBACK}:{ports.page}",
+        coordinator_config=coordinator_config,
+        phone_configs=phone_configs,
+        url=f"{'http' if settings.plain else 'https'}://{LOOPBACK}:{ports.page}",
         keyboard_url=f"http://{LOOPBACK}:{ports.keyboard}",
         broker_port=ports.broker,
         trigram=trigram,
         limit_s=defaults.round_limit_s * settings.rounds + 120,
+        service_port=ports.service,
+        tls=None if settings.plain else folder / coordinator["data_dir"] / FOLDER,
     )
 
 

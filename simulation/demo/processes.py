@@ -13,7 +13,7 @@ import itertools
 import multiprocessing
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -33,11 +33,13 @@ class Service:
         name: for people, and of the log file.
         command: argument vector.
         log: where its output goes; appended to by every start.
+        environment: variables beside ours.
     """
 
     name: str
     command: Sequence[str]
     log: Path
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     def start(self) -> None:
@@ -51,7 +53,7 @@ class Service:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 preexec_fn=partial(die_with_parent, os.getpid()),
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **self.environment},
             )
 
     @property

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import urllib3
@@ -16,6 +17,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from simulation.demo.trust import get
 from wire.errors import UnavailableError
 
 State = dict[str, Any]
@@ -24,17 +26,30 @@ State = dict[str, Any]
 POLL_S = 0.4
 
 
-def read_state(url: str) -> State | None:
-    """The coordinator's state, or None while it does not answer."""
+def read_state(url: str, authorities: Path | None = None) -> State | None:
+    """The coordinator's state, or None while it does not answer.
+
+    Args:
+        url: of the coordinator.
+        authorities: whom to trust; None for plain text.
+    """
     try:
-        answer = urllib3.request("GET", f"{url}/api/state", timeout=5.0, retries=False)
+        answer = get(f"{url}/api/state", authorities, 5.0)
         document = answer.json() if answer.status == 200 else None
     except (urllib3.exceptions.HTTPError, ValueError):
         return None
     return document if isinstance(document, dict) else None
 
 
-def watch(url: str, broker: str, console: Console, *, limit_s: float, tick: Callable[[], None]) -> State:
+def watch(
+    url: str,
+    broker: str,
+    console: Console,
+    *,
+    limit_s: float,
+    tick: Callable[[], None],
+    authorities: Path | None = None,
+) -> State:
     """Show the run until its task is done.
 
     Args:
@@ -43,6 +58,7 @@ def watch(url: str, broker: str, console: Console, *, limit_s: float, tick: Call
         console: where to show it.
         limit_s: give up after so many seconds.
         tick: called about twice a second; may raise to end the run.
+        authorities: whom to trust; None for plain text.
 
     Returns:
         The last state.
@@ -59,7 +75,7 @@ def watch(url: str, broker: str, console: Console, *, limit_s: float, tick: Call
     try:
         while time.monotonic() < deadline:
             tick()
-            state = read_state(url) or state
+            state = read_state(url, authorities) or state
             if state is not None:
                 state["broker"] = broker
                 if live is not None:
@@ -67,7 +83,7 @@ def watch(url: str, broker: str, console: Console, *, limit_s: float, tick: Call
                 else:
                     for line in story.news(state):
                         console.print(line, highlight=False, soft_wrap=True)
-                if state["task"]["state"] == "done":
+                if state["task"]["state"] == "finished":
                     break
             time.sleep(POLL_S)
     finally:
@@ -134,7 +150,7 @@ def picture(state: State) -> RenderableType:
 def _headline(state: State) -> RenderableType:
     task, current = state["task"], state["round"]
     text = Text(f"Nightjar demo · {task['name']} · broker {state['broker']}\n", style="bold")
-    if task["state"] == "done":
+    if task["state"] == "finished":
         text.append("done", style="bold green")
     elif current is None:
         text.append("starting")

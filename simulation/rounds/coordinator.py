@@ -127,7 +127,9 @@ class CoordinatorHost:
         self.private = MemoryBlobs(self._touched)
         artifacts.touched = self._touched  # they lie on the same disk
         with self.repository.transaction() as tx:
-            tx.add_version(VersionRecord(version=0, manifest=manifest.sha256, created_s=self.now_s()))
+            tx.add_version(
+                VersionRecord(version=0, task=config.task.name, manifest=manifest.sha256, created_s=self.now_s())
+            )
         broker.on_coordinator_link = self._link_changed
 
     @property
@@ -233,7 +235,7 @@ class CoordinatorHost:
     def _look(self) -> None:
         """See which phase the round is in; a new one may bring a fault."""
         view = self.repository.view
-        current = view.open_round()
+        current = next(iter(view.open_rounds()), None)
         if current is None or (current.number, current.phase) == self._round:
             return
         last = self._round[0] if self._round is not None else 0

@@ -15,13 +15,15 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from coordinator.core.federated import Tally
 from coordinator.core.lease import Lease
 from coordinator.core.pace import Rhythm
+from coordinator.core.rollout import Stage
 from coordinator.core.round import TERMINAL, Phase, Round
 from coordinator.effects import PendingEffect
 from coordinator.jobs import Metrics
-from coordinator.operations import AuditEntry, Pause
-from coordinator.ports import RoundSummary, StoredChunk, StoredReport, VersionRecord
+from coordinator.operations import AuditEntry
+from coordinator.ports import RoundSummary, StoredChunk, StoredReport, TaskRecord, VersionRecord
 from wire.errors import IntegrityError, LocalProtocolError
 from wire.identifiers import DeviceId
 
@@ -99,6 +101,7 @@ class MemoryView:
     def __init__(self, touched: Touched) -> None:
         self._touched = touched
         self._undo: list[tuple[dict[Any, Any], Any, Any]] = []
+        self._tasks: dict[str, TaskRecord] = {}
         self._rounds: dict[int, Round] = {}
         self._phases: dict[Phase, int] = {}
         self._open: dict[int, Round] = {}
@@ -107,11 +110,11 @@ class MemoryView:
         self._leases: dict[DeviceId, Lease] = {}
         self._states: dict[tuple[str, str], int] = {}
         self._versions: dict[int, VersionRecord] = {}
+        self._federated: dict[int, Tally] = {}
         self._effects: dict[int, PendingEffect] = {}
         self._begun: dict[int, int] = {}
         self._counters: dict[str, int] = {}
         self._rhythm: dict[str, Rhythm] = {}
-        self._pause: dict[str, Pause] = {}
         self._audit: dict[int, AuditEntry] = {}
         self._last: dict[str, int] = {}
 
@@ -148,9 +151,21 @@ class MemoryView:
 
     # Rounds
 
-    def open_round(self) -> Round | None:
-        """The round that is not over."""
-        return next(iter(self._open.values()), None)
+    def tasks(self) -> list[TaskRecord]:
+        """Every task, in the order in which they were made."""
+        return sorted(self._tasks.values(), key=lambda record: record.state.number)
+
+    def task(self, name: str) -> TaskRecord | None:
+        """A task."""
+        return self._tasks.get(name)
+
+    def save_task(self, record: TaskRecord) -> None:
+        """Insert or replace a task."""
+        self._put(self._tasks, record.name, record)
+
+    def open_rounds(self) -> list[Round]:
+        """The rounds that are not over, in ascending order."""
+        return [self._open[number] for number in sorted(self._open)]
 
     def round(self, number: int) -> Round | None:
         """A round, over or not."""
@@ -212,9 +227,7 @@ class MemoryView:
         """Hashes of the private blobs that are still needed: open reports, chunks, the optimizer's state."""
         needed = {report.sha256 for number in self._open for report in self._reports.get(number, {}).values()}
         needed.update(chunk.sha256 for chunk in self._chunks.values())
-        current = self.current_version()
-        if current is not None and current.optimizer_state is not None:
-            needed.add(current.optimizer_state)
+        needed.update(record.optimizer_state for record in self._versions.values() if record.optimizer_state)
         return needed
 
     # Devices
@@ -256,9 +269,33 @@ class MemoryView:
         """A version."""
         return self._versions.get(number)
 
-    def current_version(self) -> VersionRecord | None:
-        """The newest version."""
-        return self._versions.get(self._last.get("version", -1))
+    def current_version(self, task: str | None = None) -> VersionRecord | None:
+        """The version of a task that devices have; of all tasks without one."""
+        return self._newest(Stage.CURRENT, task)
+
+    def canary_version(self, task: str | None = None) -> VersionRecord | None:
+        """The version of a task that some devices try; of all tasks without one."""
+        return self._newest(Stage.CANARY, task)
+
+    def _newest(self, stage: Stage, task: str | None) -> VersionRecord | None:
+        newest_first = (self._versions[n] for n in range(self.last_version_number(), -1, -1) if n in self._versions)
+        return next((r for r in newest_first if r.rollout.stage is stage and task in {None, r.task}), None)
+
+    def last_version_number(self) -> int:
+        """Number of the newest version, wherever it is."""
+        return self._last.get("version", -1)
+
+    def save_version(self, record: VersionRecord) -> None:
+        """Replace a version."""
+        self._put(self._versions, record.version, record)
+
+    def federated(self, version: int) -> Tally:
+        """What devices found of a version."""
+        return self._federated.get(version, Tally())
+
+    def save_federated(self, version: int, tally: Tally) -> None:
+        """Replace it."""
+        self._put(self._federated, version, tally)
 
     def add_version(self, record: VersionRecord) -> None:
         """Insert a version."""
@@ -273,9 +310,10 @@ class MemoryView:
         """Note how good a version is."""
         self._put(self._versions, version, replace(self._versions[version], metrics=metrics))
 
-    def versions(self, limit: int, before: int | None = None) -> list[VersionRecord]:
-        """The newest versions, in ascending order; only those with a number below ``before``."""
-        return [self._versions[number] for number in _below(self._versions, before)[-limit:]]
+    def versions(self, limit: int, before: int | None = None, task: str | None = None) -> list[VersionRecord]:
+        """The newest versions, in ascending order; only those with a number below ``before``, and of a task."""
+        found = [self._versions[number] for number in _below(self._versions, before)]
+        return [record for record in found if task in {None, record.task}][-limit:]
 
     # Effects and counters
 
@@ -314,17 +352,6 @@ class MemoryView:
         """Replace it."""
         self._put(self._rhythm, "rhythm", rhythm)
 
-    def pause(self) -> Pause | None:
-        """Why the task is paused; None if it is not."""
-        return self._pause.get("pause")
-
-    def save_pause(self, pause: Pause | None) -> None:
-        """Replace it."""
-        if pause is not None:
-            self._put(self._pause, "pause", pause)
-        elif "pause" in self._pause:
-            self._remove(self._pause, "pause")
-
     def add_audit(self, entry: AuditEntry) -> None:
         """Note a change."""
         number = len(self._audit) + 1
@@ -341,9 +368,13 @@ class MemoryView:
 
     # For people
 
-    def recent_rounds(self, limit: int, before: int | None = None) -> list[RoundSummary]:
-        """The newest rounds, in ascending order; only those with a number below ``before``."""
-        return [self._summary(self._rounds[number]) for number in _below(self._rounds, before)[-limit:]]
+    def recent_rounds(
+        self, limit: int, before: int | None = None, phase: Phase | None = None, task: str | None = None
+    ) -> list[RoundSummary]:
+        """The newest rounds, in ascending order; only those with a number below ``before``, of a phase, of a task."""
+        found = [self._rounds[number] for number in _below(self._rounds, before)]
+        wanted = [state for state in found if phase in {None, state.phase} and task in {None, state.task}]
+        return [self._summary(state) for state in wanted[-limit:]]
 
     def accepted_reports(self) -> int:
         """Accepted reports of all rounds."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import queue
+import threading
 import time
 from collections.abc import Iterator
 
@@ -19,16 +20,23 @@ POPULATION = Population("demo")
 
 
 class FakeDevice:
-    def __init__(self, name: str, port: int, *, username: str = "device", password: str | None = None) -> None:
+    def __init__(
+        self, name: str, port: int, *, username: str = "device", password: str | None = None, tls=None
+    ) -> None:
         self.name = DeviceId(name)
         self.arrived: queue.Queue[Message] = queue.Queue()
         self.refused = False
+        self.subscribed, self.lost = threading.Event(), threading.Event()
         self._client = paho.Client(CallbackAPIVersion.VERSION2, client_id=name, protocol=paho.MQTTv311)
         self._client.username_pw_set(username, password)
+        if tls is not None:
+            self._client.tls_set_context(tls)
         will = messages.encode(Status(online=False))
         self._client.will_set(topics.status(POPULATION, self.name), will, qos=1, retain=True)
         self._client.on_connect = self._on_connect
         self._client.on_message = self._on_message
+        self._client.on_subscribe = lambda *_: self.subscribed.set()
+        self._client.on_disconnect = lambda *_: self.lost.set()
         self._client.connect("127.0.0.1", port, keepalive=10)
         self._client.loop_start()
 
@@ -98,7 +106,12 @@ class FakeDevice:
 
 
 def report_frame(
-    assignment: Assignment, delta: np.ndarray, layout: ParameterLayout, num_examples: int = 5, seed: int = 1
+    assignment: Assignment,
+    delta: np.ndarray,
+    layout: ParameterLayout,
+    num_examples: int = 5,
+    seed: int = 1,
+    evaluation: frame.LocalEvaluation | None = None,
 ) -> bytes:
     codec = codec_for(assignment.codec)
     return frame.encode_report(
@@ -113,6 +126,7 @@ def report_frame(
             loss=2.0,
             seconds=0.5,
             payload=codec.encode(delta.astype(np.float32), layout, np.random.default_rng(seed)),
+            evaluation=evaluation,
         )
     )
 

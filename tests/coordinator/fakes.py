@@ -13,12 +13,14 @@ import numpy as np
 
 from coordinator.averaging import do_job, with_mask
 from coordinator.config import CodecConfig, CoordinatorConfig, TaskConfig
+from coordinator.core.federated import Tally
 from coordinator.core.pace import Rhythm
+from coordinator.core.rollout import Stage, TrialPolicy
 from coordinator.core.round import TERMINAL, Phase
 from coordinator.driver import LISTEN_S, Driver
 from coordinator.inbox import Connected, JobEnded, MessageArrived, Ticked
 from coordinator.jobs import Metrics
-from coordinator.ports import Repository, RoundSummary, VersionRecord
+from coordinator.ports import Repository, RoundSummary, Signer, VersionRecord
 from models.manifest import Manifest
 from wire import messages, topics
 from wire.errors import IntegrityError
@@ -26,6 +28,7 @@ from wire.identifiers import DeviceId, Population
 from wire.messages import Assignment, CheckIn, Message
 
 POPULATION = Population("demo")
+NO_TRIAL = TrialPolicy()
 
 
 class Killed(BaseException):
@@ -60,11 +63,13 @@ class MemoryBlobs:
 
 @dataclass
 class Tables:
+    tasks: dict = field(default_factory=dict)
     rounds: dict = field(default_factory=dict)
     reports: dict = field(default_factory=dict)
     chunks: dict = field(default_factory=dict)
     leases: dict = field(default_factory=dict)
     versions: dict = field(default_factory=dict)
+    federated: dict = field(default_factory=dict)
     effects: dict = field(default_factory=dict)
     counters: dict = field(default_factory=dict)
     facts: dict = field(default_factory=dict)
@@ -78,8 +83,18 @@ class MemoryView:
         self._t = tables
         self._touch = on_touch
 
-    def open_round(self):
-        return next((state for state in self._t.rounds.values() if state.phase not in TERMINAL), None)
+    def tasks(self):
+        return sorted(self._t.tasks.values(), key=lambda record: record.state.number)
+
+    def task(self, name):
+        return self._t.tasks.get(name)
+
+    def save_task(self, record):
+        self._touch()
+        self._t.tasks[record.name] = record
+
+    def open_rounds(self):
+        return [state for _, state in sorted(self._t.rounds.items()) if state.phase not in TERMINAL]
 
     def round(self, number):
         return self._t.rounds.get(number)
@@ -145,8 +160,29 @@ class MemoryView:
     def version(self, number):
         return self._t.versions.get(number)
 
-    def current_version(self):
-        return self._t.versions[max(self._t.versions)] if self._t.versions else None
+    def current_version(self, task=None):
+        return self._newest(Stage.CURRENT, task)
+
+    def canary_version(self, task=None):
+        return self._newest(Stage.CANARY, task)
+
+    def _newest(self, stage, task):
+        found = [r for r in self._t.versions.values() if r.rollout.stage is stage and task in {None, r.task}]
+        return max(found, key=lambda record: record.version, default=None)
+
+    def last_version_number(self):
+        return max(self._t.versions, default=0)
+
+    def save_version(self, record):
+        self._touch()
+        self._t.versions[record.version] = record
+
+    def federated(self, version):
+        return self._t.federated.get(version, Tally())
+
+    def save_federated(self, version, tally):
+        self._touch()
+        self._t.federated[version] = tally
 
     def add_version(self, record):
         self._touch()
@@ -160,9 +196,9 @@ class MemoryView:
     def set_metrics(self, version, metrics):
         self._t.versions[version] = msgspec.structs.replace(self._t.versions[version], metrics=metrics)
 
-    def versions(self, limit, before=None):
-        wanted = [number for number in sorted(self._t.versions) if before is None or number < before]
-        return [self._t.versions[number] for number in wanted[-limit:]]
+    def versions(self, limit, before=None, task=None):
+        found = [self._t.versions[number] for number in sorted(self._t.versions) if before is None or number < before]
+        return [record for record in found if task is None or record.task == task][-limit:]
 
     def effects(self):
         return sorted(self._t.effects.items())
@@ -193,13 +229,6 @@ class MemoryView:
         self._touch()
         self._t.facts["rhythm"] = rhythm
 
-    def pause(self):
-        return self._t.facts.get("pause")
-
-    def save_pause(self, pause):
-        self._touch()
-        self._t.facts["pause"] = pause
-
     def add_audit(self, entry):
         self._touch()
         number = len(self._t.audit) + 1
@@ -211,9 +240,10 @@ class MemoryView:
     def counters(self):
         return dict(self._t.counters)
 
-    def recent_rounds(self, limit, before=None):
-        wanted = [number for number in sorted(self._t.rounds) if before is None or number < before]
-        return [self._summary(self._t.rounds[number]) for number in wanted[-limit:]]
+    def recent_rounds(self, limit, before=None, phase=None, task=None):
+        found = [self._t.rounds[number] for number in sorted(self._t.rounds) if before is None or number < before]
+        wanted = [state for state in found if phase in {None, state.phase} and task in {None, state.task}]
+        return [self._summary(state) for state in wanted[-limit:]]
 
     def _summary(self, state):
         found = self.reports(state.number)
@@ -305,10 +335,18 @@ class World:
     """
 
     def __init__(
-        self, manifest: Manifest, folder: Path, open_repository: Callable[[], Repository] | None = None, **task
+        self,
+        manifest: Manifest,
+        folder: Path,
+        open_repository: Callable[[], Repository] | None = None,
+        rollout: TrialPolicy = NO_TRIAL,
+        signer: Signer | None = None,
+        **task,
     ) -> None:
         self.manifest = manifest
-        self.config = CoordinatorConfig(task=task_config(folder, **task))
+        self.config = CoordinatorConfig(task=task_config(folder, **task), rollout=rollout)
+        self.signer = signer
+        self.measured = Metrics(0.1, 0.2, 3.0)
         self.clock = FakeClock()
         memory = MemoryRepository()
         self.open_repository = open_repository or (lambda: memory)
@@ -317,8 +355,9 @@ class World:
         for name in ("program.tflite", "weights.bin", "vocabulary.txt", "manifest.json"):
             self.artifacts.put((folder / name).read_bytes())
         with self.repository.transaction() as tx:
-            first = with_mask(manifest, self.config, self.artifacts)
-            tx.add_version(VersionRecord(version=0, manifest=self.artifacts.put(first.encode())))
+            first = with_mask(manifest, self.config.task.codec, self.config.seed, self.artifacts)
+            stored = self.artifacts.put(first.encode())
+            tx.add_version(VersionRecord(version=0, task=self.config.task.name, manifest=stored))
         self.transport = FakeTransport()
         self.worker = FakeWorker()
         self.acknowledged = 0
@@ -338,6 +377,7 @@ class World:
             self.worker,
             self.clock,
             np.random.default_rng(5),
+            signer=self.signer,
         )
         self.driver.resume()
         self.driver.handle(Connected())
@@ -387,7 +427,7 @@ class World:
         """Do what the worker was given."""
         for job in list(self.worker.jobs):
             self.worker.jobs.remove(job)
-            result = do_job(job, self.artifacts, self.private, lambda *_: Metrics(0.1, 0.2, 3.0))
+            result = do_job(job, self.artifacts, self.private, lambda *_: self.measured)
             self.driver.handle(JobEnded(result))
 
     @property

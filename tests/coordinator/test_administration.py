@@ -33,20 +33,20 @@ def audited(world) -> list[tuple[str, str, str, str]]:
 def test_a_paused_task_calls_off_a_round_that_waits_and_says_so_to_who_waited(make_world):
     world = make_world()
     world.check_in("a")
-    assert operate(world, PauseTask("the model is being looked at"))
+    assert operate(world, PauseTask("keyboard", "the model is being looked at"))
     state = world.tables.rounds[1]
     assert (state.phase, state.cause) == (Phase.ABANDONED, AbandonCause.CALLED_OFF)
     assert "the model is being looked at" in state.reason
     assert world.transport.to("a", Rejection)[-1].reason is RejectionReason.NO_TASK
     world.check_in("b")
     assert "the model is being looked at" in world.transport.to("b", Rejection)[-1].detail
-    assert audited(world) == [("pause-task", "keyboard", "running", "paused: the model is being looked at")]
+    assert audited(world) == [("pause-task", "keyboard", "active", "paused: the model is being looked at")]
 
 
 def test_devices_that_train_may_finish_when_the_task_is_paused(make_world):
     world = make_world()
     world.check_in("a", "b")
-    operate(world, PauseTask("enough for today"))
+    operate(world, PauseTask("keyboard", "enough for today"))
     for device in ("a", "b"):
         world.receive(device, "report", report(world, device))
     world.work()
@@ -56,10 +56,10 @@ def test_devices_that_train_may_finish_when_the_task_is_paused(make_world):
 
 def test_a_pause_outlives_the_process_and_ends_when_it_is_resumed(make_world):
     world = make_world()
-    operate(world, PauseTask("night"))
+    operate(world, PauseTask("keyboard", "night"))
     world.start()
     assert world.tables.rounds.keys() == {1}
-    assert operate(world, ResumeTask())
+    assert operate(world, ResumeTask("keyboard"))
     assert world.phase_of(2) is Phase.SELECTION
     world.check_in("a", "b")
     assert world.phase_of(2) is Phase.REPORTING
@@ -67,10 +67,10 @@ def test_a_pause_outlives_the_process_and_ends_when_it_is_resumed(make_world):
 
 def test_what_is_so_already_changes_nothing_and_is_not_noted(make_world):
     world = make_world()
-    assert not operate(world, ResumeTask())
+    assert not operate(world, ResumeTask("keyboard"))
     assert not operate(world, UnblockDevice(A))
-    operate(world, PauseTask("first"))
-    assert not operate(world, PauseTask("second"))
+    operate(world, PauseTask("keyboard", "first"))
+    assert not operate(world, PauseTask("keyboard", "second"))
     assert len(audited(world)) == 1
 
 

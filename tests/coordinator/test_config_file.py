@@ -102,13 +102,28 @@ def test_settings_that_do_not_go_together_are_reported_at_once(folder):
         assert fault in message
 
 
-def test_a_broker_of_ours_is_open_to_a_network_only_on_purpose_and_with_a_password(folder):
+def test_a_broker_of_ours_is_open_to_a_network_only_on_purpose_and_with_certificates(folder):
     open_to_all = '[broker]\nhost = "0.0.0.0"\n'
     assert "broker.host" in faults(folder, open_to_all + MINIMAL)
-    assert "broker.host" in faults(folder, open_to_all + "allow_network = true\n" + MINIMAL)
-    config = load(folder, open_to_all + "allow_network = true\n" + MINIMAL, NIGHTJAR_BROKER_PASSWORD="secret")
+    open_to_all += "allow_network = true\n"
+    assert load(folder, open_to_all + MINIMAL).tls
+    # Where a proxy encrypts, nobody but it and devices that know the password may reach the broker.
+    assert "broker.host" in faults(folder, 'transport = "proxied"\n' + open_to_all + MINIMAL)
+    config = load(
+        folder, 'transport = "proxied"\n' + open_to_all + MINIMAL, NIGHTJAR_BROKER_PASSWORD="secret"
+    )
     assert config.broker.password == "secret"
+    assert not config.tls
     load(folder, '[broker]\nkind = "external"\nhost = "broker.example"\n' + MINIMAL)
+
+
+def test_plain_text_stays_on_the_loopback_address(folder):
+    assert not load(folder, MINIMAL).tls
+    assert not load(folder, 'transport = "plain"\n' + MINIMAL).tls
+    assert load(folder, 'transport = "tls"\n' + MINIMAL).url.startswith("https://127.0.0.1:")
+    assert load(folder, 'host = "0.0.0.0"\n' + MINIMAL).tls
+    assert "transport: plain text stays" in faults(folder, 'transport = "plain"\nhost = "0.0.0.0"\n' + MINIMAL)
+    assert not load(folder, 'transport = "proxied"\nhost = "0.0.0.0"\n' + MINIMAL).tls
 
 
 def test_the_environment_overrides_the_file(folder):

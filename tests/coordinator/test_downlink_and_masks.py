@@ -18,7 +18,8 @@ NAMES = ("a", "b")
 
 
 @pytest.fixture
-def make_world(tmp_path):
+def make_world(tmp_path, monkeypatch):
+    monkeypatch.setattr("coordinator.publishing.LEAST_WHOLE_BYTES", 0)  # this model is a small one
     manifest = write_model(tmp_path)
     return lambda **task: World(manifest, tmp_path, **task)
 
@@ -117,6 +118,6 @@ def test_a_report_without_the_mask_is_refused(make_world):
 def test_a_first_mask_is_made_once_and_again_only_for_another_density(make_world):
     world = make_world(codec=CodecConfig(name="mask-4", density=0.5))
     first = current(world)
-    assert with_mask(first, world.config, world.artifacts) == first
+    assert with_mask(first, world.config.task.codec, world.config.seed, world.artifacts) == first
     world = make_world(codec=CodecConfig(name="mask-4", density=0.25))
     assert current(world).mask != first.mask

@@ -82,7 +82,8 @@ def test_a_round_from_check_in_to_the_next_version(make_world):
     topic, announcement, retained = world.transport.sent[-1]
     assert topic.endswith("/announce")
     assert retained
-    assert announcement == Announcement(version=1, manifest=world.tables.versions[1].manifest)
+    manifest = world.tables.versions[1].manifest
+    assert announcement == Announcement(version=1, manifest=manifest, check_in_within_s=0.002)
 
 
 def test_reports_are_deleted_when_their_round_is_over_and_their_figures_stay(make_world):

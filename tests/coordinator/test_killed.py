@@ -76,7 +76,7 @@ def outcome(world: World) -> dict:
     with world.repository.transaction() as tx:
         first, version = tx.round(1), tx.current_version()
         leases = [tx.lease(device) for device in (A, B)]
-        counters, stored, then = dict(tx.counters()), tx.reports(1), tx.open_round()
+        counters, stored, then = dict(tx.counters()), tx.reports(1), next(iter(tx.open_rounds()), None)
     manifest = Manifest.decode(world.artifacts.get(version.manifest))
     return {
         "phase": first.phase,

@@ -67,6 +67,13 @@ def test_an_exact_transfer_is_offered_only_where_few_weights_changed():
     assert ways_to(published, Base("0" * 64, first()), [], LAYOUT) == []
 
 
+def test_for_weights_of_a_few_packets_there_is_no_other_way(monkeypatch):
+    published = publish(first(), first() + step(1), DownlinkChoice(), LAYOUT, rng())
+    assert ways_to(published, Base("0" * 64, first()), [], LAYOUT)
+    monkeypatch.setattr("coordinator.publishing.LEAST_WHOLE_BYTES", 4 * LAYOUT.size + 1)
+    assert ways_to(published, Base("0" * 64, first()), [], LAYOUT) == []
+
+
 def test_only_form_f32_has_no_residual():
     assert [keeps_residual(DownlinkChoice(form=form)) for form in FORMS] == [False, True, True, True]
 

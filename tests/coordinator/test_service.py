@@ -143,7 +143,7 @@ def test_a_round_through_a_real_broker_gives_the_weighted_mean(tmp_path, kind):
         small, large = updates(2)
         assert a.report_until_receipt(first, report_frame(first, small, LAYOUT, 1)).verdict is Verdict.ACCEPTED
         assert b.report_until_receipt(second, report_frame(second, large, LAYOUT, 3)).verdict is Verdict.ACCEPTED
-        service.wait_until(lambda: service.state()["task"]["state"] == "done", "done")
+        service.wait_until(lambda: service.state()["task"]["state"] == "finished", "done")
 
         state = service.state()
         manifest = Manifest.decode(service.get(f"/artifacts/{state['versions'][-1]['manifest']}"))
@@ -178,7 +178,7 @@ def test_killed_in_the_middle_of_a_round_nothing_is_lost_and_nothing_counts_twic
             assert a2.report_until_receipt(asked[a], reports[a]).verdict is Verdict.DUPLICATE
             assert b2.report_until_receipt(asked[b], reports[b]).verdict is Verdict.ACCEPTED
             assert c2.report_until_receipt(asked[c], reports[c]).verdict is Verdict.ACCEPTED
-            service.wait_until(lambda: service.state()["task"]["state"] == "done", "done")
+            service.wait_until(lambda: service.state()["task"]["state"] == "finished", "done")
         state = service.state()
         assert state["counters"]["reports_accepted"] == 3
         assert state["counters"]["reports_duplicate"] == 1
@@ -197,7 +197,7 @@ def test_a_broker_that_is_killed_comes_back_and_the_round_goes_on(tmp_path, kind
         broker.kill()
         receipt = b.report_until_receipt(asked_b, report_frame(asked_b, updates(1)[0], LAYOUT))
         assert receipt.verdict is Verdict.ACCEPTED
-        service.wait_until(lambda: service.state()["task"]["state"] == "done", "done")
+        service.wait_until(lambda: service.state()["task"]["state"] == "finished", "done")
         assert "broker_restarted" in service.log()
 
 
@@ -232,7 +232,7 @@ def test_bad_reports_get_their_codes_and_the_round_goes_on(tmp_path):
             stranger.publish("check-in", b"\xff not json")
             stranger._publish_raw("nightjar/1/demo/up/0/..%2f/check-in", b"{}")
             assert c.report_until_receipt(asked[c], good).verdict is Verdict.ACCEPTED
-            service.wait_until(lambda: service.state()["task"]["state"] == "done", "done")
+            service.wait_until(lambda: service.state()["task"]["state"] == "finished", "done")
         counters = service.state()["counters"]
         assert counters["reports_invalid"] == {"norm": 1, "not-selected": 1, "truncated": 1}
         assert counters["malformed_messages"] == 2
@@ -255,7 +255,7 @@ def test_dropouts_are_counted_by_cause_and_replaced(tmp_path):
             for device, asked in ((c, asked_c), (a, again)):
                 receipt = device.report_until_receipt(asked, report_frame(asked, updates(1)[0], LAYOUT))
                 assert receipt.verdict is Verdict.ACCEPTED
-            service.wait_until(lambda: service.state()["task"]["state"] == "done", "done")
+            service.wait_until(lambda: service.state()["task"]["state"] == "finished", "done")
         assert service.state()["rounds"][-1]["dropped"] == gone
 
 
@@ -282,7 +282,7 @@ def test_a_large_report_comes_in_chunks_and_missing_ones_are_asked_for(tmp_path)
             assert a.wait_for(Receipt).verdict is Verdict.ACCEPTED
             a.send(Query(round=asked.round, attempt=asked.attempt, chunks=len(payloads)))
             assert a.wait_for(Receipt).verdict is Verdict.DUPLICATE
-            service.wait_until(lambda: service.state()["task"]["state"] == "done", "done")
+            service.wait_until(lambda: service.state()["task"]["state"] == "finished", "done")
 
 
 def test_it_waits_for_a_broker_that_is_down_and_says_so(tmp_path):

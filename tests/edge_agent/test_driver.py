@@ -637,6 +637,23 @@ def test_what_the_coordinator_did_not_sign_is_not_fetched_and_said(tmp_path):
     assert phone.artifacts.fetched == []
 
 
+def test_who_rests_after_a_report_comes_when_the_next_round_opens_and_not_for_an_old_announcement(phone):
+    to_report(phone)
+    phone.hear(receipt(retry_after_s=900.0))
+    assert phone.state == "resting"
+    checked_in = len(phone.transport.of("check-in"))
+    for manifest in ("1" * 64, "1" * 64):  # retained, and retained again after a reconnect
+        phone.hear(Announcement(version=1, manifest=manifest, check_in_within_s=0.1))
+        phone.pass_time(1)
+    assert len(phone.transport.of("check-in")) == checked_in
+    phone.hear(Announcement(version=2, manifest="2" * 64))  # nobody says that all are needed
+    phone.pass_time(1)
+    assert len(phone.transport.of("check-in")) == checked_in
+    phone.hear(Announcement(version=3, manifest="3" * 64, check_in_within_s=0.1))
+    phone.pass_time(1)
+    assert len(phone.transport.of("check-in")) == checked_in + 1
+
+
 def test_without_a_keyboard_an_announced_model_waits_for_an_assignment(phone):
     phone.driver.begin()
     phone.hear(Announcement(version=0, manifest=phone.model.sha256))

@@ -53,7 +53,9 @@ class Pluggable(AllHold):
 def phone(setting: Setting, name: str) -> tuple[Driver, MqttTransport]:
     folder = Path(setting.folder) / name
     patience = Patience(tries=20, read_s=2.0)
-    return make_phone(setting, name, lambda size: Held(folder, size), Pluggable(folder), patience)
+    return make_phone(
+        setting, name, lambda model: Held(folder, model.manifest.layout.size), Pluggable(folder), patience
+    )
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from coordinator.core.round import TERMINAL, AbandonCause, Phase, Round, SeatState
 from coordinator.shell.blobs import FileBlobs
-from coordinator.shell.broker import find_mosquitto, write_mosquitto_files
+from coordinator.shell.broker import Doors, find_mosquitto, write_mosquitto_files
 from models.manifest import Manifest
 from simulation.phones import Setting
 from tests.coordinator.model_folder import write_model
@@ -66,12 +66,15 @@ class Process:
 
     def __init__(self, command: list[str], log: Path) -> None:
         self._command, self._log_path = command, log
+        self._given: tuple[int, ...] = ()
         self.process: subprocess.Popen[bytes] | None = None
         self.starts = 0
 
     def start(self) -> None:
         # Through a pipe: the process may not be able to write files.
-        self.process = subprocess.Popen(self._command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.process = subprocess.Popen(
+            self._command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, pass_fds=self._given
+        )
         self._reader = threading.Thread(target=self._keep_log, args=(self.process,), daemon=True)
         self._reader.start()
         self.starts += 1
@@ -123,7 +126,7 @@ class Mosquitto(Process):
     def __init__(self, folder: Path, *, persistent: bool = True) -> None:
         folder.mkdir()
         self.port = free_port()
-        path = write_mosquitto_files("127.0.0.1", self.port, folder, "", "")
+        path = write_mosquitto_files(Doors("127.0.0.1", self.port, "", ""), folder)
         if not persistent:
             path.write_text(path.read_text().replace("persistence true", "persistence false"))
         super().__init__([find_mosquitto(), "-c", str(path)], folder / "log")
@@ -153,6 +156,7 @@ class Coordinator(Process):
         points: dict[str, int] | None = None,
         data: Path | None = None,
         codec: str = "dense-f32",
+        more: str = "",
         **task: object,
     ) -> None:
         folder.mkdir(exist_ok=True)
@@ -175,7 +179,7 @@ class Coordinator(Process):
             f'port = {self.port}\ndata_dir = "{self.data}"\n[broker]\nkind = "external"\nport = {broker_port}\n'
             '[task]\nmodel = "model"\n'
             + "\n".join(f"{key} = {json.dumps(value)}" for key, value in settings.items())
-            + f'\n[task.codec]\nname = "{codec}"\n'
+            + f'\n[task.codec]\nname = "{codec}"\n{more}\n'
         )
         command = [sys.executable, "-m", "coordinator", "serve", "--config", str(config)]
         self.died = folder / "died"
@@ -220,7 +224,7 @@ class Coordinator(Process):
         wait_until(lambda: self.get("/healthz") == b'{"ok":true,"reasons":[]}', lambda: self.log()[-4000:], timeout_s)
 
     def wait_done(self, timeout_s: float = PATIENCE_S) -> dict:
-        return self.wait_until(lambda state: state["task"]["state"] == "done", "done", timeout_s)
+        return self.wait_until(lambda state: state["task"]["state"] == "finished", "done", timeout_s)
 
 
 class Supervisor:
@@ -250,16 +254,21 @@ class Phones(Process):
     """Some real agents in one process."""
 
     def __init__(
-        self, folder: Path, names: list[str], broker_port: int, url: str, logs: Path | None = None, **changes
+        self,
+        folder: Path,
+        names: list[str],
+        broker_port: int,
+        url: str,
+        logs: Path | None = None,
+        module: str = "tests.faults.phones",
+        **changes,
     ) -> None:
         folder.mkdir(exist_ok=True)
         self.folder, self.names = folder, names
         habits = {"hysteresis_s": 0.1, "poll_s": 0.1, "log": "info", **changes}
         self.setting = Setting(str(folder), tuple(names), POPULATION, broker_port, url, **habits)
         self._path = folder / f"{names[0]}.json"
-        super().__init__(
-            [sys.executable, "-m", "tests.faults.phones", str(self._path)], (logs or folder) / f"{names[0]}.log"
-        )
+        super().__init__([sys.executable, "-m", module, str(self._path)], (logs or folder) / f"{names[0]}.log")
 
     def start(self) -> None:
         self._path.write_bytes(msgspec.json.encode(self.setting))

@@ -10,7 +10,7 @@ from simulation.demo.defaults import DEFAULTS
 from simulation.demo.preparation import prepare
 from wire.errors import ConfigError
 
-PORTS = Ports(8080, 8700, 18830)
+PORTS = Ports(8080, 8700, 18830, 18831)
 
 
 def settings(**changes):
@@ -26,7 +26,8 @@ def test_both_sides_accept_what_the_demo_tells_them(tmp_path, model):
     config = load_config(write_toml(tmp_path / "coordinator.toml", table), {})
     assert config.task.minimum <= config.task.goal <= 8
     for number in range(8):
-        phone = load(write_toml(tmp_path / "agent.toml", phone_table(settings(), number, PORTS, 1440.0)), {})
+        table = phone_table(settings(plain=True), number, PORTS, 1440.0)
+        phone = load(write_toml(tmp_path / "agent.toml", table), {})
         assert phone.keyboard.enabled is (number == 0)
         assert phone.emulator is not None
 
@@ -34,6 +35,10 @@ def test_both_sides_accept_what_the_demo_tells_them(tmp_path, model):
 def test_two_phones_do_not_live_in_step():
     a, b = (phone_table(settings(), number, PORTS, 1440.0)["emulator"] for number in (0, 1))
     assert a["seed"] != b["seed"]
+
+
+def test_phones_with_certificates_are_told_where_to_go_when_they_enrol():
+    assert {"coordinator_url", "broker"} & phone_table(settings(), 0, PORTS, 1440.0).keys() == set()
 
 
 def test_the_three_ports_differ_and_a_taken_one_is_refused_by_name():

@@ -51,6 +51,7 @@ def test_the_run_goes_on_and_every_accepted_report_is_counted_exactly_once(run_f
         codec="topk-8",
         density=0.05,
         folder=run_folder,
+        plain=True,  # what phones send is overheard
     )
     prepared = prepare(settings, Console(quiet=True))
     fleet = Fleet(prepared, mosquitto)

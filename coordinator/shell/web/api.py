@@ -7,38 +7,35 @@ query of the next request.
 
 from __future__ import annotations
 
-import queue
 from typing import Any
 
 from flask import Blueprint, Flask, abort, g
 from flask_limiter import Limiter
 from flask_limiter.util import get_remote_address
-from spectree import Response as Answers
 from spectree import SecurityScheme, SpecTree
 from spectree.model_adapter import get_msgspec_model_adapter
 from spectree.models import SecureType, SecuritySchemeData
 
-from coordinator.inbox import Operated
-from coordinator.operations import BlockDevice, Operation, PauseTask, ResumeTask, UnblockDevice
+from coordinator.enrolment.routes import add_enrolment
+from coordinator.operations import BlockDevice, UnblockDevice
 from coordinator.shell.web import documents as docs
 from coordinator.shell.web.access import ANYBODY, Caller, Role, new_token
 from coordinator.shell.web.admission import ROOT, needs, problem
+from coordinator.shell.web.answers import answers
+from coordinator.shell.web.operating import change
 from coordinator.shell.web.ports import WebPorts
 from coordinator.shell.web.state import (
     DeviceView,
     RoundDetail,
-    VersionRow,
     device_row,
-    find_round,
     round_detail,
     round_row,
-    version_row,
 )
+from coordinator.shell.web.task_routes import add_task_routes
+from coordinator.shell.web.version_routes import add_version_routes
 from wire.errors import RemoteProtocolError
 from wire.identifiers import DeviceId, device_id
 
-ANSWER_TIMEOUT_S = 10.0
-"""The driver answers within a second, unless the disk or the database does not work."""
 CHANGES_PER_MINUTE = 60
 DAY_S = 86400.0
 
@@ -65,7 +62,10 @@ def add_api(app: Flask, ports: WebPorts, limiter: Limiter) -> None:
 
     _add_reading(blueprint, spec, ports)
     _add_changing(blueprint, spec, ports)
+    add_task_routes(blueprint, spec, ports)
+    add_version_routes(blueprint, spec, ports)
     _add_tokens(blueprint, spec, ports)
+    add_enrolment(blueprint, spec, ports, limiter)
     limiter.limit(
         f"{CHANGES_PER_MINUTE}/minute", key_func=_who_counts, methods=["POST", "DELETE"], override_defaults=False
     )(blueprint)
@@ -94,77 +94,37 @@ def _explain_invalid(_request: object, _response: object, error: Exception | Non
         abort(problem(422, str(error).replace("`", "'")))
 
 
-def _answers(ok: type, *codes: int, status: int = 200) -> Answers:
-    problems: dict[str, Any] = {f"HTTP_{code}": docs.Problem for code in (401, 403, 422, 429, 503, *codes)}
-    return Answers(**{f"HTTP_{status}": ok}, **problems)
-
-
 # Looking
 
 
 def _add_reading(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
     looks: dict[str, Any] = {"security": {"token": []}, "tags": ["looking"]}
 
-    @blueprint.get("/task")
-    @spec.validate(resp=_answers(docs.TaskState), **looks)
-    @needs(Role.VIEWER)
-    def task() -> docs.TaskState:
-        """The task, and what it waits for."""
-        with ports.repository.transaction() as view:
-            current, pause, version = view.open_round(), view.pause(), view.current_version()
-        name, number = ports.config.task.name, 0 if version is None else version.version
-        if current is not None:
-            state = "running" if pause is None else "paused"
-            return docs.TaskState(name, state, current.explain(), number, current.number)
-        if pause is not None:
-            return docs.TaskState(name, "paused", f"{pause.reason} ({pause.who})", number, None)
-        return docs.TaskState(name, "done", "it has as many versions as it should", number, None)
-
     @blueprint.get("/rounds")
-    @spec.validate(resp=_answers(docs.Rounds), **looks)
+    @spec.validate(resp=answers(docs.Rounds), **looks)
     @needs(Role.VIEWER)
     def rounds(query: docs.Newest) -> docs.Rounds:
         """Rounds, newest first."""
         now_s = ports.clock.now_s()
         with ports.repository.transaction() as view:
             found = view.recent_rounds(query.limit, query.before)[::-1]
-            made = {each.state.version: view.version(each.state.version) for each in found if each.state.version}
-        items = [round_row(each, made.get(each.state.version or 0), now_s) for each in found]
+            made = {each.version: view.version(each.version) for each in found if each.version}
+        items = [round_row(each, made.get(each.version or 0), now_s) for each in found]
         return docs.Rounds(items, items[-1].number if len(items) == query.limit else None)
 
     @blueprint.get("/rounds/<int:number>")
-    @spec.validate(resp=_answers(RoundDetail, 404), **looks)
+    @spec.validate(resp=answers(RoundDetail, 404), **looks)
     @needs(Role.VIEWER)
     def one_round(number: int) -> RoundDetail:
         """A round, with what became of each selected device."""
         with ports.repository.transaction() as view:
-            found = find_round(view, _number(number))
+            found = round_detail(view, _number(number), ports.clock.now_s())
         if found is None:
             abort(404, f"there is no round {number}")
-        return round_detail(found, ports.clock.now_s())
-
-    @blueprint.get("/versions")
-    @spec.validate(resp=_answers(docs.Versions), **looks)
-    @needs(Role.VIEWER)
-    def versions(query: docs.Newest) -> docs.Versions:
-        """Versions of the model, newest first."""
-        with ports.repository.transaction() as view:
-            items = [version_row(record) for record in view.versions(query.limit, query.before)][::-1]
-        return docs.Versions(items, items[-1].version if len(items) == query.limit else None)
-
-    @blueprint.get("/versions/<int:number>")
-    @spec.validate(resp=_answers(VersionRow, 404), **looks)
-    @needs(Role.VIEWER)
-    def one_version(number: int) -> VersionRow:
-        """A version of the model."""
-        with ports.repository.transaction() as view:
-            found = view.version(_number(number))
-        if found is None:
-            abort(404, f"there is no version {number}")
-        return version_row(found)
+        return found
 
     @blueprint.get("/devices")
-    @spec.validate(resp=_answers(docs.Devices), **looks)
+    @spec.validate(resp=answers(docs.Devices), **looks)
     @needs(Role.VIEWER)
     def devices(query: docs.Following) -> docs.Devices:
         """Devices, in ascending order of their names."""
@@ -174,7 +134,7 @@ def _add_reading(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
         return docs.Devices(items, items[-1].device if len(items) == query.limit else None)
 
     @blueprint.get("/devices/<name>")
-    @spec.validate(resp=_answers(DeviceView, 404), **looks)
+    @spec.validate(resp=answers(DeviceView, 404), **looks)
     @needs(Role.VIEWER)
     def one_device(name: str) -> DeviceView:
         """A device as last heard of."""
@@ -185,7 +145,7 @@ def _add_reading(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
         return device_row(found, ports.clock.now_s())
 
     @blueprint.get("/audit")
-    @spec.validate(resp=_answers(docs.AuditLog), **looks)
+    @spec.validate(resp=answers(docs.AuditLog), **looks)
     @needs(Role.OPERATOR)
     def audit(query: docs.Newest) -> docs.AuditLog:
         """Every change that somebody made, newest first."""
@@ -200,55 +160,33 @@ def _add_reading(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
 def _add_changing(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
     changes: dict[str, Any] = {"security": {"token": []}, "tags": ["changing"]}
 
-    def operate(operation: Operation) -> docs.Changed:
-        answer: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        ports.post(Operated(operation, g.caller.name, answer.put))
-        try:
-            return docs.Changed(answer.get(timeout=ANSWER_TIMEOUT_S))
-        except queue.Empty:
-            abort(503, "it could not be stored yet, and is done as soon as it can be; look at /healthz")
-
-    @blueprint.post("/task/pause")
-    @spec.validate(resp=_answers(docs.Changed, 415), **changes)
-    @needs(Role.OPERATOR)
-    def pause(json: docs.Why) -> docs.Changed:
-        """No new rounds; devices that train may finish."""
-        return operate(PauseTask(json.reason))
-
-    @blueprint.post("/task/resume")
-    @spec.validate(resp=_answers(docs.Changed, 415), **changes)
-    @needs(Role.OPERATOR)
-    def resume(json: docs.Nothing) -> docs.Changed:  # noqa: ARG001 - checked to be empty
-        """Rounds again."""
-        return operate(ResumeTask())
-
     @blueprint.post("/devices/<name>/block")
-    @spec.validate(resp=_answers(docs.Changed, 404, 415), **changes)
+    @spec.validate(resp=answers(docs.Changed, 404, 415), **changes)
     @needs(Role.OPERATOR)
     def block(name: str, json: docs.Why) -> docs.Changed:
         """Keep a device out; it need not be known yet."""
-        return operate(BlockDevice(_device(name), json.reason))
+        return change(ports, BlockDevice(_device(name), json.reason))
 
     @blueprint.post("/devices/<name>/unblock")
-    @spec.validate(resp=_answers(docs.Changed, 404, 415), **changes)
+    @spec.validate(resp=answers(docs.Changed, 404, 415), **changes)
     @needs(Role.OPERATOR)
     def unblock(name: str, json: docs.Nothing) -> docs.Changed:  # noqa: ARG001 - checked to be empty
         """Let a device in again."""
-        return operate(UnblockDevice(_device(name)))
+        return change(ports, UnblockDevice(_device(name)))
 
 
 def _add_tokens(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
     rules: dict[str, Any] = {"security": {"token": []}, "tags": ["tokens"]}
 
     @blueprint.get("/tokens")
-    @spec.validate(resp=_answers(docs.Tokens), **rules)
+    @spec.validate(resp=answers(docs.Tokens), **rules)
     @needs(Role.ADMIN)
     def tokens() -> docs.Tokens:
         """Every token, without its characters."""
         return docs.Tokens([docs.TokenView(t.name, t.role, t.created_s, t.expires_s) for t in ports.tokens.all()])
 
     @blueprint.post("/tokens")
-    @spec.validate(resp=_answers(docs.TokenMade, 409, 415, status=201), **rules)
+    @spec.validate(resp=answers(docs.TokenMade, 409, 415, status=201), **rules)
     @needs(Role.ADMIN)
     def create_token(json: docs.TokenWanted) -> tuple[docs.TokenMade, int]:
         """Make a token; its characters are told once."""
@@ -258,7 +196,7 @@ def _add_tokens(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
         return docs.TokenMade(record.name, record.role, characters, record.expires_s), 201
 
     @blueprint.delete("/tokens/<name>")
-    @spec.validate(resp=_answers(docs.Changed, 404), **rules)
+    @spec.validate(resp=answers(docs.Changed, 404), **rules)
     @needs(Role.ADMIN)
     def revoke_token(name: str) -> docs.Changed:
         """Revoke a token, at once."""

@@ -7,64 +7,72 @@ another store that this module does not know.
 from __future__ import annotations
 
 import functools
+import secrets
+from typing import cast
 
 import msgspec
+import structlog
 from flask import Flask, Response, abort, render_template, request, send_file
-from werkzeug.exceptions import HTTPException
+from flask.sessions import SecureCookieSessionInterface
+from werkzeug.exceptions import HTTPException, ServiceUnavailable
 
+from coordinator.config import CoordinatorConfig
 from coordinator.inbox import ArtifactServed
+from coordinator.shell.census import FRESH_S, CensusTaker
 from coordinator.shell.web import metrics
-from coordinator.shell.web.admission import ROOT, add_admission, problem
+from coordinator.shell.web.admission import ROOT, add_admission, problem, wants_page
 from coordinator.shell.web.api import add_api
-from coordinator.shell.web.curve import recall_curve
+from coordinator.shell.web.live import Pulse
+from coordinator.shell.web.pages import add_pages
+from coordinator.shell.web.pages.site import Site
 from coordinator.shell.web.ports import WebPorts
-from coordinator.shell.web.state import State, build_state, find_round, round_detail
+from coordinator.shell.web.state import State, build_state
 from models.manifest import Manifest
-from wire.errors import RemoteProtocolError
+from wire.errors import RemoteProtocolError, UnavailableError
+
+_log = structlog.get_logger("coordinator")
 
 ARTIFACT_AGE_S = 365 * 86400
 """An artifact's bytes never change, so whoever has it may keep it for a year (RFC 9111's customary most)."""
 
 _HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'self' 'unsafe-inline'; script-src 'self'; "
-    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
+    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "X-Frame-Options": "DENY",
 }
 
 
-def create_app(ports: WebPorts) -> Flask:
-    """The application, ready for any WSGI server."""
+def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
+    """The application, ready for any WSGI server with a thread for each of :data:`~.live.MOST_STREAMS` more.
+
+    Args:
+        ports: what it needs of the service.
+        fresh_s: how long a count of all devices is good for, at least.
+    """
     app = Flask(__name__)
-    started_s = ports.clock.now_s()
-    read_manifest = functools.lru_cache(maxsize=8)(lambda sha256: Manifest.decode(ports.artifacts.get(sha256)))
+    app.secret_key = secrets.token_bytes(32)  # nothing on disk to steal; whoever was logged in logs in again
+    app.session_interface = _Cookie(ports.config)
+    read_manifest = functools.lru_cache(maxsize=64)(lambda sha256: Manifest.decode(ports.artifacts.get(sha256)))
+    census = CensusTaker(ports.repository, lambda sha256: read_manifest(sha256).weights.sha256, ports.clock, fresh_s)
+    site = Site(ports, census, read_manifest, ports.clock.now_s())
+    pulse = Pulse(lambda: _pulse(ports))
+    app.extensions |= {"census": census, "pulse": pulse}
 
     def current_state() -> State:
         now_s = ports.clock.now_s()
         with ports.repository.transaction() as view:
-            version = view.current_version()
+            version = view.current_version(ports.config.task.name)
             if version is None:
-                abort(503, "no model was imported yet")
+                abort(503, "no model was imported yet; the coordinator is about to do so")
             manifest = read_manifest(version.manifest)
-            return build_state(view, ports.config, manifest, ports.broker, now_s, now_s - started_s)
-
-    @app.get("/")
-    def status_page() -> str:
-        state = current_state()
-        return render_template("status.html", state=state, troubles=ports.troubles(), curve=recall_curve(state))
+            states = census.now().states
+            return build_state(view, ports.config, manifest, ports.broker, now_s, now_s - site.started_s, states)
 
     @app.get("/api/state")
     def api_state() -> Response:
         return _json(current_state())
-
-    @app.get("/api/rounds/<int:number>")
-    def api_round(number: int) -> Response:
-        with ports.repository.transaction() as view:
-            found = find_round(view, number)
-        if found is None:
-            abort(404, f"there is no round {number}")
-        return _json(round_detail(found, ports.clock.now_s()))
 
     @app.get("/healthz")
     def health() -> tuple[Response, int]:
@@ -73,7 +81,10 @@ def create_app(ports: WebPorts) -> Flask:
 
     @app.get("/metrics")
     def prometheus() -> Response:
-        return Response(metrics.render(ports.repository, ports.troubles()), content_type=metrics.CONTENT_TYPE)
+        return Response(
+            metrics.render(ports.repository, ports.config.task.name, ports.troubles(), census.now().states),
+            content_type=metrics.CONTENT_TYPE,
+        )
 
     @app.get("/artifacts/<sha256>")
     def artifact(sha256: str) -> Response:
@@ -102,60 +113,48 @@ def create_app(ports: WebPorts) -> Flask:
 
     @app.errorhandler(HTTPException)
     def explain(error: HTTPException) -> Response:
-        if request.path.startswith(ROOT) and error.code is not None:
-            return problem(error.code, error.description or "")
-        response = error.get_response()
-        if isinstance(response, Response):
-            response.set_data(f"{error.code} {error.name}: {error.description}\n")
-            response.content_type = "text/plain; charset=utf-8"
-            return response
-        return Response(f"{error.code} {error.name}\n", error.code, content_type="text/plain; charset=utf-8")
+        code, said = error.code or 500, error.description or ""
+        if request.path.startswith(ROOT):
+            return problem(code, said)
+        if error.response is not None:
+            return cast(Response, error.response)
+        if wants_page() and code >= 400:
+            name = "login.html" if code == 401 else "error.html"
+            page = render_template(name, code=code, name=error.name, said=said, back=request.full_path.rstrip("?"))
+            return Response(page, code)
+        return Response(f"{code} {error.name}: {said}\n", code, content_type="text/plain; charset=utf-8")
 
-    add_api(app, ports, add_admission(app, ports))
-    app.jinja_env.filters["si_bytes"] = si_bytes
-    app.jinja_env.filters["percent"] = percent
-    app.jinja_env.filters["duration"] = duration
+    @app.errorhandler(UnavailableError)
+    def cannot(error: UnavailableError) -> Response:
+        _log.error("not_read", error=str(error), path=request.path)
+        return explain(ServiceUnavailable("the database cannot be read now; look at /healthz"))
+
+    limiter = add_admission(app, ports)
+    add_api(app, ports, limiter)
+    add_pages(app, site, pulse, limiter)
     return app
+
+
+class _Cookie(SecureCookieSessionInterface):
+    """The cookie of whoever is logged in: for this browser's requests to us alone, and over TLS where there is any."""
+
+    def __init__(self, config: CoordinatorConfig) -> None:
+        self._tls = config.tls
+
+    def get_cookie_name(self, app: Flask) -> str:  # noqa: ARG002 - Flask asks so
+        return "nightjar"
+
+    def get_cookie_samesite(self, app: Flask) -> str:  # noqa: ARG002
+        return "Strict"
+
+    def get_cookie_secure(self, app: Flask) -> bool:  # noqa: ARG002
+        return self._tls or request.headers.get("X-Forwarded-Proto") == "https"
+
+
+def _pulse(ports: WebPorts) -> object:
+    with ports.repository.transaction() as view:
+        return view.pulse(), ports.troubles()
 
 
 def _json(document: object) -> Response:
     return Response(msgspec.json.encode(document), content_type="application/json")
-
-
-def si_bytes(count: float | None) -> str:
-    """A number of bytes for people.
-
-    >>> si_bytes(950), si_bytes(5_649_000), si_bytes(None)
-    ('950 B', '5.65 MB', '-')
-    """
-    if count is None:
-        return "-"
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count:.0f} B"
-
-
-def percent(share: float | None) -> str:
-    """A share for people.
-
-    >>> percent(0.1234), percent(None)
-    ('12.3 %', '-')
-    """
-    return "-" if share is None else f"{100 * share:.1f} %"
-
-
-def duration(seconds: float | None) -> str:
-    """A time span for people.
-
-    >>> duration(3.4), duration(200), duration(9000), duration(None)
-    ('3.4 s', '3 min 20 s', '2 h 30 min', '-')
-    """
-    if seconds is None:
-        return "-"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(int(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"

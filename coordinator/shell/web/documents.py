@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from coordinator.config import TaskSettings
 from coordinator.operations import AuditEntry, Reason
 from coordinator.shell.web.access import Role
 from coordinator.shell.web.state import DeviceView, RoundRow, VersionRow
@@ -68,14 +69,47 @@ class AuditLog(msgspec.Struct, frozen=True):
     next: int | None
 
 
-class TaskState(msgspec.Struct, frozen=True):
-    """The task; ``reason`` is why it is paused, or what its round waits for."""
+class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A task; ``reason`` is why it is not active and who made it so, or what its round waits for.
+
+    ``version`` is the newest that it made, or that it tries; ``rounds_wanted`` 0 means endless; ``share`` is of the
+    devices of its ``experiment``, if it has one.
+    """
 
     name: str
-    state: str
+    number: int
+    kind: str
+    status: str
     reason: str
-    version: int
+    created_s: float
+    since_s: float
+    committed: int
+    rounds_wanted: int
+    best_top1: float | None
+    version: int | None
     round: int | None
+    phase: str
+    experiment: str
+    share: float
+
+
+class TaskDetail(TaskRow, frozen=True, kw_only=True):
+    """A task with all its settings, and its newest rounds, newest first."""
+
+    settings: TaskSettings
+    rounds: list[RoundRow]
+
+
+class Tasks(msgspec.Struct, frozen=True):
+    """In the order in which they were made."""
+
+    items: list[TaskRow]
+
+
+class TaskWanted(TaskSettings, frozen=True, kw_only=True):
+    """A task to be made; ``manifest`` names a model that was imported, which a training task is to begin with."""
+
+    manifest: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$(?!\n)")] | None = None
 
 
 class Why(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

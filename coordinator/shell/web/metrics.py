@@ -7,7 +7,7 @@ a sentence on the status page.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry
@@ -16,7 +16,8 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYP
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
-from coordinator.core.round import Phase
+from coordinator.core.round import Phase, Round
+from coordinator.core.task import Status
 from coordinator.ports import Repository, View
 from coordinator.shell.web.state import by_label
 from wire.messages import Verdict
@@ -48,6 +49,16 @@ _COUNTED = (
     _Counted("messages_quarantined", "nightjar_messages_quarantined", "", "Messages that ended process after process."),
 )
 
+_OF_A_ROUND: tuple[tuple[str, str, Callable[[Round], float]], ...] = (
+    ("round_number", "Number of the open round.", lambda state: state.number),
+    ("round_deadline_seconds", "When its phase ends, in seconds since 1970.", lambda state: state.deadline_s),
+    ("round_pool_devices", "Devices that wait to be selected.", lambda state: len(state.pool)),
+    ("round_working_devices", "Selected devices at work.", lambda state: state.working),
+    ("round_reports", "Reports accepted in it.", lambda state: state.reported),
+    ("round_goal_reports", "Reports that end it at once.", lambda state: state.rules.goal),
+    ("round_minimum_reports", "Reports without which it is abandoned.", lambda state: state.rules.minimum),
+)
+
 _STATES = (
     "offline",
     "ineligible",
@@ -62,18 +73,24 @@ _STATES = (
 _OTHER = "other"
 
 
-def render(repository: Repository, troubles: list[str]) -> bytes:
+def render(repository: Repository, task: str, troubles: list[str], states: Mapping[tuple[str, str], int]) -> bytes:
     """The page.
 
     Args:
         repository: to read.
+        task: the configuration's, whose model goes out.
         troubles: why the service does not work; empty if it does.
+        states: (lifecycle state, reason) -> devices.
 
     Raises:
         UnavailableError: the database cannot be read now.
     """
     with repository.transaction() as view:
-        families = [*_counters(view), *_gauges(view), _gauge("healthy", "1 if the coordinator works.", not troubles)]
+        families = [
+            *_counters(view),
+            *_gauges(view, task, states),
+            _gauge("healthy", "1 if the coordinator works.", not troubles),
+        ]
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collected(families))
     return generate_latest(registry)
@@ -107,23 +124,27 @@ def _counters(view: View) -> Iterator[Metric]:
         yield family
 
 
-def _gauges(view: View) -> Iterator[Metric]:
-    current, version = view.open_round(), view.current_version()
-    phase = GaugeMetricFamily("nightjar_round_phase", "1 for the phase of the open round.", labels=["phase"])
-    for each in (Phase.SELECTION, Phase.REPORTING, Phase.COMMITTING):
-        phase.add_metric([each.value], float(current is not None and current.phase is each))
+def _gauges(view: View, task: str, states: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
+    tasks, version = view.tasks(), view.current_version(task)
+    rounds = {state.task: state for state in view.open_rounds()}
+    status = GaugeMetricFamily("nightjar_task_status", "1 for what has become of a task.", labels=["task", "status"])
+    phase = GaugeMetricFamily("nightjar_round_phase", "1 for the phase of the open round.", labels=["task", "phase"])
+    for record in tasks:
+        for one in Status:
+            status.add_metric([record.name, one.value], float(record.state.status is one))
+        current = rounds.get(record.name)
+        for each in (Phase.SELECTION, Phase.REPORTING, Phase.COMMITTING):
+            phase.add_metric([record.name, each.value], float(current is not None and current.phase is each))
+    yield status
     yield phase
-    if current is not None:
-        yield _gauge("round_number", "Number of the open round.", current.number)
-        yield _gauge("round_deadline_seconds", "When its phase ends, in seconds since 1970.", current.deadline_s)
-        yield _gauge("round_pool_devices", "Devices that wait to be selected.", len(current.pool))
-        yield _gauge("round_working_devices", "Selected devices at work.", current.working)
-        yield _gauge("round_reports", "Reports accepted in it.", current.reported)
-        yield _gauge("round_goal_reports", "Reports that end it at once.", current.rules.goal)
-        yield _gauge("round_minimum_reports", "Reports without which it is abandoned.", current.rules.minimum)
+    for name, meaning, value in _OF_A_ROUND:
+        family = GaugeMetricFamily(f"nightjar_{name}", meaning, labels=["task"])
+        for each_task, state in rounds.items():
+            family.add_metric([each_task], float(value(state)))
+        yield family
     devices = GaugeMetricFamily("nightjar_devices", "Devices by the state of their agent.", labels=["state"])
-    for state, many in _devices(view).items():
-        devices.add_metric([state], many)
+    for said, many in _devices(states).items():
+        devices.add_metric([said], many)
     yield devices
     if version is not None:
         yield _gauge("model_version", "The version that devices are to have.", version.version)
@@ -134,10 +155,10 @@ def _gauges(view: View) -> Iterator[Metric]:
             yield recall
 
 
-def _devices(view: View) -> dict[str, int]:
+def _devices(states: Mapping[tuple[str, str], int]) -> dict[str, int]:
     # A device writes its state and its reason; a label that it could choose would cost a time series each.
     many = dict.fromkeys((*_STATES, _OTHER), 0)
-    for (state, _reason), devices in view.device_states().items():
+    for (state, _reason), devices in states.items():
         many[state if state in many else _OTHER] += devices
     return many
 

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from coordinator.config import CoordinatorConfig, is_loopback
+from coordinator.enrolment.office import Office
 from coordinator.inbox import Inbox
-from coordinator.ports import Clock, Repository
+from coordinator.ports import Clock
 from coordinator.shell.blobs import FileBlobs
+from coordinator.shell.database import Database
 from coordinator.shell.tokens import TokenTable
 
 
@@ -25,19 +27,21 @@ class WebPorts:
         troubles: why the service does not work, in words; empty if it does.
         tokens: of people and programs.
         post: takes ArtifactServed and Operated.
+        office: certifies devices; None in plain text.
     """
 
     config: CoordinatorConfig
-    repository: Repository
+    repository: Database
     artifacts: FileBlobs
     clock: Clock
     broker: str
     troubles: Callable[[], list[str]]
     tokens: TokenTable
     post: Callable[[Inbox], None]
+    office: Office | None = None
 
     @property
     def public_reading(self) -> bool:
         """Whether everybody who reaches us may look."""
         chosen = self.config.public_reading
-        return is_loopback(self.config.host) if chosen is None else chosen
+        return is_loopback(self.config.host) and not self.config.proxied if chosen is None else chosen

@@ -8,11 +8,12 @@ import msgspec
 
 from coordinator.config import CoordinatorConfig
 from coordinator.core.lease import Lease
-from coordinator.core.round import TERMINAL, Phase, Round, SeatState, dropouts
+from coordinator.core.round import Phase, Round, SeatState
+from coordinator.core.task import Status
 from coordinator.core.waiting import doing, sentence
-from coordinator.operations import Pause
-from coordinator.ports import RoundSummary, VersionRecord, View
+from coordinator.ports import RoundSummary, TaskRecord, VersionRecord, View
 from models.manifest import Manifest
+from wire.errors import UnavailableError
 
 ROUNDS_SHOWN = 200
 VERSIONS_SHOWN = 1000
@@ -30,7 +31,8 @@ class BaselineView(msgspec.Struct, frozen=True):
 class TaskView(msgspec.Struct, frozen=True):
     """What is learned; ``rounds_wanted`` 0 means endless.
 
-    ``state`` is running, paused or done; ``paused`` is why and by whom, or empty. A round may still run to its end.
+    ``state`` is active, paused, stopped or finished; ``paused`` is why and by whom, or empty. A round may still run to
+    its end.
     """
 
     name: str
@@ -65,7 +67,10 @@ class RoundView(msgspec.Struct, frozen=True):
 
 
 class DeviceView(msgspec.Struct, frozen=True):
-    """A device as last heard of; ``blocked`` is why an operator shut it out, or empty."""
+    """A device as last heard of; ``blocked`` is why an operator shut it out, or empty.
+
+    ``taken_back`` is the newest release of the agent that did not work there, with its reason, or empty.
+    """
 
     device: str
     online: bool
@@ -76,6 +81,7 @@ class DeviceView(msgspec.Struct, frozen=True):
     examples: int
     runtime: str
     blocked: str
+    taken_back: str
 
 
 class RoundRow(msgspec.Struct, frozen=True):
@@ -85,6 +91,7 @@ class RoundRow(msgspec.Struct, frozen=True):
     """
 
     number: int
+    task: str
     phase: str
     cause: str
     reason: str
@@ -119,9 +126,12 @@ class RoundDetail(RoundRow, frozen=True, kw_only=True):
 
 
 class VersionRow(msgspec.Struct, frozen=True):
-    """A version; ``created`` is seconds since 1970."""
+    """A version; ``stage`` is where it is (docs/models.md), ``created`` is seconds since 1970."""
 
     version: int
+    task: str
+    parent: int | None
+    stage: str
     manifest: str
     top1: float | None
     top3: float | None
@@ -164,7 +174,13 @@ class State(msgspec.Struct, frozen=True):
 
 
 def build_state(
-    view: View, config: CoordinatorConfig, manifest: Manifest, broker: str, now_s: float, uptime_s: float
+    view: View,
+    config: CoordinatorConfig,
+    manifest: Manifest,
+    broker: str,
+    now_s: float,
+    uptime_s: float,
+    states: Mapping[tuple[str, str], int],
 ) -> State:
     """Put the document together.
 
@@ -175,13 +191,18 @@ def build_state(
         broker: its name.
         now_s: wall-clock time.
         uptime_s: of this process.
+        states: (lifecycle state, reason) -> devices.
     """
-    current = view.open_round()
-    versions = view.versions(VERSIONS_SHOWN)
+    record = view.task(config.task.name)
+    if record is None:
+        msg = "the service has not taken up its task yet"
+        raise UnavailableError(msg)
+    current = next((state for state in view.open_rounds() if state.task == record.name), None)
+    versions = view.versions(VERSIONS_SHOWN, task=record.name)
     return State(
         population=config.population,
-        task=_task(config, manifest, versions, view.pause(), running=not _done(config, view, current)),
-        round=None if current is None else _round(current, _elsewhere(view, current), now_s),
+        task=_task(config, manifest, versions, record),
+        round=None if current is None else _round(current, _elsewhere(states, current), now_s),
         devices=[device_row(lease, now_s) for lease in view.leases(DEVICES_SHOWN)],
         rounds=_rows(view.recent_rounds(ROUNDS_SHOWN), versions, now_s),
         versions=[version_row(record) for record in versions],
@@ -191,16 +212,13 @@ def build_state(
     )
 
 
-def find_round(view: View, number: int) -> RoundSummary | None:
-    """A round of any age, with the figures of its reports."""
+def round_detail(view: View, number: int, now_s: float) -> RoundDetail | None:
+    """One round of any age with each of its seats; None if there is none of that number."""
     state = view.round(number)
     if state is None:
         return None
-    return RoundSummary.of(state, [(r.loss, r.num_examples, r.size_bytes) for r in view.reports(number)])
-
-
-def round_detail(summary: RoundSummary, now_s: float) -> RoundDetail:
-    """One round with each of its seats."""
+    figures = [(report.loss, report.num_examples, report.size_bytes) for report in view.reports(number)]
+    made = None if state.version is None else view.version(state.version)
     seats = [
         SeatView(
             device=device,
@@ -210,26 +228,24 @@ def round_detail(summary: RoundSummary, now_s: float) -> RoundDetail:
             code=seat.code,
             earlier=[cause.value for cause in seat.earlier],
         )
-        for device, seat in sorted(summary.state.seats.items())
+        for device, seat in sorted(state.seats.items())
     ]
-    row = msgspec.structs.asdict(round_row(summary, None, now_s))
-    return RoundDetail(**row, base_version=summary.state.base_version, seats=seats)
+    row = msgspec.structs.asdict(round_row(RoundSummary.of(state, figures), made, now_s))
+    return RoundDetail(**row, base_version=state.base_version, seats=seats)
 
 
-def _done(config: CoordinatorConfig, view: View, current: Round | None) -> bool:
-    """Also before the first round is opened there is none, so that alone does not tell."""
-    wanted = config.task.rounds
-    return current is None and 0 < wanted <= view.rounds_in(Phase.COMMITTED)
+def why_not_active(record: TaskRecord) -> str:
+    """Why a task opens no rounds, and who made it so; empty if it does."""
+    state = record.state
+    return f"{state.reason} ({state.who})" if state.who else state.reason
 
 
-def _task(
-    config: CoordinatorConfig, manifest: Manifest, versions: list[VersionRecord], pause: Pause | None, *, running: bool
-) -> TaskView:
+def _task(config: CoordinatorConfig, manifest: Manifest, versions: list[VersionRecord], record: TaskRecord) -> TaskView:
     task, baseline = config.task, config.task.baseline
     return TaskView(
         name=task.name,
-        state="paused" if pause is not None else "running" if running else "done",
-        paused="" if pause is None else f"{pause.reason} ({pause.who})",
+        state=record.state.status.value,
+        paused=why_not_active(record) if record.state.status is Status.PAUSED else "",
         rounds_wanted=task.rounds,
         version=versions[-1].version if versions else 0,
         parameters=manifest.layout.size,
@@ -240,9 +256,8 @@ def _task(
     )
 
 
-def _elsewhere(view: View, current: Round) -> dict[str, int]:
-    # Counting all devices is not free, and only who waits for devices asks where they are.
-    return doing(view.device_states()) if current.phase is Phase.SELECTION else {}
+def _elsewhere(states: Mapping[tuple[str, str], int], current: Round) -> dict[str, int]:
+    return doing(states) if current.phase is Phase.SELECTION else {}
 
 
 def _round(state: Round, elsewhere: dict[str, int], now_s: float) -> RoundView:
@@ -273,34 +288,33 @@ def device_row(lease: Lease, now_s: float) -> DeviceView:
         examples=lease.examples,
         runtime=lease.runtime,
         blocked=lease.blocked,
+        taken_back=lease.taken_back,
     )
 
 
 def _rows(summaries: list[RoundSummary], versions: list[VersionRecord], now_s: float) -> list[RoundRow]:
     made = {record.version: record for record in versions}
     return [
-        round_row(summary, made.get(summary.state.version) if summary.state.version is not None else None, now_s)
+        round_row(summary, None if summary.version is None else made.get(summary.version), now_s)
         for summary in summaries
     ]
 
 
 def round_row(summary: RoundSummary, made: VersionRecord | None, now_s: float) -> RoundRow:
     """A round as people see it; ``made`` is the version that it committed."""
-    state = summary.state
     metrics = None if made is None else made.metrics
-    ended_s = now_s if state.closed_at_s is None else state.closed_at_s
+    ended_s = now_s if summary.closed_at_s is None else summary.closed_at_s
     return RoundRow(
-        number=state.number,
-        phase=state.phase.value,
-        cause="" if state.cause is None else state.cause.value,
-        reason=state.reason if state.phase in TERMINAL else state.explain(),
-        selected=len(state.seats),
-        accepted=len(state.devices(SeatState.REPORTED)),
-        dropped={
-            cause.value: count for cause, count in sorted(dropouts(state).items(), key=lambda item: item[0].value)
-        },
-        seconds=ended_s - state.opened_at_s,
-        version=state.version,
+        number=summary.number,
+        task=summary.task,
+        phase=summary.phase.value,
+        cause="" if summary.cause is None else summary.cause.value,
+        reason=summary.reason,
+        selected=summary.selected,
+        accepted=summary.accepted,
+        dropped=dict(summary.dropped),
+        seconds=ended_s - summary.opened_at_s,
+        version=summary.version,
         top1=None if metrics is None else metrics.top1,
         top3=None if metrics is None else metrics.top3,
         loss=None if metrics is None else metrics.loss,
@@ -314,6 +328,9 @@ def version_row(record: VersionRecord) -> VersionRow:
     metrics = record.metrics
     return VersionRow(
         version=record.version,
+        task=record.task,
+        parent=None if record.lineage is None else record.lineage.parent,
+        stage=record.rollout.stage.value,
         manifest=record.manifest,
         top1=None if metrics is None else metrics.top1,
         top3=None if metrics is None else metrics.top3,

@@ -4,11 +4,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from coordinator.config import TaskSettings
 from coordinator.core.lease import Lease, Presence
 from coordinator.core.round import Phase, Seat, SeatState, open_round
 from coordinator.core.rules import RoundRules
+from coordinator.core.task import Task
 from coordinator.jobs import Metrics
-from coordinator.ports import StoredReport, VersionRecord
+from coordinator.ports import StoredReport, TaskRecord, VersionRecord
 from coordinator.shell.backup import ARTIFACTS, PRIVATE
 from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.database import Database, database_file
@@ -48,9 +50,17 @@ class Site:
         manifest = import_model(folder / "model", self.artifacts)
         database = Database(f"sqlite:///{database_file(self.data)}")
         with database.transaction() as tx:
-            tx.add_version(VersionRecord(version=0, manifest=manifest.sha256, metrics=Metrics(0.1, 0.2, 6.0)))
-            tx.add_version(VersionRecord(version=1, manifest=manifest.sha256, round=1, metrics=Metrics(0.25, 0.4, 5.0)))
-            first = open_round(1, 0, RULES, 7, 100.0)
+            state = Task(name="keyboard", number=1, created_s=90.0, committed=1)
+            tx.save_task(TaskRecord(state=state, settings=TaskSettings()))
+            tx.add_version(
+                VersionRecord(task="keyboard", version=0, manifest=manifest.sha256, metrics=Metrics(0.1, 0.2, 6.0))
+            )
+            tx.add_version(
+                VersionRecord(
+                    task="keyboard", version=1, manifest=manifest.sha256, round=1, metrics=Metrics(0.25, 0.4, 5.0)
+                )
+            )
+            first = open_round(1, 0, RULES, 7, 100.0, task="keyboard")
             tx.save_round(
                 replace(
                     first,
@@ -60,7 +70,7 @@ class Site:
                     closed_at_s=130.0,
                 )
             )
-            second = open_round(2, 1, RULES, 7, 200.0)
+            second = open_round(2, 1, RULES, 7, 200.0, task="keyboard")
             seats = {A: Seat(state=SeatState.REPORTED), B: Seat()}
             tx.save_round(
                 replace(second, phase=Phase.REPORTING, seats=seats, working=1, reported=1, started_at_s=201.0)

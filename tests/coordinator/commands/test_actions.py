@@ -6,6 +6,7 @@ from waitress.server import create_server
 
 from coordinator.config_file import load_config
 from coordinator.inbox import Operated
+from coordinator.operations import PromoteVersion, RollBack
 from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.clock import WallClock
 from coordinator.shell.database import Database, database_file
@@ -55,6 +56,18 @@ def test_changes_are_made_by_the_running_service_under_the_users_name(served, as
     block, pause = [event for event in served if isinstance(event, Operated)]
     assert (block.operation.device, block.operation.reason) == ("b", "odd")
     assert pause.who.startswith("cli-")
+
+
+def test_versions_are_moved_by_the_running_service(served, ask):
+    assert ask("model", "promote", 0, "--reason", "it was better") == {"changed": True}
+    assert ask("model", "rollback", "--reason", "words are missing") == {"changed": True}
+    assert ask("model", "rollback", "--reason", "all", "--version", 1, "--to", 0) == {"changed": True}
+    operations = [event.operation for event in served if isinstance(event, Operated)]
+    assert operations == [
+        PromoteVersion(0, "it was better"),
+        RollBack(reason="words are missing"),
+        RollBack(reason="all", version=1, to=0),
+    ]
 
 
 def test_the_token_of_one_request_does_not_stay(served, ask, site):

@@ -104,9 +104,11 @@ def test_the_rounds_that_it_took_part_in_are_counted_within_the_window():
     assert [lease.rounds_lately(number) for number in (11, 52, 53, 54, 59, 60)] == [3, 3, 2, 1, 1, 0]
 
 
-def test_an_older_round_is_not_counted_after_a_newer_one():
+def test_a_round_that_ends_after_a_newer_one_of_another_task_is_counted_where_it_belongs():
     lease = step(in_presence(Presence.PRESENT), ReportCounted(10))
-    assert step(lease, ReportCounted(9)) == lease
+    lease = step(lease, ReportCounted(8))
+    assert (lease.last_round, lease.rounds_counted, lease.rounds_lately(11)) == (10, 0b101, 2)
+    assert step(step(lease, ReportCounted(100)), ReportCounted(9)).rounds_counted == 1, "too long ago to matter"
 
 
 @given(st.lists(st.integers(1, 30), max_size=40), st.integers(1, 200))
@@ -120,3 +122,11 @@ def test_the_bits_say_the_same_as_a_list_of_rounds(gaps, later):
     asked = number + later
     assert lease.rounds_lately(asked) == sum(asked - SHARE_WINDOW < one < asked for one in taken)
     assert 0 <= lease.rounds_counted < 2**SHARE_WINDOW
+
+
+def test_a_release_that_a_device_took_back_is_known_until_it_says_otherwise():
+    said = Status(online=True, state="ineligible", taken_back="0.2.0: not up within 180 s")
+    lease = step(LEASE, StatusCame(said, 20.0, retained=False))
+    assert lease.taken_back == "0.2.0: not up within 180 s"
+    assert step(lease, GONE).taken_back == lease.taken_back
+    assert step(lease, status()).taken_back == ""

@@ -7,6 +7,7 @@ from coordinator.core.round import AbandonCause, Phase
 from coordinator.shell.backup import PRIVATE, ROUNDS_SKIPPED, back_up, missing, restore
 from coordinator.shell.database import Database, database_file
 from coordinator.shell.packs import PackedBlobs
+from coordinator.shell.signing import load_signer
 from tests.coordinator.commands.site import REPORT, Site, report
 from wire.errors import ConfigError
 
@@ -20,7 +21,12 @@ def view(folder):
     database = Database(f"sqlite:///{database_file(folder)}")
     try:
         with database.transaction() as tx:
-            return tx.open_round(), tx.last_round_number(), tx.reports(2), tx.round(tx.last_round_number())
+            return (
+                next(iter(tx.open_rounds()), None),
+                tx.last_round_number(),
+                tx.reports(2),
+                tx.round(tx.last_round_number()),
+            )
     finally:
         database.close()
 
@@ -43,6 +49,13 @@ def test_a_restored_coordinator_goes_on_with_its_round_and_with_unused_numbers(s
     assert PackedBlobs(tmp_path / "new" / PRIVATE).get(kept.sha256) == REPORT
 
 
+def test_a_restored_coordinator_signs_as_the_lost_one_did(site, tmp_path):
+    lost = load_signer(site.data, "demo")
+    back_up(site.data, tmp_path / "saved")
+    restore(tmp_path / "saved", tmp_path / "new", now_s=1000.0)
+    assert load_signer(tmp_path / "new", "demo").public == lost.public  # which also checks who may read it
+
+
 def test_a_backup_made_while_rounds_come_and_go_is_whole(site, tmp_path):
     """A writer ends rounds, deletes their reports and opens the next as fast as it can."""
     stop = threading.Event()
@@ -53,7 +66,7 @@ def test_a_backup_made_while_rounds_come_and_go_is_whole(site, tmp_path):
         while not stop.wait(0.002):
             sha256 = site.private.put(f"report {number}".encode())
             with database.transaction() as tx:
-                old = tx.open_round()
+                old = next(iter(tx.open_rounds()), None)
                 gone = [each.sha256 for each in tx.reports(old.number)]
                 tx.save_round(replace(old, phase=Phase.ABANDONED, closed_at_s=1.0))
                 number += 1

@@ -126,7 +126,7 @@ def test_the_private_blobs_still_needed_are_those_of_the_open_round_and_the_opti
         tx.add_chunk(
             StoredChunk(round=1, device=DeviceId("a"), attempt=1, number=0, count=2, total_bytes=9, sha256="3" * 64)
         )
-        assert tx.private_blobs() == {"2" * 64, "3" * 64}
+        assert tx.private_blobs() == {"1" * 64, "2" * 64, "3" * 64}
         assert tx.rounds_in(Phase.SELECTION) == 1
 
 

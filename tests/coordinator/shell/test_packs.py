@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from coordinator.shell.packs import PackedBlobs
-from wire.errors import IntegrityError
+from wire.errors import IntegrityError, UnavailableError
 
 ONE, TWO, THREE = b"one", b"two" * 1000, b"three"
 
@@ -22,15 +22,85 @@ def files(folder) -> list:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
+def packs(folder) -> list:
+    return sorted(folder.glob("*.pack"))
+
+
 def test_what_is_put_together_lies_in_one_file_that_goes_with_the_last_of_it(tmp_path):
     blobs = PackedBlobs(tmp_path)
     blobs.put_all(named(ONE, TWO))
     assert len(files(tmp_path)) == 1
     blobs.delete(sha256(ONE))
-    assert len(files(tmp_path)) == 1
+    assert len(packs(tmp_path)) == 1
     assert blobs.get(sha256(TWO)) == TWO
     blobs.delete(sha256(TWO))
+    assert packs(tmp_path) == []
+
+
+def test_of_a_deleted_pack_nothing_is_left_but_its_room_which_the_next_one_takes(tmp_path):
+    blobs = PackedBlobs(tmp_path)
+    blobs.put_all(named(ONE, TWO))
+    (before,) = files(tmp_path)
+    room = before.stat()
+    blobs.delete(sha256(ONE))
+    blobs.delete(sha256(TWO))
+    (spare,) = files(tmp_path)
+    assert spare.read_bytes() == bytes(room.st_size)
+    blobs.put_all(named(THREE))
+    (after,) = files(tmp_path)
+    assert (after.stat().st_ino, after.stat().st_size) == (room.st_ino, room.st_size)
+    assert PackedBlobs(tmp_path).get(sha256(THREE)) == THREE
+    assert after.read_bytes().rstrip(b"\0").endswith(THREE)
+
+
+def test_a_longer_pack_takes_the_room_of_a_shorter_one(tmp_path):
+    blobs = PackedBlobs(tmp_path)
+    blobs.put_all(named(ONE))
+    blobs.delete(sha256(ONE))
+    blobs.put_all(named(TWO, THREE))
+    assert len(files(tmp_path)) == 1
+    reader = PackedBlobs(tmp_path)
+    assert [reader.get(sha256(data)) for data in (TWO, THREE)] == [TWO, THREE]
+
+
+def test_no_more_room_is_kept_than_is_allowed(tmp_path, monkeypatch):
+    monkeypatch.setattr("coordinator.shell.packs.SPARE_BYTES", 10_000)
+    blobs = PackedBlobs(tmp_path)
+    many = [bytes([number]) * 4_000 for number in range(5)]
+    for data in many:
+        blobs.put_all(named(data))
+    for data in many:
+        blobs.delete(sha256(data))
+    assert len(files(tmp_path)) == 2
+
+
+def test_old_bytes_behind_a_pack_are_not_taken_for_blobs(tmp_path):
+    blobs = PackedBlobs(tmp_path)
+    blobs.put_all(named(ONE))
+    (pack,) = packs(tmp_path)
+    with pack.open("ab") as file:  # as after a power cut that undid the zeros
+        file.write(b"old " * 1000)
+    reader = PackedBlobs(tmp_path)
+    assert reader.get(sha256(ONE)) == ONE
+    reader.delete(sha256(ONE))
+    assert packs(tmp_path) == []
+
+
+def test_a_pack_that_the_disk_did_not_take_leaves_nothing_and_can_be_tried_again(tmp_path, monkeypatch):
+    blobs = PackedBlobs(tmp_path)
+    blobs.put_all(named(ONE))
+    blobs.delete(sha256(ONE))
+
+    def full(_handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("coordinator.shell.blobs.os.fsync", full)
+        with pytest.raises(UnavailableError, match="No space left"):
+            blobs.put_all(named(TWO))
     assert files(tmp_path) == []
+    blobs.put_all(named(TWO))
+    assert blobs.get(sha256(TWO)) == TWO
 
 
 def test_the_next_process_and_one_that_runs_beside_find_them(tmp_path):
@@ -54,6 +124,7 @@ def test_a_sweep_leaves_what_is_needed_and_nothing_half_written(tmp_path):
         with pytest.raises(IntegrityError):
             blobs.get(sha256(gone))
     blobs.delete(sha256(TWO))
+    blobs.sweep({kept})
     assert [path.name for path in files(tmp_path)] == [kept]
 
 

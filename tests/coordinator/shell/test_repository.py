@@ -3,15 +3,19 @@
 import msgspec
 import pytest
 
+from coordinator.config import TaskSettings
+from coordinator.core import task
+from coordinator.core.admission import Variant
 from coordinator.core.events import AssignDevice, RejectCheckIn, SendReceipt, StartAggregation
 from coordinator.core.lease import Lease, Presence
 from coordinator.core.pace import Rhythm, check_in_counted
 from coordinator.core.round import Phase, Round, Seat, SeatState, open_round
 from coordinator.core.rules import RoundRules
+from coordinator.core.task import Task
 from coordinator.effects import AnnounceModel, EvaluateVersion, ForgetBlobs, SendMissing
 from coordinator.jobs import Metrics
-from coordinator.operations import AuditEntry, Pause
-from coordinator.ports import StoredChunk, StoredReport, VersionRecord
+from coordinator.operations import AuditEntry
+from coordinator.ports import StoredChunk, StoredReport, TaskRecord, VersionRecord
 from coordinator.shell.database import Database
 from simulation.rounds.storage import MemoryRepository as SimulatedRepository
 from tests.coordinator.fakes import MemoryRepository
@@ -76,7 +80,7 @@ def chunk(device: DeviceId, number: int, sha256: str = "2") -> StoredChunk:
 
 def test_an_empty_one_has_nothing(repository):
     with repository.transaction() as tx:
-        assert tx.open_round() is None
+        assert next(iter(tx.open_rounds()), None) is None
         assert tx.current_version() is None
         assert tx.last_round_number() == 0
         assert tx.effects() == []
@@ -106,13 +110,13 @@ def test_what_was_written_before_an_exception_is_undone(started):
 def test_a_round_is_replaced_and_found_while_it_is_open(started):
     seats = {A: Seat(state=SeatState.DROPPED, cause=DropoutCause.SILENT, earlier=(DropoutCause.IN_USE,))}
     with started.transaction() as tx:
-        state = msgspec.structs.replace(tx.open_round(), phase=Phase.REPORTING, seats=seats)
+        state = msgspec.structs.replace(next(iter(tx.open_rounds()), None), phase=Phase.REPORTING, seats=seats)
         tx.save_round(state)
     with started.transaction() as tx:
-        assert tx.open_round() == tx.round(1) == state
+        assert next(iter(tx.open_rounds()), None) == tx.round(1) == state
         tx.save_round(msgspec.structs.replace(state, phase=Phase.ABANDONED, reason="nobody"))
     with started.transaction() as tx:
-        assert tx.open_round() is None
+        assert next(iter(tx.open_rounds()), None) is None
         assert tx.round(1).reason == "nobody"
         assert tx.rounds_in(Phase.ABANDONED) == 1
         assert tx.last_round_number() == 1
@@ -199,15 +203,41 @@ def test_the_rhythm_is_kept(repository):
         assert tx.rhythm().since_s == 1e9
 
 
-def test_a_pause_is_kept_until_it_ends(repository):
-    pause = Pause(reason="night", who="anna", since_s=5.0)
+def test_tasks_are_kept_in_the_order_in_which_they_were_made(repository):
+    def record(name: str, number: int, **state) -> TaskRecord:
+        made = Task(name=name, number=number, created_s=5.0, **state)
+        return TaskRecord(state=made, settings=TaskSettings(name=name, variant=Variant(experiment="x", share=0.5)))
+
     with repository.transaction() as tx:
-        assert tx.pause() is None
-        tx.save_pause(pause)
+        assert (tx.tasks(), tx.task("a")) == ([], None)
+        tx.save_task(record("b", 1))
+        tx.save_task(record("a", 2))
     with repository.transaction() as tx:
-        assert tx.pause() == pause
-        tx.save_pause(None)
-        assert tx.pause() is None
+        assert [each.name for each in tx.tasks()] == ["b", "a"]
+        tx.save_task(record("b", 1, status=task.Status.PAUSED, reason="night", who="anna", best_top1=0.25))
+    with repository.transaction() as tx:
+        assert tx.task("b") == record("b", 1, status=task.Status.PAUSED, reason="night", who="anna", best_top1=0.25)
+        assert len(tx.tasks()) == 2
+
+
+def test_rounds_and_versions_know_their_tasks(repository):
+    with repository.transaction() as tx:
+        for number, name in enumerate(("a", "b", "a")):
+            tx.add_version(VersionRecord(version=number, task=name, manifest=str(number) * 64))
+        for number, name in ((1, "a"), (2, "b")):
+            tx.save_round(open_round(number, 0, RULES, 7, 10.0, task=name))
+    with repository.transaction() as tx:
+        assert [(state.number, state.task) for state in tx.open_rounds()] == [(1, "a"), (2, "b")]
+        assert [tx.current_version(name).version for name in "ab"] == [2, 1]
+        assert tx.current_version().version == 2
+        assert tx.current_version("c") is None
+        assert [record.version for record in tx.versions(10, task="a")] == [0, 2]
+        assert [summary.number for summary in tx.recent_rounds(10, task="b")] == [2]
+        assert [(summary.number, summary.task) for summary in tx.recent_rounds(10)] == [(1, "a"), (2, "b")]
+        tx.save_round(msgspec.structs.replace(tx.round(1), phase=Phase.ABANDONED, closed_at_s=11.0))
+    with repository.transaction() as tx:
+        assert [state.task for state in tx.open_rounds()] == ["b"]
+        assert [(summary.number, summary.task) for summary in tx.recent_rounds(10)] == [(1, "a"), (2, "b")]
 
 
 def test_the_audit_log_counts_its_entries_and_is_read_backwards(repository):
@@ -285,8 +315,8 @@ def test_summaries_weigh_the_loss_by_examples(started):
         first, second = tx.recent_rounds(5)
         assert (first.mean_training_loss, first.report_bytes_median) == (3.5, 200)
         assert (second.mean_training_loss, second.report_bytes_median) == (None, None)
-        assert [summary.state.number for summary in tx.recent_rounds(1)] == [2]
-        assert [summary.state.number for summary in tx.recent_rounds(5, before=2)] == [1]
+        assert [summary.number for summary in tx.recent_rounds(1)] == [2]
+        assert [summary.number for summary in tx.recent_rounds(5, before=2)] == [1]
         assert tx.report_bytes_median() == 200
 
 

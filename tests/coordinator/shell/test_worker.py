@@ -26,7 +26,7 @@ from coordinator.jobs import (
 )
 from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.model_folder import import_model
-from coordinator.shell.worker import JOB_TIMEOUT_S, TRIES, WorkerProcess
+from coordinator.shell.worker import JOB_TIMEOUT_S, TRIES, WorkerProcess, do_once
 from coordinator.shell.worker_child import GIVE_UP_AFTER_S, serve
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.model_folder import INITIAL, LAYOUT, write_model
@@ -96,6 +96,18 @@ def result_of(ended: queue.Queue):
     event = ended.get(timeout=60)
     assert isinstance(event, JobEnded)
     return event.result
+
+
+def test_a_command_does_one_job_in_a_process_of_its_own(stores, tmp_path):
+    manifest, artifacts, private = stores
+    job = job_on(manifest, private)
+    done = do_once(job, tmp_path / "artifacts", tmp_path / "private")
+    assert isinstance(done, AggregationDone)
+    assert artifacts.get(done.weights)
+    nothing = msgspec.structs.replace(job, manifest="0" * 64)
+    failed = do_once(nothing, tmp_path / "artifacts", tmp_path / "private")
+    assert isinstance(failed, JobFailed)
+    assert failed.round == 1
 
 
 def test_the_worker_averages_with_capped_weights_and_the_same_job_gives_the_same_bytes(stores, make_worker):

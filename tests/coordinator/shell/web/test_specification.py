@@ -1,5 +1,7 @@
 """The API against its own specification: random requests of every kind, each answered as the document says."""
 
+import re
+
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
@@ -11,13 +13,12 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from coordinator.shell.web.access import Role
-from tests.coordinator.shell.web.test_api import ROUTES, Service
+from tests.coordinator.shell.web.test_api import Service
+from tests.coordinator.shell.web.test_roles import ROUTES
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 OPERATIONS = [
-    (method, path.replace("/0", "/{number}").replace("/1", "/{number}"))
-    for method, path in ROUTES
-    if path.startswith("/api/v1/")
+    (method, re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule)) for method, rule in ROUTES if rule.startswith("/api/v1/")
 ]
 
 
@@ -32,7 +33,6 @@ def service(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize(("method", "path"), OPERATIONS, ids=lambda value: value)
 def test_every_answer_is_one_that_the_document_announces(service, method, path):
-    path = path.replace("/devices/a", "/devices/{name}").replace("/tokens/nobody", "/tokens/{name}")
     operation = schemathesis.openapi.from_wsgi("/docs/openapi.json", service.app)[path][method]
 
     @settings(max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck))

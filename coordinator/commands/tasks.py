@@ -1,0 +1,203 @@
+"""``task``: several tasks on one population, made, looked at, paused, resumed and stopped by their names."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from coordinator.commands.actions import ask_service, change, reason_option
+from coordinator.commands.options import config_option, json_option
+from coordinator.commands.setting import configuration, opened, show, when
+from coordinator.config import CoordinatorConfig
+from coordinator.shell.blobs import FileBlobs
+from coordinator.shell.clock import WallClock
+from coordinator.shell.model_folder import import_model
+from coordinator.shell.web.task_views import task_detail, task_rows
+from coordinator.shell.web.words import percent
+from wire.errors import ConfigError
+from wire.messages import Work
+
+_COLUMNS = ("task", "kind", "status", "committed", "version", "best top-1", "round", "experiment", "reason")
+_OF_ITS_OWN = ("stop", "variant", "source")
+"""Settings of the file's task that another one does not begin with."""
+
+name_argument = click.argument("name", required=False)
+
+
+@click.group()
+def task() -> None:
+    """Tasks: make one, list them, look at one, pause, resume or stop one; without a name it is the file's."""
+
+
+@task.command("create")
+@config_option
+@json_option
+@click.argument("name")
+@click.option("--kind", default=Work.TRAIN.value, show_default=True, type=click.Choice([kind.value for kind in Work]))
+@click.option("--rounds", type=click.IntRange(0), help="Committed rounds that end it; 0 for endless.")
+@click.option("--model", type=click.Path(path_type=Path), help="Folder of an exported model that it begins with.")
+@click.option("--experiment", help="It is a variant: devices are divided among the tasks of one experiment.")
+@click.option("--share", type=click.FloatRange(0, 1, min_open=True), help="Share of the devices of its experiment.")
+@click.option("--file", "path", type=click.Path(path_type=Path), help="TOML file with settings, as below [task].")
+@click.option(
+    "--set", "pairs", multiple=True, metavar="NAME=VALUE", help="Any setting, such as plan.learning_rate=0.5."
+)
+def create_task(
+    config_path: Path,
+    name: str,
+    kind: str,
+    rounds: int | None,
+    model: Path | None,
+    experiment: str | None,
+    share: float | None,
+    path: Path | None,
+    pairs: tuple[str, ...],
+    *,
+    as_json: bool,
+) -> None:
+    """Make a task; what is not given is as the configuration's [task] has it."""
+    config = configuration(config_path)
+    wanted: dict[str, Any] = msgspec.to_builtins(config.task.settings())
+    for left_out in _OF_ITS_OWN:
+        del wanted[left_out]
+    if path is not None:
+        _lay_over(wanted, _read(path))
+    for pair in pairs:
+        _lay_over(wanted, _parsed(pair))
+    given = {"experiment": experiment, "share": share}
+    _lay_over(wanted, {"variant": {key: value for key, value in given.items() if value is not None}})
+    if rounds is not None:
+        wanted["rounds"] = rounds
+    wanted |= {"name": name, "kind": kind}
+    if model is not None:
+        # Stored under its hash beside the others; nobody fetches it unless the task is made.
+        wanted["manifest"] = import_model(model, FileBlobs(config.data_dir / "artifacts")).sha256
+    ask_service(config, "POST", "/tasks", wanted)
+    _show_one(config, name, as_json=as_json)
+
+
+@task.command("list")
+@config_option
+@json_option
+def list_tasks(config_path: Path, *, as_json: bool) -> None:
+    """Every task, in the order in which they were made."""
+    config = configuration(config_path)
+    with opened(config) as database, database.transaction() as view:
+        found = task_rows(view, config.task.name)
+    cells = [
+        (
+            t.name,
+            t.kind,
+            t.status,
+            t.committed,
+            t.version,
+            percent(t.best_top1),
+            t.round,
+            t.experiment or None,
+            t.reason,
+        )
+        for t in found
+    ]
+    show({"items": found}, _COLUMNS, cells, as_json=as_json)
+
+
+@task.command("show")
+@config_option
+@json_option
+@name_argument
+def show_task(config_path: Path, name: str | None, *, as_json: bool) -> None:
+    """One task with all its settings."""
+    config = configuration(config_path)
+    _show_one(config, name or config.task.name, as_json=as_json)
+
+
+@task.command()
+@config_option
+@json_option
+@name_argument
+@reason_option
+def pause(config_path: Path, name: str | None, reason: str, *, as_json: bool) -> None:
+    """No new rounds; devices that have begun may finish."""
+    change(config_path, f"{_path(config_path, name)}/pause", {"reason": reason}, as_json=as_json)
+
+
+@task.command()
+@config_option
+@json_option
+@name_argument
+def resume(config_path: Path, name: str | None, *, as_json: bool) -> None:
+    """Rounds again."""
+    change(config_path, f"{_path(config_path, name)}/resume", {}, as_json=as_json)
+
+
+@task.command()
+@config_option
+@json_option
+@click.argument("name")
+@reason_option
+def stop(config_path: Path, name: str, reason: str, *, as_json: bool) -> None:
+    """No more rounds, for good; devices that have begun may finish."""
+    change(config_path, f"{_path(config_path, name)}/stop", {"reason": reason}, as_json=as_json)
+
+
+def _path(config_path: Path, name: str | None) -> str:
+    return f"/tasks/{name or configuration(config_path).task.name}"
+
+
+def _show_one(config: CoordinatorConfig, name: str, *, as_json: bool) -> None:
+    with opened(config) as database, database.transaction() as view:
+        found = task_detail(view, name, config.task.name, WallClock().now_s())
+    if found is None:
+        msg = f"there is no task {name}; 'task list' shows them"
+        raise ConfigError(msg)
+    said = msgspec.to_builtins(found)
+    settings, rounds = said.pop("settings"), said.pop("rounds")
+    said["created_s"], said["since_s"] = when(found.created_s), when(found.since_s)
+    cells = [*said.items(), *_flat(settings), ("newest rounds", ", ".join(str(row["number"]) for row in rounds))]
+    show(found, ("what", "value"), cells, as_json=as_json)
+
+
+def _flat(table: dict[str, Any], where: str = "") -> list[tuple[str, object]]:
+    cells: list[tuple[str, object]] = []
+    for name, value in table.items():
+        cells += _flat(value, f"{where}{name}.") if isinstance(value, dict) else [(where + name, value)]
+    return cells
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        msg = f"{path} cannot be used: {error}"
+        raise ConfigError(msg) from error
+
+
+def _parsed(pair: str) -> dict[str, Any]:
+    """``a.b=1`` as tables; a value that is not TOML is taken as the text that it is."""
+    name, sign, value = pair.partition("=")
+    if not sign or not name:
+        msg = f"--set: expected NAME=VALUE, such as plan.learning_rate=0.5, got {pair!r}"
+        raise ConfigError(msg)
+    try:
+        parsed: Any = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = value
+    for part in reversed(name.split(".")):
+        parsed = {part: parsed}
+    found: dict[str, Any] = parsed
+    return found
+
+
+def _lay_over(table: dict[str, Any], other: dict[str, Any]) -> None:
+    """Put what is given over what there is, table by table."""
+    for name, value in other.items():
+        if isinstance(value, dict):
+            below = table.setdefault(name, {})
+            if isinstance(below, dict):
+                _lay_over(below, value)
+                continue
+        table[name] = value

@@ -1,0 +1,185 @@
+"""``model``: versions of the model, what became of them, and what an operator does about it.
+
+Looking works whether the service runs or not. Whatever needs TensorFlow runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+import msgspec
+
+from coordinator.commands.actions import change, reason_option
+from coordinator.commands.options import config_option, json_option, limit_option
+from coordinator.commands.setting import configuration, opened, show, when
+from coordinator.config import CoordinatorConfig
+from coordinator.jobs import Evaluation, EvaluationJob, JobFailed
+from coordinator.ports import VersionRecord
+from coordinator.shell.blobs import FileBlobs
+from coordinator.shell.model_folder import export_version
+from coordinator.shell.signing import load_signer
+from coordinator.shell.web.versions import VersionDetail, version_detail
+from coordinator.shell.worker import do_once
+from models.exchange import FORMATS, NEED_TENSORFLOW, TFLITE, exchange
+from wire.errors import ConfigError, UnavailableError
+from wire.identifiers import Population
+
+FOLDER = "folder"
+_CONVERSION_TIMEOUT_S = 600.0
+_COLUMNS = ("version", "stage", "top-1", "on devices", "loss (nats)", "made", "why it is there")
+
+_version = click.argument("version", type=click.IntRange(0))
+
+
+@click.group("model")
+def models() -> None:
+    """Versions of the model: list, show, evaluate, promote, roll back, export."""
+
+
+@models.command("list")
+@config_option
+@json_option
+@limit_option
+def list_versions(config_path: Path, limit: int, *, as_json: bool) -> None:
+    """The newest versions: where each is, and its recall on held-out text and on devices."""
+    with opened(configuration(config_path)) as database, database.transaction() as view:
+        found = [version_detail(record, view.federated(record.version)) for record in view.versions(limit)]
+    show(found, _COLUMNS, [_cells(each) for each in found], as_json=as_json)
+
+
+@models.command("show")
+@config_option
+@json_option
+@_version
+def show_version(config_path: Path, version: int, *, as_json: bool) -> None:
+    """One version: what it was made of, who signed it, what was measured of it, and what became of it."""
+    config = configuration(config_path)
+    record = _found(config, version)
+    with opened(config) as database, database.transaction() as view:
+        found = version_detail(record, view.federated(version))
+    rows = [(name, value) for name, value in msgspec.to_builtins(found).items() if value not in (None, "")]
+    show(found, ("what", "value"), rows, as_json=as_json)
+
+
+@models.command()
+@config_option
+@json_option
+@_version
+@click.option("--text", type=click.Path(path_type=Path), help="Corpus file (user, text); else task.evaluation_text.")
+def evaluate(config_path: Path, version: int, text: Path | None, *, as_json: bool) -> None:
+    """Measure a version on held-out text, and its inference file beside it. Nothing is stored but that file."""
+    config = configuration(config_path)
+    chosen = text or config.task.evaluation_text
+    if chosen is None or not chosen.is_file():
+        msg = "expected a corpus file to measure on: give --text, or set task.evaluation_text"
+        raise ConfigError(msg)
+    job = EvaluationJob(version, _found(config, version).manifest, Evaluation(str(chosen.absolute())))
+    done = do_once(job, config.data_dir / "artifacts", config.data_dir / "private")
+    if isinstance(done, JobFailed):
+        raise UnavailableError(done.reason)
+    known = msgspec.to_builtins(done)
+    rows = [*known["metrics"].items(), *(known["inspection"] or {}).items()]
+    show(known, ("what", "value"), [("text", chosen), *rows], as_json=as_json)
+
+
+@models.command()
+@config_option
+@json_option
+@_version
+@reason_option
+def promote(config_path: Path, version: int, reason: str, *, as_json: bool) -> None:
+    """Give a version to all devices, whatever became of it before; the running service does it."""
+    change(config_path, f"/versions/{version}/promote", {"reason": reason}, as_json=as_json)
+
+
+@models.command()
+@config_option
+@json_option
+@reason_option
+@click.option("--to", type=click.IntRange(0), help="The version that devices get instead; else the one before.")
+@click.option("--version", type=click.IntRange(0), help="The one to take back; else the canary, or the current one.")
+def rollback(config_path: Path, reason: str, to: int | None, version: int | None, *, as_json: bool) -> None:
+    """Take back the version that some devices try, or else the one that all have."""
+    wanted = {"reason": reason, "version": version, "to": to}
+    body = {name: value for name, value in wanted.items() if value is not None}
+    change(config_path, "/versions/rollback", body, as_json=as_json)
+
+
+@models.command("export")
+@config_option
+@json_option
+@_version
+@click.option("--to", "form", default=FOLDER, show_default=True, type=click.Choice([FOLDER, *FORMATS]), help="Format.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder or file that is written.")
+def export(config_path: Path, version: int, form: str, out: Path, *, as_json: bool) -> None:
+    """Write a version as a model folder, safetensors, a SavedModel, or an int8 .tflite that predicts.
+
+    A model folder can be the first version of another coordinator (task.model).
+    """
+    config = configuration(config_path)
+    record, artifacts = _found(config, version), FileBlobs(config.data_dir / "artifacts")
+    if form == FOLDER:
+        manifest = export_version(record.manifest, artifacts, out)
+        answer = {"version": version, "folder": str(out), "manifest": manifest.sha256}
+        show(answer, ("version", "folder"), [(version, out)], as_json=as_json)
+        return
+    made = None if record.inspection is None else record.inspection.file
+    if form == TFLITE and made is not None:
+        _write(out, artifacts.get(made.sha256))
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            export_version(record.manifest, artifacts, Path(folder))
+            _convert(Path(folder), form, out)
+    show({"version": version, "format": form, "path": str(out)}, ("version", "file"), [(version, out)], as_json=as_json)
+
+
+@models.command()
+@config_option
+@json_option
+def key(config_path: Path, *, as_json: bool) -> None:
+    """The public key that signs models: what agents are given as coordinator_key. It is made if there is none."""
+    config = configuration(config_path)
+    public = load_signer(config.data_dir, Population(config.population)).public
+    show({"coordinator_key": public}, ("coordinator_key",), [(public,)], as_json=as_json)
+
+
+def _found(config: CoordinatorConfig, version: int) -> VersionRecord:
+    with opened(config) as database, database.transaction() as view:
+        record = view.version(version)
+    if record is None:
+        msg = f"there is no version {version}; 'model list' shows the newest"
+        raise ConfigError(msg)
+    return record
+
+
+def _cells(row: VersionDetail) -> tuple[object, ...]:
+    on_devices = None if row.federated.top1_before is None else f"{100 * row.federated.top1_before.mean:.1f} %"
+    top1 = None if row.top1 is None else f"{100 * row.top1:.1f} %"
+    return row.version, row.stage, top1, on_devices, row.loss, when(row.created), row.reason
+
+
+def _convert(folder: Path, form: str, out: Path) -> None:
+    if form not in NEED_TENSORFLOW:
+        exchange(folder, form, out)
+        return
+    # Half a gigabyte of TensorFlow, and a converter that may crash.
+    command = [sys.executable, "-m", "models", "exchange", str(folder), "--to", form, "--out", str(out)]
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True, timeout=_CONVERSION_TIMEOUT_S)  # noqa: S603
+    except subprocess.SubprocessError as error:
+        said = getattr(error, "stderr", "") or str(error)
+        msg = f"the version could not be written as {form}: {said.strip().splitlines()[-1][:300]}"
+        raise UnavailableError(msg) from error
+
+
+def _write(out: Path, data: bytes) -> None:
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_bytes(data)
+    except OSError as error:
+        msg = f"cannot write {out}: {error.strerror or error}; give a place that can be written"
+        raise UnavailableError(msg) from error

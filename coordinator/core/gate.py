@@ -1,0 +1,86 @@
+"""What a new version must be before any device gets it.
+
+A pure comparison of figures; who measures them, and what follows, is decided elsewhere. A figure that nobody measured
+(no held-out text, no TensorFlow) is not asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+
+class GatePolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """``[gate]``: what a new version must be before any device gets it.
+
+    Attributes:
+        recall_drop: by how much recall on the held-out text may be lower than the current version's.
+        step_ms: longest time for one word with the inference file, on the coordinator.
+        inference_mb: largest inference file.
+        agreement: least share of held-out words after which the inference file suggests the same word first.
+    """
+
+    recall_drop: Annotated[float, Meta(ge=0, le=1)] = 0.05  # rounds of few phones swing by 2 points without harm
+    step_ms: Annotated[float, Meta(gt=0, le=10_000)] = 20.0  # a slow phone needs 10 times as long; 200 ms is too late
+    inference_mb: Annotated[float, Meta(gt=0, le=1000)] = 16.0  # several times that of the large model
+    agreement: Annotated[float, Meta(ge=0, le=1)] = 0.8  # int8 swaps near-equal words; below, it is another model
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """What was measured of a version; None for what was not.
+
+    Attributes:
+        top1: recall of the best suggestion on the held-out text.
+        top3: recall of the best three.
+        loss: mean cross-entropy per target, nats.
+        step_ms: median time for one word with the inference file.
+        inference_bytes: its length.
+        agreement: share of held-out words after which it suggests the same word first as the float weights.
+        inference_fault: why there is no inference file, if building it failed.
+    """
+
+    top1: float | None = None
+    top3: float | None = None
+    loss: float | None = None
+    step_ms: float | None = None
+    inference_bytes: int | None = None
+    agreement: float | None = None
+    inference_fault: str = ""
+
+
+def faults(policy: GatePolicy, new: Figures, former: Figures) -> tuple[str, ...]:
+    """Why a version may not go out; empty if it may.
+
+    Args:
+        policy: what is asked.
+        new: of the version.
+        former: of the current version.
+
+    >>> faults(GatePolicy(), Figures(top1=0.1, top3=0.3, loss=5.0), Figures(top1=0.2, top3=0.3, loss=4.8))
+    ('top-1 recall fell from 20.0 % to 10.0 %; at most 5.0 points are allowed',)
+    """
+    found = []
+    measured = [value for value in (new.top1, new.top3, new.loss) if value is not None]
+    if not all(math.isfinite(value) for value in measured):
+        found.append("a figure on the held-out text is not finite")
+    for name, value, before in (("top-1", new.top1, former.top1), ("top-3", new.top3, former.top3)):
+        if value is not None and before is not None and value < before - policy.recall_drop:
+            found.append(
+                f"{name} recall fell from {100 * before:.1f} % to {100 * value:.1f} %; "
+                f"at most {100 * policy.recall_drop:.1f} points are allowed"
+            )
+    if new.inference_fault:
+        found.append(f"the inference file cannot be built: {new.inference_fault}")
+    if new.step_ms is not None and new.step_ms > policy.step_ms:
+        found.append(f"one word takes {new.step_ms:.1f} ms; at most {policy.step_ms:g} ms are allowed")
+    if new.inference_bytes is not None and new.inference_bytes > policy.inference_mb * 1e6:
+        found.append(f"the inference file has {new.inference_bytes / 1e6:.1f} MB; {policy.inference_mb:g} are allowed")
+    if new.agreement is not None and new.agreement < policy.agreement:
+        found.append(
+            f"the inference file agrees with the weights on {100 * new.agreement:.1f} % of the words; "
+            f"{100 * policy.agreement:.1f} % are asked for"
+        )
+    return tuple(found)

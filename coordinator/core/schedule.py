@@ -1,0 +1,61 @@
+"""When a task may open a round: the hours of the day, and a rest between two rounds. Pure; hours are UTC."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+HOUR_S, DAY_S = 3600.0, 86400.0
+
+Hour = Annotated[int, Meta(ge=0, le=24)]
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+    """``[task.schedule]``: when rounds are opened.
+
+    Attributes:
+        from_hour: first hour of the day in which a round may be opened, UTC.
+        to_hour: the hour that ends it; below ``from_hour`` the span goes over midnight, equal to it means all day.
+        pause_s: shortest time from the end of a round to the opening of the next.
+    """
+
+    from_hour: Hour = 0  # phones are charged at night somewhere, so all day
+    to_hour: Hour = 24
+    pause_s: Annotated[float, Meta(ge=0, le=30 * 86400)] = 0.0  # at once: phones are few, and they are waiting
+
+
+def wait_s(schedule: Schedule, closed_at_s: float | None, now_s: float) -> float:
+    """How long until the task may open a round; 0 if it may now.
+
+    >>> night = Schedule(from_hour=22, to_hour=6, pause_s=600)
+    >>> wait_s(night, None, 23 * 3600), wait_s(night, None, 12 * 3600), wait_s(night, 23 * 3600, 23 * 3600 + 60)
+    (0.0, 36000.0, 540.0)
+
+    Args:
+        schedule: of the task.
+        closed_at_s: when its last round ended; None before the first.
+        now_s: seconds since 1970.
+    """
+    rested_s = now_s
+    if closed_at_s is not None and closed_at_s <= now_s:  # a clock that was set back must not stretch the pause
+        rested_s = max(now_s, closed_at_s + schedule.pause_s)
+    return rested_s - now_s + _until_open_s(schedule, rested_s)
+
+
+def within_hours(schedule: Schedule, now_s: float) -> bool:
+    """Whether this hour is one of the task's.
+
+    >>> within_hours(Schedule(from_hour=22, to_hour=6), 3 * 3600.0), within_hours(Schedule(), 3 * 3600.0)
+    (True, True)
+    """
+    return _until_open_s(schedule, now_s) == 0
+
+
+def _until_open_s(schedule: Schedule, now_s: float) -> float:
+    begin, end = schedule.from_hour % 24, schedule.to_hour % 24
+    if begin == end:
+        return 0.0
+    since_s = (now_s - begin * HOUR_S) % DAY_S
+    return 0.0 if since_s < (end - begin) % 24 * HOUR_S else DAY_S - since_s

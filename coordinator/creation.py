@@ -1,0 +1,139 @@
+"""Makes tasks: the one of the configuration at each start, and those that operators ask for.
+
+The configuration's task is what its file says at each start, and keeps what it has learned as long as its name stays;
+another name makes a second task beside it. A task that was asked for never changes.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from coordinator.averaging import with_mask
+from coordinator.config import CoordinatorConfig, TaskSettings, task_faults
+from coordinator.core import task as tasks
+from coordinator.core.admission import free_slot
+from coordinator.core.task import OVER, Task
+from coordinator.effects import EvaluateVersion
+from coordinator.operations import Refused
+from coordinator.ports import BlobStore, Lineage, TaskRecord, VersionRecord, View
+from coordinator.turn import Board, Turn
+from models.manifest import Manifest
+from wire.errors import LocalProtocolError, NightjarError
+from wire.messages import Work
+
+
+def take_stock(tx: View, config: CoordinatorConfig, now_s: float) -> Board:
+    """What is under way when the service starts, with the configuration's task as its file says.
+
+    Raises:
+        LocalProtocolError: the database holds no version of that task.
+    """
+    settings = config.task.settings()
+    held = tx.task(settings.name)
+    state = Task(name=settings.name, number=_next(tx), created_s=now_s) if held is None else held.state
+    rule = tasks.RuleRead(now_s, settings.stop_rule())
+    tx.save_task(TaskRecord(state=tasks.step(state, rule), settings=settings))
+
+    rounds = {state.task: state for state in tx.open_rounds()}
+    records = [record for record in tx.tasks() if record.state.status not in OVER or record.name in rounds]
+    board = Board({record.name: record for record in records}, rounds)
+    for name in {settings.name, *(record.name for record in records if record.settings.kind is Work.TRAIN)}:
+        version = tx.current_version(name)
+        if version is None:
+            msg = f"the database holds no model version of the task {name}; import one first"
+            raise LocalProtocolError(msg)
+        board.versions[name] = version
+    return board
+
+
+class Maker:
+    """Makes the tasks that are asked for.
+
+    Args:
+        config: the whole configuration.
+        artifacts: where models lie.
+    """
+
+    def __init__(self, config: CoordinatorConfig, artifacts: BlobStore) -> None:
+        self._first = config.task.name
+        self._seed = config.seed
+        self._measured = config.task.evaluation_text is not None
+        self._artifacts = artifacts
+
+    def make(self, settings: TaskSettings, manifest: str | None, turn: Turn) -> TaskRecord | Refused:
+        """Make a task, and open its first round if its schedule lets it.
+
+        Args:
+            settings: what it does.
+            manifest: of an imported model that it begins with; None takes what its settings name.
+            turn: of the driver.
+        """
+        if turn.tx.task(settings.name) is not None:
+            return Refused(f"there is a task {settings.name} already, perhaps one that is over; take another name")
+        faults = task_faults(settings, measured=self._measured)
+        if faults:
+            return Refused("; ".join(faults))
+        slot = self._slot(settings, turn)
+        if slot is None:
+            wanted, experiment = settings.variant.share, settings.variant.experiment
+            return Refused(f"variant.share: too few devices of the experiment {experiment} are left for {wanted:g}")
+        source = self._source(settings, turn)
+        if isinstance(source, Refused):
+            return source
+        if settings.kind is Work.TRAIN:
+            version = self._version(settings, source, manifest, turn)
+            if isinstance(version, Refused):
+                return version
+            turn.tx.add_version(version)
+            if version.metrics is None and self._measured:
+                turn.effects.append(EvaluateVersion(version.version))
+            turn.board.versions[settings.name] = version
+        elif manifest is not None:
+            return Refused("an evaluation tries a version that there is: give source.task or source.version")
+        state = Task(name=settings.name, number=_next(turn.tx), created_s=turn.now_s, slot=slot, since_s=turn.now_s)
+        record = TaskRecord(state=state, settings=settings)
+        turn.enlist(record)
+        turn.open_next(record.name)
+        return record
+
+    def _slot(self, settings: TaskSettings, turn: Turn) -> float | None:
+        variant = settings.variant
+        if not variant.experiment:
+            return 0.0
+        others = [r for r in turn.tx.tasks() if r.settings.variant.experiment == variant.experiment]
+        taken = [(r.state.slot, r.settings.variant.share) for r in others if r.state.status not in OVER]
+        return free_slot(variant.share, taken)
+
+    def _source(self, settings: TaskSettings, turn: Turn) -> VersionRecord | Refused:
+        """The version that a training task begins with, or that an evaluation tries first."""
+        source = settings.source
+        if source.version is not None:
+            found = turn.tx.version(source.version)
+            return Refused(f"source.version: there is no version {source.version}") if found is None else found
+        name = source.task or self._first
+        newest = turn.tx.current_version(name)
+        return Refused(f"source.task: there is no training task {name}") if newest is None else newest
+
+    def _version(
+        self, settings: TaskSettings, source: VersionRecord, imported: str | None, turn: Turn
+    ) -> VersionRecord | Refused:
+        number = turn.tx.last_version_number() + 1
+        try:
+            manifest = Manifest.decode(self._artifacts.get(imported or source.manifest))
+        except NightjarError as error:
+            return Refused(f"the model cannot be read: {error}")
+        # The same weights under a number of their own: what devices report is told apart by it.
+        manifest = replace(manifest, version=number, mask=None if imported else manifest.mask)
+        manifest = with_mask(manifest, settings.codec, self._seed, self._artifacts)
+        return VersionRecord(
+            version=number,
+            task=settings.name,
+            manifest=self._artifacts.put(manifest.encode()),
+            created_s=turn.now_s,
+            metrics=None if imported else source.metrics,
+            lineage=Lineage(parent=None if imported else source.version, seed=self._seed),
+        )
+
+
+def _next(tx: View) -> int:
+    return max((record.state.number for record in tx.tasks()), default=0) + 1

@@ -1,0 +1,114 @@
+"""The HTTP server around the application, and how it ends: nobody who is being answered is cut off.
+
+waitress sends in one loop and answers in threads. At the end it takes no new connection any more, answers what has
+come, and then closes what is left. With a socket of systemd's (:mod:`coordinator.shell.service_manager`) whoever
+connects meanwhile waits in that socket's queue for the next process.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from waitress.server import create_server  # type: ignore[import-untyped] # waitress has no types
+
+from wire.errors import ConfigError
+
+THREADS = 8
+"""waitress sends in its main loop, so slow devices do not hold threads; streams have threads beside these."""
+CONNECTIONS = 2000
+"""At once; beyond it others wait to be accepted. A cohort fetches a new version at the same moment."""
+IDLE_S = 30
+"""A connection on which nothing moves for so long is closed: phones come and go."""
+DRAIN_S = 5.0
+"""Longest wait at the end for answers under way; a device goes on with a longer one where it was cut."""
+FRESH_S = 1.0
+"""Whoever has just connected is about to ask."""
+STOP_TIMEOUT_S = 10.0
+_LOOK_S = 0.02
+
+
+@contextmanager
+def serving(
+    app: Callable[..., Any], host: str, port: int, listener: socket.socket | None = None, trusted_proxy: str = ""
+) -> Iterator[None]:
+    """Serve as long as the block lasts.
+
+    Args:
+        app: a WSGI application.
+        host: to listen on.
+        port: likewise.
+        listener: listens there already; closed in the end.
+        trusted_proxy: its address, or ``*`` for any: what it says of who asks, and over which scheme, is believed.
+
+    Raises:
+        ConfigError: one cannot listen there.
+    """
+    connections: dict[int, Any] = {}
+    server = create_server(
+        app,
+        map=connections,
+        sockets=[_listen(host, port) if listener is None else listener],
+        threads=THREADS,
+        connection_limit=CONNECTIONS,
+        channel_timeout=IDLE_S,
+        asyncore_use_poll=True,  # select() knows 1,024 descriptors, and no more
+        ident="nightjar",
+        clear_untrusted_proxy_headers=True,
+        **_believed(trusted_proxy),
+    )
+    thread = threading.Thread(target=server.run, name="web", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        _drain(server)
+        # Devices keep their connections open, and the server's loop runs as long as there is one. Its own thread must
+        # close them: it may be waiting on them just now.
+        server.task_dispatcher.shutdown()
+        server.trigger.pull_trigger(lambda: _close(server, connections))
+        thread.join(timeout=STOP_TIMEOUT_S)
+
+
+def _believed(trusted_proxy: str) -> dict[str, Any]:
+    if not trusted_proxy:
+        return {}
+    headers = {"x-forwarded-for", "x-forwarded-proto"}
+    return {"trusted_proxy": trusted_proxy, "trusted_proxy_count": 1, "trusted_proxy_headers": headers}
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address, family=family)
+    except OSError as error:
+        msg = f"cannot listen on {host} port {port}: {error.strerror or error}; give another port"
+        raise ConfigError(msg) from error
+
+
+def _drain(server: Any) -> None:
+    def accept_no_more() -> None:
+        server.accepting = False
+
+    server.trigger.pull_trigger(accept_no_more)
+    deadline_s = time.monotonic() + DRAIN_S
+    time.sleep(_LOOK_S)  # what was accepted last is a channel by now
+    while time.monotonic() < deadline_s and any(_is_busy(channel) for channel in list(server.active_channels.values())):
+        time.sleep(_LOOK_S)
+
+
+def _close(server: Any, connections: dict[int, Any]) -> None:
+    for channel in list(server.active_channels.values()):
+        channel.handle_close()  # with what it had still to send
+    for connection in list(connections.values()):
+        connection.close()
+
+
+def _is_busy(channel: Any) -> bool:
+    """Whether somebody is being answered, is still asking, or has connected and is about to ask."""
+    fresh = channel.last_activity == channel.creation_time and time.time() - channel.creation_time < FRESH_S  # noqa: TID251 - waitress' clock
+    return bool(channel.requests or channel.request or channel.total_outbufs_len or fresh)

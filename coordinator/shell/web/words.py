@@ -1,0 +1,74 @@
+"""Numbers, times and sizes in words, for pages and commands."""
+
+from __future__ import annotations
+
+import datetime
+
+
+def si_bytes(count: float | None) -> str:
+    """A number of bytes for people.
+
+    >>> si_bytes(950), si_bytes(5_649_000), si_bytes(None)
+    ('950 B', '5.65 MB', '-')
+    """
+    if count is None:
+        return "-"
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count:.0f} B"
+
+
+def percent(share: float | None) -> str:
+    """A share for people.
+
+    >>> percent(0.1234), percent(None)
+    ('12.3 %', '-')
+    """
+    return "-" if share is None else f"{100 * share:.1f} %"
+
+
+def duration(seconds: float | None) -> str:
+    """A time span for people.
+
+    >>> duration(3.4), duration(200), duration(9000), duration(200_000), duration(None)
+    ('3.4 s', '3 min 20 s', '2 h 30 min', '2 d 7 h', '-')
+    """
+    if seconds is None:
+        return "-"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def utc(seconds: float | None) -> str:
+    """A moment, as a person writes it down; always UTC.
+
+    >>> utc(1_795_000_000.0), utc(None)
+    ('2026-11-18 11:06:40', '-')
+    """
+    if seconds is None:
+        return "-"
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def clock(seconds: float) -> str:
+    """The hour and minute of a moment, UTC.
+
+    >>> clock(1_795_000_000.0)
+    '11:06'
+    """
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%H:%M")
+
+
+def thousands(number: float | None) -> str:
+    """A whole number for people.
+
+    >>> thousands(1234567), thousands(None)
+    ('1,234,567', '-')
+    """
+    return "-" if number is None else f"{number:,.0f}"

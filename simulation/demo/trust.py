@@ -1,0 +1,98 @@
+"""The demo's throw-away certificate authority: made at the start of a run, gone with its folder.
+
+Each phone gets its certificate as any device does, by a claim and a key of its own, only that nobody carries the claim
+on a card: the coordinator's office is asked in this process, before the coordinator runs.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import urllib3
+
+from coordinator.config import CoordinatorConfig
+from coordinator.config_file import load_config
+from coordinator.enrolment.office import Certified, Office, new_claim
+from coordinator.enrolment.premises import refresh, signer_of
+from coordinator.enrolment.register import Register
+from coordinator.shell.clock import WallClock
+from coordinator.shell.database import Database, database_url
+from edge_agent.enrolment.identity import Identity, keep
+from edge_agent.enrolment.keys import next_key
+from wire.errors import UnavailableError
+from wire.identifiers import DeviceId
+
+CLAIM_LIFE_S = 3600.0
+
+
+def enrol_phones(coordinator_toml: Path, homes: Sequence[Path]) -> None:
+    """Make an authority, and give each phone its certificate.
+
+    Args:
+        coordinator_toml: of the coordinator, which does not run yet.
+        homes: of the phones: a folder of the phone's name, its data in ``data``.
+
+    Raises:
+        UnavailableError: a certificate could not be made.
+    """
+    config = load_config(coordinator_toml, os.environ)
+    clock, signer = WallClock(), signer_of(config)
+    config.data_dir.mkdir(parents=True, exist_ok=True)
+    database = Database(database_url(config))
+    try:
+        refresh(config, signer, (), clock.now_s())
+        office = Office(config, Register(database), signer, clock)
+        for home in homes:
+            _enrol(config, office, DeviceId(home.name), home / "data", clock.now_s())
+    finally:
+        database.close()
+        signer.close()
+
+
+def get(url: str, authorities: Path | None, timeout_s: float) -> urllib3.BaseHTTPResponse:
+    """An answer of the coordinator.
+
+    Args:
+        url: of a page or a document.
+        authorities: whom to trust; None for plain text.
+        timeout_s: for it all.
+
+    Raises:
+        urllib3.exceptions.HTTPError: it does not answer.
+    """
+    if authorities is None:
+        return urllib3.request("GET", url, timeout=timeout_s, retries=False)
+    context = ssl.create_default_context(cafile=str(authorities))
+    context.check_hostname = False
+    with urllib3.PoolManager(ssl_context=context, assert_hostname=False) as pool:
+        return pool.request("GET", url, timeout=timeout_s, retries=False)
+
+
+def _enrol(config: CoordinatorConfig, office: Office, device: DeviceId, data_dir: Path, now_s: float) -> None:
+    characters, claim = new_claim(
+        f"demo-{device}", now_s, CLAIM_LIFE_S, device=device, prefix="", uses=1, approval=False
+    )
+    office.register.add_claim(claim, "demo")
+    key, csr = next_key(data_dir)
+    found = office.enrol(characters, csr, urlsplit(config.url).hostname or "")
+    if not isinstance(found, Certified):
+        msg = f"{device} got no certificate: {found}"
+        raise UnavailableError(msg)
+    keep(
+        data_dir,
+        Identity(
+            device=device,
+            population=config.population,
+            coordinator_url=config.url,
+            broker_host=config.broker.host,
+            broker_port=config.broker.device_port or config.broker.port,
+            authorities=list(found.authorities),
+            expires_s=found.expires_s,
+            renew_s=found.renew_s,
+        ),
+        key + found.certificate.encode(),
+    )

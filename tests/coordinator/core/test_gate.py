@@ -1,0 +1,40 @@
+import math
+
+import msgspec
+import pytest
+
+from coordinator.core.gate import Figures, GatePolicy, faults
+
+POLICY = GatePolicy(recall_drop=0.02, step_ms=5.0, inference_mb=2.0, agreement=0.9)
+FORMER = Figures(top1=0.20, top3=0.40, loss=4.0)
+GOOD = Figures(top1=0.19, top3=0.41, loss=4.1, step_ms=0.1, inference_bytes=500_000, agreement=0.97)
+
+
+def test_a_good_version_has_no_fault():
+    assert faults(POLICY, GOOD, FORMER) == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"top1": 0.17}, "top-1 recall fell from 20.0 % to 17.0 %"),
+        ({"top3": 0.3}, "top-3 recall fell from 40.0 % to 30.0 %"),
+        ({"loss": math.nan}, "not finite"),
+        ({"step_ms": 6.0}, "one word takes 6.0 ms"),
+        ({"inference_bytes": 3_000_000}, "the inference file has 3.0 MB"),
+        ({"agreement": 0.5}, "agrees with the weights on 50.0 %"),
+        ({"inference_fault": "no such operation"}, "cannot be built: no such operation"),
+    ],
+)
+def test_each_fault_is_said(change, said):
+    (fault,) = faults(POLICY, msgspec.structs.replace(GOOD, **change), FORMER)
+    assert said in fault
+
+
+def test_all_faults_are_said_at_once():
+    assert len(faults(POLICY, msgspec.structs.replace(GOOD, top1=0.0, top3=0.0, agreement=0.0), FORMER)) == 3
+
+
+def test_what_nobody_measured_is_not_asked_for():
+    assert faults(POLICY, Figures(), FORMER) == ()
+    assert faults(POLICY, GOOD, Figures()) == ()

@@ -1,0 +1,155 @@
+import contextlib
+import socket
+import ssl
+import threading
+
+import pytest
+import urllib3
+
+from coordinator.config import CoordinatorConfig, TaskConfig
+from coordinator.enrolment.authority import Authority, new_request
+from coordinator.enrolment.premises import FOLDER, refresh
+from coordinator.shell.tls_front import SERIAL, TlsFront, behind_front
+from coordinator.shell.web.server import serving
+from tests.enrolment.world import InThisProcess
+from wire.errors import ConfigError
+
+NOW_S = 1.7e9
+BIG = bytes(range(256)) * 20_000
+
+
+class House:
+    def __init__(self, folder) -> None:
+        import time
+
+        self.folder = folder
+        self.signer = InThisProcess(folder / "authority", time.time())  # noqa: TID251 - handshakes know no other clock
+        self.config = CoordinatorConfig(task=TaskConfig(model=folder), data_dir=folder)
+        refresh(self.config, self.signer, [], self.signer.now_s)
+        self.asked: list[dict] = []
+        self.hold = threading.Event()
+
+    @contextlib.contextmanager
+    def front(self, most: int = 100):
+        with socket.create_server(("127.0.0.1", 0)) as behind:
+            port = behind.getsockname()[1]
+            front = TlsFront("127.0.0.1", 0, self.folder / FOLDER, port, most)
+            try:
+                with serving(behind_front(self.answer, front.peer), "127.0.0.1", port, behind):
+                    self.behind, self.port = port, front.port
+                    yield front
+            finally:
+                front.close()
+
+    def answer(self, environ, start_response):
+        self.asked.append(environ)
+        body = environ["wsgi.input"].read()
+        start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", str(len(BIG) or len(body)))])
+        return [BIG]
+
+    def context(self, authority: Authority | None = None, days: float = 1) -> ssl.SSLContext:
+        context = ssl.create_default_context(cadata="".join(self.signer.authority.certificates()))
+        context.check_hostname = False
+        key, csr = new_request()
+        authority = authority or self.signer.authority
+        path = self.folder / "client.pem"
+        path.write_text(key + authority.certify_device(csr, "pi", days, self.signer.now_s))
+        context.load_cert_chain(path)
+        return context
+
+    def bare(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(cadata="".join(self.signer.authority.certificates()))
+        context.check_hostname = False
+        return context
+
+    def get(self, context, **options):
+        with urllib3.PoolManager(ssl_context=context, assert_hostname=False, retries=False) as pool:
+            return pool.request("POST", f"https://127.0.0.1:{self.port}/x", timeout=20, **options)
+
+
+@pytest.fixture
+def house(tmp_path):
+    return House(tmp_path)
+
+
+def test_the_application_knows_who_asks_whatever_the_headers_say(house):
+    with house.front():
+        answer = house.get(house.context(), body=BIG, headers={"Nightjar-Serial": "1", "X-Forwarded-For": "192.0.2.9"})
+        assert answer.data == BIG
+        assert house.get(house.bare()).status == 200
+    known, unknown = house.asked
+    assert known[SERIAL].isdigit()
+    assert (unknown[SERIAL], unknown["REMOTE_ADDR"], unknown["wsgi.url_scheme"]) == ("", "127.0.0.1", "https")
+
+
+def test_certificates_that_are_no_good_end_the_handshake(house, tmp_path):
+    stranger = Authority(tmp_path / "other", house.signer.now_s)
+    with house.front():
+        for context in (house.context(stranger), house.context(days=-0.5)):
+            with pytest.raises(urllib3.exceptions.HTTPError):
+                house.get(context)
+    assert not house.asked
+
+
+def test_who_comes_round_the_front_is_refused(house):
+    with house.front():
+        answer = urllib3.request("GET", f"http://127.0.0.1:{house.behind}/x", headers={SERIAL: "5"}, retries=False)
+        assert answer.status == 421
+    assert not house.asked
+
+
+def test_plain_text_is_refused_and_a_silent_client_hinders_nobody(house):
+    with house.front(), socket.create_connection(("127.0.0.1", house.port)):
+        with pytest.raises(urllib3.exceptions.HTTPError):
+            urllib3.request("GET", f"http://127.0.0.1:{house.port}/x", timeout=20, retries=False)
+        assert house.get(house.context()).status == 200
+
+
+def test_open_connections_of_a_dropped_certificate_end_and_others_go_on(house):
+    with house.front() as front, contextlib.ExitStack() as stack:
+        pools = []
+        for context in (house.context(), house.context()):
+            pool = stack.enter_context(urllib3.PoolManager(ssl_context=context, assert_hostname=False))
+            connection = stack.enter_context(pool.connection_from_url(f"https://127.0.0.1:{house.port}"))
+            connection.urlopen("GET", "/x", retries=False)
+            pools.append(connection)
+        serial = house.asked[0][SERIAL]
+        kept = [pool._get_conn() for pool in pools]
+        front.drop([serial])
+        assert kept[0].sock.recv(1) == b""
+        kept[1].request("GET", "/x")
+        assert kept[1].getresponse().status == 200
+        for one in kept:
+            one.close()
+
+
+def test_what_comes_beyond_the_limit_is_closed(house):
+    with (
+        house.front(most=1),
+        socket.create_connection(("127.0.0.1", house.port)) as plain,
+        house.context().wrap_socket(plain) as held,
+    ):
+        held.sendall(b"GET /x HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert held.recv(12) == b"HTTP/1.1 200"
+        with pytest.raises(urllib3.exceptions.HTTPError):
+            house.get(house.context())
+
+
+def test_it_reads_its_certificate_again_for_connections_from_then_on(house):
+    with house.front() as front:
+        house.get(house.bare())
+        house.signer.authority.rotate(house.signer.now_s)
+        refresh(house.config, house.signer, [], house.signer.now_s)
+        front.reload()
+        assert (
+            house.get(house.context()).status == 200
+        )  # a certificate of the new authority, with a server of the former
+        house.signer.authority.retire()
+        refresh(house.config, house.signer, [], house.signer.now_s)
+        front.reload()
+        assert house.get(house.context()).status == 200
+
+
+def test_a_taken_port_is_said(house):
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ConfigError, match="give another port"):
+        TlsFront("127.0.0.1", taken.getsockname()[1], house.folder / FOLDER, 1, 1)

@@ -1,0 +1,116 @@
+"""A coordinator with a day behind it, served, and a browser in front of it."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import shutil
+import socket
+import threading
+
+import pytest
+
+from coordinator.shell.web.access import Role
+from coordinator.shell.web.server import serving
+from models.manifest import Manifest
+from tests.coordinator.shell.web.history import live_through
+from tests.coordinator.shell.web.test_api import Service
+
+DESKTOP, PHONE = {"width": 1200, "height": 900}, {"width": 360, "height": 740}
+
+
+class Served:
+    """A coordinator behind an address. The tests' changes and those of its pages take turns."""
+
+    def __init__(self, folder, *, lived: bool, **config) -> None:
+        self.service = Service(folder, unlimited=True, **config)
+        lock, post = threading.Lock(), self.service._post
+
+        def one_at_a_time(event) -> None:
+            with lock:
+                post(event)
+
+        self.service._post = one_at_a_time
+        if lived:
+            with self.service.database.transaction() as tx:
+                manifest = tx.version(0).manifest
+            weights = Manifest.decode(self.service.world.artifacts.get(manifest)).weights.sha256
+            live_through(self.service.database, manifest, weights, self.service.world.clock.now_s())
+        self.tokens = {role: self.service.token(role) for role in Role}
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    @contextlib.contextmanager
+    def on(self):
+        with serving(self.service.app, "127.0.0.1", self.port):
+            yield self
+            self.service.app.extensions["pulse"].close()
+
+    def close(self) -> None:
+        self.service.database.close()
+
+
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory):
+    """A coordinator with thirty rounds behind it."""
+    made = Served(tmp_path_factory.mktemp("lived"), lived=True)
+    with made.on():
+        yield made
+    made.close()
+
+
+@pytest.fixture
+def fresh(tmp_path):
+    """A coordinator that nobody has been at yet but the device a."""
+    made = Served(tmp_path, lived=False)
+    with made.on():
+        yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if executable is None:
+        pytest.skip("no Chromium on this machine: install the package chromium to test the pages")
+    if importlib.util.find_spec("playwright") is None:
+        pytest.skip("no Playwright in this environment: install requirements/dev.txt to test the pages")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=executable, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def look(chromium):
+    """Opens a page; fails the test if a page logs an error or asks another host for anything."""
+    contexts, complaints, expected = [], [], []
+
+    def open_(served, path="/", role=None, viewport=DESKTOP, **options):
+        context = chromium.new_context(viewport=viewport, reduced_motion="reduce", **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(60_000)  # a busy machine is no failure
+        page.on("console", lambda message: message.type == "error" and complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda r: r.url.startswith(served.url) or complaints.append(f"request to {r.url}"))
+        if role is not None:
+            page.goto(f"{served.url}/login?back={path}")
+            page.fill("[name=token]", served.tokens[role])
+            page.get_by_role("button", name="Log in").click()
+            page.wait_for_url(served.url + path)
+        else:
+            page.goto(served.url + path)
+        return page
+
+    open_.expected = expected
+    yield open_
+    for context in contexts:
+        context.close()
+    assert [complaint for complaint in complaints if not any(part in complaint for part in expected)] == []

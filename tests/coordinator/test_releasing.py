@@ -1,0 +1,344 @@
+"""What becomes of versions, told by the driver among fakes: the gate, trials on a share of the devices, operators."""
+
+import msgspec
+import pytest
+
+from coordinator.config import ServerConfig
+from coordinator.core.optimizers import OptimizerName
+from coordinator.core.rollout import Stage, TrialPolicy
+from coordinator.core.round import Phase
+from coordinator.inbox import Operated
+from coordinator.jobs import Metrics
+from coordinator.operations import PromoteVersion, Refused, RollBack
+from models.manifest import Manifest
+from tests.coordinator.fake_device import report_frame
+from tests.coordinator.fakes import World
+from tests.coordinator.model_folder import LAYOUT, write_model
+from tests.coordinator.test_driver import delta
+from wire.canary import tries
+from wire.frame import LocalEvaluation
+from wire.messages import Announcement, Assignment, Dropout, DropoutCause, Rejection
+
+GOOD, BAD = 20, 2
+"""Of 100 held-out words, foreseen."""
+TRIAL = TrialPolicy(share=0.5, devices=2, hours=1.0)
+
+
+class Signer:
+    public = "5" * 64
+
+    def sign(self, manifest):
+        return (manifest * 2)[:128]
+
+
+@pytest.fixture
+def make_world(tmp_path):
+    manifest = write_model(tmp_path)
+    return lambda **fields: World(manifest, tmp_path, **{"evaluation_text": tmp_path / "manifest.json", **fields})
+
+
+def stage(world, version):
+    return world.tables.versions[version].rollout.stage
+
+
+def reason(world, version):
+    return world.tables.versions[version].rollout.reason
+
+
+def announced(world):
+    return [message for _, message, _ in world.transport.sent if isinstance(message, Announcement)][-1]
+
+
+def found(hits):
+    return LocalEvaluation(100, hits, 2 * hits, hits, 2 * hits, 5.0, 4.5)
+
+
+def report(world, device, value=0.01, hits=GOOD):
+    frame = report_frame(world.assignment(device), delta(value), LAYOUT, evaluation=found(hits))
+    world.receive(device, "report", frame)
+
+
+def hold_round(world, *devices, hits=GOOD):
+    """The devices check in, are selected, and report."""
+    world.check_in(*devices)
+    world.tick(61.0)
+    for device in devices:
+        report(world, device, hits=hits)
+    world.work()
+
+
+def in_canary(world, version, count):
+    """Names of devices that try a version."""
+    manifest = world.tables.versions[version].manifest
+    names = [f"phone-{i}" for i in range(200)]
+    return [n for n in names if tries(n, manifest, TRIAL.share)][:count], [
+        n for n in names if not tries(n, manifest, TRIAL.share)
+    ][:count]
+
+
+def operate(world, operation):
+    answers = []
+    world.driver.handle(Operated(operation, "ann", answers.append))
+    return answers[0]
+
+
+# Without a share
+
+
+def test_a_version_that_the_gate_lets_out_is_current_at_once(make_world):
+    world = make_world()
+    hold_round(world, "a", "b")
+    assert (stage(world, 0), stage(world, 1)) == (Stage.SUPERSEDED, Stage.CURRENT)
+    assert reason(world, 0) == "by version 1"
+    assert announced(world).version == 1
+    assert world.tables.rounds[2].base_version == 1
+
+
+def test_a_version_that_is_worse_on_held_out_text_is_refused_and_the_task_goes_on_from_the_former_one(make_world):
+    world = make_world()
+    hold_round(world, "a", "b")
+    world.measured = Metrics(0.04, 0.2, 3.5)
+    hold_round(world, "a", "b")
+    assert stage(world, 2) is Stage.REFUSED
+    assert reason(world, 2) == "top-1 recall fell from 10.0 % to 4.0 %; at most 5.0 points are allowed"
+    assert (stage(world, 1), announced(world).version) == (Stage.CURRENT, 1)
+    assert world.phase_of(2) is Phase.COMMITTED
+    assert world.tables.rounds[3].base_version == 1
+    assert world.counters["versions_refused"] == 1
+    world.measured = Metrics(0.12, 0.2, 3.0)
+    hold_round(world, "a", "b")
+    assert (stage(world, 3), world.tables.versions[3].lineage.parent) == (Stage.CURRENT, 1)
+
+
+def test_only_the_states_of_an_optimizer_that_something_is_trained_from_are_kept(make_world):
+    world = make_world(server=ServerConfig(optimizer=OptimizerName.FEDAVGM))
+    for _ in range(2):
+        hold_round(world, "a", "b")
+    world.measured = Metrics(0.0, 0.0, 9.0)
+    hold_round(world, "a", "b")
+    kept = {number: record.optimizer_state for number, record in world.tables.versions.items()}
+    assert [number for number, state in kept.items() if state] == [2]
+    assert set(world.private.blobs) == {kept[2]}
+
+
+def test_a_version_knows_what_it_was_made_of_and_what_devices_found_of_the_one_before(make_world):
+    world = make_world()
+    hold_round(world, "a", "b")
+    made = world.tables.versions[1]
+    assert (made.lineage.parent, made.lineage.reports, made.lineage.seed) == (0, 2, world.config.seed)
+    assert made.lineage.codec.name == "dense-f32"
+    assert len(made.lineage.reports_sha256) == 64
+    tally = world.tables.federated[0]
+    assert (tally.devices, tally.counted, tally.top1_before, tally.tried) == (2, 200, 2 * GOOD, 2)
+    assert 1 not in world.tables.federated
+
+
+def test_versions_are_signed_and_devices_are_told_the_key(make_world):
+    world = make_world(signer=Signer())
+    hold_round(world, "a", "b")
+    manifest = world.tables.versions[1].manifest
+    assert world.tables.versions[1].signature == Signer().sign(manifest)
+    assert announced(world).signature == Signer().sign(manifest)
+    assert announced(world).key == Signer.public
+    world.check_in("a", "b")
+    assert world.assignment("a").signature == Signer().sign(manifest)
+
+
+# With a share
+
+
+def begin_trial(make_world):
+    world = make_world(rollout=TRIAL)
+    hold_round(world, "a", "b")
+    assert (stage(world, 0), stage(world, 1)) == (Stage.CURRENT, Stage.CANARY)
+    return world
+
+
+def test_a_canary_is_announced_beside_the_current_version_and_only_its_devices_try_it(make_world):
+    world = begin_trial(make_world)
+    told = announced(world)
+    assert (told.version, told.canary.version, told.canary.share) == (0, 1, 0.5)
+    assert (world.tables.rounds[2].base_version, world.tables.rounds[2].trial) == (1, True)
+    among, others = in_canary(world, 1, 2)
+    world.check_in(*others)
+    assert all("on trial" in world.transport.to(name, Rejection)[-1].detail for name in others)
+    world.check_in(*among)
+    world.tick(61.0)
+    assert {world.assignment(name).version for name in among} == {1}
+    assert not any(world.transport.to(name, Assignment) for name in others)
+
+
+def test_a_canary_that_does_no_harm_becomes_current_and_training_goes_on_from_it(make_world):
+    world = begin_trial(make_world)
+    hold_round(world, *in_canary(world, 1, 2)[0])
+    assert (stage(world, 0), stage(world, 1)) == (Stage.SUPERSEDED, Stage.CURRENT)
+    assert reason(world, 1) == "2 devices tried it and are none the worse"
+    assert (announced(world).version, announced(world).canary) == (1, None)
+    assert world.tables.rounds[2].version is None
+    assert (world.tables.rounds[3].base_version, world.tables.rounds[3].trial) == (1, False)
+    assert sorted(world.tables.versions) == [0, 1]
+
+
+def test_a_canary_that_foresees_less_is_rolled_back_by_itself_with_the_figures(make_world):
+    world = begin_trial(make_world)
+    hold_round(world, *in_canary(world, 1, 2)[0], hits=BAD)
+    assert (stage(world, 0), stage(world, 1)) == (Stage.CURRENT, Stage.ROLLED_BACK)
+    assert reason(world, 1) == (
+        "top-1 recall on 2 devices that tried it is 2.0 %, with the version before it 20.0 % on 2"
+    )
+    assert (announced(world).version, announced(world).canary) == (0, None)
+    assert world.tables.rounds[3].base_version == 0
+    assert world.counters["versions_rolled_back"] == 1
+
+
+def test_a_canary_that_devices_cannot_run_is_rolled_back(make_world):
+    world = begin_trial(make_world)
+    among, _ = in_canary(world, 1, 2)
+    world.check_in(*among)
+    world.tick(61.0)
+    for name in among:
+        world.say(name, Dropout(round=2, attempt=1, cause=DropoutCause.TRAINING_FAILED))
+    world.tick(100.0)
+    assert world.phase_of(2) is Phase.ABANDONED
+    assert stage(world, 1) is Stage.ROLLED_BACK
+    assert "2 of 2 devices could not run it (training-failed 2)" in reason(world, 1)
+
+
+def test_a_trial_goes_on_over_several_rounds_and_restarts(make_world):
+    world = begin_trial(make_world)
+    first, second = in_canary(world, 1, 2)[0]
+    hold_round(world, first)
+    assert stage(world, 1) is Stage.CANARY
+    world.start()
+    world.listen()
+    assert announced(world).canary.version == 1
+    assert world.tables.rounds[3].trial
+    hold_round(world, second)
+    assert stage(world, 1) is Stage.CURRENT
+
+
+def test_a_trial_to_which_nobody_comes_ends(make_world):
+    world = begin_trial(make_world)
+    for _ in range(40):
+        world.tick(130.0)
+    assert stage(world, 1) is Stage.CURRENT
+    assert reason(world, 1) == "only 0 of 2 devices tried it in 1 h, and none is the worse"
+
+
+def test_the_optimizer_goes_on_from_its_state_before_a_version_that_was_rolled_back(make_world):
+    world = make_world(rollout=TRIAL, server=ServerConfig(optimizer=OptimizerName.FEDAVGM))
+    hold_round(world, "a", "b")
+    hold_round(world, *in_canary(world, 1, 2)[0])
+    before = world.tables.versions[1].optimizer_state
+    hold_round(world, "a", "b")
+    assert (stage(world, 2), world.tables.versions[1].optimizer_state) == (Stage.CANARY, before)
+    hold_round(world, *in_canary(world, 2, 2)[0], hits=BAD)
+    assert (stage(world, 2), world.tables.versions[2].optimizer_state) == (Stage.ROLLED_BACK, None)
+    assert set(world.private.blobs) == {before}
+    hold_round(world, "a", "b")
+    assert world.tables.versions[3].lineage.parent == 1
+
+
+def test_trials_do_not_count_as_rounds_of_the_task(make_world):
+    world = make_world(rollout=TRIAL, rounds=2)
+    hold_round(world, "a", "b")
+    hold_round(world, *in_canary(world, 1, 2)[0])
+    assert world.driver is not None
+    hold_round(world, "a", "b")
+    assert sorted(world.tables.versions) == [0, 1, 2]
+
+
+# Operators
+
+
+def test_an_operator_goes_back_to_the_version_before_and_forward_again(make_world):
+    world = make_world()
+    hold_round(world, "a", "b")
+    hold_round(world, "a", "b")
+    assert operate(world, RollBack(reason="words are missing")) is True
+    assert [stage(world, n) for n in range(3)] == [Stage.SUPERSEDED, Stage.CURRENT, Stage.ROLLED_BACK]
+    assert (reason(world, 2), announced(world).version) == ("words are missing", 1)
+    current = max(world.tables.rounds)
+    assert (world.tables.rounds[current].base_version, world.tables.rounds[current].phase) == (1, Phase.SELECTION)
+    assert operate(world, PromoteVersion(2, "it was fine")) is True
+    assert [stage(world, n) for n in range(3)] == [Stage.SUPERSEDED, Stage.SUPERSEDED, Stage.CURRENT]
+    assert operate(world, PromoteVersion(2, "again")) is False
+    entries = [(e.action, e.target, e.before, e.after) for e in world.tables.audit.values()]
+    assert entries == [
+        ("roll-back", "2", "current", "rolled back: words are missing; version 1 instead"),
+        ("promote-version", "2", "rolled-back", "current: it was fine"),
+    ]
+
+
+def test_an_operator_can_go_back_to_any_version(make_world):
+    world = make_world()
+    for _ in range(3):
+        hold_round(world, "a", "b")
+    assert operate(world, RollBack(reason="all of it", to=0)) is True
+    assert [stage(world, n) for n in range(4)] == [
+        Stage.CURRENT,
+        Stage.SUPERSEDED,
+        Stage.SUPERSEDED,
+        Stage.ROLLED_BACK,
+    ]
+    hold_round(world, "a", "b")
+    assert (stage(world, 4), world.tables.versions[4].lineage.parent) == (Stage.CURRENT, 0)
+
+
+def test_an_operator_takes_back_a_canary_or_gives_it_to_all(make_world):
+    world = begin_trial(make_world)
+    assert operate(world, RollBack(reason="no")) is True
+    assert (stage(world, 0), stage(world, 1), announced(world).canary) == (Stage.CURRENT, Stage.ROLLED_BACK, None)
+    assert operate(world, PromoteVersion(1, "yes")) is True
+    assert (stage(world, 0), stage(world, 1)) == (Stage.SUPERSEDED, Stage.CURRENT)
+
+
+def test_promoting_another_version_ends_a_trial(make_world):
+    world = begin_trial(make_world)
+    hold_round(world, *in_canary(world, 1, 2)[0])
+    hold_round(world, "a", "b")
+    assert stage(world, 2) is Stage.CANARY
+    assert operate(world, PromoteVersion(0, "the first one")) is True
+    assert [stage(world, n) for n in range(3)] == [Stage.CURRENT, Stage.SUPERSEDED, Stage.ROLLED_BACK]
+
+
+@pytest.mark.parametrize(
+    ("operation", "said"),
+    [
+        (PromoteVersion(9, "x"), "there is no version 9"),
+        (RollBack(reason="x", version=9), "no such version"),
+        (RollBack(reason="x"), "no version that devices could get instead"),
+        (RollBack(reason="x", to=9), "no version that devices could get instead"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_in_words(make_world, operation, said):
+    world = make_world()
+    answer = operate(world, operation)
+    assert isinstance(answer, Refused)
+    assert said in answer.reason
+    assert not world.tables.audit
+
+
+def test_what_was_trained_from_a_version_that_was_rolled_back_meanwhile_is_refused(make_world):
+    world = make_world()
+    hold_round(world, "a", "b")
+    world.check_in("a", "b")
+    report(world, "a")
+    operate(world, RollBack(reason="no"))
+    report(world, "b")
+    world.work()
+    assert stage(world, 2) is Stage.REFUSED
+    assert "trained from version 1" in reason(world, 2)
+    assert announced(world).version == 0
+    hold_round(world, "a", "b")
+    assert (stage(world, 3), world.tables.versions[3].lineage.parent) == (Stage.CURRENT, 0)
+
+
+def test_the_manifest_of_each_version_says_its_number(make_world):
+    world = make_world()
+    hold_round(world, "a", "b")
+    world.measured = Metrics(0.0, 0.0, 9.0)
+    hold_round(world, "a", "b")
+    for number, record in world.tables.versions.items():
+        assert Manifest.decode(world.artifacts.get(record.manifest)).version == number
+    assert msgspec.json.decode(msgspec.json.encode(world.tables.versions[2].lineage))["parent"] == 1
