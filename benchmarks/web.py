@@ -1,0 +1,341 @@
+"""The coordinator's pages and API lists over a large database, while reports come in; and weights beside nginx.
+
+A coordinator of its own process on a database that its own code has filled. Requests go out at a fixed rate, whether
+the last ones were answered or not, so that a page that hangs is not spared the requests that would have met it. A few
+phones report all the time through mosquitto. Weights are fetched from the coordinator and from nginx in turn, by the
+same bare client. Then slow clients hold connections open, and ``/healthz`` is asked.
+
+The bars: every page and list p99 under 150 ms at 20 requests/s; weights at half of nginx's rate; idle under 200 MB.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import multiprocessing
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import psutil
+import urllib3
+
+from benchmarks.emulated_fleet import Fleet
+from benchmarks.filled_database import Size, fill
+from benchmarks.ingest import free_ports, process, say, updates, wait_for_port, write_configuration, write_model
+from benchmarks.measuring import median, quantile, show
+from coordinator.config import CoordinatorConfig
+from coordinator.config_file import load_config
+from coordinator.shell.blobs import FileBlobs
+from coordinator.shell.broker import find_mosquitto
+from coordinator.shell.clock import WallClock
+from coordinator.shell.database import Database, database_url
+from coordinator.shell.tokens import TokenTable
+from coordinator.shell.web.access import Role, new_token
+from models.manifest import Manifest
+
+REQUESTS_PER_S = 20.0
+PHONES = 50
+BURST_EVERY_S = 2.0
+"""So many reports come in so often."""
+DOWNLOADS = 30
+SLOW_CLIENTS = 300
+HEALTH_REQUESTS = 200
+IDLE_S = 5.0
+REPORT_BYTES = 12_000
+START_TIMEOUT_S = 120.0
+
+PAGES = (
+    "/",
+    "/rounds",
+    "/rounds?phase=abandoned",
+    "/rounds/{round}",
+    "/rounds/{round}?state=dropped",
+    "/devices",
+    "/devices?name=device-05",
+    "/devices?doing=waiting",
+    "/devices?blocked=true",
+    "/devices/device-000500",
+    "/models",
+    "/models/{version}",
+    "/tasks",
+    "/tasks/keyboard",
+    "/audit",
+    "/tokens",
+    "/api/v1/tasks",
+    "/api/v1/rounds",
+    "/api/v1/versions",
+    "/api/v1/devices",
+    "/api/v1/audit",
+    "/api/v1/tokens",
+)
+"""Every page, and every list of the API, as it is asked for without a limit of its own."""
+
+
+def ask(pipe: Connection, url: str, paths: Sequence[str], token: str, requests: int) -> None:
+    """Ask for all paths in turn, at the rate; milliseconds of each by path go into the pipe."""
+    pool = urllib3.PoolManager(maxsize=32, headers={"Authorization": f"Bearer {token}"})
+    times: dict[str, list[float]] = {path: [] for path in paths}
+
+    def one(path: str) -> None:
+        begun_s = time.perf_counter()
+        answer = pool.request("GET", url + path, timeout=60.0, retries=False)
+        times[path].append((time.perf_counter() - begun_s) * 1e3)
+        if answer.status != 200:
+            msg = f"{path} answered {answer.status}: {answer.data[:300]!r}"
+            raise RuntimeError(msg)
+
+    with ThreadPoolExecutor(32) as threads:
+        begun_s = time.monotonic()
+        asked = []
+        for number in range(requests * len(paths)):
+            time.sleep(max(begun_s + number / REQUESTS_PER_S - time.monotonic(), 0))
+            asked.append(threads.submit(one, paths[number % len(paths)]))
+        for each in asked:
+            each.result()
+    pipe.send(times)
+
+
+def ask_aside(url: str, paths: Sequence[str], token: str, requests: int) -> dict[str, list[float]]:
+    """:func:`ask` in a process of its own, whose work is nobody else's."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    child = context.Process(target=ask, args=(theirs, url, list(paths), token, requests), daemon=True)
+    child.start()
+    theirs.close()
+    try:
+        times: dict[str, list[float]] = ours.recv()
+    except EOFError:
+        msg = "a request failed; what it was stands above"
+        raise click.ClickException(msg) from None
+    finally:
+        child.join()
+    return times
+
+
+@contextlib.contextmanager
+def reports_coming_in(port: int, layout: Any) -> Iterator[list[int]]:
+    """A few phones that report all the time; the reports that were accepted."""
+    fleet = Fleet(port, [f"reporter-{number:03}" for number in range(PHONES)], updates(layout, REPORT_BYTES), 0)
+    accepted, ended = [0], threading.Event()
+
+    def order(*what: Any) -> Any:
+        fleet.begin(*what)
+        return fleet.result()
+
+    def run() -> None:
+        while not ended.is_set():
+            begun_s = time.monotonic()
+            order("check_in")
+            accepted[0] += order("fire", "demo", True).verdicts.get("accepted", 0)
+            ended.wait(max(begun_s + BURST_EVERY_S - time.monotonic(), 0))
+
+    order("connect")
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield accepted
+    finally:
+        ended.set()
+        thread.join()
+        fleet.close()
+
+
+@contextlib.contextmanager
+def nginx(folder: Path) -> Iterator[int]:
+    """Serves a folder as nginx does it best; its port."""
+    program = shutil.which("nginx")
+    if program is None:
+        msg = "nginx is not installed: apt install nginx-light"
+        raise click.ClickException(msg)
+    (port,) = free_ports(1)
+    own = folder / "nginx"
+    own.mkdir()
+    configuration = own / "nginx.conf"
+    configuration.write_text(
+        f"user {getpass.getuser()}; daemon off; worker_processes 1; pid {own}/pid; error_log {own}/log; events {{ worker_connections 512; }}\n"
+        f"http {{ access_log off; sendfile on; tcp_nopush on; client_body_temp_path {own}; proxy_temp_path {own};\n"
+        f"fastcgi_temp_path {own}; uwsgi_temp_path {own}; scgi_temp_path {own};\n"
+        f"server {{ listen 127.0.0.1:{port}; root {folder}; }} }}\n"
+    )
+    child = subprocess.Popen([program, "-c", str(configuration), "-e", str(own / "log")])  # noqa: S603
+    try:
+        wait_for_port(port)
+        yield port
+    finally:
+        child.terminate()
+        child.wait(10)
+
+
+def download_s(port: int, path: str, size_bytes: int) -> float:
+    """Seconds from the request to the last byte, over a connection of its own."""
+    buffer = bytearray(1 << 20)
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        begun_s = time.perf_counter()
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        came = 0
+        while got := connection.recv_into(buffer):
+            came += got
+        seconds = time.perf_counter() - begun_s
+    if came < size_bytes:
+        msg = f"{path} from port {port}: {came} bytes of {size_bytes} came"
+        raise RuntimeError(msg)
+    return seconds
+
+
+@contextlib.contextmanager
+def slow_clients(port: int, path: str, token: str) -> Iterator[None]:
+    """Connections that read nothing, send half a request, or listen to news and never end."""
+    requests = (
+        f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n",
+        "POST /api/v1/tokens HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{",
+        f"GET /live HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n",
+    )
+    with contextlib.ExitStack() as stack:
+        for number in range(SLOW_CLIENTS):
+            one = stack.enter_context(socket.socket())
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            one.connect(("127.0.0.1", port))
+            one.sendall(requests[number % len(requests)].encode())
+        time.sleep(1.0)
+        yield
+
+
+def measure(size: Size, requests: int, folder: Path) -> dict[str, Any]:
+    """All figures."""
+    layout = write_model(folder / "model")
+    broker_port, web_port = free_ports(2)
+    path = write_configuration(folder, broker_port, web_port, PHONES)
+    config = load_config(path, {})
+    log = folder / "coordinator.log"
+    log.touch()
+    broker = ["broker", "--kind", "mosquitto", "--port", str(broker_port), "--data", str(folder / "broker")]
+    with process(broker, folder / "broker.log"):
+        wait_for_port(broker_port)
+        with process(["serve", "--config", str(path)], log):
+            wait_until_healthy(web_port)  # it has imported the model
+        token, weights, found = prepare(config, size)
+        with process(["serve", "--config", str(path)], log) as coordinator:
+            wait_until_healthy(web_port)
+            say(f"{found}; idle for {IDLE_S:g} s")
+            time.sleep(IDLE_S)
+            idle = psutil.Process(coordinator.pid).memory_info().rss / 1e6
+            url = f"http://127.0.0.1:{web_port}"
+            paths = [each.format(round=found.rounds // 2, version=found.rounds // 2) for each in PAGES]
+            with reports_coming_in(broker_port, layout) as accepted:
+                ask_aside(url, paths, token, 2)
+                say(f"{requests} requests for each of {len(paths)} paths, {REQUESTS_PER_S:g} a second")
+                before, begun_s = accepted[0], time.monotonic()
+                times = ask_aside(url, paths, token, requests)
+                rate = (accepted[0] - before) / (time.monotonic() - begun_s)
+            say(f"{rate:.0f} reports/s came in meanwhile")
+            ratio = beside_nginx(folder, config, weights, web_port)
+            artifact = f"/artifacts/{weights.sha256}"
+            with slow_clients(web_port, artifact, token):
+                health = [download_s(web_port, "/healthz", 1) * 1e3 for _ in range(HEALTH_REQUESTS)]
+    pages = [
+        {
+            "path": each,
+            "requests": len(times[each]),
+            "p50_ms": median(times[each]),
+            "p99_ms": quantile(times[each], 0.99),
+        }
+        for each in paths
+    ]
+    return {
+        "pages": pages,
+        "weights_ratio_to_nginx": ratio,
+        "health_p99_ms_with_slow_clients": quantile(health, 0.99),
+        "idle_rss_mb": idle,
+        "devices": found.devices,
+        "rounds": found.rounds,
+        "reports": found.reports,
+    }
+
+
+def prepare(config: CoordinatorConfig, size: Size) -> tuple[str, Any, Size]:
+    """Fill the database; a token, the weights of version 0, and how much there is."""
+    now_s = WallClock().now_s()
+    database = Database(database_url(config))
+    try:
+        with database.transaction() as tx:
+            record = tx.version(0)
+        if record is None:
+            msg = "the coordinator imported no model"
+            raise RuntimeError(msg)
+        artifacts = FileBlobs(config.data_dir / "artifacts")
+        weights = Manifest.decode(artifacts.get(record.manifest)).weights
+        begun_s = time.monotonic()
+        fill(database, size, config.task.name, weights.sha256, now_s)
+        characters, token = new_token("benchmark", Role.ADMIN, now_s, 86400.0)
+        TokenTable(database).add(token, "benchmark")
+        with database.transaction() as tx:
+            found = Size(tx.devices_since(float("-inf")), tx.last_round_number(), tx.accepted_reports())
+        say(f"filled in {time.monotonic() - begun_s:.0f} s")
+    finally:
+        database.close()
+    return characters, weights, found
+
+
+def beside_nginx(folder: Path, config: CoordinatorConfig, weights: Any, web_port: int) -> float:
+    """Rate of weights from the coordinator, over nginx's."""
+    file = FileBlobs(config.data_dir / "artifacts").path(weights.sha256)
+    ours, theirs = [], []
+    with nginx(folder) as port:
+        for _ in range(DOWNLOADS):
+            ours.append(download_s(web_port, f"/artifacts/{weights.sha256}", weights.size_bytes))
+            theirs.append(download_s(port, f"/{file.relative_to(folder)}", weights.size_bytes))
+    size_mb = weights.size_bytes / 1e6
+    say(f"{size_mb / median(ours):,.0f} MB/s of weights, nginx {size_mb / median(theirs):,.0f} MB/s")
+    return median(theirs) / median(ours)
+
+
+def wait_until_healthy(port: int) -> None:
+    """Until the coordinator says that it works.
+
+    Raises:
+        TimeoutError: it does not.
+    """
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        with contextlib.suppress(urllib3.exceptions.HTTPError):
+            if urllib3.request("GET", f"http://127.0.0.1:{port}/healthz", timeout=5.0, retries=False).status == 200:
+                return
+        time.sleep(0.1)
+    msg = f"the coordinator on port {port} is not healthy"
+    raise TimeoutError(msg)
+
+
+@click.command()
+@click.option("--devices", default=100_000, show_default=True)
+@click.option("--rounds", default=1000, show_default=True)
+@click.option("--reports", default=1_000_000, show_default=True)
+@click.option("--requests", default=100, show_default=True, help="For each path.")
+@click.option("--json", "as_json", is_flag=True)
+def main(*, devices: int, rounds: int, reports: int, requests: int, as_json: bool) -> None:
+    """Measure the coordinator's HTTP side over a large database."""
+    if find_mosquitto() is None:
+        msg = "mosquitto is not installed: apt install mosquitto"
+        raise click.ClickException(msg)
+    with tempfile.TemporaryDirectory(prefix="nightjar-web-") as folder:
+        found = measure(Size(devices, rounds, reports), requests, Path(folder))
+    if as_json:
+        sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+        return
+    show("pages and lists, 20 requests a second while reports come in", found.pop("pages"), as_json=False, key="")
+    show("the rest", [found], as_json=False, key="")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""The proxy's configuration, in a real nginx before an application that says what arrives."""
+
+import hashlib
+import http.client
+import os
+import re
+import shutil
+import ssl
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from flask import Flask, Response, request
+
+from coordinator.shell.web.app import ARTIFACT_AGE_S
+from coordinator.shell.web.server import serving
+from tests.deploy.certificates import write_certificate
+from tests.faults.world import free_port
+
+CONFIGURATION = (Path(__file__).parents[2] / "deploy" / "nginx.conf").read_text()
+NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+ARTIFACT = bytes(range(256)) * 4000
+SHA256 = hashlib.sha256(ARTIFACT).hexdigest()
+WITHOUT = pytest.mark.skipif(NGINX is None, reason="nginx is not installed: apt install nginx")
+
+
+class Behind:
+    """What stands for the coordinator."""
+
+    def __init__(self) -> None:
+        self.fetched = 0
+        self.go_on = threading.Event()
+        self.app = Flask(__name__)
+        self.app.get("/artifacts/<sha256>")(self.artifact)
+        self.app.get("/live")(self.live)
+        self.app.get("/who")(self.who)
+        self.app.post("/who", endpoint="post")(self.who)
+        self.app.get("/metrics")(self.who)
+
+    def artifact(self, sha256: str) -> Response:
+        self.fetched += 1
+        return Response(ARTIFACT, headers={"Cache-Control": f"public, immutable, max-age={ARTIFACT_AGE_S}"})
+
+    def live(self) -> Response:
+        def events():
+            yield "data: first\n\n"
+            assert self.go_on.wait(60)
+            yield "data: second\n\n"
+
+        return Response(events(), content_type="text/event-stream")
+
+    def who(self) -> str:
+        return f"{request.remote_addr} {request.scheme}"
+
+
+class Site:
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.port, self.plain_port, self.behind_port = folder, free_port(), free_port(), free_port()
+        self.behind = Behind()
+        chain = write_certificate(folder / "certificates")
+        self._context = ssl.create_default_context(cafile=str(chain))
+        (folder / "cache").mkdir()
+        changes = {
+            "coordinator:8080": f"127.0.0.1:{self.behind_port}",
+            "/etc/nginx/certificates": str(folder / "certificates"),
+            "/var/cache/nginx": str(folder / "cache"),
+            "/run/nginx.pid": str(folder / "nginx.pid"),
+            "/dev/stderr": str(folder / "error.log"),
+            "/dev/stdout": str(folder / "access.log"),
+            "listen 443 ssl": f"listen 127.0.0.1:{self.port} ssl",
+            "listen 80": f"listen 127.0.0.1:{self.plain_port}",
+        }
+        text = CONFIGURATION
+        for old, new in changes.items():
+            assert old in text, old
+            text = text.replace(old, new)
+        # Where it is started by root its children are nobody, who cannot enter a test's folder.
+        folders = "".join(
+            f"{kind}_temp_path {folder / kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        )
+        text = text.replace("server_tokens off;", f"server_tokens off; {folders}")
+        if os.geteuid() == 0:
+            text = f"user root;\n{text}"
+        (folder / "nginx.conf").write_text(text)
+        self.command = [NGINX, "-c", str(folder / "nginx.conf"), "-e", str(folder / "error.log")]
+
+    def __enter__(self):
+        self.process = subprocess.Popen([*self.command, "-g", "daemon off;"], stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        while not self._answers():
+            assert time.monotonic() < deadline and self.process.poll() is None, (self.folder / "error.log").read_text()
+            time.sleep(0.05)
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait(60)
+
+    def _answers(self):
+        try:
+            connection = http.client.HTTPConnection("127.0.0.1", self.plain_port, timeout=10)
+            connection.request("GET", "/")
+            with connection.getresponse():
+                return True
+        except OSError:
+            return False
+        finally:
+            connection.close()
+
+    def connect(self):
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=60, context=self._context)
+
+    def ask(self, path, method="GET", body=None, **headers):
+        connection = self.connect()
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection.request(method, path, body=body, headers=named)
+        with connection.getresponse() as answer:
+            found = answer.status, answer.read(), answer.headers
+        connection.close()
+        return found
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    made = Site(tmp_path_factory.mktemp("nginx"))
+    with serving(made.behind.app, "127.0.0.1", made.behind_port, trusted_proxy="127.0.0.1"), made:
+        yield made
+        made.behind.go_on.set()
+
+
+@WITHOUT
+def test_nginx_takes_the_configuration_without_a_warning(tmp_path):
+    done = subprocess.run([*Site(tmp_path).command, "-t"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "warn" not in done.stderr + (tmp_path / "error.log").read_text()
+
+
+@WITHOUT
+def test_plain_http_leads_to_https(site):
+    connection = http.client.HTTPConnection("127.0.0.1", site.plain_port, timeout=60)
+    connection.request("GET", "/rounds?before=3", headers={"Host": "nightjar.example"})
+    with connection.getresponse() as answer:
+        assert (answer.status, answer.headers["Location"]) == (301, "https://nightjar.example/rounds?before=3")
+    connection.close()
+
+
+@WITHOUT
+def test_nobody_can_say_to_be_somebody_else(site):
+    status, said, headers = site.ask("/who", X_Forwarded_For="203.0.113.7", X_Forwarded_Proto="http")
+    assert (status, said) == (200, b"127.0.0.1 https")
+    assert headers["Strict-Transport-Security"]
+
+
+@WITHOUT
+def test_an_artifact_is_fetched_once_and_then_served_from_the_cache_in_parts_as_well(site):
+    for _ in range(3):
+        assert site.ask(f"/artifacts/{SHA256}")[:2] == (200, ARTIFACT)
+    status, part, headers = site.ask(f"/artifacts/{SHA256}", Range="bytes=1000-1999")
+    assert (status, part) == (206, ARTIFACT[1000:2000])
+    assert headers["Content-Range"] == f"bytes 1000-1999/{len(ARTIFACT)}"
+    assert "immutable" in headers["Cache-Control"]
+    assert site.behind.fetched == 1
+
+
+@WITHOUT
+def test_live_events_are_handed_on_at_once(site):
+    connection = site.connect()
+    connection.request("GET", "/live")
+    with connection.getresponse() as answer:
+        assert answer.readline() == b"data: first\n", "while the second is not even made"
+        site.behind.go_on.set()
+        assert answer.read().endswith(b"data: second\n\n")
+    connection.close()
+
+
+@WITHOUT
+def test_the_metrics_are_not_for_everybody(site):
+    assert site.ask("/metrics")[0] == 404
+
+
+@WITHOUT
+def test_what_is_larger_than_the_coordinator_takes_is_refused_before_it(site):
+    assert site.ask("/who", "POST", b"x" * 70_000)[0] == 413
+    assert site.ask("/who", "POST", b"x" * 1000)[0] == 200
+
+
+@WITHOUT
+def test_one_address_cannot_take_all_the_time(site):
+    connection = site.connect()
+    statuses = []
+    for _ in range(300):
+        connection.request("GET", "/who")
+        with connection.getresponse() as answer:
+            answer.read()
+            statuses.append(answer.status)
+    connection.close()
+    assert set(statuses) == {200, 429}
+    assert site.ask(f"/artifacts/{SHA256}")[0] == 200, "devices have a limit of their own"
+
+
+@WITHOUT
+def test_no_token_and_no_query_is_logged(site):
+    site.ask("/who?secret=hush", Authorization="Bearer nj_hush")
+    logged = (site.folder / "access.log").read_text()
+    assert "hush" not in logged
+    assert re.search(r'"GET /who" (200|429)', logged)
