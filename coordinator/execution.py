@@ -196,7 +196,7 @@ class Execution:
                 codec=record.settings.codec.choice(basis.manifest.mask),
                 plan=record.settings.plan.plan(),
                 report_deadline_s=remaining_s,
-                work=record.settings.kind,
+                work=basis.gate.kind,
             ),
         )
 
@@ -232,7 +232,8 @@ class Execution:
             (self._expected(record, board.rounds.get(record.name), rounds, now_s) for record in active),
             key=lambda found: found[0],
         )
-        if reason in _NOT_SOON:
+        unfit = reason is RejectionReason.NO_TASK and task in board.rounds  # it has a round, and not for this device
+        if unfit or reason in _NOT_SOON:
             expected_s = max(expected_s, REFUSED_RETRY_S)
         return retry_after_s(steering, expected_s, now_s, self._generator)
 

@@ -182,7 +182,7 @@ class Intake:
         if len(payload) > basis.largest_report_bytes:
             return _too_large(len(payload), basis)
         asked = Asked(basis.codec, basis.manifest.layout, meant.base_version, settings.max_update_norm)
-        return check_report(report, asked) if settings.kind is Work.TRAIN else check_figures(report, asked)
+        return check_report(report, asked) if basis.gate.kind is Work.TRAIN else check_figures(report, asked)
 
     def _basis(self, state: Round, turn: Turn) -> Basis:
         return self._bases.of_round(turn.board.tasks[state.task], turn.base_version(state), state)

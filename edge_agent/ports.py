@@ -307,7 +307,7 @@ class NewReport:
     Attributes:
         parcel: which report.
         frame: its exact bytes.
-        layout: fingerprint of the parameter layout, to which the residual is bound.
+        layout: what the residual is bound to: the parameter layout and the task.
         residual: (n,) float32, the next residual; None if error feedback was not asked for.
         carried: what the report takes out of the residual: both together are all that was learned; None likewise.
     """

@@ -27,8 +27,8 @@ from models.vocabulary import Vocabulary, words
 from wire.codec import Sparse, codec_for, with_error_feedback
 from wire.codec.masks import mask_from_bytes
 from wire.errors import RemoteProtocolError
-from wire.frame import LocalEvaluation, Report, encode_report, publishes
-from wire.messages import Assignment
+from wire.frame import NO_UPDATE, LocalEvaluation, Report, encode_report, publishes
+from wire.messages import Assignment, DropoutCause, Work
 from wire.parameters import Vector, weights_to_bytes
 
 
@@ -63,7 +63,7 @@ class SessionTask:
         assignment: what was asked for.
         model: the base, already on the device.
         texts: the messages.
-        residual: gives the adopted residual for the model's layout, if there is one; asked once the training is over,
+        residual: gives the residual that was adopted in this task, if there is one; asked once the training is over,
             because a residual is as large as the model.
         seed: of the generator that shuffles, and rounds in the codec.
         personal: where a personal model is kept, if it is better; None keeps none.
@@ -87,7 +87,7 @@ class Desk:
 
     Attributes:
         examples: the messages.
-        residual: the adopted residual for a layout, if any.
+        residual: the adopted residual, if any, by what it is bound to (:func:`residual_of`).
         train: does the work.
         personalise: keep a personal model where it is better.
     """
@@ -146,7 +146,7 @@ def run_session(
         RemoteProtocolError: the program cannot be run, or the assignment asks for a codec that we do not know.
         UnavailableError: the trainer cannot work.
     """
-    residual = partial(desk.residual, model.manifest.layout.fingerprint)
+    residual = partial(desk.residual, residual_of(assignment, model))
     seed = int(generator.integers(2**63))
     personal = personal_weights(model) if desk.personalise else None
     task = SessionTask(assignment, model, desk.examples.texts(), residual, seed, personal)
@@ -155,6 +155,11 @@ def run_session(
         # Perhaps because everything is being deleted: whatever was kept came after that, or is kept again next time.
         personal.unlink(missing_ok=True)
     return done
+
+
+def residual_of(assignment: Assignment, model: Model) -> str:
+    """What the residual of a session is bound to: what was left out of one task's updates is no other task's affair."""
+    return f"{model.manifest.layout.fingerprint} {assignment.task}"
 
 
 def personal_weights(model: Model) -> Path:
@@ -175,7 +180,7 @@ def in_this_process(load_program: LoadProgram, now_s: Callable[[], float]) -> Tr
 def train_and_encode(
     task: SessionTask, load_program: LoadProgram, should_stop: Callable[[], bool], now_s: Callable[[], float]
 ) -> Produced | Stopped:
-    """Train as the assignment says, and encode the update once.
+    """Train as the assignment says, and encode the update once; or only try the model, if that is what it says.
 
     Args:
         task: what to do.
@@ -196,6 +201,8 @@ def train_and_encode(
     if tried.counted_targets < ENOUGH_WORDS:
         texts, tried = list(task.texts), batches_of([], vocabulary, *shape)
     batches = batches_of(texts, vocabulary, *shape)
+    if assignment.work is Work.EVALUATE:
+        return _try_only(task, load_program, tried, now_s)
     program = load_program(model)
     before = evaluate(program, tried)
     trained = train(program, batches, assignment.plan, generator, should_stop, now_s, manifest.vocabulary_size)
@@ -238,8 +245,39 @@ def train_and_encode(
         )
     )
     parcel = Parcel(assignment.round, assignment.attempt, len(publishes(frame, assignment.round, assignment.attempt)))
-    report = NewReport(parcel, frame, layout.fingerprint, following, carried)
+    report = NewReport(parcel, frame, residual_of(assignment, model), following, carried)
     return Produced(report, trained.num_examples, trained.steps, trained.loss, trained.seconds, looked, share)
+
+
+def _try_only(
+    task: SessionTask, load_program: LoadProgram, tried: Batches, now_s: Callable[[], float]
+) -> Produced | Stopped:
+    """Figures of the base on held-out messages, in a report without an update."""
+    assignment, model = task.assignment, task.model
+    if not tried.counted_targets:
+        return Stopped(DropoutCause.NO_EXAMPLES, f"fewer than {ENOUGH_WORDS} held-out words to try the model on")
+    started_s = now_s()
+    found = evaluate(load_program(model), tried)
+    looked, seconds = _looked(found, found), now_s() - started_s
+    if looked is None:
+        return Stopped(DropoutCause.DIVERGED, "the loss of the model was not finite")
+    frame = encode_report(
+        Report(
+            round=assignment.round,
+            attempt=assignment.attempt,
+            codec=NO_UPDATE,
+            layout=model.manifest.layout.fingerprint,
+            version=model.manifest.version,
+            num_examples=tried.targets,
+            steps=0,
+            loss=looked.loss_before,
+            seconds=seconds,
+            payload=b"",
+            evaluation=looked,
+        )
+    )
+    report = NewReport(Parcel(assignment.round, assignment.attempt, 1), frame, residual_of(assignment, model), None)
+    return Produced(report, tried.targets, 0, looked.loss_before, seconds, looked)
 
 
 def _looked(before: Evaluation, after: Evaluation) -> LocalEvaluation | None:

@@ -17,10 +17,13 @@ from edge_agent.ports import Journal, Model, Transport
 from wire import frame as frames
 from wire import messages, topics
 from wire.identifiers import DeviceId, Population, Sha256
-from wire.messages import CheckIn, Dropout, Query, Status
+from wire.messages import CheckIn, Dropout, Query, Status, Work
 
 MOST_CHARACTERS = 400
 """Of a reason or detail: the protocol takes 500, and nobody reads more."""
+
+KINDS = tuple(work.value for work in Work)
+"""What this agent can be assigned to do: all that there is."""
 
 log = structlog.get_logger()
 
@@ -84,6 +87,7 @@ class Uplink:
                 cores=who.cores,
                 memory_bytes=who.memory_bytes,
                 emulated=who.emulated,
+                kinds=KINDS,
             )
         )
 

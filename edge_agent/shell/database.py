@@ -339,7 +339,7 @@ class Database:
         return bytes(rows[0][0])
 
     def residual(self, layout: str) -> Vector | None:
-        """The adopted residual for a parameter layout, (n,) float32; None if there is none."""
+        """The adopted residual that is bound to this, (n,) float32; None if there is none."""
         rows = self._rows("SELECT vector FROM residual WHERE layout = ?", layout)
         return np.frombuffer(rows[0][0], "<f4").astype(np.float32) if rows else None
 

@@ -90,7 +90,8 @@ class Site:
         self.process = subprocess.Popen([*self.command, "-g", "daemon off;"], stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 60
         while not self._answers():
-            assert time.monotonic() < deadline and self.process.poll() is None, (self.folder / "error.log").read_text()
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                raise AssertionError((self.folder / "error.log").read_text())
             time.sleep(0.05)
         return self
 

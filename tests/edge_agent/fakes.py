@@ -28,6 +28,8 @@ from wire.parameters import weights_to_bytes
 WORDS = ("the", "cat", "sat", "on", "a", "mat")
 VOCABULARY = Vocabulary(WORDS)
 LAYOUT = lstm_layout(FIRST_WORD + len(WORDS), 3, 5)
+BOUND_TO = f"{LAYOUT.fingerprint} demo"
+"""What the residual of these assignments is bound to."""
 CAPS = Caps(messages=1000, total_bytes=100_000, age_s=1e6)
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_agent.core.eligibility import Condition
-from tests.edge_agent.fakes import LAYOUT, Phone
+from tests.edge_agent.fakes import BOUND_TO, LAYOUT, Phone
 from wire import frame
 from wire.codec import codec_for
 from wire.messages import CodecChoice, Receipt, TrainingPlan, Verdict
@@ -75,7 +75,7 @@ class Life:
 
     @property
     def kept(self) -> np.ndarray:
-        kept = self.phone.database.residual(LAYOUT.fingerprint)
+        kept = self.phone.database.residual(BOUND_TO)
         return np.zeros(LAYOUT.size) if kept is None else kept
 
     @property

@@ -11,7 +11,7 @@ from edge_agent.core.training import Stopped
 from edge_agent.ports import Arrived, LinkDown, LinkUp, NotDelivered, StopAsked, WorkDone
 from models.batches import pack
 from models.vocabulary import words
-from tests.edge_agent.fakes import LAYOUT, VOCABULARY, Phone, assignment, write_model
+from tests.edge_agent.fakes import BOUND_TO, LAYOUT, VOCABULARY, Phone, assignment, write_model
 from wire import frame
 from wire.canary import tries
 from wire.codec import codec_for
@@ -62,7 +62,15 @@ def test_a_whole_round(phone):
     phone.pass_time(1)
     assert phone.state == "checked-in"
     assert phone.transport.of("check-in") == [
-        CheckIn(agent_version="0.1.0", runtime="fake 1.0", examples=2, cores=4, memory_bytes=10**9, emulated=True)
+        CheckIn(
+            agent_version="0.1.0",
+            runtime="fake 1.0",
+            examples=2,
+            cores=4,
+            memory_bytes=10**9,
+            emulated=True,
+            kinds=("train", "evaluate"),
+        )
     ]
     phone.be_assigned(7)
     assert phone.state == "preparing"
@@ -335,7 +343,7 @@ def test_a_phone_that_comes_back_checks_in_again(phone):
 def test_what_is_not_counted_stays_on_the_device_unless_it_was_invalid(phone, verdict):
     to_report(phone, codec=FEEDBACK)
     phone.hear(receipt(verdict))
-    residual = phone.database.residual(LAYOUT.fingerprint)
+    residual = phone.database.residual(BOUND_TO)
     match verdict:
         case Verdict.ACCEPTED | Verdict.DUPLICATE:
             sent = codec_for(FEEDBACK).decode(frame.decode(phone.transport.of("report")[0]).payload, LAYOUT).dense()
@@ -349,14 +357,14 @@ def test_what_is_not_counted_stays_on_the_device_unless_it_was_invalid(phone, ve
 def test_the_next_round_sends_what_the_last_one_left_out(phone):
     to_report(phone, codec=FEEDBACK)
     phone.hear(receipt())
-    left_out = phone.database.residual(LAYOUT.fingerprint)
+    left_out = phone.database.residual(BOUND_TO)
     phone.pass_time(1)
     phone.be_assigned(2, codec=FEEDBACK)
     phone.work()
     phone.work()
     sent = codec_for(FEEDBACK).decode(frame.decode(phone.transport.of("report")[1]).payload, LAYOUT).dense()
     phone.hear(receipt(Verdict.INVALID, 2))
-    np.testing.assert_array_equal(phone.database.residual(LAYOUT.fingerprint), left_out)
+    np.testing.assert_array_equal(phone.database.residual(BOUND_TO), left_out)
     # Error feedback sends of the sum, so coordinates left out in round 1 are among those of round 2.
     assert np.count_nonzero(sent[np.flatnonzero(left_out)]) > 0
 
@@ -398,7 +406,7 @@ def test_a_session_that_ends_well_forgives_those_before(phone):
 def test_without_error_feedback_no_residual_is_kept(phone):
     to_report(phone)
     phone.hear(receipt())
-    assert phone.database.residual(LAYOUT.fingerprint) is None
+    assert phone.database.residual(BOUND_TO) is None
 
 
 def test_a_receipt_for_another_round_changes_nothing(phone):
@@ -480,7 +488,7 @@ def test_killed_in_reporting_sends_the_same_bytes_and_keeps_the_next_residual(ph
     phone.pass_time(1)
     assert phone.transport.of("report") == [before]
     phone.hear(receipt(Verdict.DUPLICATE))
-    assert phone.database.residual(LAYOUT.fingerprint) is not None
+    assert phone.database.residual(BOUND_TO) is not None
     assert phone.state == "resting"
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import structlog
 
-from tests.edge_agent.fakes import LAYOUT, Phone
+from tests.edge_agent.fakes import BOUND_TO, LAYOUT, Phone
 from tests.edge_agent.test_killed import STATES, lead_to
 from wire import frame
 from wire.codec import codec_for
@@ -52,7 +52,7 @@ def test_a_trained_update_that_finds_no_room_is_kept_and_reported_when_there_is_
     phone.hear(Receipt(round=1, attempt=1, verdict=Verdict.ACCEPTED))
     sent = codec_for(FEEDBACK).decode(frame.decode(report).payload, LAYOUT).dense()
     learned = np.linspace(0.25, 0.75, LAYOUT.size, dtype=np.float32)
-    np.testing.assert_allclose(sent + phone.database.residual(LAYOUT.fingerprint), learned, atol=1e-5)
+    np.testing.assert_allclose(sent + phone.database.residual(BOUND_TO), learned, atol=1e-5)
 
 
 @pytest.mark.parametrize("state", ["preparing", "training"])

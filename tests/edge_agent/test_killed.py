@@ -5,7 +5,7 @@ import pytest
 
 from edge_agent.core.eligibility import Condition
 from edge_agent.core.lifecycle import State
-from tests.edge_agent.fakes import LAYOUT, Phone
+from tests.edge_agent.fakes import BOUND_TO, LAYOUT, Phone
 from wire import frame
 from wire.codec import codec_for
 from wire.messages import (
@@ -88,7 +88,7 @@ def test_killed_in_state_it_reports_once_and_nothing_is_lost(tmp_path, state, ti
     assert (tally.reports_sent, tally.bytes_sent) == (1, len(report))
     sent = codec_for(FEEDBACK).decode(frame.decode(report).payload, LAYOUT).dense()
     learned = np.linspace(0.25, 0.75, LAYOUT.size, dtype=np.float32)
-    np.testing.assert_allclose(sent + phone.database.residual(LAYOUT.fingerprint), learned, atol=1e-5)
+    np.testing.assert_allclose(sent + phone.database.residual(BOUND_TO), learned, atol=1e-5)
     assert phone.database.load().parcel is None
 
 

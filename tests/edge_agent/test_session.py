@@ -7,7 +7,7 @@ import pytest
 
 from edge_agent.core.personalisation import SHARES, held_out
 from edge_agent.core.training import Stopped
-from edge_agent.session import Desk, Produced, in_this_process, personal_weights, run_session
+from edge_agent.session import Desk, Produced, in_this_process, personal_weights, residual_of, run_session
 from edge_agent.shell.clock import SystemClock
 from edge_agent.shell.database import Database
 from edge_agent.shell.tflite import load_program
@@ -17,7 +17,7 @@ from wire import frame
 from wire.codec import codec_for
 from wire.codec.masks import mask_to_bytes
 from wire.errors import RemoteProtocolError
-from wire.messages import CodecChoice, DropoutCause, TrainingPlan
+from wire.messages import CodecChoice, DropoutCause, TrainingPlan, Work
 
 pytestmark = pytest.mark.tflite
 
@@ -114,6 +114,34 @@ def test_a_session_that_is_asked_to_look_says_how_well_it_foresaw_before_and_aft
     assert report.num_examples == 7 * (80 - len(kept))
     assert looked.loss_after < looked.loss_before
     assert looked.top3_after > looked.top3_before
+
+
+def test_a_session_that_is_only_to_try_the_model_reports_figures_and_no_update(desk, exported):
+    made = run(desk, exported, plan=looking(), work=Work.EVALUATE)
+    report = frame.decode(made.report.frame)
+    trained = frame.decode(run(desk, exported, plan=looking()).report.frame)
+    assert (report.codec, report.payload, report.steps) == (frame.NO_UPDATE, b"", 0)
+    looked = report.evaluation
+    assert (looked.counted, looked.top3_before) == (trained.evaluation.counted, trained.evaluation.top3_before)
+    assert (looked.top1_before, looked.top3_before, looked.loss_before) == (
+        looked.top1_after,
+        looked.top3_after,
+        looked.loss_after,
+    )
+    _, kept = held_out(desk.examples.texts(), 0.3)
+    assert report.num_examples == 7 * len(kept)
+    assert (made.report.residual, made.report.carried) == (None, None)
+
+
+def test_without_enough_held_out_words_there_is_nothing_to_report(desk, exported):
+    plan = TrainingPlan(learning_rate=1.0, clip_norm=1.0, evaluation_share=0.02)
+    stopped = run(desk, exported, plan=plan, work=Work.EVALUATE)
+    assert stopped.cause is DropoutCause.NO_EXAMPLES
+
+
+def test_what_was_left_out_of_one_tasks_updates_is_no_other_tasks_affair(exported):
+    bound = [residual_of(assignment(exported.model, task=task), exported.model) for task in ("a", "b", "a")]
+    assert bound[0] == bound[2] != bound[1]
 
 
 def test_too_few_held_out_words_are_trained_on_instead(desk, exported):

@@ -1,0 +1,83 @@
+import io
+import tarfile
+
+import pytest
+
+from firmware_scripts.image import debian
+from firmware_scripts.image.cache import cache_folder
+from firmware_scripts.image.debian import Package, format_packages, parse_packages, root_file_system
+from firmware_scripts.image.making import recipe_of
+from firmware_scripts.image.sbom import image_sbom
+from firmware_scripts.image.tools import require
+from wire.errors import ConfigError, UnavailableError
+
+STATUS = b"""Package: dash
+Status: install ok installed
+Architecture: amd64
+Version: 0.5.12-2
+Description: shell
+ more: of it
+
+Package: gone
+Status: deinstall ok config-files
+Architecture: amd64
+Version: 1
+"""
+PACKAGES = (Package("dash", "0.5.12-2", "amd64"), Package("linux-image-6.1", "6.1-1", "amd64"))
+
+
+def cached(folder, lock=()):
+    recipe = recipe_of("virt-amd64")
+    tar = folder / "rootfs" / f"virt-amd64-{recipe.rootfs_key('', format_packages(lock))}.tar"
+    tar.parent.mkdir()
+    with tarfile.open(tar, "w") as archive:
+        for name, data in (
+            ("./var/lib/dpkg/status", STATUS),
+            ("./boot/kernel.tsv", b"linux-image-6.1\t6.1-1\tamd64\n"),
+        ):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return recipe
+
+
+def test_a_root_file_system_from_the_cache_says_what_is_installed(tmp_path):
+    found = root_file_system(cached(tmp_path), tmp_path, "", ())
+    assert found.cached
+    assert found.packages == PACKAGES
+
+
+def test_a_lock_that_was_not_met_is_refused_by_name(tmp_path):
+    lock = (Package("dash", "0.5.12-3", "amd64"), PACKAGES[1])
+    with pytest.raises(ConfigError, match="dash"):
+        root_file_system(cached(tmp_path, lock), tmp_path, "", lock)
+
+
+def test_a_kernel_that_cannot_run_the_architecture_is_said_with_its_remedy(tmp_path, monkeypatch):
+    monkeypatch.setattr(debian, "_BINFMT", tmp_path / "nothing")
+    monkeypatch.setattr(debian, "_MACHINES", {})
+    monkeypatch.setattr(debian, "require", lambda *_: None)
+    with pytest.raises(UnavailableError, match="qemu-user-static"):
+        root_file_system(recipe_of("virt-arm64"), tmp_path, "", ())
+
+
+def test_lists_of_packages_are_read_as_they_were_written():
+    assert parse_packages(format_packages(PACKAGES)) == PACKAGES
+    with pytest.raises(ConfigError, match="tabs"):
+        parse_packages("dash 0.5\n")
+
+
+def test_the_list_of_contents_names_every_package_and_is_the_same_twice():
+    made = image_sbom("nightjar.img", "ab" * 32, "amd64", PACKAGES)
+    assert made == image_sbom("nightjar.img", "ab" * 32, "amd64", PACKAGES)
+    assert b"pkg:deb/debian/dash@0.5.12-2?arch=amd64&distro=bookworm" in made
+
+
+def test_programs_that_are_missing_are_named_with_their_packages(monkeypatch):
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(UnavailableError, match="apt install .*qemu-system-arm"):
+        require("qemu-system-aarch64")
+
+
+def test_the_cache_is_where_people_say(tmp_path):
+    assert cache_folder({"NIGHTJAR_CACHE": str(tmp_path)}) == tmp_path

@@ -1,0 +1,165 @@
+"""Disks made of a small root file system: what was said is what is there, without a mount; and twice the same."""
+
+import hashlib
+import io
+import json
+import shutil
+import subprocess
+import tarfile
+
+import pytest
+
+from firmware_scripts.core.bmap import format_bmap, parse_bmap
+from firmware_scripts.image.disk import BOOT, ROOT, Parts, make_disk
+from firmware_scripts.image.overlay import overlay_tar
+from firmware_scripts.image.tools import environment
+from firmware_scripts.shell.fat import boot_partition
+from firmware_scripts.shell.sparse import map_of
+from wire.errors import UnavailableError
+
+EPOCH_S = 1_767_225_600
+TOOLS = ("fakeroot", "mcopy", "mkfs.vfat", "mke2fs", "debugfs", "sfdisk")
+PATH = environment(0)["PATH"]
+pytestmark = pytest.mark.skipif(
+    any(shutil.which(tool, path=PATH) is None for tool in TOOLS),
+    reason="images are made with fakeroot, mtools, dosfstools, e2fsprogs and fdisk: one is not installed on this machine",
+)
+
+
+def root_tar(folder):
+    path = folder / "root.tar"
+    with tarfile.open(path, "w") as archive:
+        for name, mode, owner, data in (
+            ("./etc", 0o755, 0, None),
+            ("./etc/shadow", 0o640, 42, b"root:*:"),
+            ("./usr", 0o755, 0, None),
+            ("./usr/bin", 0o755, 0, None),
+            ("./usr/bin/su", 0o4755, 0, b"ELF"),
+            ("./dev/null", 0o666, 0, b""),
+        ):
+            member = tarfile.TarInfo(name)
+            member.mode, member.gid, member.mtime = mode, owner, EPOCH_S
+            member.type = tarfile.DIRTYPE if data is None else tarfile.REGTYPE
+            member.size = len(data or b"")
+            archive.addfile(member, io.BytesIO(data or b""))
+        link = tarfile.TarInfo("./bin")
+        link.type, link.linkname, link.mtime = tarfile.SYMTYPE, "usr/bin", EPOCH_S
+        archive.addfile(link)
+    return path
+
+
+def parts(folder):
+    overlay = overlay_tar(
+        {"etc/hostname": b"porch\n", "bin/hello": b"#!/bin/sh\n"}, {"etc/resolv.conf": "/run/resolv.conf"}, EPOCH_S
+    )
+    boot = {"cmdline.txt": b"ro\n", "nightjar/image.json": b"{}\n"}
+    return Parts("nightjar-test", root_tar(folder), overlay, boot, "echo finished > root/etc/finished")
+
+
+def made(folder):
+    work = folder / "work"
+    work.mkdir(parents=True)
+    disk = folder / "disk.img"
+    make_disk(parts(folder), disk, work, EPOCH_S)
+    return disk
+
+
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory):
+    return made(tmp_path_factory.mktemp("disk"))
+
+
+def debugfs(disk, command):
+    image = f"{disk}?offset={ROOT.start}"
+    done = subprocess.run(["debugfs", "-R", command, image], capture_output=True, env={"PATH": PATH}, check=True)
+    return done.stdout.decode()
+
+
+def test_partitions_lie_where_they_are_said_to(disk):
+    table = subprocess.run(["sfdisk", "--json", disk], capture_output=True, env={"PATH": PATH}, check=True).stdout
+    found = json.loads(table)["partitiontable"]
+    assert [(p["start"] * 512, p["size"] * 512, p["type"]) for p in found["partitions"]] == [
+        (BOOT.start, len(BOOT), "c"),
+        (ROOT.start, len(ROOT), "83"),
+    ]
+
+
+def test_the_boot_partition_holds_what_was_given(disk):
+    with boot_partition(disk) as fat:
+        assert fat.read("cmdline.txt") == b"ro\n"
+        assert fat.read("nightjar/image.json") == b"{}\n"
+        assert fat.free_bytes() > 400_000_000
+
+
+def test_the_root_file_system_is_sound_and_has_owners_modes_and_what_was_laid_over(disk):
+    checked = subprocess.run(
+        ["e2fsck", "-fn", f"{disk}?offset={ROOT.start}"], capture_output=True, env={"PATH": PATH}, check=False
+    )
+    assert checked.returncode == 0, checked.stdout
+    assert debugfs(disk, "cat /etc/hostname") == "porch\n"
+    assert debugfs(disk, "cat /etc/finished") == "finished\n"
+    assert "Group:    42" in debugfs(disk, "stat /etc/shadow")
+    assert "Mode:  04755" in debugfs(disk, "stat /usr/bin/su")
+    # Laid over through the link, and not instead of it.
+    assert "Type: symlink" in debugfs(disk, "stat /bin")
+    assert "Mode:  0755" in debugfs(disk, "stat /usr/bin/hello")
+    assert "/run/resolv.conf" in debugfs(disk, "stat /etc/resolv.conf")
+    assert "null" not in debugfs(disk, "ls /dev") if "dev" in debugfs(disk, "ls /") else True
+
+
+def test_made_twice_it_is_the_same(disk, tmp_path):
+    again = made(tmp_path)
+    digests = [hashlib.file_digest(path.open("rb"), "sha256").hexdigest() for path in (disk, again)]
+    assert digests[0] == digests[1]
+
+
+def test_the_journal_is_on_the_block_map(disk):
+    """A hole there would leave another file system's journal on a card."""
+    found = [int(word) for word in debugfs(disk, "blocks <8>").split()]
+    mapped = map_of(disk, lambda *_: None).ranges
+    for block in (found[0], found[-1]):
+        offset = ROOT.start + block * 4096
+        assert any(part.offset <= offset < part.offset + part.length_bytes for part in mapped)
+
+
+@pytest.mark.skipif(shutil.which("bmaptool") is None, reason="bmap-tools is not installed on this machine")
+def test_bmap_tools_copy_by_our_map_and_we_read_theirs(disk, tmp_path):
+    ours = tmp_path / "ours.bmap"
+    ours.write_bytes(format_bmap(map_of(disk, lambda *_: None)))
+    copy = tmp_path / "copy.img"
+    subprocess.run(["bmaptool", "copy", "--bmap", ours, disk, copy], capture_output=True, check=True)
+    assert (
+        hashlib.file_digest(copy.open("rb"), "sha256").digest()
+        == hashlib.file_digest(disk.open("rb"), "sha256").digest()
+    )
+    theirs = subprocess.run(["bmaptool", "create", disk], capture_output=True, check=True).stdout
+    assert parse_bmap(theirs).image_bytes == disk.stat().st_size
+
+
+@pytest.mark.skipif(shutil.which("bmaptool") is None, reason="bmap-tools is not installed on this machine")
+def test_a_flipped_byte_is_refused_by_both(disk, tmp_path):
+    bmap = map_of(disk, lambda *_: None)
+    damaged = tmp_path / "damaged.img"
+    subprocess.run(["cp", "--sparse=always", disk, damaged], check=True)
+    with damaged.open("r+b") as file:
+        file.seek(bmap.ranges[-1].offset)
+        byte = file.read(1)
+        file.seek(-1, 1)
+        file.write(bytes([byte[0] ^ 1]))
+    (tmp_path / "disk.bmap").write_bytes(format_bmap(bmap))
+    theirs = ["bmaptool", "copy", "--bmap", tmp_path / "disk.bmap", damaged, tmp_path / "copy.img"]
+    done = subprocess.run(theirs, capture_output=True, check=False)
+    assert done.returncode != 0
+    ours = ["nightjar-firmware", "verify", str(damaged), "--bmap", str(tmp_path / "disk.bmap")]
+    from firmware_scripts.__main__ import run
+    from firmware_scripts.core.exit_status import ExitStatus
+
+    assert run(ours[1:]) == ExitStatus.VERIFY_FAILED
+
+
+def test_a_script_that_fails_names_what_it_said(tmp_path):
+    (tmp_path / "work").mkdir()
+    bad = parts(tmp_path)
+    bad = Parts(bad.name, bad.root_tar, bad.overlay, bad.boot, "echo no room >&2; exit 3")
+    with pytest.raises(UnavailableError, match="no room"):
+        make_disk(bad, tmp_path / "disk.img", tmp_path / "work", EPOCH_S)
