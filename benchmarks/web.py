@@ -163,10 +163,10 @@ def nginx(folder: Path) -> Iterator[int]:
     own = folder / "nginx"
     own.mkdir()
     configuration = own / "nginx.conf"
+    kept = " ".join(f"{kind}_temp_path {own};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
     configuration.write_text(
-        f"user {getpass.getuser()}; daemon off; worker_processes 1; pid {own}/pid; error_log {own}/log; events {{ worker_connections 512; }}\n"
-        f"http {{ access_log off; sendfile on; tcp_nopush on; client_body_temp_path {own}; proxy_temp_path {own};\n"
-        f"fastcgi_temp_path {own}; uwsgi_temp_path {own}; scgi_temp_path {own};\n"
+        f"user {getpass.getuser()}; daemon off; worker_processes 1; pid {own}/pid; error_log {own}/log;\n"
+        f"events {{ worker_connections 512; }}\nhttp {{ access_log off; sendfile on; tcp_nopush on; {kept}\n"
         f"server {{ listen 127.0.0.1:{port}; root {folder}; }} }}\n"
     )
     child = subprocess.Popen([program, "-c", str(configuration), "-e", str(own / "log")])  # noqa: S603

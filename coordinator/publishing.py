@@ -125,14 +125,13 @@ def ways_to(
         layout: of n parameters.
     """
     whole_bytes = len(weights_to_bytes(published.weights))
+    worth_it = whole_bytes >= LEAST_WHOLE_BYTES
     found = []
     if published.way is not None:
         data, relative = published.way
         found.append((Transfer(Artifact.of(data), previous.sha256 if relative else None), data))
         whole_bytes = whole_bytes if relative else len(data)
-    for base in chain((previous,), earlier):
-        if whole_bytes < LEAST_WHOLE_BYTES:
-            break
+    for base in chain((previous,), earlier) if worth_it else ():
         if np.count_nonzero(base.weights != published.weights) > MOST_CHANGED * layout.size:
             break  # older ones differ even more
         data = transfers.exact_transfer(base.weights, published.weights, layout)

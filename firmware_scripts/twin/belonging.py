@@ -40,7 +40,7 @@ def belonging(settings: str | None, claim: str | None, url: str | None) -> Belon
     Raises:
         ConfigError: a file is not what it should be.
 
-    >>> belonging('device = "porch"\\\n[broker]\\\nport = 1884', None, None)
+    >>> belonging('device = "porch"\n[broker]\nport = 1884', None, None)
     Belonging(url='http://127.0.0.1:8080', device='porch', authority='', broker_port=1884)
     """
     try:

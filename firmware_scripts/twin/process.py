@@ -84,13 +84,14 @@ class Qemu:
         seen = 0
         with self._changed:
             while True:
+                ended = not self._reader.is_alive()  # asked first, so that no last line is missed
                 for line in self._lines[seen:]:
                     if pattern.search(line):
                         return time.monotonic() - self.started_s
                 seen = len(self._lines)
                 left = self.started_s + deadline_s - time.monotonic()
-                if left <= 0 or not self.running():
-                    what = "ended" if left > 0 else f"did not say {pattern.pattern!r} in {deadline_s:.0f} s"
+                if left <= 0 or ended:
+                    what = "ended" if ended else f"did not say {pattern.pattern!r} in {deadline_s:.0f} s"
                     msg = f"the machine {what}. Its console ended with:\n  " + "\n  ".join(self._lines[-12:])
                     raise UnavailableError(msg)
                 self._changed.wait(min(left, 1.0))

@@ -77,6 +77,7 @@ def _enrol(config: CoordinatorConfig, office: Office, device: DeviceId, data_dir
         f"demo-{device}", now_s, CLAIM_LIFE_S, device=device, prefix="", uses=1, approval=False
     )
     office.register.add_claim(claim, "demo")
+    data_dir.mkdir(mode=0o700)
     key, csr = next_key(data_dir)
     found = office.enrol(characters, csr, urlsplit(config.url).hostname or "")
     if not isinstance(found, Certified):

@@ -12,7 +12,7 @@ from coordinator.jobs import Metrics
 from coordinator.operations import PromoteVersion, Refused, RollBack
 from models.manifest import Manifest
 from tests.coordinator.fake_device import report_frame
-from tests.coordinator.fakes import World
+from tests.coordinator.fakes import Killed, World
 from tests.coordinator.model_folder import LAYOUT, write_model
 from tests.coordinator.test_driver import delta
 from wire.canary import tries
@@ -342,3 +342,35 @@ def test_the_manifest_of_each_version_says_its_number(make_world):
     for number, record in world.tables.versions.items():
         assert Manifest.decode(world.artifacts.get(record.manifest)).version == number
     assert msgspec.json.decode(msgspec.json.encode(world.tables.versions[2].lineage))["parent"] == 1
+
+
+def test_killed_at_any_touch_a_bad_canary_is_rolled_back_once_and_everybody_is_told(make_world):
+    touches = 0
+    for killed_at in range(0, 400, 7):
+        world = begin_trial(make_world)
+        among, _ = in_canary(world, 1, 2)
+        left = [killed_at]
+
+        def touch(left=left):
+            left[0] -= 1
+            if left[0] < 0:
+                raise Killed
+
+        world.touch_with(touch)
+        try:
+            hold_round(world, *among, hits=BAD)
+            touches = killed_at
+        except Killed:
+            world.touch_with(lambda: None)
+            world.start()
+            world.listen()
+            for _ in range(4):
+                if stage(world, 1) is Stage.CANARY:
+                    hold_round(world, *among, hits=BAD)
+        world.touch_with(lambda: None)
+        assert (stage(world, 0), stage(world, 1)) == (Stage.CURRENT, Stage.ROLLED_BACK), killed_at
+        assert world.counters["versions_rolled_back"] == 1
+        assert (announced(world).version, announced(world).canary) == (0, None)
+        if touches:
+            break
+    assert touches > 30, "the story has more touches than that"

@@ -41,7 +41,8 @@ class Behind:
 
     def artifact(self, sha256: str) -> Response:
         self.fetched += 1
-        return Response(ARTIFACT, headers={"Cache-Control": f"public, immutable, max-age={ARTIFACT_AGE_S}"})
+        headers = {"Cache-Control": f"public, immutable, max-age={ARTIFACT_AGE_S}", "Accept-Ranges": "bytes"}
+        return Response(ARTIFACT, headers=headers)
 
     def live(self) -> Response:
         def events():

@@ -32,6 +32,7 @@ from wire.messages import CodecChoice
 from wire.parameters import ParameterLayout, Vector
 
 Encode = Callable[[Vector, ParameterLayout, np.random.Generator], bytes]
+Send = Callable[[Vector, ParameterLayout, np.random.Generator], tuple[bytes, Sparse]]
 Decode = Callable[[bytes, ParameterLayout], Sparse]
 Norm = Callable[[bytes, ParameterLayout], float]
 
@@ -47,6 +48,7 @@ class Codec:
         decode: (payload, layout) -> update. Raises RemoteProtocolError on anything that encode cannot have written.
         norm: (payload, layout) -> L2 norm of the values, many times faster than decode because positions are not read.
             Raises RemoteProtocolError on bytes that cannot be values, and on more values than the density allows.
+        send: as encode, with what decode will read in the payload.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Codec:
     encode: Encode
     decode: Decode
     norm: Norm
+    send: Send
 
 
 NAMES = ("dense-f32", "rice-8", "dense-f16", "topk-8", "topk-4", "mask-8", "mask-4")
@@ -98,6 +101,7 @@ def codec_for(choice: CodecChoice, mask: Ints | None = None) -> Codec:
                 partial(topk.encode_topk8, density=density),
                 topk.decode_topk8,
                 _no_more(topk.norm_topk8, density),
+                partial(topk.send_topk8, density=density),
             )
         case "topk-4":
             return _codec(
@@ -105,6 +109,7 @@ def codec_for(choice: CodecChoice, mask: Ints | None = None) -> Codec:
                 partial(topk.encode_topk4, density=density),
                 topk.decode_topk4,
                 _no_more(topk.norm_topk4, density),
+                partial(topk.send_topk4, density=density),
             )
         case "mask-8" | "mask-4" if mask is not None:
             bits = int(choice.name[-1])
@@ -133,14 +138,26 @@ def _no_more(norm: Norm, density: float) -> Norm:
     return checked
 
 
-def _codec(name: str, encode: Encode, decode: Decode, short: Norm) -> Codec:
-    def checked(delta: Vector, layout: ParameterLayout, rng: np.random.Generator) -> bytes:
+def _codec(name: str, encode: Encode, decode: Decode, short: Norm, send: Send | None = None) -> Codec:
+    """A codec that refuses updates which are none; without ``send`` it reads what it wrote."""
+
+    def check(delta: Vector, layout: ParameterLayout) -> None:
         if delta.shape != (layout.size,) or not np.isfinite(delta).all():
             msg = f"expected a finite update of shape ({layout.size},), got {delta.shape}"
             raise LocalProtocolError(msg)
+
+    def checked(delta: Vector, layout: ParameterLayout, rng: np.random.Generator) -> bytes:
+        check(delta, layout)
         return encode(delta, layout, rng)
 
-    return Codec(name, NAMES.index(name) + 1, checked, decode, short)
+    def sent(delta: Vector, layout: ParameterLayout, rng: np.random.Generator) -> tuple[bytes, Sparse]:
+        check(delta, layout)
+        if send is not None:
+            return send(delta, layout, rng)
+        payload = encode(delta, layout, rng)
+        return payload, decode(payload, layout)
+
+    return Codec(name, NAMES.index(name) + 1, checked, decode, short, sent)
 
 
 def _encode_dense(delta: Vector, _layout: ParameterLayout, _rng: np.random.Generator, *, kind: str) -> bytes:

@@ -50,8 +50,7 @@ def with_error_feedback(codec: Codec) -> FeedbackCodec:
         delta: Vector, residual: Vector, layout: ParameterLayout, rng: np.random.Generator
     ) -> tuple[bytes, Vector]:
         corrected = delta + residual
-        payload = codec.encode(corrected, layout, rng)
-        sent = codec.decode(payload, layout)
+        payload, sent = codec.send(corrected, layout, rng)
         following = corrected.copy()
         following[sent.indices] -= sent.values
         return payload, following

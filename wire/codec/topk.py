@@ -42,16 +42,35 @@ _NORM_AND_FORM = struct.Struct("<fB")
 
 def encode_topk8(delta: Vector, layout: ParameterLayout, rng: np.random.Generator, *, density: float) -> bytes:
     """Top-k at eight bits: uniform grid, stochastic rounding."""
+    return send_topk8(delta, layout, rng, density=density)[0]
+
+
+def send_topk8(
+    delta: Vector, layout: ParameterLayout, rng: np.random.Generator, *, density: float
+) -> tuple[bytes, Sparse]:
+    """As :func:`encode_topk8`, with what the receiver will read in it."""
     sparse = top_k(delta, count_for(density, layout.size))
     grid = uniform_grid(sparse.values, 8)
-    return encode_levels(sparse.indices, quantize(sparse.values, grid, rng), grid, layout)
+    return _send(sparse, quantize(sparse.values, grid, rng), grid, layout)
 
 
 def encode_topk4(delta: Vector, layout: ParameterLayout, _rng: np.random.Generator, *, density: float) -> bytes:
     """Top-k at four bits: logarithmic grid, nearest point."""
+    return send_topk4(delta, layout, _rng, density=density)[0]
+
+
+def send_topk4(
+    delta: Vector, layout: ParameterLayout, _rng: np.random.Generator, *, density: float
+) -> tuple[bytes, Sparse]:
+    """As :func:`encode_topk4`, with what the receiver will read in it."""
     sparse = top_k(delta, count_for(density, layout.size))
     grid = logarithmic_grid(sparse.values, 4)
-    return encode_levels(sparse.indices, quantize(sparse.values, grid), grid, layout)
+    return _send(sparse, quantize(sparse.values, grid), grid, layout)
+
+
+def _send(sparse: Sparse, levels: Ints, grid: Grid, layout: ParameterLayout) -> tuple[bytes, Sparse]:
+    payload = encode_levels(sparse.indices, levels, grid, layout)
+    return payload, Sparse(layout.size, sparse.indices, dequantize(levels, grid))
 
 
 def encode_levels(indices: Ints, levels: Ints, grid: Grid, layout: ParameterLayout) -> bytes:

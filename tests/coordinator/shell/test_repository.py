@@ -2,25 +2,29 @@
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from coordinator.config import TaskSettings
 from coordinator.core import task
 from coordinator.core.admission import Variant
 from coordinator.core.events import AssignDevice, RejectCheckIn, SendReceipt, StartAggregation
+from coordinator.core.federated import Tally, merged
 from coordinator.core.lease import Lease, Presence
 from coordinator.core.pace import Rhythm, check_in_counted
+from coordinator.core.rollout import Rollout, Stage
 from coordinator.core.round import Phase, Round, Seat, SeatState, open_round
 from coordinator.core.rules import RoundRules
 from coordinator.core.task import Task
 from coordinator.effects import AnnounceModel, EvaluateVersion, ForgetBlobs, SendMissing
-from coordinator.jobs import Metrics
+from coordinator.jobs import Inspection, Metrics
 from coordinator.operations import AuditEntry
-from coordinator.ports import StoredChunk, StoredReport, TaskRecord, VersionRecord
+from coordinator.ports import Lineage, StoredChunk, StoredReport, TaskRecord, VersionRecord
 from coordinator.shell.database import Database
+from models.manifest import Artifact
 from simulation.rounds.storage import MemoryRepository as SimulatedRepository
 from tests.coordinator.fakes import MemoryRepository
 from wire.identifiers import DeviceId
-from wire.messages import DropoutCause, RejectionReason, Verdict
+from wire.messages import CodecChoice, DropoutCause, RejectionReason, Verdict
 
 RULES = RoundRules(
     goal=2,
@@ -272,6 +276,41 @@ def test_versions_keep_their_metrics(started):
         assert [record.version for record in tx.versions(10)] == [0, 1]
         assert [record.version for record in tx.versions(1)] == [1]
         assert [record.version for record in tx.versions(1, before=1)] == [0]
+
+
+def test_a_version_keeps_all_that_is_known_of_it(started):
+    known = VersionRecord(
+        version=3,
+        manifest="5" * 64,
+        round=1,
+        created_s=2.0,
+        rollout=Rollout(stage=Stage.CANARY, reason="20 % of the devices try it", since_s=3.0),
+        signature="ab" * 64,
+        lineage=Lineage(parent=0, reports=2, reports_sha256="c" * 64, codec=CodecChoice(name="topk-4")),
+        inspection=Inspection(file=Artifact("d" * 64, 9), step_ms=0.1, agreement=0.9),
+    )
+    with started.transaction() as tx:
+        tx.add_version(known)
+    with started.transaction() as tx:
+        assert tx.version(3) == tx.canary_version() == known
+        assert (tx.current_version().version, tx.last_version_number()) == (0, 3)
+        moved = replace(known, rollout=Rollout(stage=Stage.CURRENT, reason="tried", since_s=4.0), lineage=None)
+        tx.save_version(moved)
+    with started.transaction() as tx:
+        assert tx.version(3) == tx.current_version() == moved
+        assert tx.canary_version() is None
+
+
+def test_what_devices_found_of_a_version_is_replaced_as_a_whole(started):
+    one = Tally(devices=2, counted=9, top1_before_of={200: 1, 250: 1}, tried=3, failures={"diverged": 1})
+    with started.transaction() as tx:
+        assert tx.federated(0) == Tally()
+        tx.save_federated(0, one)
+    with started.transaction() as tx:
+        assert tx.federated(0) == one
+        tx.save_federated(0, merged(one, one))
+    with started.transaction() as tx:
+        assert tx.federated(0) == merged(one, one)
 
 
 def test_effects_keep_their_order_until_they_are_removed(repository):

@@ -7,11 +7,16 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
 
+from firmware_scripts.bundle.making import make_bundle
+from firmware_scripts.bundle.platforms import platform_named
+from firmware_scripts.bundle.signing import load_private_key
 from firmware_scripts.device_program import device_files
+from tests.firmware_scripts.bad_releases import spoiled_bundle
 from tests.firmware_scripts.command_line import firmware
 from tests.firmware_scripts.parcels import HERE, PROJECT, keys, pip_wheel, small_bundle
 
@@ -289,3 +294,31 @@ def test_the_real_bundle_installs_with_no_network_and_its_agent_runs(tmp_path, p
     done = subprocess.run(agent, capture_output=True, text=True, check=False, cwd="/", env=environment)
     assert done.returncode == 0, done.stderr
     assert "passed with ai-edge-litert" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_spoiled_bundle_is_a_whole_one_of_another_version(tmp_path, parcel):
+    shutil.copytree(PROJECT / "edge_agent", tmp_path / "agent/edge_agent", ignore=shutil.ignore_patterns("__pycache__"))
+    good = small_bundle(tmp_path, HERE)
+    with tarfile.open(good) as archive:
+        archive.extractall(tmp_path / "good", filter="data")
+    (wheel,) = (tmp_path / "good").glob("*/wheels/nightjar-*.whl")
+    with zipfile.ZipFile(wheel, "a") as archive:
+        for path in (tmp_path / "agent").rglob("*.py"):
+            archive.write(path, path.relative_to(tmp_path / "agent"))
+    house = wheel.parent
+    key = load_private_key(tmp_path / "fleet.key")
+    good = make_bundle(platform_named(HERE), house, own_paths(house.parent), key, tmp_path)
+    bad = spoiled_bundle(good, tmp_path / "bad", "crashes", "0.2.0", tmp_path / "fleet.key", HERE)
+    shutil.copy(bad, parcel / "bundle.tar")
+    root = tmp_path / "root"
+    done = install(parcel, root)
+    assert done.returncode == 0, done.stderr
+    lib = root / "opt/nightjar/current/lib/edge_agent"
+    assert '__version__ = "0.2.0"' in (lib / "__init__.py").read_text()
+    assert "broken on purpose" in (lib / "__main__.py").read_text()
+
+
+def own_paths(content):
+    paths = [path for path in (content / "device").rglob("*") if path.is_file()]
+    return {str(path.relative_to(content)): path for path in paths}

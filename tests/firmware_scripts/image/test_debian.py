@@ -23,6 +23,7 @@ Status: deinstall ok config-files
 Architecture: amd64
 Version: 1
 """
+KERNEL = b"linux-image-6.1\t6.1-1\tamd64\n"
 PACKAGES = (Package("dash", "0.5.12-2", "amd64"), Package("linux-image-6.1", "6.1-1", "amd64"))
 
 
@@ -75,7 +76,7 @@ def test_the_list_of_contents_names_every_package_and_is_the_same_twice():
 
 def test_programs_that_are_missing_are_named_with_their_packages(monkeypatch):
     monkeypatch.setenv("PATH", "/nonexistent")
-    with pytest.raises(UnavailableError, match="apt install .*qemu-system-arm"):
+    with pytest.raises(UnavailableError, match=r"apt install .*qemu-system-arm"):
         require("qemu-system-aarch64")
 
 

@@ -1,6 +1,5 @@
 """Disks made of a small root file system: what was said is what is there, without a mount; and twice the same."""
 
-import hashlib
 import io
 import json
 import shutil
@@ -9,7 +8,9 @@ import tarfile
 
 import pytest
 
+from firmware_scripts.__main__ import run
 from firmware_scripts.core.bmap import format_bmap, parse_bmap
+from firmware_scripts.core.exit_status import ExitStatus
 from firmware_scripts.image.disk import BOOT, ROOT, Parts, make_disk
 from firmware_scripts.image.overlay import overlay_tar
 from firmware_scripts.image.tools import environment
@@ -22,7 +23,7 @@ TOOLS = ("fakeroot", "mcopy", "mkfs.vfat", "mke2fs", "debugfs", "sfdisk")
 PATH = environment(0)["PATH"]
 pytestmark = pytest.mark.skipif(
     any(shutil.which(tool, path=PATH) is None for tool in TOOLS),
-    reason="images are made with fakeroot, mtools, dosfstools, e2fsprogs and fdisk: one is not installed on this machine",
+    reason="a program that makes images (fakeroot, mtools, dosfstools, e2fsprogs, fdisk) is not installed here",
 )
 
 
@@ -69,6 +70,10 @@ def disk(tmp_path_factory):
     return made(tmp_path_factory.mktemp("disk"))
 
 
+def block_map(path):
+    return map_of(path, lambda *_: None)
+
+
 def debugfs(disk, command):
     image = f"{disk}?offset={ROOT.start}"
     done = subprocess.run(["debugfs", "-R", command, image], capture_output=True, env={"PATH": PATH}, check=True)
@@ -104,19 +109,16 @@ def test_the_root_file_system_is_sound_and_has_owners_modes_and_what_was_laid_ov
     assert "Type: symlink" in debugfs(disk, "stat /bin")
     assert "Mode:  0755" in debugfs(disk, "stat /usr/bin/hello")
     assert "/run/resolv.conf" in debugfs(disk, "stat /etc/resolv.conf")
-    assert "null" not in debugfs(disk, "ls /dev") if "dev" in debugfs(disk, "ls /") else True
 
 
 def test_made_twice_it_is_the_same(disk, tmp_path):
-    again = made(tmp_path)
-    digests = [hashlib.file_digest(path.open("rb"), "sha256").hexdigest() for path in (disk, again)]
-    assert digests[0] == digests[1]
+    assert block_map(made(tmp_path)) == block_map(disk)
 
 
 def test_the_journal_is_on_the_block_map(disk):
     """A hole there would leave another file system's journal on a card."""
     found = [int(word) for word in debugfs(disk, "blocks <8>").split()]
-    mapped = map_of(disk, lambda *_: None).ranges
+    mapped = block_map(disk).ranges
     for block in (found[0], found[-1]):
         offset = ROOT.start + block * 4096
         assert any(part.offset <= offset < part.offset + part.length_bytes for part in mapped)
@@ -125,20 +127,18 @@ def test_the_journal_is_on_the_block_map(disk):
 @pytest.mark.skipif(shutil.which("bmaptool") is None, reason="bmap-tools is not installed on this machine")
 def test_bmap_tools_copy_by_our_map_and_we_read_theirs(disk, tmp_path):
     ours = tmp_path / "ours.bmap"
-    ours.write_bytes(format_bmap(map_of(disk, lambda *_: None)))
+    ours.write_bytes(format_bmap(block_map(disk)))
     copy = tmp_path / "copy.img"
     subprocess.run(["bmaptool", "copy", "--bmap", ours, disk, copy], capture_output=True, check=True)
-    assert (
-        hashlib.file_digest(copy.open("rb"), "sha256").digest()
-        == hashlib.file_digest(disk.open("rb"), "sha256").digest()
-    )
+    # bmaptool leaves holes where ours are, so what is mapped is all that there is.
+    assert block_map(copy) == block_map(disk)
     theirs = subprocess.run(["bmaptool", "create", disk], capture_output=True, check=True).stdout
     assert parse_bmap(theirs).image_bytes == disk.stat().st_size
 
 
 @pytest.mark.skipif(shutil.which("bmaptool") is None, reason="bmap-tools is not installed on this machine")
 def test_a_flipped_byte_is_refused_by_both(disk, tmp_path):
-    bmap = map_of(disk, lambda *_: None)
+    bmap = block_map(disk)
     damaged = tmp_path / "damaged.img"
     subprocess.run(["cp", "--sparse=always", disk, damaged], check=True)
     with damaged.open("r+b") as file:
@@ -150,11 +150,7 @@ def test_a_flipped_byte_is_refused_by_both(disk, tmp_path):
     theirs = ["bmaptool", "copy", "--bmap", tmp_path / "disk.bmap", damaged, tmp_path / "copy.img"]
     done = subprocess.run(theirs, capture_output=True, check=False)
     assert done.returncode != 0
-    ours = ["nightjar-firmware", "verify", str(damaged), "--bmap", str(tmp_path / "disk.bmap")]
-    from firmware_scripts.__main__ import run
-    from firmware_scripts.core.exit_status import ExitStatus
-
-    assert run(ours[1:]) == ExitStatus.VERIFY_FAILED
+    assert run(["verify", str(damaged), "--bmap", str(tmp_path / "disk.bmap")]) == ExitStatus.VERIFY_FAILED
 
 
 def test_a_script_that_fails_names_what_it_said(tmp_path):

@@ -1,0 +1,8 @@
+import pytest
+
+from tests.enrolment.world import KINDS
+
+
+@pytest.fixture(params=KINDS)
+def mosquitto_or_embedded(request):
+    return request.param

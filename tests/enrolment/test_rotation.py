@@ -1,0 +1,71 @@
+"""A new authority, while devices are connected: nobody is locked out who came along, everybody else is."""
+
+import json
+import threading
+
+import pytest
+from click.testing import CliRunner
+
+from coordinator.__main__ import cli
+from edge_agent.enrolment import renewal
+from edge_agent.enrolment.enrolling import enrol, renewed
+from edge_agent.enrolment.identity import load_credential
+from tests.coordinator.fake_device import FakeDevice
+from tests.enrolment.world import World
+from wire.errors import ConfigError, UnavailableError
+
+pytestmark = pytest.mark.broker
+
+
+def command(world, *arguments):
+    return CliRunner().invoke(cli, [*arguments, "--config", str(world.path), "--json"])
+
+
+def test_devices_come_along_through_a_rotation_and_who_does_not_is_named(tmp_path, monkeypatch, mosquitto_or_embedded):
+    with World(tmp_path, mosquitto_or_embedded) as world:
+        along, behind = world.enrolled("along"), world.enrolled("behind")
+        context = along.context()
+        before = json.loads(command(world, "authority", "show").stdout)
+        assert (before["rotating"], before["devices_of_the_former"]) == (False, [])
+
+        assert command(world, "authority", "rotate").exception is None
+        shown = json.loads(command(world, "authority", "show").stdout)
+        assert shown["devices_of_the_former"] == ["along", "behind"]
+        refused = command(world, "authority", "retire").exception
+        assert isinstance(refused, ConfigError)
+        assert "2 device(s)" in str(refused)
+
+        # The running agent's own daily question, only sooner.
+        monkeypatch.setattr(renewal, "FIRST_S", 0.01)
+        changed = threading.Event()
+        running = renewal.Renewal(along.data_dir, changed.set)
+        try:
+            assert changed.wait(60)
+        finally:
+            running.close()
+        world.wait_until(lambda: "active" in str(world.standings()["along"]), "renewed")
+        load_credential(context, along.data_dir)
+        world.wait_until(lambda: along.request("GET", "/api/v1/enrolment/self").status == 200, "let in by HTTPS")
+        assert json.loads(command(world, "authority", "show").stdout)["devices_of_the_former"] == ["behind"]
+        # A claim from the middle of a rotation is good before and after its end.
+        late = world.claim("late", device="late")
+
+        locked_out = command(world, "authority", "retire", "--lock-out")
+        assert json.loads(locked_out.stdout)["locked_out"] == ["behind"]
+        world.wait_until(world.healthy, "serving with a certificate of the new authority")
+        world.wait_until(lambda: is_refused(behind), "locked out")
+        renewed(along.data_dir, 0.0)
+        assert enrol(tmp_path / "late", late).anew
+        fake = FakeDevice("along", world.broker_port, tls=along.context())
+        try:
+            assert fake.subscribed.wait(30)
+        finally:
+            fake.close()
+
+
+def is_refused(device) -> bool:
+    try:
+        renewed(device.data_dir, 0.0)
+    except UnavailableError:
+        return True  # it trusts nobody who answers there any more
+    return False

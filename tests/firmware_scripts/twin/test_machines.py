@@ -1,0 +1,40 @@
+from pathlib import Path
+
+import pytest
+
+from firmware_scripts.image.making import boards
+from firmware_scripts.twin.machines import MACHINES, Started, machine_of, qemu_command
+from wire.errors import ConfigError
+
+
+def started(*, keep=True, disk="disk.img", device_tree=None):
+    return Started(
+        Path(disk), Path("vmlinuz"), Path("initrd.gz"), "root=/dev/vda2 ro", device_tree, Path("guest"), keep
+    )
+
+
+def test_every_board_has_a_machine():
+    assert set(boards()) == set(MACHINES)
+
+
+def test_a_twin_that_is_not_kept_writes_nothing_to_its_image():
+    words = qemu_command(machine_of("virt-arm64"), started(keep=False))
+    assert any("snapshot=on" in word for word in words)
+    assert not any("snapshot=on" in word for word in qemu_command(machine_of("virt-arm64"), started()))
+
+
+def test_a_name_with_a_comma_stays_one_name():
+    assert any("file=a,,b.img," in word for word in qemu_command(machine_of("virt-amd64"), started(disk="a,b.img")))
+
+
+def test_a_raspberry_pi_starts_from_its_card_slot_with_its_device_tree():
+    words = qemu_command(machine_of("raspi3b"), started(device_tree=Path("pi.dtb")))
+    assert words[words.index("-dtb") + 1] == "pi.dtb"
+    assert any(word.startswith("if=sd,") for word in words)
+    # The first serial port is not its console.
+    assert words[words.index("-serial") + 1] == "null"
+
+
+def test_a_board_that_no_machine_plays_is_refused():
+    with pytest.raises(ConfigError, match="raspi3b"):
+        machine_of("toaster")
