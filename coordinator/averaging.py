@@ -63,7 +63,7 @@ def do_job(
         NightjarError: a blob is missing or damaged, too few reports can be decoded, or the result is not finite.
     """
     if isinstance(job, FiguresJob):
-        return FiguresDone(job.round, tally(_figures(job, private)))
+        return FiguresDone(job.round, tally(_figures(job, private), trained=False))
     manifest = Manifest.decode(artifacts.get(job.manifest))
     weights = weights_from_bytes(artifacts.get(manifest.weights.sha256), manifest.layout)
     match job:

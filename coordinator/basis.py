@@ -16,6 +16,7 @@ from coordinator.ports import BlobStore, TaskRecord, VersionRecord
 from models.manifest import Manifest
 from wire.codec import Codec
 from wire.identifiers import Sha256
+from wire.messages import Work
 
 MOST_KEPT = 32
 """Rounds that are open, and some that were: a masked codec holds its coordinates."""
@@ -83,7 +84,7 @@ class Bases:
 def _gate(task: TaskRecord, manifest: Manifest, trial: Trial | None) -> Gate:
     settings = task.settings
     return Gate(
-        kind=settings.kind,
+        kind=Work.EVALUATE if trial is not None and settings.plan.evaluation_share else settings.kind,
         admission=Admission(
             minimum_examples=settings.minimum_examples,
             minimum_agent_version=manifest.minimum_agent_version,

@@ -12,10 +12,11 @@ from coordinator.averaging import with_mask
 from coordinator.config import CoordinatorConfig, TaskSettings, task_faults
 from coordinator.core import task as tasks
 from coordinator.core.admission import free_slot
+from coordinator.core.rollout import Rollout, Stage
 from coordinator.core.task import OVER, Task
 from coordinator.effects import EvaluateVersion
 from coordinator.operations import Refused
-from coordinator.ports import BlobStore, Lineage, TaskRecord, VersionRecord, View
+from coordinator.ports import BlobStore, Lineage, Signer, TaskRecord, VersionRecord, View
 from coordinator.turn import Board, Turn
 from models.manifest import Manifest
 from wire.errors import LocalProtocolError, NightjarError
@@ -52,13 +53,15 @@ class Maker:
     Args:
         config: the whole configuration.
         artifacts: where models lie.
+        signer: signs manifests.
     """
 
-    def __init__(self, config: CoordinatorConfig, artifacts: BlobStore) -> None:
+    def __init__(self, config: CoordinatorConfig, artifacts: BlobStore, signer: Signer) -> None:
         self._first = config.task.name
         self._seed = config.seed
         self._measured = config.task.evaluation_text is not None
         self._artifacts = artifacts
+        self._signer = signer
 
     def make(self, settings: TaskSettings, manifest: str | None, turn: Turn) -> TaskRecord | Refused:
         """Make a task, and open its first round if its schedule lets it.
@@ -125,10 +128,13 @@ class Maker:
         # The same weights under a number of their own: what devices report is told apart by it.
         manifest = replace(manifest, version=number, mask=None if imported else manifest.mask)
         manifest = with_mask(manifest, settings.codec, self._seed, self._artifacts)
+        stored = self._artifacts.put(manifest.encode())
         return VersionRecord(
             version=number,
             task=settings.name,
-            manifest=self._artifacts.put(manifest.encode()),
+            manifest=stored,
+            rollout=Rollout(stage=Stage.CURRENT, reason="made for the task", since_s=turn.now_s),
+            signature=self._signer.sign(stored),
             created_s=turn.now_s,
             metrics=None if imported else source.metrics,
             lineage=Lineage(parent=None if imported else source.version, seed=self._seed),

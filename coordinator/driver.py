@@ -160,14 +160,12 @@ class Driver:
         with repository.transaction() as tx:
             self._board = take_stock(tx, config, clock.now_s())
         self._staged = StagedBlobs(private)
-        self._maker = Maker(config, artifacts)
         signer = signer or _NoSigner()
+        self._maker = Maker(config, artifacts, signer)
         self._releases = Releases(config, signer)
         bases = Bases(artifacts, config.rollout.share)
         self._intake = Intake(config.population, bases, self._staged)
-        self._execution = Execution(
-            config, repository, bases, private, transport, worker, clock, generator, signer.public
-        )
+        self._execution = Execution(config, repository, bases, private, transport, worker, clock, generator, signer)
 
     def post(self, event: Inbox) -> None:
         """Queue an event; may be called from any thread."""

@@ -17,7 +17,7 @@ from coordinator.core.schedule import wait_s
 from coordinator.core.task import Status
 from coordinator.effects import AnnounceModel, EvaluateVersion, ForgetBlobs, PendingEffect, SendMissing
 from coordinator.jobs import AggregationJob, Evaluation, EvaluationJob, FiguresJob, ReportFile
-from coordinator.ports import BlobStore, Clock, Repository, TaskRecord, Transport, VersionRecord, Worker
+from coordinator.ports import BlobStore, Clock, Repository, Signer, TaskRecord, Transport, VersionRecord, Worker
 from coordinator.turn import Board
 from wire import messages, topics
 from wire.identifiers import DeviceId, Population, Sha256
@@ -44,7 +44,7 @@ class Execution:
         worker: averages and measures.
         clock: wall-clock time.
         generator: jitter of retry windows.
-        key: public, that signs manifests; empty where nobody signs.
+        signer: of what devices are sent, whatever key signed it when it was made.
     """
 
     def __init__(
@@ -57,14 +57,14 @@ class Execution:
         worker: Worker,
         clock: Clock,
         generator: np.random.Generator,
-        key: str = "",
+        signer: Signer,
     ) -> None:
         self._seed = config.seed
         self._shards = config.shards
         self._first = config.task.name
         self._text = config.task.evaluation_text
         self._share = config.rollout.share
-        self._key = key
+        self._sign, self._key = signer.sign, signer.public
         self._population = Population(config.population)
         self._repository = repository
         self._bases = bases
@@ -118,12 +118,12 @@ class Execution:
         canary = None
         if tried is not None:
             manifest = Sha256(tried.manifest)
-            canary = Canary(version=tried.version, manifest=manifest, share=self._share, signature=tried.signature)
+            canary = Canary(version=tried.version, manifest=manifest, share=self._share, signature=self._sign(manifest))
         message = Announcement(
             version=version.version,
             manifest=Sha256(version.manifest),
             shards=self._shards,
-            signature=version.signature,
+            signature=self._sign(version.manifest),
             key=self._key,
             canary=canary,
             check_in_within_s=self._opening_s(board),
@@ -192,7 +192,7 @@ class Execution:
                 attempt=effect.attempt,
                 version=current.base_version,
                 manifest=Sha256(basis.version.manifest),
-                signature=basis.version.signature,
+                signature=self._sign(basis.version.manifest),
                 codec=record.settings.codec.choice(basis.manifest.mask),
                 plan=record.settings.plan.plan(),
                 report_deadline_s=remaining_s,

@@ -86,7 +86,7 @@ class Intake:
             case topics.UpTopic(population=where, device=device, kind=kind) if where == self._population:
                 turn.tx.count("bytes_up", len(arrived.payload))
                 if kind == "report":
-                    self._take_frame(device, arrived.payload, turn)
+                    self._take_frame(device, arrived, turn)
                 else:
                     self._take_control(device, messages.decode(kind, arrived.payload), turn)
             case topics.StatusTopic(population=where, device=device) if where == self._population:
@@ -129,8 +129,9 @@ class Intake:
 
     # Reports
 
-    def _take_frame(self, device: DeviceId, payload: bytes, turn: Turn) -> None:
+    def _take_frame(self, device: DeviceId, arrived: MessageArrived, turn: Turn) -> None:
         _hear(device, turn)
+        payload = arrived.payload
         try:
             content = frame.decode(payload)
         except RemoteProtocolError as error:
@@ -139,11 +140,13 @@ class Intake:
             return
         match content:
             case frame.Report():
-                self._take_report(device, content, payload, turn)
+                self._take_report(device, content, payload, turn, arrived.sha256)
             case frame.Chunk():
                 self._take_chunk(device, content, payload, turn)
 
-    def _take_report(self, device: DeviceId, report: frame.Report, payload: bytes, turn: Turn) -> None:
+    def _take_report(
+        self, device: DeviceId, report: frame.Report, payload: bytes, turn: Turn, sha256: str = ""
+    ) -> None:
         meant = turn.find_round(report.round)
         if meant is None:
             turn.answer(_stranger(device, report.round, report.attempt))
@@ -161,7 +164,7 @@ class Intake:
                     round=meant.number,
                     device=device,
                     attempt=report.attempt,
-                    sha256=self._private.put(payload),
+                    sha256=self._keep(payload, sha256),
                     size_bytes=len(payload),
                     num_examples=report.num_examples,
                     steps=report.steps,
@@ -171,6 +174,12 @@ class Intake:
                     received_s=turn.now_s,
                 )
                 turn.settle(meant, received, stored)
+
+    def _keep(self, payload: bytes, sha256: str) -> str:
+        if not sha256:
+            return self._private.put(payload)
+        self._private.put_all({sha256: payload})
+        return sha256
 
     def _check(
         self, device: DeviceId, report: frame.Report, payload: bytes, meant: Round, turn: Turn

@@ -42,6 +42,9 @@ MOST_CHARACTERS = 500
 MOST_LOOKED_AT = 1000
 """Earlier versions, to find the one that was current before."""
 
+_TOLD = frozenset({Stage.CANARY, Stage.CURRENT, Stage.ROLLED_BACK})
+"""Stages that change what devices have."""
+
 _log = structlog.get_logger("coordinator")
 
 
@@ -177,7 +180,7 @@ class Releases:
         turn.tx.save_version(moved)
         if moved.rollout.stage is Stage.ROLLED_BACK:
             turn.tx.count("versions_rolled_back")
-        if moved.task == self._announced:
+        if moved.task == self._announced and moved.rollout.stage in _TOLD:
             turn.effects.append(AnnounceModel())
         self._say(moved, turn)
 

@@ -129,8 +129,10 @@ class Turn:
             self.forget(self.tx.drop_chunks(after.number))
             del self.board.rounds[task]
             self.board.bases.pop(after.base_version, None)
-            self._end_round(after)
+            on_trial = self.tx.canary_version(task) is not None
             self._judge(after, self)
+            undecided = on_trial and self.tx.canary_version(task) is not None
+            self._end_round(after, on_trial=on_trial, decided=on_trial and not undecided)
             self.open_next(task)
 
     def tick(self) -> None:
@@ -288,17 +290,17 @@ class Turn:
         self.board.bases[state.base_version] = found
         return found
 
-    def _end_round(self, ended: Round) -> None:
-        """Tell its task."""
-        if ended.task not in self.board.tasks or (ended.trial and ended.phase is Phase.COMMITTED):
+    def _end_round(self, ended: Round, *, on_trial: bool, decided: bool) -> None:
+        """Tell its task; a version that is tried first counts when that is decided, or the task might end before."""
+        if ended.task not in self.board.tasks:
             return
-        if ended.phase is Phase.COMMITTED:
+        if decided or (ended.phase is Phase.COMMITTED and not on_trial):
             rule = self.board.tasks[ended.task].settings.stop_rule()
-            made = self.board.versions.get(ended.task) if ended.version is not None else None
+            made = self.board.versions.get(ended.task) if decided or ended.version is not None else None
             metrics = None if made is None else made.metrics
             top1 = None if metrics is None else metrics.top1
             self.step_task(ended.task, RoundCommitted(self.now_s, rule, top1))
-        else:
+        elif ended.phase is Phase.ABANDONED:
             self.step_task(ended.task, RoundAbandoned(self.now_s, nobody=ended.cause is AbandonCause.NOBODY_CAME))
 
     # What follows from a step

@@ -265,7 +265,8 @@ def _words(order: Order, detected: Detected) -> tuple[str, ...]:
             f"{settings.user} can log in with {' and '.join(ways)}, and nobody with a password that others know"
         )
     if settings.wifi is not None:
-        words.append(f"it joins the Wi-Fi {settings.wifi.ssid!r} by the rules of {settings.wifi.country}")
+        where = ", if it has NetworkManager" if detected.format is ImageFormat.NIGHTJAR else ""
+        words.append(f"it joins the Wi-Fi {settings.wifi.ssid!r} by the rules of {settings.wifi.country}{where}")
     else:
         words.append("it uses a cable, or whatever network the image brings")
     if order.parcel is None:

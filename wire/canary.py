@@ -6,15 +6,12 @@ people who meet a bad version first.
 
 from __future__ import annotations
 
-import hashlib
-
 from wire.identifiers import DeviceId, Sha256
+from wire.shares import share_of
 
 
 def tries(device: DeviceId, manifest: Sha256, share: float) -> bool:
     """Whether a device belongs to the canaries of a version.
-
-    The first 8 bytes of sha256(manifest, a zero byte, device), a big-endian number, are below share x 2^64.
 
     Args:
         device: which.
@@ -24,5 +21,4 @@ def tries(device: DeviceId, manifest: Sha256, share: float) -> bool:
     >>> tries(DeviceId("phone-01"), Sha256("0" * 64), 1.0), tries(DeviceId("phone-01"), Sha256("0" * 64), 0.0)
     (True, False)
     """
-    drawn = hashlib.sha256(f"{manifest}\0{device}".encode()).digest()
-    return int.from_bytes(drawn[:8], "big") < share * 2.0**64
+    return share_of(manifest, device) < share

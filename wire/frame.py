@@ -229,7 +229,7 @@ def _frame(kind: int, body: bytes) -> bytes:
     return head + _CRC.pack(zlib.crc32(head))
 
 
-def _unframe(data: bytes) -> tuple[int, bytes]:
+def _unframe(data: bytes) -> tuple[int, memoryview]:
     if len(data) < OVERHEAD_BYTES:
         msg = f"a frame has at least {OVERHEAD_BYTES} bytes, got {len(data)}"
         raise RemoteProtocolError(msg, code="truncated")
@@ -243,13 +243,14 @@ def _unframe(data: bytes) -> tuple[int, bytes]:
     if len(data) != length + OVERHEAD_BYTES:
         msg = f"the frame says a body of {length} bytes, {len(data) - OVERHEAD_BYTES} came"
         raise RemoteProtocolError(msg, code="truncated")
-    if zlib.crc32(data[: -_CRC.size]) != _CRC.unpack_from(data, len(data) - _CRC.size)[0]:
+    view = memoryview(data)  # a burst is thousands of these: nothing but the payload is copied
+    if zlib.crc32(view[: -_CRC.size]) != _CRC.unpack_from(data, len(data) - _CRC.size)[0]:
         msg = "the frame's CRC does not match its bytes"
         raise RemoteProtocolError(msg, code="crc")
-    return kind, data[_HEAD.size : -_CRC.size]
+    return kind, view[_HEAD.size : -_CRC.size]
 
 
-def _report(body: bytes) -> Report:
+def _report(body: memoryview) -> Report:
     if len(body) < _REPORT.size:
         msg = f"a report has at least {_REPORT.size} bytes, got {len(body)}"
         raise RemoteProtocolError(msg, code="truncated")
@@ -257,12 +258,11 @@ def _report(body: bytes) -> Report:
     if number > MAX_ROUND or attempt < 1 or not (math.isfinite(loss) and math.isfinite(seconds)):
         msg = f"expected a round, attempt >= 1, finite loss and seconds, got {number}, {attempt}, {loss}, {seconds}"
         raise RemoteProtocolError(msg, code="report-header")
-    return Report(
-        number, attempt, codec, layout.hex(), version, num_examples, steps, loss, seconds, body[_REPORT.size :]
-    )
+    payload = bytes(body[_REPORT.size :])
+    return Report(number, attempt, codec, layout.hex(), version, num_examples, steps, loss, seconds, payload)
 
 
-def _evaluation(body: bytes) -> LocalEvaluation:
+def _evaluation(body: memoryview) -> LocalEvaluation:
     found = LocalEvaluation(*_EVALUATION.unpack_from(body))  # a body that holds a report is long enough
     recalls = ((found.top1_before, found.top3_before), (found.top1_after, found.top3_after))
     in_order = all(top1 <= top3 <= found.counted for top1, top3 in recalls)
@@ -272,12 +272,12 @@ def _evaluation(body: bytes) -> LocalEvaluation:
     return found
 
 
-def _chunk(body: bytes) -> Chunk:
+def _chunk(body: memoryview) -> Chunk:
     if len(body) <= _CHUNK.size:
         msg = f"a chunk has more than {_CHUNK.size} bytes, got {len(body)}"
         raise RemoteProtocolError(msg, code="truncated")
     number, attempt, index, count, total = _CHUNK.unpack_from(body)
-    part = body[_CHUNK.size :]
+    part = bytes(body[_CHUNK.size :])
     # Every chunk but the last is full, so count, total and the part's length follow from one another.
     expected = CHUNK_PART_BYTES if index < count - 1 else total - CHUNK_PART_BYTES * (count - 1)
     if (

@@ -42,7 +42,12 @@ class ParameterSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return math.prod(self.shape)
 
 
-class ParameterLayout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@functools.lru_cache(maxsize=64)
+def _size(layout: ParameterLayout) -> int:
+    return sum(tensor.size for tensor in layout.tensors)
+
+
+class ParameterLayout(msgspec.Struct, frozen=True, forbid_unknown_fields=True, cache_hash=True):
     """The ordered tensors of a model.
 
     >>> layout = ParameterLayout((ParameterSpec("embedding", (3, 2)), ParameterSpec("bias", (4,))))
@@ -74,7 +79,7 @@ class ParameterLayout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def size(self) -> int:
         """n, the number of parameters in the flat vector."""
-        return sum(t.size for t in self.tensors)
+        return _size(self)
 
     def spans(self) -> list[tuple[ParameterSpec, int, int]]:
         """Each tensor with the half-open range [start, stop) that it occupies in the flat vector."""

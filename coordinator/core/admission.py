@@ -136,7 +136,8 @@ def choose(lease: Lease, offer: CheckIn, candidates: Sequence[Candidate], now_s:
         candidates: one for each task with an open round; at least one.
         now_s: wall-clock time.
     """
-    holding = [each for each in candidates if holds(each.round, lease.device)]
+    # One task alone needs no search of its pool, which may be long.
+    holding = [each for each in candidates if holds(each.round, lease.device)] if len(candidates) > 1 else []
     declined: Declined | None = None
     open_to: list[Round] = []
     for each in holding or candidates:
@@ -158,7 +159,8 @@ def in_slot(variant: Variant, slot: float, device: DeviceId) -> bool:
     """
     if not variant.experiment:
         return True
-    return slot <= share_of(variant.experiment, device) < slot + variant.share + _ROUNDING * (slot + variant.share > 1)
+    end = slot + variant.share
+    return slot <= share_of(variant.experiment, device) < (1.0 if end > 1 - _ROUNDING else end)
 
 
 def free_slot(share: float, taken: Iterable[tuple[float, float]]) -> float | None:

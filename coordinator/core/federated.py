@@ -11,7 +11,7 @@ Each device counts once in a quantile, however much it wrote; in the mean recall
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -44,10 +44,11 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
         counted: held-out words.
         top1_before: of these, foreseen first.
         top3_before: among the first three.
-        top1_after: foreseen first by what the device had trained.
+        counted_after: held-out words of devices that trained.
+        top1_after: of these, foreseen first by what the device had trained.
         top3_after: likewise among the first three.
         loss_before: sum over devices of the mean loss per target, nats.
-        loss_after: likewise after training.
+        loss_after: likewise after training, of those that trained.
         top1_before_of: recall -> devices.
         top3_before_of: likewise.
         top1_after_of: likewise.
@@ -60,6 +61,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     counted: int = 0
     top1_before: int = 0
     top3_before: int = 0
+    counted_after: int = 0
     top1_after: int = 0
     top3_after: int = 0
     loss_before: float = 0.0
@@ -114,29 +116,37 @@ class FederatedMetrics(msgspec.Struct, frozen=True, kw_only=True):
     failures: Mapping[str, int]
 
 
-_SUMS = ("counted", "top1_before", "top3_before", "top1_after", "top3_after", "loss_before", "loss_after")
-_RECALLS = ("top1_before", "top3_before", "top1_after", "top3_after")
+_BEFORE = ("top1_before", "top3_before")
+_AFTER = ("top1_after", "top3_after")
 
 
-def tally(evaluations: Iterable[LocalEvaluation]) -> Tally:
+def tally(evaluations: Iterable[LocalEvaluation], *, trained: bool = True) -> Tally:
     """Add up what devices found; those without a counted word are left out.
+
+    Args:
+        evaluations: one of each device.
+        trained: whether the devices trained as well; if not, there is nothing "after".
 
     >>> one = LocalEvaluation(8, 2, 4, 3, 5, 5.0, 4.5)
     >>> tally([one, one]).top1_before_of
     {250: 2}
     """
     devices = 0
-    sums: Counter[str] = Counter()
-    histograms: dict[str, Counter[int]] = {name: Counter() for name in _RECALLS}
+    sums: dict[str, float] = defaultdict(int)
+    recalls = _BEFORE + _AFTER if trained else _BEFORE
+    histograms: dict[str, Counter[int]] = {name: Counter() for name in recalls}
     for found in evaluations:
         if not found.counted:
             continue
         devices += 1
-        for name in _SUMS:
+        for name in ("counted", "loss_before", *recalls):
             sums[name] += getattr(found, name)
-        for name in _RECALLS:
+        if trained:
+            sums["counted_after"] += found.counted
+            sums["loss_after"] += found.loss_after
+        for name in recalls:
             histograms[name][round(THOUSANDTHS * getattr(found, name) / found.counted)] += 1
-    added: dict[str, Any] = {name: sums[name] for name in _SUMS}
+    added: dict[str, Any] = {**sums}
     added |= {f"{name}_of": dict(histogram) for name, histogram in histograms.items()}
     return Tally(devices=devices, **added)
 
@@ -171,12 +181,13 @@ def merged(one: Tally, other: Tally) -> Tally:
 
 def figures(found: Tally) -> FederatedMetrics:
     """A tally for people."""
-    spreads = {name: _spread(found, name) for name in _RECALLS}
+    spreads = {name: _spread(found, name) for name in _BEFORE + _AFTER}
+    trained = sum(found.top1_after_of.values())
     return FederatedMetrics(
         devices=found.devices,
         counted=found.counted,
         loss_before=found.loss_before / found.devices if found.devices else None,
-        loss_after=found.loss_after / found.devices if found.devices else None,
+        loss_after=found.loss_after / trained if trained else None,
         tried=found.tried,
         failures=found.failures,
         **spreads,
@@ -212,7 +223,8 @@ def quantile(histogram: Histogram, share: float) -> float:
 
 
 def _spread(found: Tally, name: str) -> Spread | None:
-    if not found.devices:
+    histogram = getattr(found, f"{name}_of")
+    if not histogram:
         return None
-    mean = getattr(found, name) / found.counted
-    return Spread(mean, *(quantile(getattr(found, f"{name}_of"), share) for share in QUANTILES))
+    mean = getattr(found, name) / (found.counted if name in _BEFORE else found.counted_after)
+    return Spread(mean, *(quantile(histogram, share) for share in QUANTILES))

@@ -242,7 +242,7 @@ def awaits_report(state: Round, device: DeviceId, attempt: int) -> bool:
         state.phase is Phase.REPORTING
         and seat is not None
         and seat.attempt == attempt
-        and seat.state in {SeatState.WORKING, SeatState.DROPPED}
+        and (seat.state is SeatState.WORKING or seat.state is SeatState.DROPPED)
     )
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from cryptography import x509
@@ -17,18 +15,16 @@ from cryptography import x509
 from coordinator.config import CoordinatorConfig
 from coordinator.core.enrolment import Admitted, Claim, Credential, Known, Refused, Standing
 from coordinator.enrolment.authority import fingerprint, key_fingerprint, requested_key
+from coordinator.enrolment.premises import DAY_S, FOLDER, RENEWED_AFTER, authorities_in
 from coordinator.enrolment.register import Register
-from coordinator.enrolment.signing import CertifyDevice, ListAuthorities, Signer
+from coordinator.enrolment.signing import CertifyDevice, Signer
 from coordinator.ports import Clock
+from wire.errors import UnavailableError
 from wire.identifiers import DeviceId
 
 PREFIX = "njc_"
 """Tells a claim from a token; secret scanners look for such things."""
-RENEWED_AFTER = 2 / 3
-"""Of its life: a device that is away for a month still finds its way back."""
-DAY_S = 86400.0
 _RANDOM_BYTES = 32
-_AUTHORITIES_KEPT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,35 +87,23 @@ class Office:
         register: of claims and keys.
         signer: the authority.
         clock: wall-clock time.
-        monotonic_s: for the age of what is kept for a moment.
     """
 
-    def __init__(
-        self,
-        config: CoordinatorConfig,
-        register: Register,
-        signer: Signer,
-        clock: Clock,
-        monotonic_s: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, config: CoordinatorConfig, register: Register, signer: Signer, clock: Clock) -> None:
         self.register = register
         self._config = config
         self._signer = signer
         self._clock = clock
-        self._monotonic_s = monotonic_s
-        self._authorities: tuple[float, tuple[str, ...]] = (float("-inf"), ())
 
     def authorities(self) -> tuple[str, ...]:
         """Certificates that devices must trust, PEM; the one that signs servers first.
 
+        Those that our servers have read: in the seconds after a rotation the authority knows others already.
+
         Raises:
-            UnavailableError: the authority does not answer.
+            UnavailableError: the disk does not work.
         """
-        asked_s, found = self._authorities
-        if self._monotonic_s() - asked_s > _AUTHORITIES_KEPT_S:
-            found = tuple(self._signer.ask(ListAuthorities()))
-            self._authorities = (self._monotonic_s(), found)
-        return found
+        return authorities_in(self._config.data_dir / FOLDER)
 
     def enrol(self, claim: str, csr: str, address: str) -> Outcome:
         """What a claim and a request for a certificate come to.
@@ -164,7 +148,10 @@ class Office:
             life_days = self._config.enrolment.device_days
             (certificate,) = self._signer.ask(CertifyDevice(held.csr, held.device, life_days))
             read = x509.load_pem_x509_certificate(certificate.encode())
-            signed_by = next(each for each in self.authorities() if _signed(read, each))
+            signed_by = next((each for each in self.authorities() if _signed(read, each)), None)
+            if signed_by is None:
+                msg = "the authority was replaced just now; try again in some seconds"
+                raise UnavailableError(msg)
             held = self.register.issue(
                 held.key,
                 certificate,

@@ -17,13 +17,16 @@ from cryptography.hazmat.primitives import serialization
 
 from coordinator.config import CoordinatorConfig
 from coordinator.enrolment.authority import new_request
-from coordinator.enrolment.office import DAY_S, RENEWED_AFTER
 from coordinator.enrolment.signing import CertifyServer, ListAuthorities, Revoke, Signer, own_command
 from wire.errors import UnavailableError
 
 FOLDER, AUTHORITY_FOLDER = "tls", "authority"
 """In ``data_dir``."""
 SERVER_KEY, SERVER, AUTHORITIES, REVOKED = "server.key", "server.pem", "authorities.pem", "revoked.pem"
+
+RENEWED_AFTER = 2 / 3
+"""Of a certificate's life: a device that is away for a month still finds its way back."""
+DAY_S = 86400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,21 @@ def revoked_serials(folder: Path) -> frozenset[str]:
     """Serial numbers in the folder's lists, decimal."""
     lists = [x509.load_pem_x509_crl(pem) for pem in _documents((folder / REVOKED).read_bytes())]
     return frozenset(str(each.serial_number) for one in lists for each in one)
+
+
+def authorities_in(folder: Path) -> tuple[str, ...]:
+    """Certificates of the folder's authorities, PEM; the one that signs servers first.
+
+    Raises:
+        UnavailableError: they cannot be read.
+    """
+    try:
+        text = (folder / AUTHORITIES).read_text()
+    except OSError as error:
+        msg = f"cannot read {folder / AUTHORITIES}: {error.strerror or error}"
+        raise UnavailableError(msg) from error
+    end = "-----END CERTIFICATE-----\n"
+    return tuple(part + end for part in text.split(end) if part.strip())
 
 
 def authority_names(folder: Path) -> frozenset[str]:

@@ -8,6 +8,7 @@ lost, a refusal.
 from __future__ import annotations
 
 import functools
+import hashlib
 import ssl
 from collections.abc import Callable
 
@@ -30,6 +31,9 @@ from wire.identifiers import Population
 
 DROPPED_TOPIC = "$SYS/broker/publish/messages/dropped"
 """mosquitto's count of messages that it threw away; publishers are never told."""
+
+HASHED_BYTES = 2048
+"""Reports, mostly: from this length on hashing leaves the interpreter to the driver's thread."""
 
 NOT_YET = "the broker is not connected"
 
@@ -133,7 +137,9 @@ class MqttTransport:
 
     def _arrived(self, message: Message, acknowledge: Callable[[], None]) -> None:
         if message.topic != DROPPED_TOPIC:
-            self._post(MessageArrived(message.topic, message.payload, message.retained, acknowledge))
+            payload = message.payload
+            sha256 = hashlib.sha256(payload).hexdigest() if len(payload) >= HASHED_BYTES else ""
+            self._post(MessageArrived(message.topic, payload, message.retained, acknowledge, sha256))
         elif message.payload.isdigit():
             self._watch_dropped(int(message.payload))
 

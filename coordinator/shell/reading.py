@@ -145,7 +145,7 @@ class Reading:
         )
 
     def search_devices(self, wanted: Wanted, limit: int, after: Heard | None) -> tuple[list[Lease], Heard | None]:
-        """Devices that are wanted: by when they were heard of, newest first; by name if part of the name is given.
+        """Devices that are wanted: by when they were heard of, newest first; by name if they are searched by that.
 
         Args:
             wanted: which.
@@ -160,15 +160,15 @@ class Reading:
         heard, name = devices.c.last_seen_s, devices.c.device
         rows = sa.select(devices)
         order: tuple[sa.ColumnElement[Any], ...] = (heard.desc(), name.desc())
-        if wanted.name:
+        by_name = bool(wanted.name) or wanted.blocked  # blocked ones are few, and have an index of their own
+        if by_name:
             # Byte by byte: a locale's order would tear apart what begins alike.
             by_byte = name if self._connection.dialect.name == "sqlite" else name.collate("C")
             rows, order = rows.where(by_byte >= wanted.name, by_byte < wanted.name + LAST_CHARACTER), (by_byte.asc(),)
+            rows = rows.where(devices.c.blocked != "") if wanted.blocked else rows
             rows = rows if after is None else rows.where(by_byte > after.device)
         elif after is not None:
             rows = rows.where(heard <= after.last_seen_s, (heard < after.last_seen_s) | (name < after.device))
-        if wanted.blocked:
-            rows = rows.where(devices.c.blocked != "")  # few, and with an index of their own
         looked_at = rows.order_by(*order).limit(ROWS_SEARCHED).cte("looked_at")
         found = sa.select(looked_at)
         if wanted.states:
@@ -203,9 +203,13 @@ class Reading:
         self._connection.execute(sa.delete(samples).where(samples.c.at_s < sample.at_s - keep_s))
         self._connection.execute(sa.insert(samples).values(row))
 
-    def samples(self, since_s: float) -> list[Sample]:
-        """Moments since then, oldest first."""
-        query = sa.select(samples.c.body).where(samples.c.at_s >= since_s).order_by(samples.c.at_s)
+    def samples(self, since_s: float, most: int) -> list[Sample]:
+        """Moments since then, oldest first; if there are more than ``most`` of them, so many, evenly spread."""
+        when = sa.select(samples.c.at_s).where(samples.c.at_s >= since_s).order_by(samples.c.at_s)
+        moments = list(self._connection.scalars(when))
+        if len(moments) > most:
+            moments = [moments[round(number * (len(moments) - 1) / (most - 1))] for number in range(most)]
+        query = sa.select(samples.c.body).where(samples.c.at_s.in_(moments)).order_by(samples.c.at_s)
         return [_SAMPLE.decode(body) for body in self._connection.scalars(query)]
 
     def counters(self) -> Mapping[str, int]:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from edge_agent.shell.files import replace_secret
-from wire.errors import ConfigError
+from wire.errors import ConfigError, RemoteProtocolError
 from wire.identifiers import DeviceId, Population, device_id, population
 
 FOLDER = "identity"
@@ -66,9 +66,9 @@ def held_identity(data_dir: Path) -> Identity | None:
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Identity)
         device_id(found.device), population(found.population)
-    except FileNotFoundError:
-        return None
-    except (OSError, msgspec.MsgspecError) as error:
+    except (FileNotFoundError, NotADirectoryError):
+        return None  # whoever makes the folder says what is wrong with it
+    except (OSError, msgspec.MsgspecError, RemoteProtocolError) as error:
         msg = f"{path}: expected what 'nightjar-agent enroll' wrote, got: {error}; enrol again with a new claim"
         raise ConfigError(msg) from error
     return found

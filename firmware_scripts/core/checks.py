@@ -127,6 +127,8 @@ def check_image_tools(host: Host) -> Iterator[Finding]:
             ("mkfs.vfat", "boot partitions can be made", "dosfstools"),
             ("mke2fs", "root file systems can be made", "e2fsprogs"),
             ("sfdisk", "partition tables can be made", "fdisk"),
+            ("fakeroot", "files in images keep their owners", "fakeroot"),
+            ("mmdebstrap", "images can be made from Debian's packages", "mmdebstrap uidmap"),
         ],
     )
 
@@ -151,9 +153,9 @@ def check_emulation(host: Host) -> Iterator[Finding]:
         host,
         "twin",
         [
-            ("qemu-system-aarch64", "a device can be run without a device", "qemu-system-arm qemu-efi-aarch64"),
+            ("qemu-system-aarch64", "an ARM device can be run without a device", "qemu-system-arm"),
+            ("qemu-system-x86_64", "a PC can be run as a device", "qemu-system-x86"),
             ("qemu-aarch64-static", "programs of a device can be run here", "qemu-user-static"),
-            ("mmdebstrap", "images can be made from Debian's packages", "mmdebstrap"),
         ],
     )
 

@@ -25,7 +25,7 @@ from firmware_scripts.device.releases import Offered, Record, State, running
 from firmware_scripts.device.switch import Switch
 from firmware_scripts.device.systemd import Systemd, is_live
 from firmware_scripts.device.told import Teller
-from firmware_scripts.device.unpacking import Bundle, open_bundle, unpack
+from firmware_scripts.device.unpacking import open_bundle, unpack
 from wire.errors import ConfigError, NightjarError, RemoteProtocolError, UnavailableError
 
 TRIAL_S = 180.0
@@ -75,11 +75,11 @@ def _parser() -> argparse.ArgumentParser:
 def _install(asked: argparse.Namespace) -> int:
     places = Places(asked.root)
     bundle = open_bundle(asked.bundle, places.key, for_this_machine=not asked.pip_options)
-    with _alone(places):
-        systemd = Systemd(live=False) if asked.no_start else _systemd(places)
-        well = asked.although_unwell or not systemd.live or _is_well(systemd)
-        switch = _switch(places, systemd, bundle, asked.pip_options.split())
-        record, declined = switch.take(Offered(bundle.version, well))
+    systemd = Systemd(live=False) if asked.no_start else _systemd(places)
+    well = asked.although_unwell or not systemd.live or _is_well(systemd)
+    hands = _hands(places, systemd)
+    hands.unpack = lambda: unpack(bundle, places, places.key, asked.pip_options.split())
+    record, declined = _switch(places, hands).take(Offered(bundle.version, well))
     if running(record.state) == bundle.version:
         return 0
     taken = declined is None and bundle.version not in record.refused
@@ -100,17 +100,14 @@ def _boot(asked: argparse.Namespace) -> int:
         raise UnavailableError(msg)
     path = places.parcel / "bundle.tar"
 
-    with _alone(places):
-        bundle: list[Bundle] = []
+    hands = _hands(places, systemd)
 
-        def offer() -> Offered:
-            bundle.append(open_bundle(path, places.key))
-            return Offered(bundle[-1].version, present_is_well=True)
+    def offer() -> Offered:
+        bundle = open_bundle(path, places.key)
+        hands.unpack = lambda: unpack(bundle, places, places.key)
+        return Offered(bundle.version, present_is_well=True)
 
-        hands = _hands(places, systemd)
-        hands.unpack = lambda: unpack(bundle[-1], places, places.key)
-        switch = Switch(RecordFile(places), hands)
-        boot(places, switch, offer, partial(enrol_again, hands), time.sleep)
+    boot(places, _switch(places, hands), offer, partial(enrol_again, hands), time.sleep)
     return 0
 
 
@@ -147,10 +144,8 @@ def _uninstall(asked: argparse.Namespace) -> int:
     return 0
 
 
-def _switch(places: Places, systemd: Systemd, bundle: Bundle, pip_options: Sequence[str]) -> Switch:
-    hands = _hands(places, systemd)
-    hands.unpack = lambda: unpack(bundle, places, places.key, pip_options)
-    return Switch(RecordFile(places), hands)
+def _switch(places: Places, hands: DeviceHands) -> Switch:
+    return Switch(RecordFile(places), hands, partial(_alone, places))
 
 
 def _hands(places: Places, systemd: Systemd) -> DeviceHands:
@@ -171,7 +166,6 @@ def _is_well(systemd: Systemd) -> bool:
 
 @contextmanager
 def _alone(places: Places) -> Iterator[None]:
-    """Two switches at once would each undo what the other does."""
     places.kept.mkdir(parents=True, exist_ok=True)
     fd = os.open(places.kept / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -258,6 +258,16 @@ def _decline_busy(record: Record[Unpacking] | Record[Trying], event: Offered) ->
     return record, (Decline("busy", f"{present} is on its way; {event.version} may come after it"),)
 
 
+def _replace_first(record: Record[Trying], event: Offered) -> Step:
+    state, offered = record.state, event.version
+    if state.previous is not None or offered == state.version:
+        return _decline_busy(record, event)
+    if numbers(offered) < numbers(state.version):
+        return record, (Decline("downgrade", f"{offered} is older than {state.version}, which is tried"),)
+    # A first release that never becomes healthy would otherwise be the last one.
+    return Record(Unpacking(offered, None), record.refused), (Unpack(offered),)
+
+
 def _try(record: Record[Unpacking], _event: Unpacked) -> Step:
     state = record.state
     first = (Adopt(state.version),) if state.previous is None else ()
@@ -332,7 +342,7 @@ TABLE: Mapping[tuple[type[State], type[Event]], Row] = {
     (Unpacking, Unpacked): row(_try, Trying),
     (Unpacking, UnpackFailed): row(_give_up, Empty, Settled),
     (Unpacking, Started): row(_clean_up, Empty, Settled),
-    (Trying, Offered): row(_decline_busy, Trying),
+    (Trying, Offered): row(_replace_first, Trying, Unpacking),
     (Trying, FoundHealthy): row(_settle, Settled),
     (Trying, FoundUnhealthy): row(_take_back, Trying, Settled),
     (Trying, Started): row(_try_again, Trying, Settled),

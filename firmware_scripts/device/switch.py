@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from firmware_scripts.device.releases import Decline, Effect, Event, Record, State, step
@@ -26,11 +28,20 @@ class Hands(Protocol):
 
 
 class Switch:
-    """The running machine of a device."""
+    """The running machine of a device.
 
-    def __init__(self, records: Records, hands: Hands) -> None:
+    Args:
+        records: where the record is kept.
+        hands: run effects.
+        alone: held while an event is taken: two switches at once would each undo what the other does.
+    """
+
+    def __init__(
+        self, records: Records, hands: Hands, alone: Callable[[], AbstractContextManager[object]] = nullcontext
+    ) -> None:
         self._records = records
         self._hands = hands
+        self._alone = alone
 
     def take(self, event: Event) -> tuple[Record[State], Decline | None]:
         """Take an event and all that comes of it; the record then, and why an offer was declined.
@@ -38,7 +49,12 @@ class Switch:
         Raises:
             OSError: the record cannot be stored; nothing was done then.
             IllegalEvent: nothing like that can happen now.
+            UnavailableError: another switch is at work.
         """
+        with self._alone():
+            return self._take(event)
+
+    def _take(self, event: Event) -> tuple[Record[State], Decline | None]:
         record, declined = self._records.load(), None
         events: deque[Event] = deque([event])
         while events:

@@ -37,13 +37,15 @@ class Teller:
         self._up_s = up_s
 
     def __call__(self, text: str) -> None:
-        """Write one line. A card that cannot be written to does not stop anything."""
+        """Write one line, unless it is the last one already. A card that cannot be written to stops nothing."""
         text = " ".join(text.split())[:500]
         print(text, flush=True)  # noqa: T201 - standard output is the log of a unit
         when = datetime.fromtimestamp(self._wall_s(), UTC).strftime("%Y-%m-%d %H:%M:%SZ")
         try:
             before = self._path.read_text(encoding="utf-8", errors="replace") if self._path.exists() else _HEAD
             lines = before.splitlines(keepends=True)
+            if lines[-1].endswith(f")  {text}\n"):
+                return  # a card wears with each write
             lines = [*lines[:1], *lines[1:][-MOST_LINES + 1 :], f"{when} (up {self._up_s():.0f} s)  {text}\n"]
             replace_file(self._path, "".join(lines).encode())
         except OSError as error:

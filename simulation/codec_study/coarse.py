@@ -56,7 +56,11 @@ def coarse_codec(choice: CodecChoice) -> Codec:
         indices, levels = modelled.decode(payload[start:], count, layout, with_levels=True, most=grid.most)
         return Sparse(layout.size, indices, dequantize(levels, grid))
 
+    def send(delta: Vector, layout: ParameterLayout, rng: np.random.Generator) -> tuple[bytes, Sparse]:
+        payload = encode(delta, layout, rng)
+        return payload, decode(payload, layout)
+
     def length(payload: bytes, layout: ParameterLayout) -> float:
         return float(np.linalg.norm(decode(payload, layout).values))
 
-    return Codec(choice.name, WIRE_ID, encode, decode, length)
+    return Codec(choice.name, WIRE_ID, encode, decode, length, send)

@@ -7,14 +7,17 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coordinator.core.admission import holds
 from coordinator.core.round import TERMINAL, Phase
-from coordinator.inbox import Disconnected, JobEnded
+from coordinator.inbox import Disconnected, JobEnded, Operated
 from coordinator.jobs import AggregationJob, JobFailed
+from coordinator.operations import CreateTask
 from models.manifest import Manifest
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import World
@@ -46,9 +49,13 @@ HAPPENINGS = st.one_of(
 class Observed:
     """A coordinator, the devices around it, and the books."""
 
-    def __init__(self, folder: Path, **task) -> None:
+    def __init__(self, folder: Path, tasks: int = 1, **task) -> None:
         self.world = World(write_model(folder), folder, **task)
         self.minimum = self.world.config.task.minimum
+        self.tasks = tasks
+        for number in range(1, tasks):
+            settings = msgspec.structs.replace(self.world.config.task.settings(), name=f"task-{number}")
+            self.world.driver.handle(Operated(CreateTask(settings), "anna"))
         self.averaged: dict[int, list[str]] = {}
         self.bytes: dict[tuple[int, str], bytes] = {}
 
@@ -124,7 +131,9 @@ class Observed:
         }
         assert set(tables.reports) <= selected, "a report was stored that nobody was asked for"
         still_open = [state for state in tables.rounds.values() if state.phase not in TERMINAL]
-        assert len(still_open) == 1, "always one round is open"
+        assert len({state.task for state in still_open}) == len(still_open) == self.tasks, "always one round of each"
+        at_work = Counter(device for state in still_open for device in DEVICES if holds(state, device))
+        assert all(count == 1 for count in at_work.values()), "a device waits or works for one task at a time"
         for number, state in tables.rounds.items():
             in_round = sorted(name for round_number, name in stored if round_number == number)
             if state.phase is Phase.COMMITTED:
@@ -134,29 +143,35 @@ class Observed:
                 assert state.reason
                 assert state.cause is not None
         committed = [state for state in tables.rounds.values() if state.phase is Phase.COMMITTED]
-        assert sorted(state.version for state in committed) == list(range(1, len(committed) + 1))
-        assert len(tables.versions) == 1 + len(committed)
+        made = range(self.tasks, self.tasks + len(committed))  # each task begins with a version
+        assert sorted(state.version for state in committed) == list(made)
+        assert len(tables.versions) == self.tasks + len(committed)
+        for number, record in tables.versions.items():
+            assert record.round is None or tables.rounds[record.round].task == record.task, number
 
     def check_weights(self) -> None:
-        """Each version is the one before plus the mean of the devices that its round counted."""
+        """Each version is the one before of its task plus the mean of the devices that its round counted."""
         tables = self.world.tables
-        expected = self._weights(0)
-        for version in range(1, len(tables.versions)):
-            number = tables.versions[version].round
-            expected = expected + np.mean([0.001 * (1 + DEVICES.index(name)) for name in self.averaged[number]])
-            np.testing.assert_allclose(self._weights(version), expected, atol=1e-5)
+        expected: dict[str, np.ndarray] = {}
+        for version, record in sorted(tables.versions.items()):
+            if record.round is None:
+                expected[record.task] = self._weights(version)
+                continue
+            mean = np.mean([0.001 * (1 + DEVICES.index(name)) for name in self.averaged[record.round]])
+            expected[record.task] = expected[record.task] + mean
+            np.testing.assert_allclose(self._weights(version), expected[record.task], atol=1e-5)
 
     def _weights(self, version: int) -> np.ndarray:
         manifest = Manifest.decode(self.world.artifacts.get(self.world.tables.versions[version].manifest))
         return weights_from_bytes(self.world.artifacts.get(manifest.weights.sha256), LAYOUT)
 
 
-@pytest.mark.parametrize(("goal", "minimum"), [(2, 2), (3, 1), (4, 2)])
+@pytest.mark.parametrize(("goal", "minimum", "tasks"), [(2, 2, 1), (3, 1, 1), (4, 2, 1), (2, 1, 2), (1, 1, 3)])
 @given(st.lists(HAPPENINGS, min_size=10, max_size=60))
 @settings(deadline=None, max_examples=25)
-def test_no_report_is_lost_or_counted_twice_whatever_happens(goal, minimum, story):
+def test_no_report_is_lost_or_counted_twice_whatever_happens(goal, minimum, tasks, story):
     with tempfile.TemporaryDirectory() as folder:
-        observed = Observed(Path(folder), goal=goal, minimum=minimum, over_selection=1.3)
+        observed = Observed(Path(folder), tasks, goal=goal, minimum=minimum, over_selection=1.3)
         ended = {}
         for happening in story:
             observed.happen(*happening)

@@ -1,5 +1,7 @@
 """What becomes of versions, told by the driver among fakes: the gate, trials on a share of the devices, operators."""
 
+import dataclasses
+
 import msgspec
 import pytest
 
@@ -7,6 +9,7 @@ from coordinator.config import ServerConfig
 from coordinator.core.optimizers import OptimizerName
 from coordinator.core.rollout import Stage, TrialPolicy
 from coordinator.core.round import Phase
+from coordinator.core.task import Status
 from coordinator.inbox import Operated
 from coordinator.jobs import Metrics
 from coordinator.operations import PromoteVersion, Refused, RollBack
@@ -15,9 +18,10 @@ from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import Killed, World
 from tests.coordinator.model_folder import LAYOUT, write_model
 from tests.coordinator.test_driver import delta
+from wire import frame as frames
 from wire.canary import tries
 from wire.frame import LocalEvaluation
-from wire.messages import Announcement, Assignment, Dropout, DropoutCause, Rejection
+from wire.messages import Announcement, Assignment, CheckIn, Dropout, DropoutCause, Rejection, Work
 
 GOOD, BAD = 20, 2
 """Of 100 held-out words, foreseen."""
@@ -54,13 +58,24 @@ def found(hits):
 
 
 def report(world, device, value=0.01, hits=GOOD):
-    frame = report_frame(world.assignment(device), delta(value), LAYOUT, evaluation=found(hits))
+    """What was asked for: an update with figures beside it, or figures alone."""
+    asked = world.assignment(device)
+    frame = report_frame(asked, delta(value), LAYOUT, evaluation=found(hits))
+    if asked.work is Work.EVALUATE:
+        alone = dataclasses.replace(frames.decode(frame), codec=frames.NO_UPDATE, payload=b"")
+        frame = frames.encode_report(alone)
     world.receive(device, "report", frame)
+
+
+def check_in(world, *devices):
+    for device in devices:
+        offer = CheckIn(agent_version="0.1.0", runtime="none", examples=10, kinds=("train", "evaluate"))
+        world.say(device, offer)
 
 
 def hold_round(world, *devices, hits=GOOD):
     """The devices check in, are selected, and report."""
-    world.check_in(*devices)
+    check_in(world, *devices)
     world.tick(61.0)
     for device in devices:
         report(world, device, hits=hits)
@@ -140,7 +155,7 @@ def test_versions_are_signed_and_devices_are_told_the_key(make_world):
     assert world.tables.versions[1].signature == Signer().sign(manifest)
     assert announced(world).signature == Signer().sign(manifest)
     assert announced(world).key == Signer.public
-    world.check_in("a", "b")
+    check_in(world, "a", "b")
     assert world.assignment("a").signature == Signer().sign(manifest)
 
 
@@ -160,11 +175,12 @@ def test_a_canary_is_announced_beside_the_current_version_and_only_its_devices_t
     assert (told.version, told.canary.version, told.canary.share) == (0, 1, 0.5)
     assert (world.tables.rounds[2].base_version, world.tables.rounds[2].trial) == (1, True)
     among, others = in_canary(world, 1, 2)
-    world.check_in(*others)
+    check_in(world, *others)
     assert all("on trial" in world.transport.to(name, Rejection)[-1].detail for name in others)
-    world.check_in(*among)
+    check_in(world, *among)
     world.tick(61.0)
     assert {world.assignment(name).version for name in among} == {1}
+    assert {world.assignment(name).work for name in among} == {Work.EVALUATE}
     assert not any(world.transport.to(name, Assignment) for name in others)
 
 
@@ -194,7 +210,7 @@ def test_a_canary_that_foresees_less_is_rolled_back_by_itself_with_the_figures(m
 def test_a_canary_that_devices_cannot_run_is_rolled_back(make_world):
     world = begin_trial(make_world)
     among, _ = in_canary(world, 1, 2)
-    world.check_in(*among)
+    check_in(world, *among)
     world.tick(61.0)
     for name in among:
         world.say(name, Dropout(round=2, attempt=1, cause=DropoutCause.TRAINING_FAILED))
@@ -239,13 +255,19 @@ def test_the_optimizer_goes_on_from_its_state_before_a_version_that_was_rolled_b
     assert world.tables.versions[3].lineage.parent == 1
 
 
-def test_trials_do_not_count_as_rounds_of_the_task(make_world):
+def status_of(world):
+    return world.tables.tasks["keyboard"].state.status
+
+
+def test_a_task_ends_when_its_last_version_was_tried_and_trials_are_no_rounds_of_it(make_world):
     world = make_world(rollout=TRIAL, rounds=2)
     hold_round(world, "a", "b")
     hold_round(world, *in_canary(world, 1, 2)[0])
-    assert world.driver is not None
     hold_round(world, "a", "b")
-    assert sorted(world.tables.versions) == [0, 1, 2]
+    assert (stage(world, 2), status_of(world)) == (Stage.CANARY, Status.ACTIVE)
+    hold_round(world, *in_canary(world, 2, 2)[0])
+    assert (stage(world, 2), status_of(world)) == (Stage.CURRENT, Status.FINISHED)
+    assert world.tables.tasks["keyboard"].state.committed == 2
 
 
 # Operators
@@ -322,7 +344,7 @@ def test_what_cannot_be_done_is_refused_in_words(make_world, operation, said):
 def test_what_was_trained_from_a_version_that_was_rolled_back_meanwhile_is_refused(make_world):
     world = make_world()
     hold_round(world, "a", "b")
-    world.check_in("a", "b")
+    check_in(world, "a", "b")
     report(world, "a")
     operate(world, RollBack(reason="no"))
     report(world, "b")

@@ -148,7 +148,7 @@ class _Cookie(SecureCookieSessionInterface):
         return "Strict"
 
     def get_cookie_secure(self, app: Flask) -> bool:  # noqa: ARG002
-        return self._tls or request.headers.get("X-Forwarded-Proto") == "https"
+        return self._tls or request.is_secure  # the second, where a trusted proxy says so
 
 
 def _pulse(ports: WebPorts) -> object:

@@ -57,7 +57,7 @@ def serving(
         app,
         map=connections,
         sockets=[_listen(host, port) if listener is None else listener],
-        threads=THREADS,
+        threads=THREADS + MOST_STREAMS,
         connection_limit=CONNECTIONS,
         channel_timeout=IDLE_S,
         asyncore_use_poll=True,  # select() knows 1,024 descriptors, and no more
@@ -100,7 +100,7 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.sendbuf_len = min(self.sendbuf_len, SEND_BYTES)
+        self.sendbuf_len: int = min(self.sendbuf_len, SEND_BYTES)
 
 
 def _drain(server: Any) -> None:

@@ -59,6 +59,14 @@ def test_nothing_measured_has_no_figures():
     assert quantile({}, 0.5) == 0.0
 
 
+def test_devices_that_only_tried_a_version_say_nothing_of_training():
+    one = LocalEvaluation(10, 2, 4, 2, 4, 5.0, 5.0)
+    found = figures(merged(tally([one, one], trained=False), tally([LocalEvaluation(10, 2, 4, 6, 8, 5.0, 4.0)])))
+    assert (found.devices, found.counted, found.top1_before.mean, found.loss_before) == (3, 30, 0.2, 5.0)
+    assert (found.top1_after.mean, found.top3_after.p50, found.loss_after) == (0.6, 0.8, 4.0)
+    assert figures(tally([one], trained=False)).top1_after is None
+
+
 def test_a_device_without_a_counted_word_says_nothing():
     assert tally([LocalEvaluation(0, 0, 0, 0, 0, 1.0, 1.0)]) == tally([])
 

@@ -3,10 +3,11 @@ from msgspec import structs
 
 from coordinator.config import CoordinatorConfig, TaskConfig
 from coordinator.core.enrolment import Claim
-from coordinator.enrolment.authority import new_request
+from coordinator.core.lease import Lease
+from coordinator.enrolment.authority import fingerprint, new_request
 from coordinator.enrolment.gate import EVICT_AGAIN_LOOKS, Gate
 from coordinator.enrolment.office import Office, claim_hash
-from coordinator.enrolment.premises import FOLDER, revoked_serials
+from coordinator.enrolment.premises import FOLDER, refresh, revoked_serials
 from coordinator.enrolment.register import Register
 from coordinator.shell.database import Database
 from tests.enrolment.world import InThisProcess
@@ -34,6 +35,7 @@ class House:
         self.office = Office(self.config, self.register, self.signer, self.clock)
         self.changes, self.evicted = [], []
         self.gate = self.new_gate()
+        refresh(self.config, self.signer, (), NOW_S)
 
     def new_gate(self) -> Gate:
         return Gate(
@@ -120,8 +122,6 @@ def test_a_fault_is_tried_again_with_the_eviction_that_it_put_off(house, monkeyp
 
 
 def test_the_device_of_a_blocked_lease_is_shut_out_and_back_in(house):
-    from coordinator.core.lease import Lease
-
     serial = house.enrolled("pi")
     with house.database.transaction() as tx:
         tx.save_lease(structs.replace(Lease(device="pi"), blocked="stolen"))
@@ -135,12 +135,12 @@ def test_the_device_of_a_blocked_lease_is_shut_out_and_back_in(house):
 
 def test_devices_of_a_former_authority_are_known_until_they_renewed(house):
     (former,) = house.office.authorities()
-    from coordinator.enrolment.authority import fingerprint
-
-    house.enrolled("pi")
+    serial = house.enrolled("pi")
     assert house.register.signed_by(fingerprint(former), NOW_S) == ["pi"]
     house.signer.authority.rotate(NOW_S)
-    house.office._authorities = (float("-inf"), ())
-    assert house.office.standing(house.register.credentials()[0].serial).renew_s == 0.0
+    with pytest.raises(UnavailableError, match="some seconds"):  # our servers do not know it yet
+        house.office.renew("pi", new_request()[1], "192.0.2.1")
+    refresh(house.config, house.signer, (), NOW_S)
+    assert house.office.standing(serial).renew_s == 0.0
     house.office.renew("pi", new_request()[1], "192.0.2.1")
     assert house.register.signed_by(fingerprint(former), NOW_S) == []

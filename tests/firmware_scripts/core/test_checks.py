@@ -48,7 +48,7 @@ def test_a_machine_with_everything_has_no_fault():
     everything = FakeHost(
         commands={
             *("mcopy", "mkfs.vfat", "mke2fs", "sfdisk", "qemu-system-aarch64", "qemu-aarch64-static", "mmdebstrap"),
-            *("cloud-init", "mkpasswd", "ssh-keygen", "adb"),
+            *("cloud-init", "mkpasswd", "ssh-keygen", "adb", "fakeroot", "qemu-system-x86_64"),
         },
         outputs={"lsblk": "lsblk from util-linux 2.38.1"},
         modules={"lzma", "zlib", "backports.zstd"},

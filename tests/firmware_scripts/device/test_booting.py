@@ -248,6 +248,16 @@ def test_the_status_file_keeps_its_head_and_the_newest_lines(tmp_path):
     assert lines[-1] == f"1970-01-01 00:00:00Z (up 1 s)  step {MOST_LINES + 49} with a second line"
 
 
+def test_the_same_line_again_does_not_wear_the_card(tmp_path):
+    path = tmp_path / "status"
+    tell = Teller(path, lambda: 0.0, lambda: 1.0)
+    for text in ("no network", "no network", "enrolled", "no network"):
+        tell(text)
+    assert [line.partition(")  ")[2] for line in path.read_text().splitlines()[1:]] == [
+        "no network", "enrolled", "no network",
+    ]  # fmt: skip
+
+
 def test_a_card_that_cannot_be_written_stops_nothing(tmp_path, capsys):
     Teller(tmp_path / "no such folder" / "status")("hello")
     captured = capsys.readouterr()

@@ -1,5 +1,6 @@
 """install.sh and nightjar-device for real, into a folder; and with a systemd that is played."""
 
+import fcntl
 import json
 import os
 import re
@@ -322,3 +323,16 @@ def test_a_spoiled_bundle_is_a_whole_one_of_another_version(tmp_path, parcel):
 def own_paths(content):
     paths = [path for path in (content / "device").rglob("*") if path.is_file()]
     return {str(path.relative_to(content)): path for path in paths}
+
+
+def test_two_at_once_do_not_get_into_each_others_way(tmp_path, parcel):
+    root = tmp_path / "root"
+    kept = root / "var/lib/nightjar"
+    kept.mkdir(parents=True)
+    with (kept / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = install(parcel, root)
+    assert done.returncode == 3
+    assert "another nightjar-device is at work" in (root / "boot/firmware/nightjar-status.txt").read_text()
+    assert not (root / "opt/nightjar/current").exists()
+    assert install(parcel, root).returncode == 0

@@ -92,6 +92,12 @@ def test_the_first_release_is_never_taken_back_because_there_is_nothing_to_go_ba
     assert [type(effect) for effect in effects] == [Tell]
 
 
+def test_a_first_release_that_never_becomes_healthy_can_be_replaced_by_a_newer_one():
+    record, effects = after(Trying("0.1.0", None), OFFER)
+    assert (record.state, effects) == (Unpacking("0.2.0", None), (Unpack("0.2.0"),))
+    assert declined(Trying("0.3.0", None), OFFER) == "downgrade"
+
+
 def test_a_downgrade_the_same_again_and_an_unwell_present_are_declined():
     assert declined(Settled("0.3.0"), OFFER) == "downgrade"
     assert declined(Settled("0.10.0"), Offered("0.9.0", present_is_well=True)) == "downgrade"

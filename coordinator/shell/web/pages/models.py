@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import msgspec
-from flask import Blueprint, render_template
+from flask import Blueprint, redirect, render_template, url_for
+from werkzeug.wrappers import Response
 
+from coordinator.operations import PromoteVersion, RollBack
 from coordinator.shell.web.access import Role
 from coordinator.shell.web.admission import needs
-from coordinator.shell.web.documents import Number
+from coordinator.shell.web.documents import Number, Why
+from coordinator.shell.web.operating import operate
 from coordinator.shell.web.pages import asking
 from coordinator.shell.web.pages.site import Site
+from coordinator.shell.web.versions import version_detail
 
 
 class VersionsAsked(msgspec.Struct, frozen=True):
@@ -38,16 +42,31 @@ def add_models(blueprint: Blueprint, site: Site) -> None:
             record = view.version(asking.number(number, "version"))
             if record is None:
                 asking.missing(f"version {number}")
-            before = view.version(number - 1) if number else None
-            current = view.current_version()
+            detail = version_detail(record, view.federated(number))
+            parent = number - 1 if record.lineage is None else record.lineage.parent
+            before = None if parent is None or parent < 0 else view.version(parent)
+            newest = view.last_version_number()
             rounds = [] if record.round is None else view.recent_rounds(1, record.round + 1)
         return render_template(
             "model.html",
             record=record,
             before=before,
-            newest=current is not None and current.version == number,
+            newest=newest,
+            detail=detail,
             manifest=site.manifest(record.manifest),
             round=rounds[0] if rounds else None,
             census=site.census.now(),
             baselines=[each for each in (ports.config.task.baseline, ports.config.task.central) if each is not None],
         )
+
+    @blueprint.post("/models/<int:number>/promote")
+    @needs(Role.OPERATOR)
+    def promote(number: int) -> Response:
+        operate(ports, PromoteVersion(asking.number(number, "version"), asking.form(Why).reason))
+        return redirect(url_for("pages.one_model", number=number), 303)
+
+    @blueprint.post("/models/<int:number>/take-back")
+    @needs(Role.OPERATOR)
+    def take_back(number: int) -> Response:
+        operate(ports, RollBack(reason=asking.form(Why).reason, version=asking.number(number, "version")))
+        return redirect(url_for("pages.one_model", number=number), 303)

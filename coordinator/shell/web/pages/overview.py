@@ -23,7 +23,9 @@ from coordinator.shell.web.state import by_label
 from coordinator.shell.web.task_views import task_row
 
 DAY_S, HOUR_S = 86400.0, 3600.0
-VERSIONS_DRAWN = 500
+SAMPLES_DRAWN = 97
+"""Of a day: one every quarter of an hour."""
+VERSIONS_DRAWN = 240
 """The newest ones: older ones do not say whether it is learning now."""
 ROUNDS_SHOWN = 6
 LATE_SHOWN = 12
@@ -70,6 +72,7 @@ def add_overview(blueprint: Blueprint, site: Site) -> None:
                 asking.missing(f"task {asked}")
             if current is None or task is None:
                 abort(503, "the coordinator is about to import its model and to begin its task")
+            canary = view.canary_version(asked)
             tasks, open_rounds = view.tasks(), view.open_rounds()
             open_round = next((state for state in open_rounds if state.task == asked), None)
             versions = view.versions(VERSIONS_DRAWN, task=task.name)
@@ -77,7 +80,7 @@ def add_overview(blueprint: Blueprint, site: Site) -> None:
             counted, accepted = view.counters(), view.accepted_reports()
             committed, lost = view.rounds_in(Phase.COMMITTED), view.rounds_in(Phase.ABANDONED)
             report_bytes, usual_s = view.report_bytes_median(), view.rhythm().usual_round_s
-            samples = view.samples(now_s - DAY_S)
+            samples = view.samples(now_s - DAY_S, SAMPLES_DRAWN)
         census = site.census.now()
         compared = task_baselines(site) if asked == first else []
         measured = [record for record in versions if record.metrics is not None]
@@ -92,6 +95,8 @@ def add_overview(blueprint: Blueprint, site: Site) -> None:
             elsewhere=doing(census.states),
             census=census,
             current=current,
+            canary=canary,
+            versions=versions,
             measured=measured,
             recall=recall(measured, compared),
             baselines=compared,
@@ -147,9 +152,8 @@ def day(samples: list[Sample]) -> str:
     """The plot of what the devices did over the day; empty while there is nothing to draw."""
     if len(samples) < 2:
         return ""
-    drawn = [samples[at] for at in charts.thinned(len(samples), 97)]
-    series = tuple((name, tuple(sample.groups.get(name, 0) for sample in drawn)) for name in drawn_groups(samples))
-    labels = tuple(words.clock(sample.at_s) for sample in drawn)
+    series = tuple((name, tuple(sample.groups.get(name, 0) for sample in samples)) for name in drawn_groups(samples))
+    labels = tuple(words.clock(sample.at_s) for sample in samples)
     return charts.areas("Phones over the day by what they do; the table below has the figures", labels, series)
 
 

@@ -284,3 +284,13 @@ def test_reports_are_not_artifacts(site, tmp_path):
 @pytest.mark.parametrize("method", ["put", "delete", "patch"])
 def test_what_a_page_does_not_take_is_405(site, method):
     assert getattr(site.client, method)("/").status_code == 405
+
+
+def test_a_release_that_a_device_took_back_is_on_its_page_and_in_the_api(site):
+    taken_back = "0.2.0: the agent was not up within 180 s"
+    with site.repository.transaction() as tx:
+        tx.save_lease(Lease(device=A, presence=Presence.PRESENT, taken_back=taken_back))
+        tx.save_lease(Lease(device=B, presence=Presence.PRESENT))
+    assert taken_back in site.client.get("/devices/a").text
+    assert "taken back" not in site.client.get("/devices/b").text
+    assert site.client.get("/api/v1/devices/a").json["taken_back"] == taken_back

@@ -20,6 +20,8 @@ ROUTES = {
     ("POST", "/devices/<name>/unblock"): Role.OPERATOR,
     ("GET", "/models"): Role.VIEWER,
     ("GET", "/models/<int:number>"): Role.VIEWER,
+    ("POST", "/models/<int:number>/promote"): Role.OPERATOR,
+    ("POST", "/models/<int:number>/take-back"): Role.OPERATOR,
     ("GET", "/tasks"): Role.VIEWER,
     ("GET", "/tasks/<name>"): Role.VIEWER,
     ("POST", "/tasks/<name>/pause"): Role.OPERATOR,

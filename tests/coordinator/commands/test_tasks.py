@@ -1,0 +1,150 @@
+import threading
+
+import pytest
+from waitress.server import create_server
+
+from coordinator.config_file import load_config
+from coordinator.core.task import Status, Task
+from coordinator.inbox import Operated
+from coordinator.operations import CreateTask, PauseTask, Refused, ResumeTask, StopTask
+from coordinator.ports import TaskRecord
+from coordinator.shell.blobs import FileBlobs
+from coordinator.shell.clock import WallClock
+from coordinator.shell.database import Database, database_file
+from coordinator.shell.tokens import TokenTable
+from coordinator.shell.web.app import create_app
+from coordinator.shell.web.ports import WebPorts
+from wire.messages import Work
+
+
+@pytest.fixture
+def served(site):
+    """The web half of the service on a free port; a task that is asked for is written down, and the rest only noted."""
+    database = Database(f"sqlite:///{database_file(site.data)}")
+    operations = []
+
+    def post(event) -> None:
+        if not isinstance(event, Operated):
+            return
+        operations.append(event.operation)
+        answer = True
+        match event.operation:
+            case CreateTask(settings, _) if settings.goal < 5:
+                answer = Refused("the goal is too small")
+            case CreateTask(settings, _):
+                with database.transaction() as tx:
+                    state = Task(name=settings.name, number=2, created_s=100.0)
+                    tx.save_task(TaskRecord(state=state, settings=settings))
+        event.answer(answer)
+
+    ports = WebPorts(
+        config=load_config(site.config, {}),
+        repository=database,
+        artifacts=FileBlobs(site.data / "artifacts"),
+        clock=WallClock(),
+        broker="none",
+        troubles=list,
+        tokens=TokenTable(database),
+        post=post,
+    )
+    connections = {}
+    server = create_server(create_app(ports), map=connections, host="127.0.0.1", port=0, threads=2)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    site.listen_on(server.effective_port)
+    yield operations
+    server.task_dispatcher.shutdown()
+    server.trigger.pull_trigger(lambda: [connection.close() for connection in list(connections.values())])
+    thread.join(timeout=10)
+    database.close()
+
+
+def test_the_tasks_are_listed_with_what_each_waits_for(ask):
+    (row,) = ask("task", "list")["items"]
+    assert (row["name"], row["kind"], row["status"], row["committed"], row["round"]) == (
+        "keyboard",
+        "train",
+        "active",
+        1,
+        2,
+    )
+    assert row["reason"] == "waiting: 1 of 2 reports, 1 phones at work"
+
+
+def test_a_task_is_shown_with_its_settings_and_rounds_and_without_a_name_it_is_the_files(ask, run, site):
+    shown = ask("task", "show")
+    assert shown["settings"] == ask("task", "show", "keyboard")["settings"]
+    assert shown["settings"]["plan"]["learning_rate"] == 1.0
+    assert [row["number"] for row in shown["rounds"]] == [2, 1]
+    status, out, _ = run("task", "show", "--config", site.config)
+    assert status == 0
+    assert "plan.learning_rate" in out
+    status, _, err = run("task", "show", "nothing", "--config", site.config)
+    assert status == 2
+    assert "there is no task nothing" in err
+
+
+def test_a_task_is_made_with_what_is_given_over_what_the_file_says(served, ask, tmp_path):
+    extra = tmp_path / "extra.toml"
+    extra.write_text("goal = 8\n[schedule]\npause_s = 5.0\n")
+    made = ask(
+        "task",
+        "create",
+        "hot",
+        "--file",
+        extra,
+        "--rounds",
+        3,
+        "--experiment",
+        "rates",
+        "--share",
+        0.25,
+        "--set",
+        "plan.learning_rate=0.5",
+        "--set",
+        "codec.name=topk-8",
+    )
+    (operation,) = served
+    wanted = operation.settings
+    assert (wanted.name, wanted.kind, wanted.goal, wanted.rounds) == ("hot", Work.TRAIN, 8, 3)
+    assert (wanted.plan.learning_rate, wanted.codec.name, wanted.schedule.pause_s) == (0.5, "topk-8", 5.0)
+    assert (wanted.variant.experiment, wanted.variant.share) == ("rates", 0.25)
+    assert operation.manifest is None
+    assert made["name"] == "hot"
+
+
+def test_a_task_can_begin_with_a_model_of_its_own(served, ask, site):
+    ask("task", "create", "other", "--model", site.config.parent / "model")
+    (operation,) = served
+    assert FileBlobs(site.data / "artifacts").get(operation.manifest)
+
+
+def test_an_evaluation_is_a_kind_of_task(served, ask):
+    ask("task", "create", "look", "--kind", "evaluate", "--set", "source.version=1")
+    (operation,) = served
+    assert (operation.settings.kind, operation.settings.source.version) == (Work.EVALUATE, 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (("--set", "plan.learnig_rate=1"), "plan.learnig_rate"),
+        (("--set", "goal=0"), "goal"),
+        (("--set", "goal"), "NAME=VALUE"),
+        (("--set", "goal=4"), "the goal is too small"),
+        (("--file", "nowhere.toml"), "nowhere.toml"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_words(served, run, site, options, word):
+    status, _, err = run("task", "create", "odd", *options, "--config", site.config)
+    assert status == 2
+    assert word in err
+    assert all(isinstance(operation, CreateTask) for operation in served)
+
+
+def test_a_task_is_paused_resumed_and_stopped_by_its_name(served, ask):
+    assert ask("task", "pause", "--reason", "night") == {"changed": True}
+    ask("task", "resume", "second")
+    ask("task", "stop", "second", "--reason", "enough")
+    assert served == [PauseTask("keyboard", "night"), ResumeTask("second"), StopTask("second", "enough")]
+    assert Status.STOPPED.value == "stopped"

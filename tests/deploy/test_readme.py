@@ -1,0 +1,107 @@
+"""A new user who has nothing but the README: its commands, as they stand there, lead to a committed round."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.faults.world import free_port
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+MINUTES_S = 300.0
+PATIENCE_S = 900.0
+"""For a machine that does ten other things."""
+
+pytestmark = [pytest.mark.slow, pytest.mark.broker, pytest.mark.tensorflow, pytest.mark.tflite]
+
+
+def blocks():
+    """What is to be typed in the first terminal, and in the second."""
+    section = README.split("## Running the parts")[1].split("\n## ")[0]
+    return re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
+
+
+class Terminal:
+    def __init__(self, folder, commands, environment):
+        self.log = folder / f"log-{len(commands)}"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                ["bash", "-e", "-c", commands],
+                cwd=folder,
+                env=environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGINT)  # ctrl-C
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait(60)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The checkout as it is after ``make setup``."""
+    (tmp_path / "README.md").symlink_to(ROOT / "README.md")
+    (tmp_path / ".venv").symlink_to(ROOT / ".venv")
+    return tmp_path
+
+
+def fetch(url):
+    with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=20) as answer:
+        return answer.read().decode()
+    return ""
+
+
+def test_from_nothing_to_a_committed_round_by_the_readme_alone(folder):
+    first, second = blocks()
+    # The ports are taken on a machine on which somebody works; nothing else is changed.
+    page, broker = free_port(), free_port()
+    url = f"http://127.0.0.1:{page}"
+    environment = {
+        **os.environ,
+        "NIGHTJAR_PORT": str(page),
+        "NIGHTJAR_BROKER_PORT": str(broker),
+        "NIGHTJAR_AGENT_COORDINATOR_URL": url,
+        "NIGHTJAR_AGENT_BROKER_PORT": str(broker),
+    }
+    began_s = time.monotonic()
+
+    def wait_for(holds, terminals):
+        while not holds():
+            logs = "\n".join(terminal.log.read_text()[-3000:] for terminal in terminals)
+            assert all(terminal.process.poll() is None for terminal in terminals), logs
+            assert time.monotonic() - began_s < PATIENCE_S, logs
+            time.sleep(0.5)
+
+    with Terminal(folder, first, environment) as coordinator:
+        wait_for(lambda: fetch(f"{url}/healthz") == '{"ok":true,"reasons":[]}', [coordinator])
+        with Terminal(folder, second, environment) as phones:
+
+            def committed():
+                return json.loads(fetch(f"{url}/api/state") or "{}").get("counters", {}).get("rounds_committed", 0)
+
+            wait_for(committed, [coordinator, phones])
+            took_s = time.monotonic() - began_s
+            assert "committed" in fetch(f"{url}/")
+    print(f"a committed round after {took_s:.0f} s")
+    assert took_s < MINUTES_S or os.getloadavg()[0] > os.cpu_count(), (
+        "five minutes, on a machine with nothing else to do"
+    )
+    assert "Traceback" not in coordinator.log.read_text() + phones.log.read_text()

@@ -1,0 +1,122 @@
+"""A coordinator that asks for certificates, with a model that can be trained, and images of devices that join it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coordinator.config_file import load_config
+from firmware_scripts.core.host_settings import HostSettings
+from firmware_scripts.customising import Order
+from firmware_scripts.image.cache import cache_folder
+from firmware_scripts.image.debian import root_file_system
+from firmware_scripts.image.making import make_image, recipe_of
+from firmware_scripts.image.tools import PACKAGES, environment
+from firmware_scripts.shell.parcel import load_parcel
+from firmware_scripts.twin.machines import machine_of
+from tests.enrolment.world import World, free_ports
+from tests.firmware_scripts.parcels import keys
+
+ROOT = Path(__file__).parents[3]
+# The one of a PC needs no emulation while its packages are configured, and starts in a third of the time.
+BOARD = os.environ.get("NIGHTJAR_TWIN_BOARD", "virt-amd64")
+PLATFORM = "bookworm-x86_64" if BOARD == "virt-amd64" else "bookworm-aarch64"
+# Emulated, on a machine that may be busy with other things.
+PATIENCE_S = float(os.environ.get("NIGHTJAR_TWIN_PATIENCE_S", "900"))
+
+SETTINGS = """\
+data_dir = "/var/lib/nightjar-agent"
+[conditions]
+hysteresis_s = 2.0
+idle_after_s = 1.0
+poll_s = 0.5
+[rules]
+idle = "ignored"
+memory_free = "ignored"
+cool = "ignored"
+[keyboard]
+enabled = true
+"""
+
+
+def what_is_missing():
+    path = environment(0)["PATH"]
+    needed = [
+        "mmdebstrap",
+        "fakeroot",
+        "mkfs.vfat",
+        "mcopy",
+        "mke2fs",
+        "sfdisk",
+        "make",
+        "gcc",
+        machine_of(BOARD).program,
+    ]
+    return sorted({PACKAGES[name] for name in needed if shutil.which(name, path=path) is None})
+
+
+class Fleet(World):
+    """A coordinator with one round after the other, each of one device."""
+
+    def __init__(self, folder, model):
+        self.folder = folder
+        port, self.broker_port = free_ports(2)
+        self.path = folder / "coordinator.toml"
+        self.path.write_text(
+            f"""
+            port = {port}
+            data_dir = "data"
+            transport = "tls"
+            [broker]
+            kind = "mosquitto"
+            port = {self.broker_port}
+            [task]
+            model = "{model}"
+            goal = 1
+            minimum = 1
+            over_selection = 1.0
+            selection_window_s = 0.2
+            selection_deadline_s = 3600.0
+            report_deadline_s = 600.0
+            retry_after_s = 1.0
+            [task.plan]
+            max_steps = 4
+            """
+        )
+        self.config = load_config(self.path, {})
+        self.process = None
+
+    def device(self, name):
+        try:
+            return self.ask("GET", f"/devices/{name}")
+        except Exception:
+            return {"state": "", "reason": ""}
+
+
+def bundle_of_this_checkout(folder):
+    """The whole agent with the packages that it needs, fetched from the index."""
+    private, _ = keys(folder)
+    command = [sys.executable, "-m", "firmware_scripts", "bundle", "--platform", PLATFORM, "--key", str(private)]
+    done = subprocess.run([*command, "--output", str(folder)], cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode == 3:
+        pytest.skip(f"this machine or user may not fetch packages: {done.stderr[-300:]}")
+    assert done.returncode == 0, done.stderr
+    return next(folder.glob("nightjar-*.tar"))
+
+
+def image_with(bundle, folder):
+    """An image with the agent in it; the root file system below it is kept in the user's cache."""
+    cache = cache_folder(os.environ)
+    cache.mkdir(parents=True, exist_ok=True)
+    recipe = recipe_of(BOARD)
+    root_file_system(recipe, cache, "", ())
+    parcel = load_parcel(bundle, keys(bundle.parent)[1])
+    return make_image(recipe, folder / "device.img", cache, "", (), parcel, lambda *_: None).image
+
+
+def order(bundle, hostname, claim):
+    parcel = load_parcel(bundle, keys(bundle.parent)[1])
+    return Order(HostSettings(hostname, None, (), None, None), parcel, SETTINGS, claim.read_bytes(), f"test-{hostname}")
