@@ -7,7 +7,7 @@ import sys
 
 import click
 
-MODULES = ("device", "codec", "suggestion", "keyboard_page", "keyboard", "ingest", "round", "handshakes", "simulation")
+MODULES = ("device", "codec", "suggestion", "keyboard_page", "keyboard", "ingest", "round", "web", "handshakes", "simulation")
 
 
 @click.command()

@@ -58,7 +58,7 @@ def serve(config_path: Path, *, standby: bool) -> None:
     from coordinator.shell.logs import configure_logs
 
     config = load_config(config_path, os.environ)
-    configure_logs(config.log)
+    configure_logs(config.log, config.log_format)
     run(config, standby=standby)
 
 

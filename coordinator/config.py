@@ -310,6 +310,14 @@ class LogLevel(enum.Enum):
     WARNING = "warning"
 
 
+class LogFormat(enum.Enum):
+    """How a line of the log looks."""
+
+    LOGFMT = "logfmt"
+    """``event=round_opened round=3``."""
+    JSON = "json"
+
+
 class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The whole configuration."""
 
@@ -319,11 +327,15 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     population: Name = "demo"  # one keyboard, one population
     host: str = "127.0.0.1"  # the status page is not for strangers
     port: Port = 8080  # the usual one beside 80 for a service without privileges
+    page_port: Annotated[int, Meta(ge=0, le=65535)] = (
+        0  # unencrypted pages only for whoever asks for them
+    )
     public_reading: bool | None = None  # who reaches a loopback address may look; elsewhere, and behind a proxy, not
     trusted_proxy: str = ""  # whoever claims to ask for somebody else is not believed
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 7  # any fixed number makes runs comparable
     shards: Annotated[int, Meta(ge=1, le=1024)] = 1  # one drains thousands of reports a second
     log: LogLevel = LogLevel.INFO  # about ten lines a round
+    log_format: LogFormat = LogFormat.LOGFMT  # people, grep and journald read it; a collector may want JSON
     transport: Transport | None = None  # empty: plain while everything is on loopback, so that a first try is simple
     broker: BrokerConfig = BrokerConfig()
     gate: GatePolicy = GatePolicy()
@@ -345,6 +357,11 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
         """Of our HTTP server, as this machine reaches it."""
         here = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)  # noqa: S104 - compared only
         return f"{'https' if self.tls else 'http'}://{here}:{self.port}"
+
+    @property
+    def page_url(self) -> str:
+        """Of the pages, for a browser on this machine."""
+        return f"http://127.0.0.1:{self.page_port}" if self.page_port else self.url
 
     @property
     def _stays_here(self) -> bool:
@@ -375,6 +392,10 @@ def disagreements(config: CoordinatorConfig) -> list[str]:
             "transport: plain text stays on the loopback address; set transport = 'tls' and enrol the devices "
             "(docs/enrolment.md), or 'proxied' if a proxy of yours encrypts, or use host 127.0.0.1"
         )
+    if config.page_port and not config.tls:
+        faults.append(f"page_port: the pages are unencrypted on port {config.port} already; leave it out")
+    if config.page_port and config.page_port in {config.port, broker.port if ours else 0}:
+        faults.append(f"page_port: {config.page_port} is the port of something else; give another one")
     if ours and config.port == broker.port and config.host == broker.host:
         faults.append(f"broker.port: {broker.port} is also the port of the status page; give them different ones")
     return faults

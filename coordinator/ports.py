@@ -324,7 +324,7 @@ class Transaction(Protocol):
 
 
 class Overview(Protocol):
-    """Reads for people: the status page."""
+    """Reads for people."""
 
     def counters(self) -> Mapping[str, int]:
         """Every counter by name."""

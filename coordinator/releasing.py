@@ -40,7 +40,7 @@ from coordinator.turn import Turn
 MOST_CHARACTERS = 500
 """Of a reason that is kept."""
 MOST_LOOKED_AT = 1000
-"""Earlier versions, to find the one that was current before."""
+"""Versions, to find the one that was current before."""
 
 _TOLD = frozenset({Stage.CANARY, Stage.CURRENT, Stage.ROLLED_BACK})
 """Stages that change what devices have."""
@@ -93,10 +93,10 @@ class Releases:
         record = turn.tx.version(version)
         if record is None:
             return
-        measured = replace(record, metrics=metrics, inspection=inspection)
-        turn.tx.save_version(measured)
-        if turn.board.versions.get(record.task) == record:
-            turn.board.versions[record.task] = measured
+        turn.tx.save_version(replace(record, metrics=metrics, inspection=inspection))
+        held = turn.board.versions.get(record.task)
+        if held is not None and held.version == version:
+            turn.board.versions[record.task] = replace(held, metrics=metrics, inspection=inspection)
 
     def take_in(self, made: VersionRecord, turn: Turn) -> None:
         """Judge a new version, and let it out or not.
@@ -138,8 +138,8 @@ class Releases:
 
     def before(self, record: VersionRecord, turn: Turn) -> VersionRecord | None:
         """What devices had before a current version: the one of its line that was superseded last."""
-        earlier = turn.tx.versions(MOST_LOOKED_AT, before=record.version, task=record.task)
-        were_current = [each for each in earlier if each.rollout.stage is Stage.SUPERSEDED]
+        newest = turn.tx.versions(MOST_LOOKED_AT, task=record.task)
+        were_current = [each for each in newest if each.rollout.stage is Stage.SUPERSEDED]
         return max(were_current, key=lambda each: (each.rollout.since_s, each.version), default=None)
 
     def promote(self, record: VersionRecord, reason: str, turn: Turn) -> None:
@@ -189,7 +189,7 @@ class Releases:
         state = record.optimizer_state
         if state is not None and all(
             other is None or other.version == record.version or other.optimizer_state != state
-            for other in (turn.board.versions.get(record.task), turn.tx.canary_version(record.task))
+            for other in (*turn.board.versions.values(), turn.tx.canary_version(record.task))
         ):
             turn.forget([state])
         return replace(record, optimizer_state=None)

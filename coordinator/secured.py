@@ -26,6 +26,7 @@ from wire.errors import UnavailableError
 from wire.identifiers import DeviceId
 
 RELOAD_TIMEOUT_S = 20.0
+LOOPBACK = "127.0.0.1"
 
 _log = structlog.get_logger("coordinator")
 
@@ -97,12 +98,14 @@ class Secured:
     def serving(self, app: Flask, listener: socket.socket | None) -> Iterator[None]:
         """Serve HTTPS as long as the block lasts; see :func:`coordinator.shell.web.server.serving`."""
         config = self._config
-        with socket.create_server(("127.0.0.1", 0), backlog=CONNECTIONS) as behind, contextlib.ExitStack() as stack:
+        with socket.create_server((LOOPBACK, 0), backlog=CONNECTIONS) as behind, contextlib.ExitStack() as stack:
             port: int = behind.getsockname()[1]
             front = TlsFront(config.host, config.port, self.folder, port, CONNECTIONS, listener)
             stack.callback(front.close)
             stack.enter_context(serving(behind_front(app, front.peer), config.host, port, behind))
             stack.callback(front.stop_listening)  # first: what comes now is for the next process
+            if config.page_port:
+                stack.enter_context(serving(app, LOOPBACK, config.page_port))
             self._front = front
             yield
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import os
 import signal
 import threading
@@ -25,7 +26,7 @@ from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.broker import EXTERNAL, check_port_free
 from coordinator.shell.broker_child import BrokerChild
 from coordinator.shell.clock import WallClock
-from coordinator.shell.database import Database, database_url
+from coordinator.shell.database import Database, DatabaseView, database_url
 from coordinator.shell.lock import only_one
 from coordinator.shell.model_folder import import_model
 from coordinator.shell.mqtt import MqttTransport
@@ -140,7 +141,7 @@ def serve(config: CoordinatorConfig, *, standby: bool = False) -> None:
         transport.start()
         _log.info(
             "coordinator_ready",
-            page=f"{config.url}/",
+            page=f"{config.page_url}/",
             broker=broker_name,
             mqtt=f"{config.broker.host}:{config.broker.port}",
             population=config.population,
@@ -217,14 +218,19 @@ class _Loop:
         finally:  # a second ctrl-C is meant for now
             for number, handler in former.items():
                 signal.signal(number, handler)
-        if self._error is not None:
-            raise self._error
+        self._raise()
 
     def stop(self) -> None:
         """Let the driver finish what it does; the web server, whose requests it answers, has ended before."""
         self._driver.post(Stopped())
         if self._thread.ident is not None:
             self._thread.join()
+        self._raise()
+
+    def _raise(self) -> None:
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
 
     def _run(self) -> None:
         try:
@@ -268,6 +274,7 @@ def _import_once(
             manifest = with_mask(Manifest.decode(artifacts.get(current.manifest)), task.codec, config.seed, artifacts)
             stored = artifacts.put(manifest.encode())
             tx.save_version(msgspec.structs.replace(current, manifest=stored, signature=signer.sign(stored)))
+            _measure_again(config, tx)
             return
         number = 0 if tx.current_version() is None else tx.last_version_number() + 1
         manifest = msgspec.structs.replace(import_model(task.model, artifacts), version=number)
@@ -282,9 +289,23 @@ def _import_once(
                 signature=signer.sign(stored),
             )
         )
-        if task.evaluation_text is not None:
-            tx.add_effect(EvaluateVersion(number))
+        _measure_again(config, tx)
     _log.info("model_imported", configuration=manifest.configuration, parameters=manifest.layout.size)
+
+
+def _measure_again(config: CoordinatorConfig, tx: DatabaseView) -> None:
+    """Measure what devices have on another text: a new version is compared with it (the gate), so on the same one."""
+    text = config.task.evaluation_text
+    if text is None:
+        return
+    sha256 = hashlib.sha256(text.read_bytes()).hexdigest()
+    if sha256 == tx.held_out_text():
+        return
+    tx.save_held_out_text(sha256)
+    for task in {config.task.name, *(record.name for record in tx.tasks())}:
+        current = tx.current_version(task)
+        if current is not None:
+            tx.add_effect(EvaluateVersion(current.version))
 
 
 def _sweep(database: Database, private: PackedBlobs) -> None:

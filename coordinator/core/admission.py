@@ -3,10 +3,11 @@
 Several tasks run on one population, each with a round of its own. A device that works for one of them, or waits in its
 pool, belongs to that one until it is through. Any other goes where it is allowed and needed most:
 
-1. the selection that lacks most of its cohort;
-2. a round that has a seat to fill because somebody dropped out;
-3. a selection that has its cohort together and only waits for its window;
-4. else it is turned away by the round that ends first.
+1. a selection that has begun and has not its minimum yet, so that few devices do not wait for each other in two pools;
+2. the selection that lacks most of its cohort;
+3. a round that has a seat to fill because somebody dropped out;
+4. a selection that has its cohort together and only waits for its window;
+5. else it is turned away by the round that ends first.
 
 Variants of an experiment divide the devices among themselves: each has a *slot* of [0, 1), and a device's place there
 follows from the experiment's and its own name (:func:`wire.shares.share_of`), so it is in one variant at most and stays
@@ -218,8 +219,11 @@ def _sooner(refused: Refusal, other: Refusal) -> bool:
 def _urgency(state: Round, device: DeviceId, now_s: float) -> tuple[int, float, int]:
     """Lower is more urgent."""
     if state.phase is Phase.SELECTION:
-        filled = len(state.pool) / state.rules.cohort
-        return (0 if filled < 1 else 2), filled, state.number
+        waiting = len(state.pool)
+        filled = waiting / state.rules.cohort
+        if 0 < waiting < state.rules.minimum:
+            return 0, state.rules.minimum - waiting, state.number
+        return (1 if filled < 1 else 3), filled, state.number
     if has_room(state, device, now_s):
-        return 1, (state.working + state.reported) / state.rules.cohort, state.number
-    return 3, state.deadline_s, state.number
+        return 2, (state.working + state.reported) / state.rules.cohort, state.number
+    return 4, state.deadline_s, state.number

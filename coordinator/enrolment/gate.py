@@ -91,10 +91,14 @@ class Gate:
             self._again = {serial: left - 1 for serial, left in self._again.items() if left > 1 and serial in out}
 
     def _run(self) -> None:
+        said = ""
         while not self._closing.wait(LOOK_S):
             try:
                 self.look()
+                said = ""
             except NightjarError as error:
-                _log.error("gate_not_kept", reason=str(error), again_in_s=LOOK_S)
+                if str(error) != said:
+                    said = str(error)
+                    _log.error("gate_not_kept", reason=said, again_in_s=LOOK_S)
             except Exception:
                 _log.exception("gate_failed")  # a defect of ours must not leave the door open for good

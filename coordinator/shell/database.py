@@ -62,8 +62,8 @@ MEDIAN_OF = 1000
 
 STATES_TOLD_APART = 50
 """Devices choose their reasons; a person reads four of them."""
-RHYTHM = "rhythm"
-"""Its name among the facts."""
+RHYTHM, HELD_OUT_TEXT = "rhythm", "held-out-text"
+"""Their names among the facts."""
 LEASES_KEPT = 20_000
 """Leases in memory: a cohort and those that wait; about 1 kB each."""
 
@@ -512,6 +512,16 @@ class DatabaseView(Reading):
     def save_rhythm(self, rhythm: Rhythm) -> None:
         """Replace it."""
         self._rhythm, self._rhythm_changed = rhythm, True
+
+    def held_out_text(self) -> str:
+        """Hash of the text that versions were measured on last; empty if there was none."""
+        found = self._connection.scalar(sa.select(facts.c.value).where(facts.c.name == HELD_OUT_TEXT))
+        return "" if found is None else msgspec.json.decode(found, type=str)
+
+    def save_held_out_text(self, sha256: str) -> None:
+        """Replace it."""
+        row = {"name": HELD_OUT_TEXT, "value": msgspec.json.encode(sha256)}
+        self._connection.execute(_upsert(self._memory.insert, facts, "name"), row)
 
     def add_audit(self, entry: AuditEntry) -> None:
         """Note a change; the database gives it its number."""

@@ -29,6 +29,7 @@ ROWS_SEARCHED = 20_000
 """Devices that one search looks at; it goes on behind them when it is asked to."""
 WEIGHTS_TOLD_APART = 50
 """Versions that devices hold; nobody looks at more."""
+HOUR_S = 3600.0
 LAST_CHARACTER = "\uffff"
 """Sorts behind everything that a device's id may contain."""
 
@@ -204,11 +205,13 @@ class Reading:
         self._connection.execute(sa.insert(samples).values(row))
 
     def samples(self, since_s: float, most: int) -> list[Sample]:
-        """Moments since then, oldest first; if there are more than ``most`` of them, so many, evenly spread."""
+        """Moments since then, oldest first; if there are many, about ``most``, and the first of each hour among them."""
         when = sa.select(samples.c.at_s).where(samples.c.at_s >= since_s).order_by(samples.c.at_s)
         moments = list(self._connection.scalars(when))
         if len(moments) > most:
-            moments = [moments[round(number * (len(moments) - 1) / (most - 1))] for number in range(most)]
+            first = {moment // HOUR_S: moment for moment in reversed(moments)}
+            spread = {moments[round(number * (len(moments) - 1) / (most - 1))] for number in range(most)}
+            moments = sorted(spread.union(first.values()))
         query = sa.select(samples.c.body).where(samples.c.at_s.in_(moments)).order_by(samples.c.at_s)
         return [_SAMPLE.decode(body) for body in self._connection.scalars(query)]
 

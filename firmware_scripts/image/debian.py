@@ -25,6 +25,7 @@ EPOCH_S = 1_767_225_600  # 2026-01-01
 DEFAULT_MIRROR = ""  # mmdebstrap's own: deb.debian.org with updates and security
 _MACHINES: dict[str, Architecture] = {"x86_64": "amd64", "aarch64": "arm64"}
 _BINFMT = Path("/proc/sys/fs/binfmt_misc/qemu-aarch64")
+_KERNEL_BUILD = Path("/usr/lib")
 # Nobody reads them on a device, and they are a third of it.
 _LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/lintian/*")
 _STATUS = "./var/lib/dpkg/status"
@@ -110,6 +111,9 @@ def _make(recipe: Recipe, tar: Path, mirror: str, lock: tuple[Package, ...]) -> 
     foreign = _MACHINES.get(platform.machine()) != architecture
     cross = "aarch64-linux-gnu-" if foreign and architecture == "arm64" else ""
     require("mmdebstrap", *(("make", f"{cross}gcc") if recipe.kernel_modules else ()))
+    if recipe.kernel_modules and not any(_KERNEL_BUILD.glob("linux-kbuild-*")):
+        msg = "the kernel's build programs are missing: apt install linux-kbuild-6.1 (Debian 12 has them)"
+        raise UnavailableError(msg)
     if foreign and not _BINFMT.exists():
         msg = (
             f"this kernel does not know how to run programs for {architecture}: "

@@ -16,7 +16,7 @@ from wire.errors import UnavailableError
 
 # The agent is at work, or was: it checked in before.
 CHECKED_IN = frozenset({"checked-in", "preparing", "training", "reporting", "resting"})
-_LOOK_EVERY_S = 0.5
+_LOOK_EVERY_S = 1.0  # each look costs the machine a process
 # Key and certificate of an enrolled device (docs/enrolment.md); its folder is its own user's.
 _IDENTITY = "/var/lib/private/nightjar-agent/identity"
 
@@ -81,22 +81,18 @@ def join(
     found.booted_s = round(machine.wait_for(BOOTED, deadline_s), 1)
     tell(f"booted after {found.booted_s} s")
     guest.wait_until_there(deadline_s - now_s())
-    typed = plugged = False
+    set_charging(guest, charging=True)
+    tell(f"plugged in after {now_s()} s: the kernel says that it is charging")
+    typed = False
     last = ""
     while not found.report_committed:
         if now_s() > deadline_s or not machine.running():
             what = last or "the coordinator never heard of it"
             msg = f"the twin is in no committed round after {deadline_s:.0f} s: {what}\n{_status(guest)}"
             raise UnavailableError(msg)
-        if not plugged:
-            set_charging(guest, charging=True)
-            plugged = True
-            tell(f"plugged in after {now_s()} s: the kernel says that it is charging")
         if enrols and found.enrolled_s is None and (named := _enrolled_as(guest)):
             found.enrolled_s, found.device = now_s(), named
             tell(f"enrolled after {found.enrolled_s} s, as {named}")
-        if not typed:
-            typed = _try_to_type(guest, sentences, tell)
         state = coordinator.device(found.device) if found.device else None
         if state is not None:
             found.online_s = found.online_s or now_s()
@@ -106,6 +102,9 @@ def join(
                 tell(f"{now_s():6.1f} s  {found.device} is {said}")
             if found.checked_in_s is None and state["state"] in CHECKED_IN:
                 found.checked_in_s = now_s()
+        # Not before the agent is up: every try starts a Python in a machine that has better things to do.
+        if not typed and state is not None and state["state"] != "offline":
+            typed = _try_to_type(guest, sentences, tell)
         number = coordinator.counted(found.device, before) if found.checked_in_s is not None else None
         if number is not None:
             found.report_committed, found.round, found.committed_s = True, number, now_s()

@@ -17,21 +17,17 @@ from models.batches import Batches, pack
 from models.manifest import Manifest
 from models.vocabulary import Vocabulary, words
 from simulation.demo.configuration import HELD_OUT
-from simulation.demo.trust import get
 from wire.errors import UnavailableError
 from wire.parameters import Vector, weights_from_bytes
 
 
-def recall_by_phone(
-    folder: Path, url: str, manifest: str, authorities: Path | None = None
-) -> dict[str, tuple[float, float]]:
+def recall_by_phone(folder: Path, url: str, manifest: str) -> dict[str, tuple[float, float]]:
     """Top-1 recall of the first and of a later version on each phone's held-out messages.
 
     Args:
         folder: of the run, with the first model and the held-out messages.
         url: of the coordinator.
         manifest: sha256 of the later version's manifest.
-        authorities: whom to trust; None for plain text.
 
     Returns:
         phone -> (before, after), shares of the counted targets; phones without a counted target are left out.
@@ -40,8 +36,8 @@ def recall_by_phone(
         UnavailableError: the coordinator does not give the later version.
     """
     first = exported_model(folder / "model")
-    later = Manifest.decode(_artifact(url, manifest, authorities))
-    weights = weights_from_bytes(_artifact(url, later.weights.sha256, authorities), later.layout)
+    later = Manifest.decode(_artifact(url, manifest))
+    weights = weights_from_bytes(_artifact(url, later.weights.sha256), later.layout)
     vocabulary = Vocabulary.from_bytes(first.vocabulary.read_bytes())
     held_out: dict[str, Batches] = {}
     for phone, messages in corpora.load(str(folder / HELD_OUT), 0).users.items():
@@ -63,9 +59,9 @@ def _top1(program: TfliteProgram, weights: Vector, batches: Batches) -> float:
     return sum(s.top1 for s in scores) / sum(s.counted for s in scores)
 
 
-def _artifact(url: str, sha256: str, authorities: Path | None) -> bytes:
+def _artifact(url: str, sha256: str) -> bytes:
     try:
-        answer = get(f"{url}/artifacts/{sha256}", authorities, 30.0)
+        answer = urllib3.request("GET", f"{url}/artifacts/{sha256}", timeout=30.0, retries=2)
     except urllib3.exceptions.HTTPError as error:
         msg = f"the coordinator does not give artifact {sha256[:12]}: {error}"
         raise UnavailableError(msg) from error

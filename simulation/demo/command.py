@@ -42,7 +42,7 @@ from wire.errors import UnavailableError
 @click.option("--limit-minutes", default=None, type=click.FloatRange(0.1, 10_000), help="Give up after this long.")
 @click.option("--folder", default=None, type=click.Path(path_type=Path), help="Where to keep logs and data.")
 @click.option("--port", default=0, help="Port of the coordinator's page; 0 takes 8080 or any free one.")
-@click.option("--plain", is_flag=True, help="No certificates: plain text on 127.0.0.1.")
+@click.option("--plain", is_flag=True, help="Phones without certificates, in plain text on 127.0.0.1.")
 @click.option("--exit", "leave", is_flag=True, help="Leave at the end instead of serving the pages.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object as the last line of standard output.")
 def demo(
@@ -90,20 +90,15 @@ def demo(
             console,
             limit_s=limit_s,
             tick=lambda: fleet.check(console.print),
-            authorities=prepared.authorities,
         )
         newest = max(state["versions"], key=lambda version: int(version["version"]))
         with quiet_child(prepared.folder / "logs" / "recall_by_phone.log") as child:
-            measuring = child.submit(
-                recall_by_phone, prepared.folder, prepared.url, newest["manifest"], prepared.authorities
-            )
+            measuring = child.submit(recall_by_phone, prepared.folder, prepared.url, newest["manifest"])
             by_phone = outcome(measuring, "recall by phone")
         result = result_of(state, prepared, by_phone, seconds=time.monotonic() - started)
         console.print(summary_table(result))
         if not leave:
             console.print(f"\nStatus page  {prepared.url}\nKeyboard     {prepared.keyboard_url}  (ctrl-C ends)\n")
-            if prepared.tls is not None:
-                console.print("The page's certificate is this run's own, so a browser warns; --plain goes without.\n")
             _serve_until_interrupted(fleet, console)
     if as_json:
         click.echo(msgspec.json.encode(result))

@@ -41,9 +41,13 @@ class DemoSettings:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Ports of the page, the first phone's keyboard, and the broker for phones and coordinator; all on loopback."""
+    """Ports of the page, the phones' HTTPS, the first phone's keyboard, and the broker for phones and coordinator.
+
+    All on loopback.
+    """
 
     page: int
+    artifacts: int
     keyboard: int
     broker: int
     service: int
@@ -72,7 +76,13 @@ def free_ports(page: int) -> Ports:
         taken.add(port)
         return port
 
-    return Ports(page=choose(page or 8080), keyboard=choose(8700), broker=choose(18_830), service=choose(18_831))
+    return Ports(
+        page=choose(page or 8080),
+        artifacts=choose(8443),
+        keyboard=choose(8700),
+        broker=choose(18_830),
+        service=choose(18_831),
+    )
 
 
 def _is_free(port: int) -> bool:
@@ -104,7 +114,8 @@ def coordinator_table(settings: DemoSettings, defaults: Defaults, ports: Ports, 
         "population": "demo",
         "data_dir": "coordinator",
         "host": LOOPBACK,
-        "port": ports.page,
+        # A browser knows nothing of this run's authority, so people look at a page without certificates.
+        **({"port": ports.page} if settings.plain else {"port": ports.artifacts, "page_port": ports.page}),
         "seed": settings.seed,
         "transport": "plain" if settings.plain else "tls",
         "broker": broker,

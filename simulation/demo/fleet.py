@@ -82,7 +82,7 @@ class Fleet:
         """
         self.broker.start()
         self.coordinator.start()
-        self._wait(lambda: read_state(self._prepared.url, self._prepared.authorities) is not None)
+        self._wait(lambda: read_state(self._prepared.url) is not None)
         for phone in self.phones:
             phone.start()
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from coordinator.enrolment.premises import AUTHORITIES, FOLDER
+from coordinator.enrolment.premises import FOLDER
 from models import corpora
 from models.batches import pack
 from models.configurations import ModelConfiguration, configuration
@@ -82,11 +82,6 @@ class Prepared:
     service_port: int = 0
     tls: Path | None = None
 
-    @property
-    def authorities(self) -> Path | None:
-        """Whom to trust; None in plain text."""
-        return None if self.tls is None else self.tls / AUTHORITIES
-
 
 def prepare(settings: DemoSettings, console: Console) -> Prepared:
     """Make everything ready, saying what is being done.
@@ -150,7 +145,7 @@ def prepare(settings: DemoSettings, console: Console) -> Prepared:
         corpus_name=corpus.name,
         coordinator_config=coordinator_config,
         phone_configs=phone_configs,
-        url=f"{'http' if settings.plain else 'https'}://{LOOPBACK}:{ports.page}",
+        url=f"http://{LOOPBACK}:{ports.page}",
         keyboard_url=f"http://{LOOPBACK}:{ports.keyboard}",
         broker_port=ports.broker,
         trigram=trigram,

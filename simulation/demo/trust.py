@@ -7,12 +7,9 @@ on a card: the coordinator's office is asked in this process, before the coordin
 from __future__ import annotations
 
 import os
-import ssl
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
-
-import urllib3
 
 from coordinator.config import CoordinatorConfig
 from coordinator.config_file import load_config
@@ -51,25 +48,6 @@ def enrol_phones(coordinator_toml: Path, homes: Sequence[Path]) -> None:
     finally:
         database.close()
         signer.close()
-
-
-def get(url: str, authorities: Path | None, timeout_s: float) -> urllib3.BaseHTTPResponse:
-    """An answer of the coordinator.
-
-    Args:
-        url: of a page or a document.
-        authorities: whom to trust; None for plain text.
-        timeout_s: for it all.
-
-    Raises:
-        urllib3.exceptions.HTTPError: it does not answer.
-    """
-    if authorities is None:
-        return urllib3.request("GET", url, timeout=timeout_s, retries=False)
-    context = ssl.create_default_context(cafile=str(authorities))
-    context.check_hostname = False
-    with urllib3.PoolManager(ssl_context=context, assert_hostname=False) as pool:
-        return pool.request("GET", url, timeout=timeout_s, retries=False)
 
 
 def _enrol(config: CoordinatorConfig, office: Office, device: DeviceId, data_dir: Path, now_s: float) -> None:

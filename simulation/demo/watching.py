@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import urllib3
@@ -17,7 +16,6 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from simulation.demo.trust import get
 from wire.errors import UnavailableError
 
 State = dict[str, Any]
@@ -26,30 +24,17 @@ State = dict[str, Any]
 POLL_S = 0.4
 
 
-def read_state(url: str, authorities: Path | None = None) -> State | None:
-    """The coordinator's state, or None while it does not answer.
-
-    Args:
-        url: of the coordinator.
-        authorities: whom to trust; None for plain text.
-    """
+def read_state(url: str) -> State | None:
+    """The coordinator's state, or None while it does not answer."""
     try:
-        answer = get(f"{url}/api/state", authorities, 5.0)
+        answer = urllib3.request("GET", f"{url}/api/state", timeout=5.0, retries=False)
         document = answer.json() if answer.status == 200 else None
     except (urllib3.exceptions.HTTPError, ValueError):
         return None
     return document if isinstance(document, dict) else None
 
 
-def watch(
-    url: str,
-    broker: str,
-    console: Console,
-    *,
-    limit_s: float,
-    tick: Callable[[], None],
-    authorities: Path | None = None,
-) -> State:
+def watch(url: str, broker: str, console: Console, *, limit_s: float, tick: Callable[[], None]) -> State:
     """Show the run until its task is done.
 
     Args:
@@ -58,7 +43,6 @@ def watch(
         console: where to show it.
         limit_s: give up after so many seconds.
         tick: called about twice a second; may raise to end the run.
-        authorities: whom to trust; None for plain text.
 
     Returns:
         The last state.
@@ -75,7 +59,7 @@ def watch(
     try:
         while time.monotonic() < deadline:
             tick()
-            state = read_state(url, authorities) or state
+            state = read_state(url) or state
             if state is not None:
                 state["broker"] = broker
                 if live is not None:

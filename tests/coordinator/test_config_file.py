@@ -1,3 +1,4 @@
+import re
 import tomllib
 from importlib import resources
 from pathlib import Path
@@ -109,9 +110,7 @@ def test_a_broker_of_ours_is_open_to_a_network_only_on_purpose_and_with_certific
     assert load(folder, open_to_all + MINIMAL).tls
     # Where a proxy encrypts, nobody but it and devices that know the password may reach the broker.
     assert "broker.host" in faults(folder, 'transport = "proxied"\n' + open_to_all + MINIMAL)
-    config = load(
-        folder, 'transport = "proxied"\n' + open_to_all + MINIMAL, NIGHTJAR_BROKER_PASSWORD="secret"
-    )
+    config = load(folder, 'transport = "proxied"\n' + open_to_all + MINIMAL, NIGHTJAR_BROKER_PASSWORD="secret")
     assert config.broker.password == "secret"
     assert not config.tls
     load(folder, '[broker]\nkind = "external"\nhost = "broker.example"\n' + MINIMAL)
@@ -124,6 +123,14 @@ def test_plain_text_stays_on_the_loopback_address(folder):
     assert load(folder, 'host = "0.0.0.0"\n' + MINIMAL).tls
     assert "transport: plain text stays" in faults(folder, 'transport = "plain"\nhost = "0.0.0.0"\n' + MINIMAL)
     assert not load(folder, 'transport = "proxied"\nhost = "0.0.0.0"\n' + MINIMAL).tls
+
+
+def test_pages_without_encryption_have_a_port_of_their_own(folder):
+    with pytest.raises(ConfigError, match="unencrypted on port 8080 already"):
+        load(folder, "page_port = 8090\n" + MINIMAL)
+    with pytest.raises(ConfigError, match="page_port: 8080 is the port of something else"):
+        load(folder, 'page_port = 8080\ntransport = "tls"\n' + MINIMAL)
+    assert load(folder, 'page_port = 8090\ntransport = "tls"\n' + MINIMAL).page_url == "http://127.0.0.1:8090"
 
 
 def test_the_environment_overrides_the_file(folder):
@@ -184,14 +191,15 @@ def test_the_example_names_every_setting_with_its_default(folder):
     text = (resources.files("coordinator") / "example.toml").read_text()
     config = load(folder, text)
     assert config == load(folder, MINIMAL)
-    table = tomllib.loads(text.replace("# [task.baseline]", "[task.baseline]").replace("# label", "label"))
+    recalls = re.sub(r"^# (\[task\.|label =)", r"\1", text, flags=re.MULTILINE)
+    table = tomllib.loads(recalls)
     assert _missing(CoordinatorConfig, table) == []
 
 
 def _missing(kind, table, where="") -> list[str]:
     missing = []
     for field in msgspec.structs.fields(kind):
-        if field.name == "baseline":
+        if field.name in {"baseline", "central"}:
             continue
         if field.name not in table:
             missing.append(where + field.name)

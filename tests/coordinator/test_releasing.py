@@ -10,8 +10,8 @@ from coordinator.core.optimizers import OptimizerName
 from coordinator.core.rollout import Stage, TrialPolicy
 from coordinator.core.round import Phase
 from coordinator.core.task import Status
-from coordinator.inbox import Operated
-from coordinator.jobs import Metrics
+from coordinator.inbox import JobEnded, Operated
+from coordinator.jobs import EvaluationDone, Metrics
 from coordinator.operations import PromoteVersion, Refused, RollBack
 from models.manifest import Manifest
 from tests.coordinator.fake_device import report_frame
@@ -305,6 +305,23 @@ def test_an_operator_can_go_back_to_any_version(make_world):
     ]
     hold_round(world, "a", "b")
     assert (stage(world, 4), world.tables.versions[4].lineage.parent) == (Stage.CURRENT, 0)
+
+
+def test_a_promotion_that_was_a_mistake_is_taken_back_to_what_was_there_before_it(make_world):
+    world = make_world()
+    for _ in range(3):
+        hold_round(world, "a", "b")
+    assert operate(world, PromoteVersion(1, "a slip")) is True
+    assert operate(world, RollBack(reason="no, the newest")) is True
+    assert (stage(world, 1), stage(world, 3)) == (Stage.ROLLED_BACK, Stage.CURRENT)
+
+
+def test_a_measurement_of_the_first_version_counts_for_the_gate(make_world):
+    world = make_world()
+    world.driver.handle(JobEnded(EvaluationDone(0, Metrics(0.5, 0.6, 2.0))))
+    hold_round(world, "a", "b")
+    assert stage(world, 1) is Stage.REFUSED
+    assert "fell from 50.0 % to 10.0 %" in reason(world, 1)
 
 
 def test_an_operator_takes_back_a_canary_or_gives_it_to_all(make_world):

@@ -111,10 +111,18 @@ def test_a_device_that_waits_or_works_for_one_task_is_offered_nothing_else(make_
 
 
 def test_devices_go_where_most_are_lacking(make_world):
+    world = make_world(goal=4, minimum=1)
+    create(world, "second", goal=4, minimum=1)
+    world.check_in(*"abcdef")
+    assert [len(state.pool) for state in world.tables.rounds.values()] == [3, 3]
+
+
+def test_too_few_devices_for_two_tasks_do_not_wait_for_each_other(make_world):
     world = make_world(goal=4, minimum=4)
     create(world, "second", goal=4, minimum=4)
     world.check_in(*"abcdef")
-    assert [len(state.pool) for state in world.tables.rounds.values()] == [3, 3]
+    assert [state.phase for state in world.tables.rounds.values()] == [Phase.REPORTING, Phase.SELECTION]
+    assert len(rounds_of(world, "second")[-1].pool) == 2
 
 
 def test_a_task_paused_in_mid_round_lets_its_devices_finish_and_the_other_goes_on(make_world):

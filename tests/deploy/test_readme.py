@@ -101,7 +101,6 @@ def test_from_nothing_to_a_committed_round_by_the_readme_alone(folder):
             took_s = time.monotonic() - began_s
             assert "committed" in fetch(f"{url}/")
     print(f"a committed round after {took_s:.0f} s")
-    assert took_s < MINUTES_S or os.getloadavg()[0] > os.cpu_count(), (
-        "five minutes, on a machine with nothing else to do"
-    )
+    busy = os.getloadavg()[0] > os.cpu_count()
+    assert took_s < MINUTES_S or busy, "five minutes, on a machine with nothing else to do"
     assert "Traceback" not in coordinator.log.read_text() + phones.log.read_text()

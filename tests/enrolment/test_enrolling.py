@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import urllib3
 
 from coordinator.enrolment.authority import Authority
 from edge_agent.enrolment import enrolling, keys
@@ -36,6 +37,16 @@ def test_a_device_with_a_claim_gets_a_certificate_and_its_card_is_wiped(world, t
     assert not (tmp_path / FOLDER / NEXT_KEY).exists()
     assert secret not in world.log()
     assert not enrol(tmp_path, claim).anew  # again does no harm, though the claim is gone
+
+
+def test_people_on_this_machine_may_look_without_certificates_and_nothing_more(world):
+    assert world.config.page_url == f"http://127.0.0.1:{world.config.page_port}"
+
+    def status(path):
+        return urllib3.request("GET", world.config.page_url + path, timeout=10, retries=False).status
+
+    assert status("/") == 200
+    assert status("/api/v1/enrolment/self") == 401
 
 
 def test_the_coordinator_names_devices_of_a_claim_for_several(world, tmp_path):

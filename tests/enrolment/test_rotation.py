@@ -16,7 +16,7 @@ from tests.coordinator.fake_device import FakeDevice
 from tests.enrolment.world import World
 from wire.errors import ConfigError
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 
 def command(world, *arguments):

@@ -64,12 +64,13 @@ class InThisProcess:
 class World:
     def __init__(self, folder: Path, kind: str) -> None:
         self.folder = folder
-        port, self.broker_port = free_ports(2)
+        port, self.broker_port, page_port = free_ports(3)
         write_model(folder / "model")
         self.path = folder / "coordinator.toml"
         self.path.write_text(
             f"""
             port = {port}
+            page_port = {page_port}
             data_dir = "data"
             transport = "tls"
             [broker]

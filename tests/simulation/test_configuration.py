@@ -10,7 +10,7 @@ from simulation.demo.defaults import DEFAULTS
 from simulation.demo.preparation import prepare
 from wire.errors import ConfigError
 
-PORTS = Ports(8080, 8700, 18830, 18831)
+PORTS = Ports(8080, 8443, 8700, 18830, 18831)
 
 
 def settings(**changes):

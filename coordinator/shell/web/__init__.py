@@ -1,1 +1,1 @@
-"""The coordinator's HTTP side: artifacts for devices, the status page and its JSON for people."""
+"""The coordinator's HTTP side: artifacts for devices, the dashboard and its API for people."""

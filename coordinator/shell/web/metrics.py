@@ -2,7 +2,7 @@
 
 Everything is read from the database when it is asked for, so a restart loses no count and a kill counts nothing twice.
 ``docs/metrics.md`` lists the names. What a round waits for is told by its phase and by the devices' states here, and in
-a sentence on the status page.
+a sentence on the dashboard.
 """
 
 from __future__ import annotations

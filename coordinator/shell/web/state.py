@@ -1,4 +1,4 @@
-"""The one document that the status page, ``/api/state`` and the demo's live view show."""
+"""``/api/state``: the one document that the demo's live view shows. The API has the rest, in pages."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from coordinator.ports import RoundSummary, TaskRecord, VersionRecord, View
 from models.manifest import Manifest
 from wire.errors import UnavailableError
 
-ROUNDS_SHOWN = 200
+ROUNDS_SHOWN = 100
 VERSIONS_SHOWN = 1000
-DEVICES_SHOWN = 500
+DEVICES_SHOWN = 200
 
 
 class BaselineView(msgspec.Struct, frozen=True):

@@ -25,6 +25,12 @@ def add_task_routes(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> No
     looks: dict[str, Any] = {"security": {"token": []}, "tags": ["looking"]}
     changes: dict[str, Any] = {"security": {"token": []}, "tags": ["changing"]}
 
+    def known(name: str) -> str:
+        with ports.repository.transaction() as view:
+            if view.task(name) is None:
+                abort(404, f"there is no task {name[:64]}")
+        return name
+
     @blueprint.get("/tasks")
     @spec.validate(resp=answers(docs.Tasks), **looks)
     @needs(Role.VIEWER)
@@ -56,25 +62,25 @@ def add_task_routes(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> No
         return change(ports, CreateTask(settings, None if json.manifest is None else Sha256(json.manifest))), 201
 
     @blueprint.post("/tasks/<name>/pause")
-    @spec.validate(resp=answers(docs.Changed, 409, 415), **changes)
+    @spec.validate(resp=answers(docs.Changed, 404, 409, 415), **changes)
     @needs(Role.OPERATOR)
     def pause_task(name: str, json: docs.Why) -> docs.Changed:
         """No new rounds of it; devices that have begun may finish."""
-        return change(ports, PauseTask(name, json.reason))
+        return change(ports, PauseTask(known(name), json.reason))
 
     @blueprint.post("/tasks/<name>/resume")
-    @spec.validate(resp=answers(docs.Changed, 409, 415), **changes)
+    @spec.validate(resp=answers(docs.Changed, 404, 409, 415), **changes)
     @needs(Role.OPERATOR)
     def resume_task(name: str, json: docs.Nothing) -> docs.Changed:  # noqa: ARG001 - checked to be empty
         """Rounds of it again."""
-        return change(ports, ResumeTask(name))
+        return change(ports, ResumeTask(known(name)))
 
     @blueprint.post("/tasks/<name>/stop")
-    @spec.validate(resp=answers(docs.Changed, 409, 415), **changes)
+    @spec.validate(resp=answers(docs.Changed, 404, 409, 415), **changes)
     @needs(Role.OPERATOR)
     def stop_task(name: str, json: docs.Why) -> docs.Changed:
         """No more rounds of it, for good; devices that have begun may finish."""
-        return change(ports, StopTask(name, json.reason))
+        return change(ports, StopTask(known(name), json.reason))
 
 
 def _unknown(given: dict[str, Any], known: dict[str, Any], where: str = "") -> list[str]:

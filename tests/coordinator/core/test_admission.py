@@ -60,6 +60,19 @@ def test_a_device_goes_where_most_of_the_cohort_is_lacking():
     assert chosen(candidates[0]) == "t1"
 
 
+def test_a_pool_is_filled_to_its_minimum_before_another_is_begun():
+    """Two phones and two tasks: each in a pool of its own, they would wait for each other for ever."""
+
+    def pair(number: int, task: str, *devices: str) -> Candidate:
+        state = opened(number, task)
+        return Candidate(pooled(replace(state, rules=replace(state.rules, minimum=2)), *devices), gate())
+
+    assert chosen(pair(1, "first"), pair(2, "second")) == "first"
+    assert chosen(pair(1, "first", "b"), pair(2, "second")) == "first"
+    assert chosen(pair(1, "first"), pair(2, "second", "b")) == "second"
+    assert chosen(pair(1, "first", "b", "c"), pair(2, "second")) == "second", "the first may begin; now by need"
+
+
 def test_a_seat_that_somebody_lost_comes_before_a_pool_that_is_full():
     under_way = opened(1, "first", goal=2)
     for device in ("b", "c"):

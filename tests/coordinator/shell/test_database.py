@@ -1,7 +1,9 @@
+import contextlib
 import sqlite3
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 import sqlalchemy as sa
 from alembic import command
@@ -14,6 +16,7 @@ from coordinator import effects
 from coordinator.core.lease import Presence
 from coordinator.core.round import Phase, open_round
 from coordinator.core.rules import RoundRules
+from coordinator.core.task import Status
 from coordinator.effects import AnnounceModel
 from coordinator.ports import StoredChunk, StoredReport, VersionRecord
 from coordinator.shell.database import Database
@@ -151,3 +154,51 @@ def test_a_locked_database_is_an_error_and_not_a_loss(database, tmp_path):
     blocker.close()
     with database.transaction() as tx:
         tx.count("bytes_up")
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_what_there_was_before_there_were_tasks_becomes_the_files_task(tmp_path, paused):
+    url = f"sqlite:///{tmp_path / 'old.sqlite'}"
+    pause = '{"reason":"night","who":"anna","since_s":7.0}'
+    state = open_round(2, 1, RULES, 7, 20.0)
+    with migrating(url, "0007") as (connection, _):
+        for number, top1 in ((0, 0.1), (1, 0.3), (2, 0.2)):
+            connection.exec_driver_sql(
+                "INSERT INTO versions (version, manifest, created_s, top1) VALUES (?, 'x', ?, ?)",
+                (number, 10 + number, top1),
+            )
+        for number, phase in ((1, "committed"), (2, "selection")):
+            row = (number, phase, 0, msgspec.json.encode(state))
+            connection.exec_driver_sql("INSERT INTO rounds VALUES (?, ?, ?, ?)", row)
+        if paused:
+            connection.exec_driver_sql("INSERT INTO facts VALUES ('pause', ?)", (pause.encode(),))
+    database = Database(url)
+    with database.transaction() as tx:
+        tx.name_first_task("keyboard")
+        tx.name_first_task("another")  # there is none any more
+    with database.transaction() as tx:
+        (record,) = tx.tasks()
+        assert (record.name, record.state.committed, record.state.created_s) == ("keyboard", 1, 10.0)
+        assert (record.state.best_top1, record.state.since_best) == (0.3, 1)
+        assert (record.state.status is Status.PAUSED, record.state.reason) == (paused, "night" if paused else "")
+        assert [one.task for one in tx.open_rounds()] == [tx.round(2).task] == ["keyboard"]
+        assert {version.task for version in tx.versions(9)} == {"keyboard"}
+    database.close()
+    with migrating(url, "head") as (connection, config):
+        command.downgrade(config, "0007")
+        kept = connection.exec_driver_sql("SELECT value FROM facts WHERE name = 'pause'").scalar()
+        assert (kept is None) == (not paused)
+        assert not paused or msgspec.json.decode(kept)["reason"] == "night"
+
+
+@contextlib.contextmanager
+def migrating(url: str, revision: str):
+    """An old database, brought to that schema."""
+    engine = sa.create_engine(url)
+    config = Config()
+    config.set_main_option("script_location", str(Path(coordinator.shell.__file__).parent / "migrations"))
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+        yield connection, config
+    engine.dispose()

@@ -58,8 +58,17 @@ def test_a_kernel_that_cannot_run_the_architecture_is_said_with_its_remedy(tmp_p
     monkeypatch.setattr(debian, "_BINFMT", tmp_path / "nothing")
     monkeypatch.setattr(debian, "_MACHINES", {})
     monkeypatch.setattr(debian, "require", lambda *_: None)
+    (tmp_path / "linux-kbuild-6.1").mkdir()
+    monkeypatch.setattr(debian, "_KERNEL_BUILD", tmp_path)
     with pytest.raises(UnavailableError, match="qemu-user-static"):
         root_file_system(recipe_of("virt-arm64"), tmp_path, "", ())
+
+
+def test_missing_build_programs_of_the_kernel_are_said_with_their_remedy(tmp_path, monkeypatch):
+    monkeypatch.setattr(debian, "require", lambda *_: None)
+    monkeypatch.setattr(debian, "_KERNEL_BUILD", tmp_path)
+    with pytest.raises(UnavailableError, match=r"apt install linux-kbuild-6\.1"):
+        root_file_system(recipe_of("virt-amd64"), tmp_path, "", ())
 
 
 def test_lists_of_packages_are_read_as_they_were_written():

@@ -166,7 +166,7 @@ def by_hour(samples: list[Sample]) -> list[tuple[float, int, int, int]]:
     """(beginning of the hour, bytes up, bytes down, reports) of each hour that the samples tell of."""
     hours: dict[int, list[Sample]] = {}
     for before, after in itertools.pairwise(samples):
-        hours.setdefault(int(after.at_s // HOUR_S), [before]).append(after)
+        hours.setdefault(int(before.at_s // HOUR_S), [before]).append(after)
     return [
         (
             number * HOUR_S,

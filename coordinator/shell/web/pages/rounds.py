@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 from flask import Blueprint, render_template
+from msgspec import Meta
 
 from coordinator.core.round import Phase, SeatState
 from coordinator.shell.web.access import Role
@@ -18,6 +21,7 @@ class RoundsAsked(msgspec.Struct, frozen=True):
 
     before: Number | None = None
     phase: Phase | None = None
+    task: Annotated[str, Meta(max_length=64)] | None = None
 
 
 class SeatsAsked(msgspec.Struct, frozen=True):
@@ -36,10 +40,11 @@ def add_rounds(blueprint: Blueprint, site: Site) -> None:
     def rounds() -> str:
         asked = asking.query(RoundsAsked)
         with ports.repository.transaction() as view:
-            found = view.recent_rounds(asking.PAGE, asked.before, asked.phase)[::-1]
+            found = view.recent_rounds(asking.PAGE, asked.before, asked.phase, asked.task)[::-1]
             made = {each.version: view.version(each.version) for each in found if each.version is not None}
+            tasks = [each.state.name for each in view.tasks()]
         last = found[-1].number if len(found) == asking.PAGE else None
-        return render_template("rounds.html", rounds=found, made=made, asked=asked, last=last, phases=list(Phase))
+        return render_template("rounds.html", rounds=found, made=made, asked=asked, last=last, phases=list(Phase), tasks=tasks)
 
     @blueprint.get("/rounds/<int:number>")
     @needs(Role.VIEWER)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import msgspec
 from flask import Blueprint, redirect, render_template, url_for
+from msgspec import Meta
 from werkzeug.wrappers import Response
 
-from coordinator.operations import PauseTask, ResumeTask, StopTask
+from coordinator.config import Count, Name, TaskSettings
+from coordinator.operations import CreateTask, PauseTask, ResumeTask, StopTask
 from coordinator.shell.web.access import Role
 from coordinator.shell.web.admission import needs
 from coordinator.shell.web.documents import Nothing, Why
@@ -15,6 +20,16 @@ from coordinator.shell.web.pages.site import Site
 from coordinator.shell.web.task_views import task_detail, task_rows
 
 ROUNDS_SHOWN = 10
+
+
+class TaskForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The settings that a form asks for; the others are what they are by themselves."""
+
+    name: Name
+    kind: Work
+    rounds: Annotated[int, Meta(ge=0, le=2**31)]
+    goal: Count
+    minimum: Count
 
 
 def add_tasks(blueprint: Blueprint, site: Site) -> None:
@@ -39,6 +54,13 @@ def add_tasks(blueprint: Blueprint, site: Site) -> None:
         if found is None:
             asking.missing(f"task {name[:64]}")
         return render_template("task.html", task=found, settings=found.settings, rounds=rounds, made=made)
+
+    @blueprint.post("/tasks")
+    @needs(Role.OPERATOR)
+    def create() -> Response:
+        wanted = asking.form(TaskForm)
+        operate(ports, CreateTask(TaskSettings(**msgspec.structs.asdict(wanted))))
+        return redirect(url_for("pages.one_task", name=wanted.name), 303)
 
     @blueprint.post("/tasks/<name>/pause")
     @needs(Role.OPERATOR)

@@ -138,6 +138,61 @@ def test_changes_take_effect_and_stand_in_the_audit_log_with_their_author(servic
     assert [entry["action"] for entry in log[3:]] == ["create-token"]
 
 
+def test_a_task_is_made_looked_at_and_stopped(service):
+    token = service.token(Role.OPERATOR, name="anna")
+    wanted = {"name": "second", "goal": 2, "rounds": 3, "plan": {"learning_rate": 0.5}, "variant": {"share": 0.5}}
+    wanted["variant"]["experiment"] = "rates"
+    made = service.ask("POST", "/api/v1/tasks", token, json=wanted)
+    assert (made.status_code, made.json) == (201, {"changed": True})
+    rows = service.ask("GET", "/api/v1/tasks").json["items"]
+    assert [(row["name"], row["kind"], row["status"], row["version"], row["round"]) for row in rows] == [
+        ("keyboard", "train", "active", 0, 1),
+        ("second", "train", "active", 1, 2),
+    ]
+    shown = service.ask("GET", "/api/v1/tasks/second").json
+    assert shown["settings"]["plan"]["learning_rate"] == 0.5
+    assert (shown["experiment"], shown["share"], shown["rounds_wanted"]) == ("rates", 0.5, 3)
+    assert [row["number"] for row in shown["rounds"]] == [2]
+    assert service.ask("POST", "/api/v1/tasks/second/stop", token, json={"reason": "enough"}).json == {"changed": True}
+    shown = service.ask("GET", "/api/v1/tasks/second").json
+    assert (shown["status"], shown["reason"], shown["round"]) == ("stopped", "enough (anna)", None)
+    log = service.ask("GET", "/api/v1/audit", token).json["items"]
+    assert [(entry["action"], entry["target"], entry["before"], entry["after"]) for entry in log[:2]] == [
+        ("stop-task", "second", "active", "stopped: enough"),
+        ("create-task", "second", "", "train, goal 2"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "status", "said"),
+    [
+        ({"name": "keyboard"}, 409, "there is a task keyboard already"),
+        ({"name": "x", "goal": 1, "minimum": 2}, 409, "minimum"),
+        ({"name": "x", "source": {"version": 9}}, 409, "there is no version 9"),
+        ({"name": "x", "manifest": "0" * 64}, 409, "the model cannot be read"),
+        ({"name": "x", "kind": "evaluate", "manifest": "0" * 64}, 409, "an evaluation tries a version"),
+        ({"name": "x", "plan": {"learnig_rate": 1.0}}, 422, "plan.learnig_rate"),
+        ({"name": "x", "model": "/etc/passwd"}, 422, "model"),
+        ({"name": "x/y"}, 422, "name"),
+        ({"name": "x", "goal": 0}, 422, "goal"),
+        ({"name": "x", "kind": "sing"}, 422, "sing"),
+        ({"name": "x", "variant": {"experiment": "a b"}}, 422, "experiment"),
+    ],
+)
+def test_a_task_that_cannot_be_is_a_problem_that_says_why(service, wanted, status, said):
+    answer = service.ask("POST", "/api/v1/tasks", service.token(Role.OPERATOR), json=wanted)
+    assert (answer.status_code, answer.content_type) == (status, "application/problem+json"), answer.text
+    assert said in answer.json["detail"]
+    assert [row["name"] for row in service.ask("GET", "/api/v1/tasks").json["items"]] == ["keyboard"]
+
+
+def test_there_is_no_task_that_nobody_made(service):
+    token = service.token(Role.OPERATOR)
+    assert service.ask("GET", "/api/v1/tasks/nothing").status_code == 404
+    answer = service.ask("POST", "/api/v1/tasks/nothing/pause", token, json={"reason": "x"})
+    assert (answer.status_code, answer.json["detail"]) == (404, "there is no task nothing")
+
+
 def test_what_cannot_be_stored_now_is_said(service, monkeypatch):
     monkeypatch.setattr(operating, "ANSWER_TIMEOUT_S", 0.01)
     monkeypatch.setattr(service.world.driver, "handle", lambda *_: None)

@@ -136,6 +136,19 @@ def test_a_button_changes_what_it_says_and_the_change_is_in_the_audit_log(servic
     assert refused.status_code == 422
 
 
+def test_a_task_is_made_on_its_page_and_stands_there(service):
+    browser, _ = log_in(service)
+    wanted = {"name": "second", "kind": "train", "rounds": "3", "goal": "2", "minimum": "2"}
+    made = browser.post("/tasks", data=wanted, headers=OURS)
+    assert (made.status_code, made.headers["Location"]) == (303, "/tasks/second")
+    assert "second" in browser.get("/tasks").text
+    assert browser.get("/rounds?task=second").status_code == 200
+    assert "of task" in browser.get("/?task=second").text
+    again = browser.post("/tasks", data=wanted, headers=OURS)
+    assert (again.status_code, "second" in again.text) == (409, True)
+    assert browser.post("/tasks", data={**wanted, "goal": "0"}, headers=OURS).status_code == 422
+
+
 def test_a_blocked_device_is_said_with_its_reason(service):
     browser, _ = log_in(service, Role.OPERATOR)
     browser.post("/devices/a/block", data={"reason": "<odd>"}, headers=OURS)

@@ -23,6 +23,7 @@ ROUTES = {
     ("POST", "/models/<int:number>/promote"): Role.OPERATOR,
     ("POST", "/models/<int:number>/take-back"): Role.OPERATOR,
     ("GET", "/tasks"): Role.VIEWER,
+    ("POST", "/tasks"): Role.OPERATOR,
     ("GET", "/tasks/<name>"): Role.VIEWER,
     ("POST", "/tasks/<name>/pause"): Role.OPERATOR,
     ("POST", "/tasks/<name>/resume"): Role.OPERATOR,

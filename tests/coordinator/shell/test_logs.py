@@ -1,0 +1,56 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PROGRAM = """
+import logging, sys
+import structlog
+from coordinator.config import LogFormat, LogLevel
+from coordinator.shell.logs import configure_logs
+
+configure_logs(LogLevel.INFO, LogFormat(sys.argv[1]))
+log = structlog.get_logger("coordinator")
+log.debug("too_small")
+log.info("round_opened", round=3, reason='said "why" in\\ntwo lines', trial=False)
+logging.getLogger("waitress.queue").warning("Task queue depth is %d", 9)
+try:
+    1 / 0
+except ZeroDivisionError:
+    log.exception("event failed")
+    logging.getLogger("theirs").exception("it broke")
+"""
+
+
+def lines(form: str) -> list[str]:
+    done = subprocess.run([sys.executable, "-c", PROGRAM, form], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+    return done.stderr.splitlines()
+
+
+def test_json_is_one_object_a_line_also_of_libraries_and_of_exceptions():
+    opened, theirs, failed, broke = map(json.loads, lines("json"))
+    assert (opened["event"], opened["level"], opened["round"], opened["trial"]) == ("round_opened", "info", 3, False)
+    assert opened["reason"].endswith("\ntwo lines")
+    assert opened["timestamp"].endswith("Z")
+    assert (theirs["event"], theirs["logger"]) == ("Task queue depth is 9", "waitress.queue")
+    assert "ZeroDivisionError" in failed["exception"]
+    assert "ZeroDivisionError" in broke["exception"]
+
+
+def test_logfmt_is_one_line_an_event_also_of_libraries_and_of_exceptions():
+    opened, theirs, failed, broke = lines("logfmt")
+    assert "level=info event=round_opened round=3" in opened
+    assert "trial=false" in opened
+    assert 'level=warning event="Task queue depth is 9" logger=waitress.queue' in theirs
+    for line in (failed, broke):
+        assert "level=error" in line
+        assert "ZeroDivisionError" in line
+
+
+@pytest.mark.parametrize("form", ["json", "logfmt"])
+def test_what_is_below_the_level_is_not_written(form):
+    assert "too_small" not in "".join(lines(form))

@@ -1,0 +1,62 @@
+"""What the service finds in its database at a start: nothing, or what another start left."""
+
+import pytest
+
+from coordinator.config import CoordinatorConfig
+from coordinator.core.rollout import Stage
+from coordinator.effects import EvaluateVersion
+from coordinator.service import _import_once
+from coordinator.shell.blobs import FileBlobs
+from coordinator.shell.database import Database
+from coordinator.shell.signing import KEY_FILE, load_signer
+from tests.coordinator.fakes import task_config
+from tests.coordinator.model_folder import write_model
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start as the service does; what it leaves in the database."""
+    write_model(tmp_path / "model")
+    database = Database(f"sqlite:///{tmp_path / 'test.sqlite'}")
+    artifacts = FileBlobs(tmp_path / "artifacts")
+
+    def once(**task):
+        config = CoordinatorConfig(task=task_config(tmp_path / "model", **task))
+        _import_once(config, database, artifacts, load_signer(tmp_path, "demo"), 5.0)
+        with database.transaction() as tx:
+            left = [effect for _, effect in tx.effects()]
+            tx.remove_effects([number for number, _ in tx.effects()])
+            return tx.versions(10), left
+
+    yield once
+    database.close()
+
+
+def test_the_first_start_imports_and_signs_the_model(start, tmp_path):
+    [first], left = start()
+    assert (first.version, first.rollout.stage, first.rollout.reason) == (0, Stage.CURRENT, "imported")
+    assert first.signature == load_signer(tmp_path, "demo").sign(first.manifest)
+    assert left == []
+
+
+def test_another_start_changes_nothing(start):
+    before, _ = start()
+    assert start() == (before, [])
+
+
+def test_another_key_signs_what_devices_have_again(start, tmp_path):
+    [before], _ = start()
+    (tmp_path / KEY_FILE).unlink()
+    [after], _ = start()
+    assert after.signature != before.signature
+    assert after.signature == load_signer(tmp_path, "demo").sign(after.manifest)
+
+
+def test_what_devices_have_is_measured_once_on_each_text(start, tmp_path):
+    text = tmp_path / "text.tsv"
+    text.write_text("user\ttext\nann\tthe cat sat\n")
+    assert start(evaluation_text=text)[1] == [EvaluateVersion(0)]
+    assert start(evaluation_text=text)[1] == []
+    text.write_text("user\ttext\nann\ta dog ran\n")
+    assert start(evaluation_text=text)[1] == [EvaluateVersion(0)]
+    assert start()[1] == []

@@ -1,0 +1,140 @@
+"""What an operator types, and what a device's person types."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from coordinator.__main__ import cli
+from edge_agent.__main__ import main
+from tests.enrolment.world import World
+from wire.errors import ConfigError
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    with World(tmp_path_factory.mktemp("world"), "embedded") as found:
+        yield found
+
+
+@pytest.fixture
+def operator(world):
+    def run(*arguments):
+        done = CliRunner().invoke(cli, [*arguments, "--config", str(world.path)])
+        if done.exception is not None:
+            raise done.exception
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture
+def device(tmp_path):
+    (tmp_path / "agent.toml").write_text('data_dir = "data"\n')
+
+    def run(*arguments):
+        return CliRunner().invoke(main, ["enroll", "--config", str(tmp_path / "agent.toml"), *arguments])
+
+    return run
+
+
+def test_a_claim_goes_into_a_file_that_nobody_else_reads_and_a_device_enrols_with_it(operator, device, tmp_path):
+    path = tmp_path / "claim.json"
+    said = operator("enroll-token", "create", "kitchen", "--device", "pi-kitchen", "--out", str(path), "--qr")
+    carried = json.loads(path.read_text())
+    assert carried.keys() == {"claim", "url", "authority"}
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert carried["claim"] not in said
+    assert "█" in said
+    with pytest.raises(ConfigError, match="exists already"):
+        operator("enroll-token", "create", "again", "--out", str(path))
+
+    done = device("--claim", str(path), "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout) == {"device": "pi-kitchen", "population": "demo", "anew": True}
+    assert not path.exists()
+    again = device("--claim", str(path))
+    assert (again.exit_code, again.stdout) == (0, "enrolled already as pi-kitchen\n")
+
+
+def test_claims_are_listed_without_their_characters_and_revoked(operator):
+    made = json.loads(operator("enroll-token", "create", "shelf", "--uses", "3", "--prefix", "pi", "--json"))
+    listed = operator("enroll-token", "list")
+    assert "3 of 3" in listed
+    assert made["claim"] not in listed
+    assert json.loads(operator("enroll-token", "revoke", "shelf", "--json")) == {"revoked": "shelf"}
+    assert "shelf" not in operator("enroll-token", "list")
+    with pytest.raises(ConfigError, match="no claim shelf"):
+        operator("enroll-token", "revoke", "shelf")
+
+
+def test_the_url_of_a_claim_can_be_said(operator):
+    made = operator("enroll-token", "create", "twin", "--url", "https://10.0.2.2:8080/", "--json")
+    assert json.loads(made)["url"] == "https://10.0.2.2:8080"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--device", "a/b"], "device name"),
+        (["--device", "pi", "--uses", "2"], "that one device"),
+        (["--device", "nightjar"], "that one device"),
+        (["--prefix", "-x"], "prefix"),
+    ],
+)
+def test_a_claim_that_cannot_be_is_refused_in_words(operator, options, said):
+    with pytest.raises(ConfigError, match=said):
+        operator("enroll-token", "create", "odd", *options)
+
+
+def test_a_person_lets_devices_in_by_their_names(operator, device, tmp_path):
+    path = tmp_path / "claim.json"
+    operator("enroll-token", "create", "door", "--device", "pi-door", "--approval", "--out", str(path))
+    waits = device("--claim", str(path))
+    assert waits.exit_code == 3
+    assert "enrolment approve" in waits.stderr
+    assert "waiting" in operator("enrolment", "list")
+    operator("enrolment", "approve", "pi-door")
+    assert device("--claim", str(path)).exit_code == 0
+    with pytest.raises(ConfigError, match="0 fit"):
+        operator("enrolment", "refuse", "pi-door")
+
+
+def test_a_forgotten_device_is_told_so(operator, device, tmp_path):
+    path = tmp_path / "claim.json"
+    operator("enroll-token", "create", "gone", "--device", "pi-gone", "--out", str(path))
+    assert device("--claim", str(path)).exit_code == 0
+    assert json.loads(operator("device", "forget", "pi-gone", "--json")) == {"changed": True}
+    assert json.loads(operator("device", "forget", "pi-gone", "--json")) == {"changed": False}
+    refused = device("--claim", str(path))
+    assert refused.exit_code == 2
+    assert "revoked" in refused.stderr
+
+
+def test_a_coordinator_that_is_away_is_a_reason_to_try_again(device, world, tmp_path):
+    claim = {
+        "claim": "njc_" + 43 * "x",
+        "url": "https://127.0.0.1:1",
+        "authority": json.loads(world.claim("away").read_text())["authority"],
+    }
+    (tmp_path / "claim.json").write_text(json.dumps(claim))
+    assert device("--claim", str(tmp_path / "claim.json")).exit_code == 3
+
+
+def test_the_servers_files_can_be_written_before_the_service_runs(tmp_path):
+    (tmp_path / "model").mkdir()
+    config = tmp_path / "coordinator.toml"
+    config.write_text('transport = "tls"\ndata_dir = "data"\n[task]\nmodel = "model"\n')
+    done = CliRunner().invoke(cli, ["authority", "prepare", "--config", str(config), "--json"])
+    assert done.exception is None
+    assert {path.name for path in (tmp_path / "data" / "tls").iterdir()} == {
+        "server.key",
+        "server.pem",
+        "authorities.pem",
+        "revoked.pem",
+    }
+    config.write_text('transport = "tls"\n[enrolment]\nsigner = ["ssh", "ca"]\n[task]\nmodel = "model"\n')
+    refused = CliRunner().invoke(cli, ["authority", "rotate", "--config", str(config)])
+    assert "elsewhere" in str(refused.exception)
