@@ -113,9 +113,7 @@ class _History:
         """A round, its reports and its version."""
         opened_s = self._now_s - (self._size.rounds - offset) * ROUND_EVERY_S
         state = open_round(number, self._version, self._rules, 7, opened_s, task=self._task)
-        if offset % ABANDONED_EACH == ABANDONED_EACH - 1 and self._left < self._cohort * (
-            self._size.rounds - offset - 1
-        ):
+        if offset % ABANDONED_EACH == ABANDONED_EACH - 1:
             reason = "waiting: 3 of 10 phones eligible; 80,000 not charging"
             cause = AbandonCause.TOO_FEW_DEVICES
             tx.save_round(replace(state, phase=Phase.ABANDONED, closed_at_s=opened_s + 60, cause=cause, reason=reason))

@@ -66,7 +66,7 @@ PAGES = (
     "/devices?name=device-05",
     "/devices?doing=waiting",
     "/devices?blocked=true",
-    "/devices/device-000500",
+    "/devices/device-{device:06}",
     "/models",
     "/models/{version}",
     "/tasks",
@@ -232,7 +232,10 @@ def measure(size: Size, requests: int, folder: Path) -> dict[str, Any]:
             time.sleep(IDLE_S)
             idle = psutil.Process(coordinator.pid).memory_info().rss / 1e6
             url = f"http://127.0.0.1:{web_port}"
-            paths = [each.format(round=found.rounds // 2, version=found.rounds // 2) for each in PAGES]
+            paths = [
+                each.format(round=found.rounds // 2, version=found.rounds // 2, device=size.devices // 2)
+                for each in PAGES
+            ]
             with reports_coming_in(broker_port, layout) as accepted:
                 ask_aside(url, paths, token, 2)
                 say(f"{requests} requests for each of {len(paths)} paths, {REQUESTS_PER_S:g} a second")

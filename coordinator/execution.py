@@ -260,7 +260,7 @@ class Execution:
             with self._repository.transaction() as tx:
                 population, rhythm = tx.devices_since(now_s - LATELY_S), tx.rhythm()
             steering = Steering(
-                population=population,
+                population=round(settings.variant.share * population) if settings.variant.experiment else population,
                 cohort=settings.rules().cohort,
                 selection_deadline_s=settings.selection_deadline_s,
                 shortest_s=settings.shortest_retry_s,

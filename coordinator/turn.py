@@ -343,7 +343,7 @@ class Turn:
             case Phase.COMMITTING:
                 self._say("averaging_reports", round=after.number, accepted=after.reported, selected=len(after.seats))
             case Phase.COMMITTED:
-                if after.started_at_s is not None:
+                if after.started_at_s is not None and after.version is not None:  # who only tries is sooner through
                     self.tx.save_rhythm(round_timed(self.tx.rhythm(), max(self.now_s - after.started_at_s, 0.0)))
                 self._say("round_committed", round=after.number, version=after.version)
             case Phase.ABANDONED:

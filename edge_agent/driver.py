@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import queue
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -93,6 +94,8 @@ from wire.messages import (
 STORE_AGAIN = BackOff(first_s=2.0, most_s=60.0)
 """A lock is gone in a moment, room on a disk when somebody makes it; trying costs next to nothing."""
 
+LEAST_POLL_S = 0.05
+"""Between two polls because something is due: what cannot be done now must not be tried in a circle."""
 SAID_AT = (3, 10, 30)
 """Sendings without a receipt that are worth a line in the log, and then each multiple of the last: the third comes some
 15 seconds after the first, so it is no longer a burst, a restart or a lost packet."""
@@ -191,20 +194,24 @@ class Driver:
     def run(self) -> None:
         """Work until :class:`StopAsked`."""
         self.begin()
-        clock, next_poll_s = self._ports.clock, 0.0
+        clock, polled_s = self._ports.clock, -math.inf
         while True:
             now_s = clock.monotonic_s()
-            if now_s >= next_poll_s:
+            if now_s >= self._poll_at_s(polled_s):
                 self.poll()
-                next_poll_s = now_s + self._pace.poll_s
+                polled_s = now_s
             self._ports.turned()
             try:
-                item = self._inbox.get(timeout=max(0.0, next_poll_s - clock.monotonic_s()))
+                item = self._inbox.get(timeout=max(0.0, self._poll_at_s(polled_s) - clock.monotonic_s()))
             except queue.Empty:
                 continue
             self.handle(item)
             if isinstance(item, StopAsked):
                 return
+
+    def _poll_at_s(self, polled_s: float) -> float:
+        regular_s, due_s = polled_s + self._pace.poll_s, self.due_at_s()
+        return regular_s if due_s is None else min(regular_s, max(due_s, polled_s + LEAST_POLL_S))
 
     def begin(self) -> None:
         """Take up what the last process left."""
@@ -247,7 +254,8 @@ class Driver:
     def due_at_s(self) -> float | None:
         """The moment from which on a poll has something to do even if the conditions stay as they are; None: never.
 
-        A real agent polls anyway, because conditions change unasked; a simulation, which knows when they do, sleeps.
+        A real agent polls between such moments, too, because conditions change unasked; a simulation, which knows when
+        they do, sleeps.
         """
         due: list[float | None] = [lifecycle.due_at_s(self._state)]
         if self._owed:

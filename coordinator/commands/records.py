@@ -16,7 +16,7 @@ from coordinator.shell.web.words import duration, percent, si_bytes
 from wire.errors import ConfigError
 from wire.identifiers import device_id
 
-_ROUND_COLUMNS = ("round", "phase", "accepted", "selected", "took", "version", "top-1", "bytes a report", "reason")
+_ROUND_COLUMNS = ("round", "task", "phase", "accepted", "selected", "took", "version", "top-1", "a report", "reason")
 
 
 @click.group("round")
@@ -58,6 +58,7 @@ def show_round(config_path: Path, number: int, *, as_json: bool) -> None:
 def _round_cells(row: RoundRow) -> tuple[object, ...]:
     return (
         row.number,
+        row.task,
         row.phase,
         row.accepted,
         row.selected,

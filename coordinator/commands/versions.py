@@ -30,7 +30,7 @@ from wire.identifiers import Population
 
 FOLDER = "folder"
 _CONVERSION_TIMEOUT_S = 600.0
-_COLUMNS = ("version", "stage", "top-1", "on devices", "loss (nats)", "made", "why it is there")
+_COLUMNS = ("version", "task", "stage", "top-1", "on devices", "loss (nats)", "made", "why it is there")
 
 _version = click.argument("version", type=click.IntRange(0))
 
@@ -159,7 +159,7 @@ def _found(config: CoordinatorConfig, version: int) -> VersionRecord:
 def _cells(row: VersionDetail) -> tuple[object, ...]:
     on_devices = None if row.federated.top1_before is None else f"{100 * row.federated.top1_before.mean:.1f} %"
     top1 = None if row.top1 is None else f"{100 * row.top1:.1f} %"
-    return row.version, row.stage, top1, on_devices, row.loss, when(row.created), row.reason
+    return row.version, row.task, row.stage, top1, on_devices, row.loss, when(row.created), row.reason
 
 
 def _convert(folder: Path, form: str, out: Path) -> None:

@@ -46,7 +46,8 @@ class Systemd:
         """The last line that a unit logged."""
         try:
             done = subprocess.run(  # noqa: S603 - a constant and a unit of ours
-                ["journalctl", "--quiet", "--no-pager", "--output=cat", "--lines=1", f"--unit={unit}"],  # noqa: S607
+                # By field, because --unit adds what systemd itself says of the unit, which is never the reason.
+                ["journalctl", "--quiet", "--no-pager", "--output=cat", "--lines=1", f"_SYSTEMD_UNIT={unit}"],  # noqa: S607
                 capture_output=True,
                 text=True,
                 check=False,

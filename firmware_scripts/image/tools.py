@@ -13,6 +13,8 @@ from wire.errors import UnavailableError
 # Where Debian keeps mkfs and its like, which are not on the path of ordinary users.
 _ADMINISTRATORS = "/usr/local/sbin:/usr/sbin:/sbin"
 
+_CLEANS_UP_S = 120.0
+
 PACKAGES = {
     "mmdebstrap": "mmdebstrap",
     "fakeroot": "fakeroot",
@@ -67,14 +69,27 @@ def run(command: Sequence[str | Path], variables: Mapping[str, str], *, cwd: Pat
     """
     words = [str(word) for word in command]
     try:
-        done = subprocess.run(  # noqa: S603 - callers name constants
-            words, env=dict(variables), cwd=cwd, capture_output=True, check=False, stdin=subprocess.DEVNULL
+        process = subprocess.Popen(  # noqa: S603 - callers name constants
+            words,
+            env=dict(variables),
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
     except OSError as error:
         msg = f"{words[0]} could not be run: {error}"
         raise UnavailableError(msg) from error
-    if done.returncode:
-        said = (done.stderr or done.stdout).decode(errors="replace").strip()[-1500:]
-        msg = f"{words[0]} failed with status {done.returncode}:\n{said}"
+    with process:
+        try:
+            output, complaints = process.communicate()
+        except BaseException:
+            # Not killed: mmdebstrap has mounts to undo, and is given the time for it.
+            process.terminate()
+            process.wait(_CLEANS_UP_S)
+            raise
+    if process.returncode:
+        said = (complaints or output).decode(errors="replace").strip()[-1500:]
+        msg = f"{words[0]} failed with status {process.returncode}:\n{said}"
         raise UnavailableError(msg)
-    return done.stdout.decode(errors="replace")
+    return output.decode(errors="replace")

@@ -91,7 +91,7 @@ def demo(
             limit_s=limit_s,
             tick=lambda: fleet.check(console.print),
         )
-        newest = max(state["versions"], key=lambda version: int(version["version"]))
+        newest = next(version for version in state["versions"] if version["version"] == state["task"]["version"])
         with quiet_child(prepared.folder / "logs" / "recall_by_phone.log") as child:
             measuring = child.submit(recall_by_phone, prepared.folder, prepared.url, newest["manifest"])
             by_phone = outcome(measuring, "recall by phone")

@@ -23,7 +23,7 @@ def result_of(state: State, prepared: Prepared, by_phone: dict[str, tuple[float,
     """
     counters, task = state["counters"], state["task"]
     versions = sorted(state["versions"], key=lambda v: int(v["version"]))
-    first, last = versions[0], versions[-1]
+    first, last = versions[0], next(v for v in versions if v["version"] == task["version"])
     return {
         "rounds_committed": counters["rounds_committed"],
         "rounds_abandoned": counters["rounds_abandoned"],

@@ -246,6 +246,31 @@ def test_a_round_whose_averaging_fails_costs_only_its_own_task(make_world):
     assert world.phase_of(2) is Phase.ABANDONED
 
 
+@pytest.mark.parametrize("status", Status)
+def test_killed_in_status_a_task_is_what_it_was_and_the_other_goes_on(make_world, status):
+    world = make_world()
+    create(world, "second", rounds=1 if status is Status.FINISHED else 0)
+    match status:
+        case Status.PAUSED:
+            operate(world, PauseTask("second", "night"))
+        case Status.STOPPED:
+            operate(world, StopTask("second", "enough"))
+        case Status.FINISHED:
+            world.check_in(*"abcd")
+            for device in "abcd":
+                report(world, device)
+            world.work()
+        case Status.ACTIVE:
+            pass
+    before, rounds = state_of(world, "second"), len(rounds_of(world, "second"))
+    assert before.status is status
+    world.start()
+    assert (state_of(world, "second"), len(rounds_of(world, "second"))) == (before, rounds)
+    for name in "efgh":
+        world.check_in(name)
+    assert Phase.REPORTING in {state.phase for state in rounds_of(world, "keyboard")}
+
+
 # Stop rules
 
 

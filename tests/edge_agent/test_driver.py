@@ -645,6 +645,41 @@ def test_what_the_coordinator_did_not_sign_is_not_fetched_and_said(tmp_path):
     assert phone.artifacts.fetched == []
 
 
+class SteppingInbox:
+    """Nothing comes, and time passes, until it is enough."""
+
+    def __init__(self, clock, until_s):
+        self.clock, self.until_s, self.waits_s = clock, until_s, []
+
+    def get(self, timeout):
+        if self.clock.now_s >= self.until_s:
+            return StopAsked()
+        self.waits_s.append(timeout)
+        self.clock.now_s += timeout
+        raise queue.Empty
+
+
+def test_the_agent_wakes_when_something_is_due_and_otherwise_now_and_then(phone):
+    to_report(phone)
+    phone.hear(receipt(retry_after_s=2.25))
+    rested_s = phone.clock.now_s + 2.25
+    phone.driver._inbox = inbox = SteppingInbox(phone.clock, rested_s)
+    phone.driver.begin = lambda: None
+    checked_in = len(phone.transport.of("check-in"))
+    phone.driver.run()
+    assert inbox.waits_s == [1.0, 1.0, 0.25]
+    assert len(phone.transport.of("check-in")) == checked_in + 1
+
+
+def test_what_is_due_and_cannot_be_done_is_not_tried_in_a_circle(phone):
+    to_report(phone)
+    phone.driver._inbox = inbox = SteppingInbox(phone.clock, phone.clock.now_s + 10.0)
+    phone.driver.begin = lambda: None
+    phone.driver.due_at_s = lambda: phone.clock.now_s - 1.0
+    phone.driver.run()
+    assert min(inbox.waits_s) >= 0.04
+
+
 def test_who_rests_after_a_report_comes_when_the_next_round_opens_and_not_for_an_old_announcement(phone):
     to_report(phone)
     phone.hear(receipt(retry_after_s=900.0))

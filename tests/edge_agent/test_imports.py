@@ -38,3 +38,8 @@ def test_a_core_imports_no_clock_thread_socket_or_database(core):
     for module in ("time", "random", "threading", "socket", "sqlite3", "os", "pathlib"):
         assert f"\nimport {module}\n" not in source
         assert f"\nfrom {module} import" not in source
+
+
+def test_the_running_agent_pays_for_no_cryptography_library():
+    loaded = loaded_by("import edge_agent.assembly, edge_agent.enrolment.renewal")
+    assert not {name for name in loaded if name.split(".")[0] in ("cryptography", "cffi")}

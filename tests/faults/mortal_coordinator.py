@@ -53,12 +53,18 @@ class Reaper:
 
 
 def haunt(reaper: Reaper) -> None:
+    def current(driver):
+        """The open round of the one task that these coordinators have."""
+        return next(iter(driver._board.rounds.values()), None)
+
     def take(driver, batch):
-        reaper.round = driver._round.number if driver._round else reaper.round
+        before = current(driver)
+        reaper.round = before.number if before else reaper.round
         _take(driver, batch)
         pending = [effect for _, effect in driver._pending]
-        if driver._round and driver._round.phase is Phase.SELECTION and driver._round.pool:
-            reaper.round = driver._round.number
+        after = current(driver)
+        if after and after.phase is Phase.SELECTION and after.pool:
+            reaper.round = after.number
             reaper.at("selection")
         for kind, point in (
             (AssignDevice, "committed-the-selection"),
@@ -67,11 +73,12 @@ def haunt(reaper: Reaper) -> None:
         ):
             if any(isinstance(effect, kind) for effect in pending):
                 reaper.at(point)
-        if any(isinstance(effect, AnnounceModel) for effect in pending) and driver._version.round == reaper.round:
+        newest = {version.round for version in driver._board.versions.values()}
+        if any(isinstance(effect, AnnounceModel) for effect in pending) and reaper.round in newest:
             reaper.at("committed-the-version")
 
-    def carry_out(execution, effect, current, version):
-        done = _carry_out(execution, effect, current, version)
+    def carry_out(execution, effect, board):
+        done = _carry_out(execution, effect, board)
         if isinstance(effect, AssignDevice):
             reaper.assigned += 1
             if reaper.assigned == 2:

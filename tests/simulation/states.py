@@ -7,6 +7,7 @@ EARLY = {
         "name": "keyboard",
         "state": "running",
         "rounds_wanted": 2,
+        "version": 0,
         "parameters": 1000,
         "dense_bytes": 4000,
         "baseline": {"label": "trigram", "top1": 0.2, "top3": 0.3},
@@ -53,7 +54,7 @@ def middle():
 def done():
     state = middle()
     state["round"] = None
-    state["task"]["state"] = "done"
+    state["task"] |= {"state": "done", "version": 1}
     state["versions"].append({"version": 1, "manifest": "m1", "top1": 0.125, "top3": 0.25})
     committed = {"number": 1, "phase": "committed", "reason": "", "selected": 2, "accepted": 1, "seconds": 2.0}
     abandoned = {"number": 2, "phase": "abandoned", "reason": "waiting: 1 of 2 phones eligible", "selected": 0}

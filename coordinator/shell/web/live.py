@@ -31,6 +31,8 @@ HEARTBEAT_S = 15.0
 """Whoever hears nothing for longer, a proxy in between included, takes the connection for dead."""
 STREAM_S = 300.0
 """Then the browser connects again by itself, and a stream that nobody reads does not last."""
+GONE = "waitress.client_disconnected"
+"""In the WSGI environment: says whether the browser has hung up, as it does with every click on a link."""
 AGAIN_MS = 2000
 """When it connects again."""
 
@@ -67,10 +69,10 @@ class Pulse:
                 self._found = found
             return f"{self._process}-{self._number}"
 
-    def wait(self, seen: str, timeout_s: float) -> str:
-        """The revision, as soon as it is another one than ``seen``, or when the time is over."""
+    def wait(self, seen: str, timeout_s: float, gone: Callable[[], bool] = lambda: False) -> str:
+        """The revision, as soon as it is another one than ``seen``, when the time is over, or who waits is gone."""
         deadline_s = time.monotonic() + timeout_s
-        while (now := self.revision()) == seen and time.monotonic() < deadline_s:
+        while (now := self.revision()) == seen and time.monotonic() < deadline_s and not gone():
             if self.rest(self._poll_s):
                 break
         return now
@@ -93,17 +95,18 @@ def add_live(blueprint: Blueprint, pulse: Pulse) -> None:
         if not pulse.slots.acquire(blocking=False):
             abort(503, "as many pages are open as may be told of news; this one looks for itself")
         seen = request.headers.get("Last-Event-ID") or request.args.get("seen", "")
-        answer = Response(_events(pulse, seen), content_type="text/event-stream; charset=utf-8")
+        gone = request.environ.get(GONE, lambda: False)
+        answer = Response(_events(pulse, seen, gone), content_type="text/event-stream; charset=utf-8")
         answer.headers["X-Accel-Buffering"] = "no"  # a proxy must hand each event on at once
         answer.call_on_close(pulse.slots.release)
         return answer
 
 
-def _events(pulse: Pulse, seen: str) -> Iterator[str]:
+def _events(pulse: Pulse, seen: str, gone: Callable[[], bool]) -> Iterator[str]:
     yield f"retry: {AGAIN_MS}\n\n"
     deadline_s = time.monotonic() + STREAM_S
-    while time.monotonic() < deadline_s:
-        now = pulse.wait(seen, HEARTBEAT_S)
+    while time.monotonic() < deadline_s and not gone():
+        now = pulse.wait(seen, HEARTBEAT_S, gone)
         yield "event: beat\ndata: nothing new\n\n" if now == seen else f"id: {now}\ndata: changed\n\n"
         seen = now
         if pulse.rest(AT_MOST_EVERY_S):

@@ -60,6 +60,7 @@ def serving(
         threads=THREADS + MOST_STREAMS,
         connection_limit=CONNECTIONS,
         channel_timeout=IDLE_S,
+        channel_request_lookahead=1,  # so that a stream learns at once that its browser is gone
         asyncore_use_poll=True,  # select() knows 1,024 descriptors, and no more
         ident="nightjar",
         clear_untrusted_proxy_headers=True,

@@ -201,7 +201,7 @@ def build_state(
     versions = view.versions(VERSIONS_SHOWN, task=record.name)
     return State(
         population=config.population,
-        task=_task(config, manifest, versions, record),
+        task=_task(config, manifest, view.current_version(record.name), record),
         round=None if current is None else _round(current, _elsewhere(states, current), now_s),
         devices=[device_row(lease, now_s) for lease in view.leases(DEVICES_SHOWN)],
         rounds=_rows(view.recent_rounds(ROUNDS_SHOWN), versions, now_s),
@@ -240,14 +240,14 @@ def why_not_active(record: TaskRecord) -> str:
     return f"{state.reason} ({state.who})" if state.who else state.reason
 
 
-def _task(config: CoordinatorConfig, manifest: Manifest, versions: list[VersionRecord], record: TaskRecord) -> TaskView:
+def _task(config: CoordinatorConfig, manifest: Manifest, out: VersionRecord | None, record: TaskRecord) -> TaskView:
     task, baseline = config.task, config.task.baseline
     return TaskView(
         name=task.name,
         state=record.state.status.value,
         paused=why_not_active(record) if record.state.status is Status.PAUSED else "",
         rounds_wanted=task.rounds,
-        version=versions[-1].version if versions else 0,
+        version=0 if out is None else out.version,
         parameters=manifest.layout.size,
         dense_bytes=4 * manifest.layout.size,
         codec=task.codec.name,

@@ -152,7 +152,7 @@ def day(samples: list[Sample]) -> str:
     """The plot of what the devices did over the day; empty while there is nothing to draw."""
     if len(samples) < 2:
         return ""
-    series = tuple((name, tuple(sample.groups.get(name, 0) for sample in samples)) for name in drawn_groups(samples))
+    series = tuple((name, tuple(sample.groups.get(name, 0) for sample in samples)) for name in GROUPS)
     labels = tuple(words.clock(sample.at_s) for sample in samples)
     return charts.areas("Phones over the day by what they do; the table below has the figures", labels, series)
 

@@ -44,7 +44,9 @@ def add_rounds(blueprint: Blueprint, site: Site) -> None:
             made = {each.version: view.version(each.version) for each in found if each.version is not None}
             tasks = [each.state.name for each in view.tasks()]
         last = found[-1].number if len(found) == asking.PAGE else None
-        return render_template("rounds.html", rounds=found, made=made, asked=asked, last=last, phases=list(Phase), tasks=tasks)
+        return render_template(
+            "rounds.html", rounds=found, made=made, asked=asked, last=last, phases=list(Phase), tasks=tasks
+        )
 
     @blueprint.get("/rounds/<int:number>")
     @needs(Role.VIEWER)

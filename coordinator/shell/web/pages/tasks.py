@@ -18,6 +18,7 @@ from coordinator.shell.web.operating import operate
 from coordinator.shell.web.pages import asking
 from coordinator.shell.web.pages.site import Site
 from coordinator.shell.web.task_views import task_detail, task_rows
+from wire.messages import Work
 
 ROUNDS_SHOWN = 10
 

@@ -42,6 +42,7 @@ class Service:
         for data in self.world.artifacts.blobs.values():
             ports.artifacts.put(data)
         self.ports = ports
+        self.artifacts = ports.artifacts
         self.app = create_app(ports)
         if unlimited:
             self.app.extensions["limiter"].pop().enabled = False

@@ -96,6 +96,18 @@ def test_streams_never_hold_up_anybody_else_and_there_are_no_more_than_so_many(s
     assert answer.status_code == 200
 
 
+def test_who_hangs_up_makes_room_at_once(served):
+    for _ in range(3):
+        with contextlib.ExitStack() as stack:
+            for _ in range(MOST_STREAMS // 2):
+                read_until(stream(stack, served), b"retry: ")
+        slots = served.service.app.extensions["pulse"].slots
+        taken = [slots.acquire(timeout=60) for _ in range(MOST_STREAMS)]
+        assert all(taken)
+        for _ in taken:
+            slots.release()
+
+
 def test_an_end_of_the_service_ends_the_streams(tmp_path):
     served = Served(tmp_path, lived=False)
     with contextlib.ExitStack() as stack:

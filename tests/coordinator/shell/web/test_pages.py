@@ -141,6 +141,8 @@ def test_a_task_is_made_on_its_page_and_stands_there(service):
     wanted = {"name": "second", "kind": "train", "rounds": "3", "goal": "2", "minimum": "2"}
     made = browser.post("/tasks", data=wanted, headers=OURS)
     assert (made.status_code, made.headers["Location"]) == (303, "/tasks/second")
+    for data in service.world.artifacts.blobs.values():
+        service.artifacts.put(data)
     assert "second" in browser.get("/tasks").text
     assert browser.get("/rounds?task=second").status_code == 200
     assert "of task" in browser.get("/?task=second").text

@@ -1,0 +1,58 @@
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.filled_database import Size, fill
+from coordinator.core.round import Phase
+from coordinator.ports import VersionRecord
+from coordinator.shell.database import Database
+from coordinator.shell.web.pages.devices import rounds_of
+
+ROOT = Path(__file__).parents[2]
+NOW_S = 1_800_000_000.0
+
+
+def test_the_database_holds_exactly_what_was_asked_for(tmp_path):
+    database = Database(f"sqlite:///{tmp_path / 'test.sqlite'}")
+    with database.transaction() as tx:
+        tx.add_version(VersionRecord(version=0, task="keyboard", manifest="0" * 64))
+    fill(database, Size(devices=300, rounds=40, reports=1000), "keyboard", "1" * 64, NOW_S)
+    with database.transaction() as tx:
+        assert tx.devices_since(float("-inf")) == 300
+        assert tx.accepted_reports() == 1000
+        assert tx.rounds_in(Phase.COMMITTED) == tx.last_version_number() == 38
+        assert tx.rounds_in(Phase.ABANDONED) == 2
+        assert len(tx.samples(0.0, 10_000)) == 24 * 60
+        assert all(summary.report_bytes == 12_000 * summary.accepted for summary in tx.recent_rounds(40))
+        assert rounds_of(tx.leases(1)[0])
+    database.close()
+
+
+@pytest.mark.slow
+@pytest.mark.broker
+def test_it_prints_what_was_measured_and_no_more():
+    for program in ("mosquitto", "nginx"):
+        if shutil.which(program) is None and not Path(f"/usr/sbin/{program}").exists():
+            pytest.skip(f"{program} is not installed: apt install mosquitto nginx-light")
+    arguments = ["--devices", "300", "--rounds", "40", "--reports", "1000", "--requests", "3", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.web", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert set(found) == {
+        "pages",
+        "weights_ratio_to_nginx",
+        "health_p99_ms_with_slow_clients",
+        "idle_rss_mb",
+        "devices",
+        "rounds",
+        "reports",
+    }
+    assert (found["devices"], found["reports"]) == (300, 1000)
+    assert {"path", "requests", "p50_ms", "p99_ms"} == set(found["pages"][0])
+    assert {page["requests"] for page in found["pages"]} == {3}

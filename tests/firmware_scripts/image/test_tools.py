@@ -1,0 +1,42 @@
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from firmware_scripts.image.tools import environment, run
+from wire.errors import UnavailableError
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_what_a_program_prints_comes_back():
+    assert run(["echo", "hello"], environment(0)) == "hello\n"
+
+
+def test_one_that_fails_says_why():
+    with pytest.raises(UnavailableError, match="status 3:\nno room"):
+        run(["sh", "-c", "echo no room >&2; exit 3"], environment(0))
+
+
+def test_one_that_is_not_there_is_said():
+    with pytest.raises(UnavailableError, match="could not be run"):
+        run(["no-such-program"], environment(0))
+
+
+def test_one_that_is_interrupted_is_given_the_time_to_clean_up(tmp_path):
+    """mmdebstrap undoes its mounts then; killed, it leaves them."""
+    script = (
+        "import sys; from firmware_scripts.image.tools import environment, run\n"
+        "run(['sh', '-c', 'trap \"sleep 0.5; touch $0; exit 1\" TERM; sleep 1; touch $0.up; "
+        "while :; do sleep 0.05; done', sys.argv[1]], environment(0))\n"
+    )
+    cleaned = tmp_path / "cleaned"
+    command = [sys.executable, "-c", script, str(cleaned)]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE) as ours:
+        while not cleaned.with_name("cleaned.up").exists():
+            assert ours.poll() is None
+        ours.send_signal(signal.SIGINT)
+        said = ours.communicate(timeout=60)[1]
+    assert cleaned.exists(), said.decode()
