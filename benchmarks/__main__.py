@@ -7,7 +7,18 @@ import sys
 
 import click
 
-MODULES = ("device", "codec", "suggestion", "keyboard_page", "keyboard", "ingest", "round", "web", "handshakes", "simulation")
+MODULES = (
+    "device",
+    "codec",
+    "suggestion",
+    "keyboard_page",
+    "keyboard",
+    "ingest",
+    "round",
+    "web",
+    "handshakes",
+    "simulation",
+)
 
 
 @click.command()

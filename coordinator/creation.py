@@ -19,7 +19,7 @@ from coordinator.operations import Refused
 from coordinator.ports import BlobStore, Lineage, Signer, TaskRecord, VersionRecord, View
 from coordinator.turn import Board, Turn
 from models.manifest import Manifest
-from wire.errors import LocalProtocolError, NightjarError
+from wire.errors import ConfigError, LocalProtocolError, NightjarError
 from wire.messages import Work
 
 
@@ -28,10 +28,16 @@ def take_stock(tx: View, config: CoordinatorConfig, now_s: float) -> Board:
 
     Raises:
         LocalProtocolError: the database holds no version of that task.
+        ConfigError: the other tasks of its experiment leave too few devices for it.
     """
     settings = config.task.settings()
     held = tx.task(settings.name)
+    slot = _slot(tx, settings, held)
+    if slot is None:
+        msg = f"task.variant: {_too_few(settings)}; stop one of the others, or make the share smaller"
+        raise ConfigError(msg)
     state = Task(name=settings.name, number=_next(tx), created_s=now_s) if held is None else held.state
+    state = replace(state, slot=slot)
     rule = tasks.RuleRead(now_s, settings.stop_rule())
     tx.save_task(TaskRecord(state=tasks.step(state, rule), settings=settings))
 
@@ -76,10 +82,9 @@ class Maker:
         faults = task_faults(settings, measured=self._measured)
         if faults:
             return Refused("; ".join(faults))
-        slot = self._slot(settings, turn)
+        slot = _slot(turn.tx, settings, None)
         if slot is None:
-            wanted, experiment = settings.variant.share, settings.variant.experiment
-            return Refused(f"variant.share: too few devices of the experiment {experiment} are left for {wanted:g}")
+            return Refused(f"variant.share: {_too_few(settings)}")
         source = self._source(settings, turn)
         if isinstance(source, Refused):
             return source
@@ -98,14 +103,6 @@ class Maker:
         turn.enlist(record)
         turn.open_next(record.name)
         return record
-
-    def _slot(self, settings: TaskSettings, turn: Turn) -> float | None:
-        variant = settings.variant
-        if not variant.experiment:
-            return 0.0
-        others = [r for r in turn.tx.tasks() if r.settings.variant.experiment == variant.experiment]
-        taken = [(r.state.slot, r.settings.variant.share) for r in others if r.state.status not in OVER]
-        return free_slot(variant.share, taken)
 
     def _source(self, settings: TaskSettings, turn: Turn) -> VersionRecord | Refused:
         """The version that a training task begins with, or that an evaluation tries first."""
@@ -139,6 +136,23 @@ class Maker:
             metrics=None if imported else source.metrics,
             lineage=Lineage(parent=None if imported else source.version, seed=self._seed),
         )
+
+
+def _slot(tx: View, settings: TaskSettings, held: TaskRecord | None) -> float | None:
+    """Where the devices of a task begin: where they began before, or in what the others of its experiment leave."""
+    variant = settings.variant
+    if not variant.experiment:
+        return 0.0
+    if held is not None and held.settings.variant == variant:
+        return held.state.slot
+    others = [record for record in tx.tasks() if record.settings.variant.experiment == variant.experiment]
+    others = [record for record in others if record.state.status not in OVER and record.name != settings.name]
+    return free_slot(variant.share, [(record.state.slot, record.settings.variant.share) for record in others])
+
+
+def _too_few(settings: TaskSettings) -> str:
+    variant = settings.variant
+    return f"too few devices of the experiment {variant.experiment} are left for {variant.share:g}"
 
 
 def _next(tx: View) -> int:

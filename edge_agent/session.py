@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from edge_agent.core.outbox import Parcel
 from edge_agent.core.personalisation import ENOUGH_WORDS, SHARES, better, held_out
-from edge_agent.core.training import Stopped, evaluate, train
+from edge_agent.core.training import Stopped, evaluate, train, try_out
 from edge_agent.ports import Artifacts, Evaluation, ExampleStore, LoadProgram, Model, NewReport, Program, Trust
 from edge_agent.shell.files import replace_file
 from models.batches import Batches, pack
@@ -202,7 +202,7 @@ def train_and_encode(
         texts, tried = list(task.texts), batches_of([], vocabulary, *shape)
     batches = batches_of(texts, vocabulary, *shape)
     if assignment.work is Work.EVALUATE:
-        return _try_only(task, load_program, tried, now_s)
+        return _try_only(task, load_program, tried, should_stop, now_s)
     program = load_program(model)
     before = evaluate(program, tried)
     trained = train(program, batches, assignment.plan, generator, should_stop, now_s, manifest.vocabulary_size)
@@ -250,14 +250,20 @@ def train_and_encode(
 
 
 def _try_only(
-    task: SessionTask, load_program: LoadProgram, tried: Batches, now_s: Callable[[], float]
+    task: SessionTask,
+    load_program: LoadProgram,
+    tried: Batches,
+    should_stop: Callable[[], bool],
+    now_s: Callable[[], float],
 ) -> Produced | Stopped:
     """Figures of the base on held-out messages, in a report without an update."""
     assignment, model = task.assignment, task.model
     if not tried.counted_targets:
         return Stopped(DropoutCause.NO_EXAMPLES, f"fewer than {ENOUGH_WORDS} held-out words to try the model on")
     started_s = now_s()
-    found = evaluate(load_program(model), tried)
+    found = try_out(load_program(model), tried, should_stop)
+    if isinstance(found, Stopped):
+        return found
     looked, seconds = _looked(found, found), now_s() - started_s
     if looked is None:
         return Stopped(DropoutCause.DIVERGED, "the loss of the model was not finite")

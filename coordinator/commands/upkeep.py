@@ -11,7 +11,6 @@ import click
 
 from coordinator.commands.options import config_option, json_option
 from coordinator.commands.setting import configuration, show
-from coordinator.config import CoordinatorConfig
 from coordinator.shell import backup as backups
 from coordinator.shell.checkup import Finding, check_up
 from coordinator.shell.clock import WallClock
@@ -69,7 +68,11 @@ def doctor(config_path: Path, *, as_json: bool) -> None:
 @click.argument("folder", type=click.Path(path_type=Path))
 def backup(config_path: Path, folder: Path, *, as_json: bool) -> None:
     """Copy the database and what it needs into a new FOLDER; the service may be running."""
-    size_bytes = backups.back_up(_sqlite_only(configuration(config_path)).data_dir, folder)
+    config = configuration(config_path)
+    if config.database_url:
+        msg = "database_url: copy the folders artifacts and private of data_dir first, then run pg_dump"
+        raise ConfigError(msg)
+    size_bytes = backups.back_up(config.data_dir, folder)
     answer = {"folder": str(folder), "bytes": size_bytes}
     show(answer, ("backup", "size"), [(folder, si_bytes(size_bytes))], as_json=as_json)
 
@@ -79,19 +82,16 @@ def backup(config_path: Path, folder: Path, *, as_json: bool) -> None:
 @json_option
 @click.argument("folder", type=click.Path(path_type=Path))
 def restore(config_path: Path, folder: Path, *, as_json: bool) -> None:
-    """Fill the empty data folder from the backup in FOLDER."""
-    data_dir = _sqlite_only(configuration(config_path)).data_dir
+    """Fill the empty data folder from the backup in FOLDER; restore a PostgreSQL database before."""
+    config = configuration(config_path)
+    data_dir, now_s = config.data_dir, WallClock().now_s()
     with only_one(data_dir):
-        used = backups.restore(folder, data_dir, WallClock().now_s())
+        if config.database_url:
+            used = backups.restore_beside(database_url(config), folder, data_dir, now_s)
+        else:
+            used = backups.restore(folder, data_dir, now_s)
     answer = {"folder": str(data_dir), "last_used_round": used}
     show(answer, ("restored to", "rounds are counted from"), [(data_dir, used + 1)], as_json=as_json)
-
-
-def _sqlite_only(config: CoordinatorConfig) -> CoordinatorConfig:
-    if config.database_url:
-        msg = "database_url: a PostgreSQL database is backed up with pg_dump, and before it the folders in data_dir"
-        raise ConfigError(msg)
-    return config
 
 
 @click.group()

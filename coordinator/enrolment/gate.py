@@ -24,8 +24,9 @@ LOOK_S = 1.0
 REFRESH_S = 5.0
 """Our own certificate and the authorities change rarely; what is revoked is written at once. A device that gets a
 certificate of a new authority is not let in before."""
-EVICT_AGAIN_LOOKS = 3
-"""A broker reads its files a moment after it is told to, and the device may have been quicker."""
+EVICT_AT_LOOKS = frozenset({0, 1, 2, 20, 40, 60, 80, 100})
+"""Looks after a revocation at which sessions are ended. Again at once, because a broker reads its files a moment after
+it is told to; and up to when mosquitto gives up a connection (90 s) that came before and said nothing until then."""
 
 _log = structlog.get_logger("coordinator")
 
@@ -54,7 +55,7 @@ class Gate:
         self._config, self._register, self._signer, self._clock = config, register, signer, clock
         self._changed, self._evict = changed, evict
         self._known: dict[str, DeviceId] = {}
-        self._again: dict[str, int] = {}
+        self._looks: dict[str, int] = {}  # since they were revoked
         self._refreshed_s = float("-inf")
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gate", daemon=True)
@@ -83,12 +84,13 @@ class Gate:
             if changes:
                 self._changed(changes)
             self._refreshed_s = now_s
-            self._again |= dict.fromkeys(out.keys() - self._known.keys(), EVICT_AGAIN_LOOKS)
+            self._looks |= dict.fromkeys(out.keys() - self._known.keys(), 0)
             self._known = out
-        if self._again:
-            serials = [serial for serial in self._again if serial in out]
-            self._evict({out[serial] for serial in serials}, serials)
-            self._again = {serial: left - 1 for serial, left in self._again.items() if left > 1 and serial in out}
+        due = [serial for serial, looks in self._looks.items() if looks in EVICT_AT_LOOKS and serial in out]
+        if due:
+            self._evict({out[serial] for serial in due}, due)
+        last = max(EVICT_AT_LOOKS)
+        self._looks = {serial: looks + 1 for serial, looks in self._looks.items() if looks < last and serial in out}
 
     def _run(self) -> None:
         said = ""

@@ -98,26 +98,62 @@ def restore(folder: Path, data_dir: Path, now_s: float) -> int:
         with tempfile.TemporaryDirectory(prefix=".restoring-", dir=data_dir) as place:
             arriving = Path(place) / database_file(folder).name
             copy_sqlite(database_file(folder), arriving)
-            number = _skip_numbers(arriving, now_s)  # its tables are brought up to date by the way
-            lacking = _lacking(arriving, folder)
-            if lacking:
-                msg = f"{folder} cannot be restored: {len(lacking)} blobs are missing or damaged, such as {lacking[0]}"
-                raise ConfigError(msg)
-            _copy_blobs(folder, data_dir)
-            _copy_key(folder, data_dir)
+            number = _fill(data_dir, folder, _sqlite(arriving), now_s)
             arriving.rename(database_file(data_dir))
     except OSError as error:
         raise unavailable(data_dir, error) from error
     return number
 
 
+def restore_beside(url: str, folder: Path, data_dir: Path, now_s: float) -> int:
+    """Make a coordinator's data of a PostgreSQL database that was restored already, and of the folders of its backup.
+
+    Args:
+        url: of the database, as SQLAlchemy wants it; its tables are brought up to date.
+        folder: the backup, with what lay in ``artifacts`` and ``private``.
+        data_dir: may hold some of it already.
+        now_s: wall-clock time.
+
+    Returns:
+        The last round number that counts as used.
+
+    Raises:
+        ConfigError: something that the database names is not in the folder.
+        UnavailableError: the database does not work, no room, or a broken disk.
+    """
+    if not (folder / ARTIFACTS).is_dir():
+        msg = f"{folder} is not a backup: there is no folder {ARTIFACTS} in it"
+        raise ConfigError(msg)
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        return _fill(data_dir, folder, url, now_s)
+    except OSError as error:
+        raise unavailable(data_dir, error) from error
+
+
+def _fill(data_dir: Path, folder: Path, url: str, now_s: float) -> int:
+    """Bring the tables up to date, copy what they name, and use up numbers of rounds; the last one used."""
+    Database(url).close()
+    lacking = _lacking(url, folder)
+    if lacking:
+        msg = f"{folder} cannot be restored: {len(lacking)} blobs are missing or damaged, such as {lacking[0]}"
+        raise ConfigError(msg)
+    _copy_blobs(folder, data_dir)
+    _copy_key(folder, data_dir)
+    return _skip_numbers(url, now_s)
+
+
 def missing(folder: Path) -> list[str]:
     """Hashes that the database of a data folder names and that are not there, or damaged."""
-    return _lacking(database_file(folder), folder)
+    return _lacking(_sqlite(database_file(folder)), folder)
 
 
-def _lacking(path: Path, folder: Path) -> list[str]:
-    database = Database(f"sqlite:///{path}", migrate=False)
+def _sqlite(path: Path) -> str:
+    return f"sqlite:///{path}"
+
+
+def _lacking(url: str, folder: Path) -> list[str]:
+    database = Database(url, migrate=False)
     artifacts, private = FileBlobs(folder / ARTIFACTS), PackedBlobs(folder / PRIVATE)
     try:
         with database.transaction() as view:
@@ -172,9 +208,9 @@ def _copy_file(source: Path, copy: Path) -> None:
         arriving.rename(copy)
 
 
-def _skip_numbers(path: Path, now_s: float) -> int:
+def _skip_numbers(url: str, now_s: float) -> int:
     """Use up the numbers that may have been given to rounds after the backup; the last one used."""
-    database = Database(f"sqlite:///{path}")
+    database = Database(url, migrate=False)
     try:
         with database.transaction() as view:
             last = view.last_round_number()

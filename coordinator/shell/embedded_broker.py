@@ -172,28 +172,36 @@ class EmbeddedBroker(Broker):  # type: ignore[misc] # amqtt has no types
 
     async def _client_connected(self, listener_name: str, reader: ReaderAdapter, writer: WriterAdapter) -> None:
         if self._doors.tls is not None:
+            connection = writer.get_ssl_info()
             try:
-                connect = await ConnectPacket.from_stream(reader)
-                allowed = self._admit(listener_name, connect, writer.get_ssl_info())
+                allowed = listener_name == SERVICE or self._counts(connection)
+                if allowed:
+                    connect = await ConnectPacket.from_stream(reader)
+                    allowed = self._admit(listener_name, connect, connection)
             except (AMQTTError, MQTTError, NoDataError, OSError, AttributeError):
                 allowed = False  # not a CONNECT, or none that can be read
             if not allowed:
                 await _close(writer)
                 return
             reader = _Replayed(connect.to_bytes(), reader)
-            self._open[writer] = client_serial(writer.get_ssl_info())
+            self._open[writer] = client_serial(connection)
         try:
             await super()._client_connected(listener_name, reader, writer)
         finally:
             self._open.pop(writer, None)
+
+    def _counts(self, connection: ssl.SSLObject) -> bool:
+        """Whether the certificate of a device does, beyond what its handshake showed."""
+        shown: Any = connection.getpeercert()
+        return client_serial(connection) not in self._revoked and _common_name(shown["issuer"]) in self._authorities
 
     def _admit(self, listener: str, connect: ConnectPacket, connection: ssl.SSLObject) -> bool:
         given, flags = connect.payload, connect.variable_header
         if listener == SERVICE:
             return _knows(given.username, given.password, self._doors.username, self._doors.password)
         shown: Any = connection.getpeercert()
-        device, issuer = (_common_name(shown[who]) for who in ("subject", "issuer"))
-        if client_serial(connection) in self._revoked or issuer not in self._authorities:
+        device = _common_name(shown["subject"])
+        if not self._counts(connection):  # revoked while we waited for this packet
             return False
         given.client_id, given.username, given.password = device, device, None
         given.client_id_is_random = False

@@ -205,7 +205,7 @@ class Reading:
         self._connection.execute(sa.insert(samples).values(row))
 
     def samples(self, since_s: float, most: int) -> list[Sample]:
-        """Moments since then, oldest first; if there are many, about ``most``, and the first of each hour among them."""
+        """Moments since then, oldest first; of many about ``most``, the first of each hour among them."""
         when = sa.select(samples.c.at_s).where(samples.c.at_s >= since_s).order_by(samples.c.at_s)
         moments = list(self._connection.scalars(when))
         if len(moments) > most:

@@ -30,6 +30,8 @@ from paho.mqtt.enums import CallbackAPIVersion
 from edge_agent.commands.conditions import look_once
 from edge_agent.config import AgentConfig
 from edge_agent.core.eligibility import Answer, Condition, Demand
+from edge_agent.enrolment.enrolling import ROOT
+from edge_agent.enrolment.identity import held_identity, tls_context
 from edge_agent.shell.folder import ARTIFACTS, DATABASE, running_agent
 from edge_agent.shell.http import Downloader
 from edge_agent.shell.keyboard_model import load_keyboard_model
@@ -39,6 +41,8 @@ from edge_agent.shell.probes.resources import free_bytes
 from edge_agent.shell.tflite import runtime_name
 from wire.errors import NightjarError, UnavailableError
 
+REFUSAL_S = 2.0
+"""A broker that does not want us says so at once; one that does waits for us."""
 ANSWER_S = 5.0
 """Longest wait for a broker or coordinator."""
 MOST_SKEW_S = 300.0
@@ -182,6 +186,10 @@ def _model(config: AgentConfig) -> Iterator[Check]:
 def _broker(config: AgentConfig) -> Iterator[Check]:
     broker = config.broker
     where = f"{broker.host}:{broker.port}"
+    tls = _tls(config)
+    if tls is not None:
+        yield _broker_with_certificates(where, (broker.host, broker.port), tls)
+        return
     said: list[Any] = []
     answered = threading.Event()
     # Another name than the agent's: the broker would throw a running agent out for us.
@@ -218,16 +226,34 @@ def _broker(config: AgentConfig) -> Iterator[Check]:
         yield Check("broker", "connection", Outcome.OK, f"{where}{' with TLS' if broker.tls else ''}")
 
 
-def _coordinator(config: AgentConfig) -> Iterator[Check]:
-    url = config.coordinator_url
+def _broker_with_certificates(where: str, address: tuple[str, int], tls: ssl.SSLContext) -> Check:
+    """Only the handshake: whoever says CONNECT with our certificate throws a running agent out."""
     try:
-        answer = _ask(f"{url}/api/state")
+        with socket.create_connection(address, ANSWER_S) as plain, tls.wrap_socket(plain) as connection:
+            connection.settimeout(REFUSAL_S)
+            try:
+                connection.recv(1)
+            except TimeoutError:
+                return Check("broker", "connection", Outcome.OK, f"{where} with our certificate")
+            reason = "closed the connection"
+    except OSError as error:
+        reason = str(error)
+    remedy = "is it running, is the clock right, and was this device blocked or forgotten? see the coordinator's page"
+    return Check("broker", "connection", Outcome.FAILED, f"{where}: {reason}", remedy)
+
+
+def _coordinator(config: AgentConfig) -> Iterator[Check]:
+    url, tls = config.coordinator_url, _tls(config)
+    try:
+        answer = _ask(f"{url}{'/api/state' if tls is None else f'{ROOT}/self'}", tls)
     except UnavailableError as error:
         remedy = "is it running, and is coordinator_url right? the keyboard works without it"
         yield Check("coordinator", "connection", Outcome.FAILED, str(error), remedy)
         return
     if answer.status != 200:
         remedy = "is coordinator_url that of a Nightjar coordinator?"
+        if tls is not None:
+            remedy = "was this device blocked or forgotten? see the coordinator's page; forgotten ones enrol anew"
         yield Check("coordinator", "connection", Outcome.FAILED, f"{url} answered {answer.status}", remedy)
         return
     yield Check("coordinator", "connection", Outcome.OK, url)
@@ -243,7 +269,7 @@ def _coordinator(config: AgentConfig) -> Iterator[Check]:
 
 def _clock(config: AgentConfig) -> Iterator[Check]:
     try:
-        theirs = email.utils.parsedate_to_datetime(_ask(config.coordinator_url).headers.get("Date", ""))
+        theirs = email.utils.parsedate_to_datetime(_ask(config.coordinator_url, _tls(config)).headers.get("Date", ""))
     except (UnavailableError, ValueError, TypeError):
         pass
     else:
@@ -313,10 +339,17 @@ def _service(config: AgentConfig) -> Iterator[Check]:
         yield Check("service", "start", Outcome.OK, f"{SERVICE} is {enabled}")
 
 
-def _ask(url: str) -> urllib3.BaseHTTPResponse:
+def _tls(config: AgentConfig) -> ssl.SSLContext | None:
+    identity = held_identity(config.data_dir)
+    return None if identity is None else tls_context(config.data_dir, identity)
+
+
+def _ask(url: str, tls: ssl.SSLContext | None) -> urllib3.BaseHTTPResponse:
     timeout = urllib3.Timeout(connect=ANSWER_S, read=ANSWER_S)
+    named = None if tls is None else False
     try:
-        return urllib3.request("GET", url, timeout=timeout, retries=False)
+        with urllib3.PoolManager(ssl_context=tls, assert_hostname=named) as pool:
+            return pool.request("GET", url, timeout=timeout, retries=False)
     except (urllib3.exceptions.HTTPError, socket.gaierror) as error:
         msg = f"{url} does not answer: {error}"
         raise UnavailableError(msg) from error

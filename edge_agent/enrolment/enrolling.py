@@ -23,6 +23,8 @@ from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
 ROOT = "/api/v1/enrolment"
 TIMEOUT_S = 30.0
 MOST_ANSWER_BYTES = 64 * 1024
+ONCE_MORE = urllib3.Retry(1, allowed_methods=None, redirect=False, status=False)
+"""A connection that breaks tells nothing: asking again is asking for the same, and brings the reason."""
 
 
 class Refused(ConfigError):  # noqa: N818 - a person has to do something: that is what its base says
@@ -168,7 +170,7 @@ def _ask(context: ssl.SSLContext, method: str, url: str, body: object | None = N
     with urllib3.PoolManager(ssl_context=context, assert_hostname=False) as pool:
         try:
             answer = pool.request(
-                method, url, json=body, timeout=TIMEOUT_S, retries=False, redirect=False, preload_content=False
+                method, url, json=body, timeout=TIMEOUT_S, retries=ONCE_MORE, redirect=False, preload_content=False
             )
             status, data = answer.status, answer.read(MOST_ANSWER_BYTES)
             answer.close()

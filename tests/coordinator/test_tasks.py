@@ -19,6 +19,7 @@ from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import Killed, World
 from tests.coordinator.model_folder import INITIAL, LAYOUT, write_model
 from wire import frame
+from wire.errors import ConfigError
 from wire.identifiers import DeviceId
 from wire.messages import Announcement, Assignment, CheckIn, Receipt, Rejection, RejectionReason, Verdict, Work
 from wire.parameters import weights_from_bytes
@@ -414,6 +415,22 @@ def test_variants_divide_the_devices_by_their_names_and_leave_the_rest(make_worl
     assert pools["warm"] == {device for device in devices if place[device] < 0.25}
     assert pools["cold"] == {device for device in devices if 0.25 <= place[device] < 0.75}
     assert world.transport.to(max(place, key=place.get), Rejection), "this one is in neither"
+
+
+def test_the_files_task_takes_what_the_other_variants_leave_and_keeps_its_place(make_world):
+    world = make_world(variant=Variant(experiment="rates", share=0.5))
+    create(world, "second", variant=Variant(experiment="rates", share=0.5))
+    assert (state_of(world, "keyboard").slot, state_of(world, "second").slot) == (0.0, 0.5)
+    world.start()
+    assert state_of(world, "keyboard").slot == 0.0
+    larger = msgspec.structs.replace(world.config.task, variant=Variant(experiment="rates", share=0.6))
+    world.config = msgspec.structs.replace(world.config, task=larger)
+    with pytest.raises(ConfigError, match="too few devices of the experiment rates are left"):
+        world.start()
+    moved = msgspec.structs.replace(world.config.task, name="third", variant=Variant(experiment="rates", share=0.5))
+    world.config = msgspec.structs.replace(world.config, task=moved)
+    with pytest.raises(ConfigError, match="too few"):
+        world.start()
 
 
 # Evaluation

@@ -37,6 +37,7 @@ def panels():
     return [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 
 
+@pytest.mark.slow
 def test_the_rules_raise_and_keep_quiet_as_their_cases_say():
     promtool("check", "rules", PROMETHEUS / "alerts.yml")
     assert "SUCCESS" in promtool("test", "rules", CASES)

@@ -133,6 +133,12 @@ def test_a_session_that_is_only_to_try_the_model_reports_figures_and_no_update(d
     assert (made.report.residual, made.report.carried) == (None, None)
 
 
+def test_a_trial_of_a_model_is_given_up_before_the_next_batch(desk, exported):
+    stopped = run(desk, exported, lambda: True, plan=looking(), work=Work.EVALUATE)
+    assert stopped.cause is DropoutCause.IN_USE
+    assert stopped.detail.startswith("asked to stop after 0 of ")
+
+
 def test_without_enough_held_out_words_there_is_nothing_to_report(desk, exported):
     plan = TrainingPlan(learning_rate=1.0, clip_norm=1.0, evaluation_share=0.02)
     stopped = run(desk, exported, plan=plan, work=Work.EVALUATE)

@@ -7,6 +7,9 @@ from click.testing import CliRunner
 
 from coordinator.__main__ import cli
 from edge_agent.__main__ import main
+from edge_agent.commands import doctor
+from edge_agent.commands.doctor import Outcome
+from edge_agent.config import load
 from tests.enrolment.world import World
 from wire.errors import ConfigError
 
@@ -138,3 +141,20 @@ def test_the_servers_files_can_be_written_before_the_service_runs(tmp_path):
     config.write_text('transport = "tls"\n[enrolment]\nsigner = ["ssh", "ca"]\n[task]\nmodel = "model"\n')
     refused = CliRunner().invoke(cli, ["authority", "rotate", "--config", str(config)])
     assert "elsewhere" in str(refused.exception)
+
+
+def test_the_devices_doctor_tries_its_certificate_and_says_when_it_was_revoked(world, operator):
+    found = world.enrolled("pi-doctor")
+    toml = found.data_dir.parent / "doctor.toml"
+    toml.write_text(f'data_dir = "{found.data_dir.name}"\n')
+    config = load(toml, {})
+
+    def outcomes() -> dict[tuple[str, str], Outcome]:
+        checks = [*doctor._broker(config), *doctor._coordinator(config)]
+        return {(check.category, check.name): check.outcome for check in checks}
+
+    assert set(outcomes().values()) == {Outcome.OK}
+    assert ("coordinator", "population") in outcomes()
+    operator("device", "forget", "pi-doctor")
+    world.wait_until(lambda: outcomes()[("broker", "connection")] is Outcome.FAILED, "refused by the broker")
+    assert outcomes()[("coordinator", "connection")] is Outcome.FAILED

@@ -5,7 +5,7 @@ from coordinator.config import CoordinatorConfig, TaskConfig
 from coordinator.core.enrolment import Claim
 from coordinator.core.lease import Lease
 from coordinator.enrolment.authority import fingerprint, new_request
-from coordinator.enrolment.gate import EVICT_AGAIN_LOOKS, Gate
+from coordinator.enrolment.gate import EVICT_AT_LOOKS, Gate
 from coordinator.enrolment.office import Office, claim_hash
 from coordinator.enrolment.premises import FOLDER, refresh, revoked_serials
 from coordinator.enrolment.register import Register
@@ -79,9 +79,9 @@ def test_who_is_revoked_is_written_down_told_to_the_servers_and_thrown_out(house
     house.gate.look()
     assert house.changes[0].revoked
     assert revoked_serials(house.config.data_dir / FOLDER) == {serial}
-    for _ in range(5):
+    for _ in range(max(EVICT_AT_LOOKS) + 5):
         house.gate.look()
-    assert house.evicted == [({"pi"}, {serial})] * EVICT_AGAIN_LOOKS
+    assert house.evicted == [({"pi"}, {serial})] * len(EVICT_AT_LOOKS)
     assert len(house.changes) == 1
 
 

@@ -16,7 +16,7 @@ from edge_agent.shell.trainer import TrainerProcess
 from edge_agent.shell.trainer_messages import Errand, decode_errand, encode, error_of, fault_of
 from tests.edge_agent.fakes import assignment
 from wire.errors import ConfigError, IntegrityError, NightjarError, RemoteProtocolError, UnavailableError
-from wire.messages import CodecChoice, DropoutCause, TrainingPlan
+from wire.messages import CodecChoice, DropoutCause, TrainingPlan, Work
 
 pytestmark = pytest.mark.tflite
 
@@ -89,6 +89,18 @@ def test_the_process_gives_the_bytes_that_this_process_gives(task):
     np.testing.assert_array_equal(theirs.report.carried.indices, ours.report.carried.indices)
     assert (theirs.steps, theirs.loss, theirs.num_examples) == (ours.steps, ours.loss, ours.num_examples)
     assert 10e6 < peaks[0] < PLENTY_BYTES
+    assert not children()
+
+
+def test_the_process_tries_a_model_without_training_it(task):
+    plan = TrainingPlan(learning_rate=1.0, clip_norm=1.0, evaluation_share=0.3)
+    asked = assignment(task.model, 5, plan=plan, work=Work.EVALUATE)
+    task = dataclasses.replace(task, assignment=asked)
+    theirs = TrainerProcess(PLENTY_BYTES)(task, never)
+    ours = in_this_process(load_program, lambda: 0.0)(task, never)
+    assert (theirs.steps, theirs.report.residual) == (0, None)
+    assert theirs.evaluation == ours.evaluation
+    assert theirs.evaluation.counted > 0
     assert not children()
 
 

@@ -124,7 +124,8 @@ def test_it_joins_with_its_claim_trains_while_it_is_plugged_in_and_stops_when_it
 def test_its_power_is_cut_during_first_boot_enrolment_and_training_and_it_goes_on(image, bundle, fleet, folder):
     twin, claim = twin_of(image, bundle, fleet, folder, "cut")
     with powered(twin, ports(fleet)):
-        there(twin.guest)  # udev has just started: the first run is under way
+        # The card is written at once, so what the first run has begun can be read while the machine is on.
+        until(lambda: "this is cut" in (boot_file(twin, "nightjar-status.txt") or ""), "first run")
     with powered(twin, ports(fleet)):
         eventually(there(twin.guest), f"ls {IDENTITY}/*")  # its key is made, and kept before anything is sent
     with powered(twin, ports(fleet)) as machine:

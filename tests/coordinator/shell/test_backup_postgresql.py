@@ -1,0 +1,85 @@
+"""The way of docs/operating.md to back a coordinator with PostgreSQL up, and back: folders, then pg_dump."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+
+import pytest
+import sqlalchemy as sa
+from click.testing import CliRunner
+
+from coordinator.__main__ import cli
+from coordinator.core.round import Phase
+from coordinator.shell.backup import ROUNDS_SKIPPED
+from coordinator.shell.database import Database
+from coordinator.shell.packs import PackedBlobs
+from tests.coordinator.model_folder import write_model
+from tests.coordinator.shell.postgresql import fresh_database
+from tests.coordinator.shell.upgrade.test_upgrade import old_folder, old_postgresql
+from wire.errors import ConfigError
+
+pytestmark = pytest.mark.postgresql
+
+
+def program(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"{name} is not installed: apt install postgresql")
+    return found
+
+
+def libpq(url: str) -> str:
+    return sa.make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+@pytest.fixture
+def site(tmp_path, postgresql, monkeypatch):
+    """A running coordinator's data, and its configuration."""
+    old_folder("0003", tmp_path / "data")
+    old_postgresql("0003", postgresql)
+    write_model(tmp_path / "model")
+    (tmp_path / "coordinator.toml").write_text('data_dir = "new"\n[task]\nmodel = "model"\n')
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def save(site, url):
+    for name in ("artifacts", "private"):
+        shutil.copytree(site / "data" / name, site / "saved" / name)
+    dump = [program("pg_dump"), "--format=custom", f"--file={site / 'saved' / 'dump'}", libpq(url)]
+    subprocess.run(dump, check=True, capture_output=True)
+
+
+def test_restored_from_the_dump_and_the_folders_it_goes_on_with_unused_numbers(
+    site, postgresql, postgresql_server, monkeypatch
+):
+    save(site, postgresql)
+    empty = fresh_database(postgresql_server, f"restored_{os.getpid()}")
+    load = [program("pg_restore"), "--single-transaction", f"--dbname={libpq(empty)}", site / "saved" / "dump"]
+    subprocess.run(load, check=True, capture_output=True)
+    monkeypatch.setenv("NIGHTJAR_DATABASE_URL", libpq(empty))
+    done = CliRunner().invoke(cli, ["restore", str(site / "saved")])
+    assert done.exit_code == 0, done.exception
+    with contextlib.closing(Database(empty)) as database, database.transaction() as view:
+        current = view.round(3)
+        assert (current.phase, current.reported) == (Phase.REPORTING, 1)
+        assert view.last_round_number() == 3 + ROUNDS_SKIPPED
+        [report] = view.reports(3)
+    assert PackedBlobs(site / "new" / "private").get(report.sha256)
+
+
+def test_a_folder_that_lacks_what_the_database_names_is_refused(site, postgresql, monkeypatch):
+    save(site, postgresql)
+    monkeypatch.setenv("NIGHTJAR_DATABASE_URL", libpq(postgresql))
+    shutil.rmtree(site / "saved" / "private")
+    refused = CliRunner().invoke(cli, ["restore", str(site / "saved")])
+    assert isinstance(refused.exception, ConfigError)
+    assert "blobs are missing or damaged" in str(refused.exception)
+
+
+def test_backup_says_how_it_is_done(site, postgresql, monkeypatch):
+    monkeypatch.setenv("NIGHTJAR_DATABASE_URL", libpq(postgresql))
+    refused = CliRunner().invoke(cli, ["backup", str(site / "saved")])
+    assert isinstance(refused.exception, ConfigError)
+    assert "pg_dump" in str(refused.exception)
