@@ -327,9 +327,7 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     population: Name = "demo"  # one keyboard, one population
     host: str = "127.0.0.1"  # the status page is not for strangers
     port: Port = 8080  # the usual one beside 80 for a service without privileges
-    page_port: Annotated[int, Meta(ge=0, le=65535)] = (
-        0  # unencrypted pages only for whoever asks for them
-    )
+    page_port: Annotated[int, Meta(ge=0, le=65535)] = 0  # unencrypted pages only for whoever asks for them
     public_reading: bool | None = None  # who reaches a loopback address may look; elsewhere, and behind a proxy, not
     trusted_proxy: str = ""  # whoever claims to ask for somebody else is not believed
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 7  # any fixed number makes runs comparable

@@ -160,7 +160,8 @@ def run_fleet(configs: Sequence[AgentConfig], artifacts: Path) -> None:
         stack.enter_context(own_folder(artifacts))
         worker = SharedWorker(lambda phone, done: inbox.put((phone, done)))
         stack.callback(worker.close, assembly.LAST_BATCH_S)
-        models = ModelFiles(artifacts / ARTIFACTS, Downloader(configs[0].coordinator_url, tls=assembly.tls_of(configs[0])))
+        downloader = Downloader(configs[0].coordinator_url, tls=assembly.tls_of(configs[0]))
+        models = ModelFiles(artifacts / ARTIFACTS, downloader)
         train = in_this_process(SharedProgram(), SystemClock().monotonic_s)
         phones = [
             _phone(stack, config, runtime, partial(_post, inbox, number), worker.of(number), models, train)
