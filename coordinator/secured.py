@@ -38,13 +38,14 @@ class Secured:
         config: of the coordinator.
         database: of the coordinator.
         clock: wall-clock time.
+        coordinator_key: public key of the coordinator's models, in hex; devices are told when they enrol.
 
     Raises:
         UnavailableError: the authority or the disk does not work.
         ConfigError: the authority's key lies open.
     """
 
-    def __init__(self, config: CoordinatorConfig, database: Database, clock: Clock) -> None:
+    def __init__(self, config: CoordinatorConfig, database: Database, clock: Clock, coordinator_key: str) -> None:
         self._config, self._clock = config, clock
         self._signer = signer_of(config)
         self._register = Register(database)
@@ -60,7 +61,7 @@ class Secured:
             raise
         self.context = client_context(config)
         """To connect to our broker with."""
-        self.office = Office(config, self._register, self._signer, clock)
+        self.office = Office(config, self._register, self._signer, clock, coordinator_key)
         """Certifies devices."""
 
     def close(self) -> None:

@@ -79,7 +79,7 @@ def serve(config: CoordinatorConfig, *, standby: bool = False) -> None:
         listener = given_listener(os.environ, config.host, config.port)
         if listener is None:
             check_port_free(config.host, config.port, "port", "stop what listens there, or give another port")
-        secured = Secured(config, database, clock) if config.tls else None
+        secured = Secured(config, database, clock, signer.public) if config.tls else None
         if secured is not None:
             stack.callback(secured.close)
 

@@ -244,7 +244,7 @@ class AgentConfig:
     data_dir: Path
     population: Population = _DEMO  # the coordinator's default
     coordinator_url: str = "http://127.0.0.1:8080"  # the coordinator's default
-    coordinator_key: str = ""  # as SSH: whoever is there at the first contact is known from then on
+    coordinator_key: str = ""  # who enrols is told; else as SSH: the first contact is known from then on
     broker: BrokerSettings = field(default_factory=BrokerSettings)
     conditions: ConditionSettings = field(default_factory=ConditionSettings)
     rules: RuleSettings = field(default_factory=RuleSettings)
@@ -352,6 +352,7 @@ class _Reader:
                 self.faults.append(f"{name}: this device is enrolled as {enrolled!r}, got {said!r}; remove the line")
             table[name] = enrolled
         table.setdefault("coordinator_url", identity.coordinator_url)
+        table.setdefault("coordinator_key", identity.coordinator_key)
         broker = table.setdefault("broker", {})
         if isinstance(broker, dict):
             table["broker"] = {"host": identity.broker_host, "port": identity.broker_port, **broker}

@@ -87,10 +87,18 @@ class Office:
         register: of claims and keys.
         signer: the authority.
         clock: wall-clock time.
+        coordinator_key: public key of the coordinator's models, in hex.
+
+    Attributes:
+        register: as given.
+        coordinator_key: likewise.
     """
 
-    def __init__(self, config: CoordinatorConfig, register: Register, signer: Signer, clock: Clock) -> None:
+    def __init__(
+        self, config: CoordinatorConfig, register: Register, signer: Signer, clock: Clock, coordinator_key: str
+    ) -> None:
         self.register = register
+        self.coordinator_key = coordinator_key
         self._config = config
         self._signer = signer
         self._clock = clock

@@ -50,7 +50,8 @@ class RenewalWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Enrolled(msgspec.Struct, frozen=True):
     """What a device needs from now on; times are seconds since 1970.
 
-    ``broker_host`` is empty where it is the coordinator's.
+    ``broker_host`` is empty where it is the coordinator's. ``coordinator_key`` signs models, which is another key than
+    those of certificates.
     """
 
     device: str
@@ -61,6 +62,7 @@ class Enrolled(msgspec.Struct, frozen=True):
     authorities: list[str]
     broker_host: str
     broker_port: int
+    coordinator_key: str
 
 
 class Pending(msgspec.Struct, frozen=True):
@@ -290,6 +292,7 @@ def _answer(outcome: Outcome, ports: WebPorts) -> Any:
                 authorities=list(outcome.authorities),
                 broker_host="" if beside_us else broker.host,
                 broker_port=broker.device_port or broker.port,
+                coordinator_key=_office(ports).coordinator_key,
             )
         case Waiting(device):
             return Pending(device, ASK_AGAIN_S), 202

@@ -55,6 +55,7 @@ class _Certificate(msgspec.Struct, frozen=True):
     authorities: list[str]
     broker_host: str
     broker_port: int
+    coordinator_key: str
 
 
 class _Problem(msgspec.Struct, frozen=True):
@@ -163,6 +164,7 @@ def _identity(answer: _Certificate, url: str) -> Identity:
         authorities=answer.authorities,
         expires_s=answer.expires_s,
         renew_s=answer.renew_s,
+        coordinator_key=answer.coordinator_key,
     )
 
 

@@ -34,6 +34,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
         authorities: certificates that it trusts, PEM.
         expires_s: when its own certificate ends.
         renew_s: when to ask for the next one.
+        coordinator_key: public key that signs models, in hex.
     """
 
     device: str
@@ -44,6 +45,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     authorities: list[str]
     expires_s: float
     renew_s: float
+    coordinator_key: str
 
     @property
     def name(self) -> DeviceId:

@@ -18,10 +18,11 @@ from coordinator.enrolment.premises import refresh, signer_of
 from coordinator.enrolment.register import Register
 from coordinator.shell.clock import WallClock
 from coordinator.shell.database import Database, database_url
+from coordinator.shell.signing import load_signer
 from edge_agent.enrolment.identity import Identity, keep
 from edge_agent.enrolment.keys import next_key
 from wire.errors import UnavailableError
-from wire.identifiers import DeviceId
+from wire.identifiers import DeviceId, Population
 
 CLAIM_LIFE_S = 3600.0
 
@@ -42,7 +43,8 @@ def enrol_phones(coordinator_toml: Path, homes: Sequence[Path]) -> None:
     database = Database(database_url(config))
     try:
         refresh(config, signer, (), clock.now_s())
-        office = Office(config, Register(database), signer, clock)
+        key = load_signer(config.data_dir, Population(config.population)).public
+        office = Office(config, Register(database), signer, clock, key)
         for home in homes:
             _enrol(config, office, DeviceId(home.name), home / "data", clock.now_s())
     finally:
@@ -72,6 +74,7 @@ def _enrol(config: CoordinatorConfig, office: Office, device: DeviceId, data_dir
             authorities=list(found.authorities),
             expires_s=found.expires_s,
             renew_s=found.renew_s,
+            coordinator_key=office.coordinator_key,
         ),
         key + found.certificate.encode(),
     )

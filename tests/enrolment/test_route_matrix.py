@@ -37,7 +37,7 @@ def service(tmp_path_factory):
         _hold(register, made, standing, number)
     _hold(register, made, Standing.ACTIVE, 9, device="kept-out")
     made.ports.post(_blocked("kept-out"))
-    office = Office(made.ports.config, register, NoSigner(), made.ports.clock)
+    office = Office(made.ports.config, register, NoSigner(), made.ports.clock, "ab" * 32)
     app = create_app(dataclasses.replace(made.ports, office=office))
     app.extensions["limiter"].pop().enabled = False
     made.app, made.client = app, app.test_client()

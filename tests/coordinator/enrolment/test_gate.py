@@ -32,7 +32,7 @@ class House:
         self.database = Database(f"sqlite:///{folder / 'test.sqlite'}")
         self.register, self.clock = Register(self.database), Clock()
         self.signer = InThisProcess(folder / "authority", NOW_S)
-        self.office = Office(self.config, self.register, self.signer, self.clock)
+        self.office = Office(self.config, self.register, self.signer, self.clock, "ab" * 32)
         self.changes, self.evicted = [], []
         self.gate = self.new_gate()
         refresh(self.config, self.signer, (), NOW_S)

@@ -16,6 +16,7 @@ HELD = Identity(
     authorities=["PEM"],
     expires_s=2.0,
     renew_s=1.0,
+    coordinator_key="ab" * 32,
 )
 
 
@@ -32,6 +33,7 @@ def test_an_enrolled_device_needs_no_line_but_where_its_data_is(tmp_path, agent_
     assert (config.device, config.population) == ("pi-kitchen", "home")
     assert config.coordinator_url == "https://pi.local:8443"
     assert (config.broker.host, config.broker.port) == ("pi.local", 8883)
+    assert config.coordinator_key == "ab" * 32
 
 
 def test_addresses_in_the_file_count_and_another_name_is_a_fault(tmp_path, agent_toml):
