@@ -6,6 +6,7 @@ other address, what is typed would cross a network that everybody on it can read
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import logging
 import socket
@@ -50,7 +51,8 @@ class Serving:
             return
         self._server.task_dispatcher.shutdown()
         # The loop's own thread must close the sockets: it may be waiting on them just now.
-        self._server.trigger.pull_trigger(self._close_connections)
+        with contextlib.suppress(OSError):  # awake just now, it has closed them before it could be woken
+            self._server.trigger.pull_trigger(self._close_connections)
         self._thread.join()
 
     def _close_connections(self) -> None:

@@ -7,11 +7,12 @@ connects meanwhile waits in that socket's queue for the next process.
 
 from __future__ import annotations
 
+import select
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from waitress.channel import HTTPChannel  # type: ignore[import-untyped] # waitress has no types
@@ -76,7 +77,8 @@ def serving(
         # Devices keep their connections open, and the server's loop runs as long as there is one. Its own thread must
         # close them: it may be waiting on them just now.
         server.task_dispatcher.shutdown()
-        server.trigger.pull_trigger(lambda: _close(server, connections))
+        with suppress(OSError):  # awake just now, it has closed them before it could be woken
+            server.trigger.pull_trigger(lambda: _close(server, connections))
         thread.join(timeout=STOP_TIMEOUT_S)
 
 
@@ -105,12 +107,21 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
 
 
 def _drain(server: Any) -> None:
+    accepted = threading.Event()
+
     def accept_no_more() -> None:
+        knocking = select.poll()
+        knocking.register(server.socket, select.POLLIN)
+        for _ in range(CONNECTIONS):  # whoever has connected by now is ours
+            if not knocking.poll(0):
+                break
+            server.handle_accept()
         server.accepting = False
+        accepted.set()
 
     server.trigger.pull_trigger(accept_no_more)
     deadline_s = time.monotonic() + DRAIN_S
-    time.sleep(_LOOK_S)  # what was accepted last is a channel by now
+    accepted.wait(DRAIN_S)
     while time.monotonic() < deadline_s and any(_is_busy(channel) for channel in list(server.active_channels.values())):
         time.sleep(_LOOK_S)
 

@@ -83,7 +83,9 @@ def test_a_download_under_way_is_finished(site):
     assert begun + rest[0] == BODY
 
 
-def test_who_has_connected_before_the_end_may_still_ask(site):
+def test_who_has_connected_before_the_end_may_still_ask(site, monkeypatch):
+    monkeypatch.setattr("coordinator.shell.web.server.FRESH_S", 60)  # on a busy machine a moment is long
+    monkeypatch.setattr("coordinator.shell.web.server.DRAIN_S", 60)
     with site.serving():
         assert read(site.ask("/")) == b"here"
         connection = site.connect()
