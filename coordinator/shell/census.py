@@ -61,16 +61,17 @@ class CensusTaker:
             UnavailableError: the database cannot be read now.
         """
         with self._lock:
-            if self._latest is None:
+            latest = self._latest
+            if latest is None:
                 return self._count()
             if time.monotonic() - self._counted_at_s < max(self._fresh_s, REST_SHARE * self._took_s):
-                return self._latest
+                return latest
             if self._took_s <= PATIENCE_S:
                 return self._count()
             if not self._counting:
                 self._counting = True
                 threading.Thread(target=self._count_aside, name="census", daemon=True).start()
-            return self._latest
+            return latest
 
     def _count_aside(self) -> None:
         try:
