@@ -1,21 +1,31 @@
 """A coordinator's folder as a service leaves it: a configuration, a model, rounds, devices, reports."""
 
+import contextlib
+import socket
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from coordinator.config import TaskSettings
+from coordinator.config_file import load_config
 from coordinator.core.lease import Lease, Presence
 from coordinator.core.round import Phase, Seat, SeatState, open_round
 from coordinator.core.rules import RoundRules
 from coordinator.core.task import Task
+from coordinator.inbox import Inbox
 from coordinator.jobs import Metrics
 from coordinator.ports import StoredReport, TaskRecord, VersionRecord
 from coordinator.shell.backup import ARTIFACTS, PRIVATE
 from coordinator.shell.blobs import FileBlobs
+from coordinator.shell.clock import WallClock
 from coordinator.shell.database import Database, database_file
 from coordinator.shell.model_folder import import_model
 from coordinator.shell.packs import PackedBlobs
+from coordinator.shell.tokens import TokenTable
+from coordinator.shell.web.app import create_app
+from coordinator.shell.web.ports import WebPorts
+from coordinator.shell.web.server import serving
 from simulation.demo.configuration import free_ports
 from tests.coordinator.model_folder import write_model
 from wire.identifiers import DeviceId
@@ -86,6 +96,28 @@ class Site:
         first, rest = self.config.read_text().split("\n", 1)
         assert first.startswith("port")
         self.config.write_text(f"port = {port}\n{rest}")
+
+
+@contextlib.contextmanager
+def web_half(site: Site, post: Callable[[Inbox, Database], None]) -> Iterator[None]:
+    """The web half of a site's service on a free port; ``post`` does what the driver would."""
+    database = Database(f"sqlite:///{database_file(site.data)}")
+    ports = WebPorts(
+        config=load_config(site.config, {}),
+        repository=database,
+        artifacts=FileBlobs(site.data / ARTIFACTS),
+        clock=WallClock(),
+        broker="none",
+        troubles=list,
+        tokens=TokenTable(database),
+        post=lambda event: post(event, database),
+    )
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    site.listen_on(port)
+    with serving(create_app(ports), "127.0.0.1", port, listener):
+        yield
+    database.close()
 
 
 def report(round_number: int, sha256: str) -> StoredReport:

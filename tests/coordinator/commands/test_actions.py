@@ -1,53 +1,28 @@
 import json
-import threading
 
 import pytest
-from waitress.server import create_server
 
-from coordinator.config_file import load_config
 from coordinator.inbox import Operated
 from coordinator.operations import PromoteVersion, RollBack
-from coordinator.shell.blobs import FileBlobs
-from coordinator.shell.clock import WallClock
 from coordinator.shell.database import Database, database_file
 from coordinator.shell.tokens import TokenTable
 from coordinator.shell.web.access import Role, fingerprint
-from coordinator.shell.web.app import create_app
-from coordinator.shell.web.ports import WebPorts
+from tests.coordinator.commands.site import web_half
 from wire.errors import ConfigError, UnavailableError
 
 
 @pytest.fixture
 def served(site):
-    """The web half of the service on a free port; what is posted is answered as if it had been done."""
-    database = Database(f"sqlite:///{database_file(site.data)}")
+    """A service that answers what is posted as if it had been done."""
     posted = []
 
-    def post(event) -> None:
+    def post(event, _database) -> None:
         posted.append(event)
         if isinstance(event, Operated):
             event.answer(True)
 
-    ports = WebPorts(
-        config=load_config(site.config, {}),
-        repository=database,
-        artifacts=FileBlobs(site.data / "artifacts"),
-        clock=WallClock(),
-        broker="none",
-        troubles=list,
-        tokens=TokenTable(database),
-        post=post,
-    )
-    connections = {}
-    server = create_server(create_app(ports), map=connections, host="127.0.0.1", port=0, threads=2)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    site.listen_on(server.effective_port)
-    yield posted
-    server.task_dispatcher.shutdown()
-    server.trigger.pull_trigger(lambda: [connection.close() for connection in list(connections.values())])
-    thread.join(timeout=10)
-    database.close()
+    with web_half(site, post):
+        yield posted
 
 
 def test_changes_are_made_by_the_running_service_under_the_users_name(served, ask, site):

@@ -1,29 +1,20 @@
-import threading
-
 import pytest
-from waitress.server import create_server
 
-from coordinator.config_file import load_config
 from coordinator.core.task import Task
 from coordinator.inbox import Operated
 from coordinator.operations import CreateTask, PauseTask, Refused, ResumeTask, StopTask
 from coordinator.ports import TaskRecord
 from coordinator.shell.blobs import FileBlobs
-from coordinator.shell.clock import WallClock
-from coordinator.shell.database import Database, database_file
-from coordinator.shell.tokens import TokenTable
-from coordinator.shell.web.app import create_app
-from coordinator.shell.web.ports import WebPorts
+from tests.coordinator.commands.site import web_half
 from wire.messages import Work
 
 
 @pytest.fixture
 def served(site):
-    """The web half of the service on a free port; a task that is asked for is written down, and the rest only noted."""
-    database = Database(f"sqlite:///{database_file(site.data)}")
+    """A service that writes down a task that is asked for, and only notes the rest."""
     operations = []
 
-    def post(event) -> None:
+    def post(event, database) -> None:
         if not isinstance(event, Operated):
             return
         operations.append(event.operation)
@@ -37,26 +28,8 @@ def served(site):
                     tx.save_task(TaskRecord(state=state, settings=settings))
         event.answer(answer)
 
-    ports = WebPorts(
-        config=load_config(site.config, {}),
-        repository=database,
-        artifacts=FileBlobs(site.data / "artifacts"),
-        clock=WallClock(),
-        broker="none",
-        troubles=list,
-        tokens=TokenTable(database),
-        post=post,
-    )
-    connections = {}
-    server = create_server(create_app(ports), map=connections, host="127.0.0.1", port=0, threads=2)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    site.listen_on(server.effective_port)
-    yield operations
-    server.task_dispatcher.shutdown()
-    server.trigger.pull_trigger(lambda: [connection.close() for connection in list(connections.values())])
-    thread.join(timeout=10)
-    database.close()
+    with web_half(site, post):
+        yield operations
 
 
 def test_the_tasks_are_listed_with_what_each_waits_for(ask):

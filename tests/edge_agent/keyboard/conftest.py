@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +16,7 @@ from edge_agent.keyboard.server import Serving, serve
 from edge_agent.keyboard.suggestions import Suggester
 from edge_agent.ports import OwnWord, RecallCount
 from models.vocabulary import FIRST_WORD, Vocabulary
+from tests.browser import Watched, chromium  # noqa: F401 - a fixture
 from tests.edge_agent.keyboard.screen import DESKTOP, Screen
 from wire.errors import UnavailableError
 
@@ -152,47 +151,22 @@ def served(bench: Bench) -> Iterator[Serving]:
 # --- headless Chromium ---
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if executable is None:
-        pytest.skip("no Chromium on this machine: install the package chromium to test the page")
-    if importlib.util.find_spec("playwright") is None:
-        pytest.skip("no Playwright in this environment: install requirements/dev.txt to test the page")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=executable, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-        )
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
-def open_page(chromium, served):
+def open_page(chromium, served):  # noqa: F811 - the fixture
     """Opens the keyboard; fails the test if the page logs an error or asks another host for anything.
 
     A test that takes the agent away says in ``open_page.expected`` which errors a browser then logs, until the end.
     """
-    contexts, complaints, expected = [], [], []
+    watched = Watched(chromium)
 
     def open_(viewport=DESKTOP, words=("Hello", "How", "I'm"), **options):
-        context = chromium.new_context(**{"viewport": viewport, "locale": "en-GB"} | options)
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(60_000)  # a busy machine is no failure
-        page.on("console", lambda message: message.type == "error" and complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda r: r.url.startswith(served.url) or complaints.append(f"request to {r.url}"))
+        page = watched.page(served.url, **{"viewport": viewport, "locale": "en-GB"} | options)
         page.goto(served.url)
         screen = Screen(page)
         if words:
             screen.wait_for_words(words)
         return screen
 
-    open_.expected = expected
+    open_.expected = watched.expected
     yield open_
-    for context in contexts:
-        context.close()
-    assert [complaint for complaint in complaints if not any(part in complaint for part in expected)] == []
+    watched.close()

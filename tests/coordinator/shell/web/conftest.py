@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
-import shutil
 import socket
 import threading
 
@@ -13,6 +11,7 @@ import pytest
 from coordinator.shell.web.access import Role
 from coordinator.shell.web.server import serving
 from models.manifest import Manifest
+from tests.browser import Watched, chromium  # noqa: F401 - a fixture
 from tests.coordinator.shell.web.history import live_through
 from tests.coordinator.shell.web.test_api import Service
 
@@ -70,36 +69,13 @@ def fresh(tmp_path):
     made.close()
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if executable is None:
-        pytest.skip("no Chromium on this machine: install the package chromium to test the pages")
-    if importlib.util.find_spec("playwright") is None:
-        pytest.skip("no Playwright in this environment: install requirements/dev.txt to test the pages")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=executable, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-        )
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
-def look(chromium):
+def look(chromium):  # noqa: F811 - the fixture
     """Opens a page; fails the test if a page logs an error or asks another host for anything."""
-    contexts, complaints, expected = [], [], []
+    watched = Watched(chromium)
 
     def open_(served, path="/", role=None, viewport=DESKTOP, **options):
-        context = chromium.new_context(viewport=viewport, reduced_motion="reduce", **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(60_000)  # a busy machine is no failure
-        page.on("console", lambda message: message.type == "error" and complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda r: r.url.startswith(served.url) or complaints.append(f"request to {r.url}"))
+        page = watched.page(served.url, viewport=viewport, reduced_motion="reduce", **options)
         if role is not None:
             page.goto(f"{served.url}/login?back={path}")
             page.fill("[name=token]", served.tokens[role])
@@ -109,8 +85,6 @@ def look(chromium):
             page.goto(served.url + path)
         return page
 
-    open_.expected = expected
+    open_.expected = watched.expected
     yield open_
-    for context in contexts:
-        context.close()
-    assert [complaint for complaint in complaints if not any(part in complaint for part in expected)] == []
+    watched.close()
