@@ -69,7 +69,7 @@ def test_the_run_goes_on_and_every_accepted_report_is_counted_exactly_once(run_f
         wait_for(prepared.url, lambda _: True)
         for victim in victims:
             victim.start()
-        done = wait_for(prepared.url, lambda s: s["task"]["state"] == "done", limit_s=240)
+        done = wait_for(prepared.url, lambda s: s["task"]["state"] == "finished", limit_s=240)
         fleet.check(pytest.fail)
 
     assert done["counters"]["rounds_committed"] == ROUNDS
