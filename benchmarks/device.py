@@ -34,6 +34,7 @@ REQUIREMENTS = {
     "ai-edge-litert": Path("requirements/agent.txt"),
     "tflite-runtime": Path("requirements/agent-tflite-runtime.txt"),
 }
+REMAKE = "scripts/agent_tests.sh"
 OWN = ("edge_agent", "wire", "models")
 ROUNDS = 40
 """Steps of each that are timed, after three that are not."""
@@ -52,7 +53,7 @@ def measure(runtimes: list[str], rounds: int = ROUNDS) -> dict[str, Any]:
     for runtime in runtimes:
         python = Path(f".venv-agent-{runtime}/bin/python")
         if not python.exists():
-            click.echo(f"no {python.parent.parent}: scripts/agent_tests.sh {runtime} makes it", err=True)
+            click.echo(f"no {python.parent.parent}: {REMAKE} {runtime} makes it", err=True)
             continue
         packages[runtime] = _installed_mb(python.parent.parent, REQUIREMENTS[runtime])
         said = msgspec.json.decode(_child(python, "memory", at.model))
@@ -134,7 +135,10 @@ def _installed_mb(environment: Path, requirements: Path) -> dict[str, float]:
         name = _plain(requirement.name)
         if name in sizes or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
             continue
-        found = installed[name]
+        found = installed.get(name)
+        if found is None:
+            msg = f"{environment} has no {name}: it is older than {requirements}; {REMAKE} brings it up to date"
+            raise click.ClickException(msg)
         sizes[name] = sum(_size(Path(str(found.locate_file(file)))) for file in found.files or ()) / 1e6
         wanted += [Requirement(line) for line in found.requires or ()]
     own = sum(_size(path) for package in OWN for path in Path(package).rglob("*") if "__pycache__" not in path.parts)
