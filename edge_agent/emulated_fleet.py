@@ -36,6 +36,7 @@ from edge_agent.shell.http import Downloader
 from edge_agent.shell.memory import return_free_memory
 from edge_agent.shell.model_files import ModelFiles
 from edge_agent.shell.mqtt import MqttTransport
+from edge_agent.shell.signatures import holds
 from edge_agent.shell.tflite import TfliteProgram, load_program, runtime_name
 from edge_agent.shell.trust import KnownKey
 from edge_agent.shell.weights import mapped_weights
@@ -212,7 +213,7 @@ def _phone(
             journal=database,
             worker=worker,
             desk=Desk(database, database.residual, train),
-            trust=KnownKey(config.population, database, config.coordinator_key),
+            trust=KnownKey(config.population, database, config.coordinator_key, holds),
         ),
         queue.SimpleQueue(),
     )

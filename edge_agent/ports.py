@@ -117,6 +117,7 @@ class Trust(Protocol):
 
         Raises:
             RemoteProtocolError: it did not.
+            UnavailableError: that cannot be found out now.
         """
 
 

@@ -29,6 +29,7 @@ from edge_agent.shell.database import Caps, Database
 from edge_agent.shell.http import Downloader, Patience
 from edge_agent.shell.logs import set_up
 from edge_agent.shell.model_files import ModelFiles
+from edge_agent.shell.signatures import holds
 from edge_agent.shell.trust import KnownKey
 from edge_agent.shell.worker import ThreadWorker
 from edge_agent.uplink import Identity
@@ -168,7 +169,7 @@ def make_phone(
             journal=database,
             worker=ThreadWorker(inbox.put),
             desk=Desk(database, database.residual, in_this_process(learned, clock.monotonic_s)),
-            trust=KnownKey(population, database),
+            trust=KnownKey(population, database, holds=holds),
             show_model=show_model,
         ),
         inbox,

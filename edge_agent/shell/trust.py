@@ -8,10 +8,12 @@ to compare with, and takes what it is offered. What is refused is counted, and i
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Protocol
 
 import structlog
 
+from edge_agent.shell.signatures import holds_in_a_process
 from wire.errors import RemoteProtocolError, UnavailableError
 from wire.identifiers import Population, Sha256
 from wire.signatures import signed_bytes
@@ -20,6 +22,10 @@ KEY, REFUSED, WHY = "coordinator_key", "manifests_refused", "manifest_refused_be
 """Names of the facts."""
 
 log = structlog.get_logger()
+
+
+Holds = Callable[[str, str, bytes], bool]
+"""(public key, signature, what is signed) -> whether it holds."""
 
 
 class Facts(Protocol):
@@ -43,14 +49,19 @@ class KnownKey:
         population: whose coordinator signs.
         facts: what the device remembers.
         given: the key of the configuration, in hex; empty if none was given.
+        holds: whether a signature holds; see :mod:`edge_agent.shell.signatures`.
     """
 
-    def __init__(self, population: Population, facts: Facts, given: str = "") -> None:
+    def __init__(
+        self, population: Population, facts: Facts, given: str = "", holds: Holds = holds_in_a_process
+    ) -> None:
         self._population = population
         self._facts = facts
         self._given = given
         self._key = given or facts.fact(KEY) or ""
         self._told = ""
+        self._holds = holds
+        self._last: tuple[Sha256, str] | None = None  # found good; the keyboard and a session take the same model
 
     def announced(self, key: str) -> None:
         """A coordinator announced its key: the first counts if none was given."""
@@ -69,14 +80,16 @@ class KnownKey:
 
         Raises:
             RemoteProtocolError: it did not.
+            UnavailableError: that cannot be found out now.
         """
-        if not self._key:
+        if not self._key or (manifest, signature) == self._last:
             return
         if not signature:
             why = f"nobody signed manifest {manifest[:12]}; expected a signature by key {self._key[:12]}"
-        elif not _holds(self._key, signature, signed_bytes(self._population, manifest)):
+        elif not self._holds(self._key, signature, signed_bytes(self._population, manifest)):
             why = f"the signature of manifest {manifest[:12]} is not by key {self._key[:12]}; {_remedy(self._given)}"
         else:
+            self._last = manifest, signature
             return
         with contextlib.suppress(UnavailableError):  # a full disk must not let it through
             self._facts.remember(REFUSED, str(int(self._facts.fact(REFUSED) or 0) + 1))
@@ -88,15 +101,3 @@ def _remedy(given: str) -> str:
     if given:
         return "if the coordinator has a new key, set coordinator_key to it"
     return "if the coordinator has a new key, set coordinator_key to it: the first one that was announced is kept"
-
-
-def _holds(key: str, signature: str, signed: bytes) -> bool:
-    # Eight megabytes, for which a device without anything to check has no use.
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
-    try:
-        Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)).verify(bytes.fromhex(signature), signed)
-    except InvalidSignature:
-        return False
-    return True

@@ -80,13 +80,37 @@ def test_a_key_that_is_no_point_of_the_curve_signs_nothing():
         trust.check(MANIFEST, signature(OURS))
 
 
-def test_a_device_with_nothing_to_check_loads_no_cryptography():
+def test_an_agent_that_checks_models_does_not_load_the_library_for_it():
     probe = (
         "import sys, edge_agent.assembly\n"
         "from edge_agent.shell.trust import KnownKey\n"
         "class Facts:\n"
         "    def fact(self, name): return None\n"
-        "KnownKey('demo', Facts()).check('a' * 64, '')\n"
+        f"KnownKey('demo', Facts(), '{public(OURS)}').check('{MANIFEST}', '{signature(OURS)}')\n"
         "assert not [name for name in sys.modules if name.startswith('cryptography')]"
     )
     subprocess.run([sys.executable, "-c", probe], check=True)
+
+
+def test_the_same_model_is_checked_once():
+    asked = []
+
+    def holds(key, signed_with, signed):
+        asked.append(signed)
+        return True
+
+    trust = KnownKey("demo", Facts(), public(OURS), holds)
+    for manifest in (MANIFEST, MANIFEST, OTHER):
+        trust.check(manifest, "0" * 128)
+    assert asked == [signed_bytes("demo", MANIFEST), signed_bytes("demo", OTHER)]
+
+
+def test_what_cannot_be_found_out_is_neither_taken_nor_counted(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/no/such/interpreter")
+    facts = Facts()
+    with pytest.raises(UnavailableError, match="could not be checked"):
+        KnownKey("demo", facts, public(OURS)).check(MANIFEST, signature(OURS))
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(UnavailableError, match="could not be checked"):
+        KnownKey("demo", facts, public(OURS)).check(MANIFEST, signature(OURS))
+    assert facts == {}

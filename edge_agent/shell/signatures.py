@@ -1,0 +1,56 @@
+"""Whether a signature of Ed25519 holds: asked in a process of its own, because the library takes eight megabytes.
+
+A device asks once for each new model. The agent is there all day, and its memory is what its owner notices.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from wire.errors import UnavailableError
+
+TIMEOUT_S = 120.0
+"""A busy board loads the library from its card for some seconds."""
+HOLDS, HOLDS_NOT = 0, 10
+"""Exit statuses; an interpreter that fails ends with 1."""
+
+
+def holds(key: str, signature: str, signed: bytes) -> bool:
+    """Whether the owner of a key signed these bytes; in this process.
+
+    Args:
+        key: public, in hex.
+        signature: in hex.
+        signed: what is under it.
+    """
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)).verify(bytes.fromhex(signature), signed)
+    except InvalidSignature:
+        return False
+    return True
+
+
+def holds_in_a_process(key: str, signature: str, signed: bytes) -> bool:
+    """The same in a process that ends.
+
+    Raises:
+        UnavailableError: the process could not answer.
+    """
+    command = [sys.executable, "-m", "edge_agent.shell.signatures", key, signature]
+    try:
+        done = subprocess.run(command, input=signed, capture_output=True, timeout=TIMEOUT_S, check=False)  # noqa: S603 - our own module
+    except (OSError, subprocess.SubprocessError) as error:
+        msg = f"a signature could not be checked: {error}"
+        raise UnavailableError(msg) from error
+    if done.returncode not in {HOLDS, HOLDS_NOT}:
+        msg = f"a signature could not be checked: {done.stderr.decode(errors='replace').strip()[-300:]}"
+        raise UnavailableError(msg)
+    return done.returncode == HOLDS
+
+
+if __name__ == "__main__":
+    sys.exit(HOLDS if holds(sys.argv[1], sys.argv[2], sys.stdin.buffer.read()) else HOLDS_NOT)
