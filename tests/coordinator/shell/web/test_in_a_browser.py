@@ -99,6 +99,7 @@ def test_every_number_leads_to_what_it_is_made_of(lived, look):
 
 def test_everything_is_reached_and_pressed_with_the_keyboard_alone(fresh, look):
     page = look(fresh, "/login?back=/devices/a")
+    page.wait_for_function("document.activeElement.name === 'token'")
     page.keyboard.type(fresh.tokens[Role.OPERATOR])
     page.keyboard.press("Enter")
     page.wait_for_url(fresh.url + "/devices/a")
