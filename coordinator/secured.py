@@ -32,7 +32,7 @@ _log = structlog.get_logger("coordinator")
 
 
 class Secured:
-    """The parts, and what ties them together. Ask :func:`secured` for one.
+    """The parts, and what ties them together.
 
     Args:
         config: of the coordinator.

@@ -16,8 +16,8 @@ import numpy as np
 import psutil
 import pytest
 
-from coordinator.shell.broker import find_mosquitto
 from models.manifest import Manifest
+from tests.brokers import KINDS, free_ports
 from tests.coordinator.fake_device import POPULATION, FakeDevice, devices, report_frame
 from tests.coordinator.model_folder import INITIAL, LAYOUT, write_model
 from wire import frame, messages, topics
@@ -37,23 +37,6 @@ from wire.parameters import weights_from_bytes
 ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.broker
-
-KINDS = [
-    "embedded",
-    pytest.param(
-        "mosquitto", marks=pytest.mark.skipif(not find_mosquitto(), reason="mosquitto is not installed on this machine")
-    ),
-]
-
-
-def free_ports(count: int) -> list[int]:
-    held = [socket.socket() for _ in range(count)]
-    for one in held:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports
 
 
 class Service:

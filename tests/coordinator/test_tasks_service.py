@@ -7,9 +7,10 @@ import sys
 import numpy as np
 import pytest
 
+from tests.brokers import KINDS
 from tests.coordinator.fake_device import devices, report_frame
 from tests.coordinator.model_folder import LAYOUT
-from tests.coordinator.test_service import KINDS, ROOT, Service
+from tests.coordinator.test_service import ROOT, Service
 from wire.messages import Assignment, Rejection, RejectionReason, Verdict, Work
 
 pytestmark = pytest.mark.broker

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.enrolment.world import KINDS
+from tests.brokers import KINDS
 
 
 @pytest.fixture(params=KINDS)

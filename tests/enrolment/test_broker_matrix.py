@@ -14,7 +14,8 @@ from coordinator.enrolment.authority import Authority, new_request
 from coordinator.enrolment.premises import FOLDER, refresh
 from coordinator.shell.broker_child import BrokerChild
 from coordinator.shell.clock import WallClock
-from tests.enrolment.world import KINDS, InThisProcess, free_ports
+from tests.brokers import KINDS, free_ports
+from tests.enrolment.world import InThisProcess
 from wire.topics import DOWN_KINDS, UP_KINDS
 
 pytestmark = pytest.mark.broker

@@ -6,9 +6,10 @@ import time
 import numpy as np
 import pytest
 
+from tests.brokers import KINDS
 from tests.coordinator.fake_device import FakeDevice, report_frame
 from tests.coordinator.model_folder import LAYOUT
-from tests.enrolment.world import KINDS, Device, World
+from tests.enrolment.world import Device, World
 from wire.messages import Verdict
 
 pytestmark = pytest.mark.broker

@@ -2,13 +2,11 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-import pytest
 import urllib3
 
 from coordinator.commands.actions import ask_service
@@ -16,28 +14,12 @@ from coordinator.config_file import load_config
 from coordinator.enrolment.authority import Authority
 from coordinator.enrolment.signing import CertifyDevice, CertifyServer, ListAuthorities, Revoke
 from coordinator.secured import http_pool
-from coordinator.shell.broker import find_mosquitto
 from edge_agent.enrolment.enrolling import enrol
 from edge_agent.enrolment.identity import FOLDER, Identity, held_identity, tls_context
+from tests.brokers import free_ports
 from tests.coordinator.model_folder import write_model
 
 ROOT = Path(__file__).parents[2]
-KINDS = [
-    "embedded",
-    pytest.param(
-        "mosquitto", marks=pytest.mark.skipif(not find_mosquitto(), reason="mosquitto is not installed on this machine")
-    ),
-]
-
-
-def free_ports(count: int) -> list[int]:
-    held = [socket.socket() for _ in range(count)]
-    for one in held:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports
 
 
 class InThisProcess:
