@@ -184,19 +184,19 @@ class Driver:
         Raises:
             UnavailableError: the disk or the database did not work for long.
         """
-        self.resume()
+        self._patiently(self._resumption())
         next_tick_s = self._clock.now_s()
         while True:
             now_s = self._clock.now_s()
             if not next_tick_s - 2 * TICK_S < now_s < next_tick_s:  # due, or the clock was set back
                 next_tick_s = now_s + TICK_S
                 self._turned()
-                self._patiently([Ticked()])
+                self._patiently(self.steps([Ticked()]))
             try:
                 first = self._inbox.get(timeout=max(next_tick_s - self._clock.now_s(), 0.0))
             except queue.Empty:
                 continue
-            self._patiently(self._batch(first))
+            self._patiently(self.steps(self._batch(first)))
             if self._stopping.is_set():
                 return
 
@@ -213,13 +213,13 @@ class Driver:
                 size_bytes += len(event.payload)
         return batch
 
-    def _patiently(self, batch: Sequence[Inbox]) -> None:
-        """Handle a batch, and go on trying while the disk or the database refuses."""
-        steps: list[Callable[[], None]] = [lambda: self._take(batch), self._follow_up]
+    def _patiently(self, steps: Sequence[Callable[[], None]]) -> None:
+        """Do one step after the other, and go on trying while the disk or the database refuses."""
+        left = deque(steps)
         failing_since_s, wait_s, tries = 0.0, TRY_AGAIN_S[0], 0
-        while steps:
+        while left:
             try:
-                steps[0]()
+                left[0]()
             except UnavailableError as error:
                 now_s = self._clock.now_s()
                 failing_since_s = failing_since_s or now_s
@@ -235,17 +235,24 @@ class Driver:
                 self._stopping.wait(wait_s)
                 wait_s = min(2 * wait_s, TRY_AGAIN_S[1])
             else:
-                steps.pop(0)
+                left.popleft()
         if self._trouble:
             _log.info("stored_again", after_s=round(self._clock.now_s() - failing_since_s, 1), failed_tries=tries)
             self._trouble = ""
 
     def resume(self) -> None:
-        """Carry out what a former process left, and see to it that there is a round.
+        """Carry out what a former process left, and see to it that there is a round; without patience.
 
         Raises:
             UnavailableError: the disk or the database is broken.
         """
+        for step in self._resumption():
+            step()
+
+    def _resumption(self) -> tuple[Callable[[], None], ...]:
+        return self._take_up, self._follow_up
+
+    def _take_up(self) -> None:
         with self._repository.transaction() as tx:
             turn = self._begin(tx)
             left = turn.take_up(tx.begin_effects())
@@ -256,7 +263,6 @@ class Driver:
             added = _add(turn)
         self._adopt(turn)
         self._pending.extend([*left, *added])
-        self._follow_up()
 
     def handle(self, *batch: Inbox) -> None:
         """A batch of events, from the queue to its last effect; without patience.

@@ -161,11 +161,21 @@ def arrived(device: str, acknowledged: threading.Event) -> MessageArrived:
     return MessageArrived(topics.up(POPULATION, DeviceId(device), "check-in", 1), offer, acknowledge=acknowledged.set)
 
 
-def test_a_disk_that_is_full_at_the_start_ends_the_process(world):
-    world.repository.on_touch = _full_disk
-    with running(world) as failed:
-        pass
-    assert [str(error) for error in failed] == ["no space left on device; free some space"]
+def test_a_disk_that_is_full_at_the_start_is_waited_for(world, impatient):
+    """A shell that holds the database just then must not end a coordinator that has said that it is ready."""
+    acknowledged, left = threading.Event(), [3]
+
+    def touch() -> None:
+        if left[0]:
+            left[0] -= 1
+            _full_disk()
+
+    world.repository.on_touch = touch
+    with structlog.testing.capture_logs() as lines, running(world) as failed:
+        world.driver.post(arrived("a", acknowledged))
+        assert acknowledged.wait(10)
+    assert (failed, left, world.driver.trouble) == ([], [0], "")
+    assert [line["event"] for line in lines if "stored" in line["event"]] == ["not_stored", "stored_again"]
 
 
 def test_a_disk_that_is_full_for_a_while_is_said_and_waited_for(world, impatient):

@@ -19,20 +19,38 @@ def reasons(coordinator):
     began = time.monotonic()
     answer = coordinator.get("/healthz")
     assert time.monotonic() - began < SOON_S, "it waited for what is wrong"
+    assert answer is not None, coordinator.log()
     return json.loads(answer)["reasons"]
+
+
+@contextlib.contextmanager
+def locked(path):
+    """Another program is in the middle of a change."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None, timeout=60)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("UPDATE rounds SET phase = phase")
+        yield
+        other.execute("ROLLBACK")
+
+
+def test_a_database_that_is_locked_while_the_coordinator_starts_is_waited_for(tmp_path, mosquitto):
+    coordinator = Coordinator(tmp_path / "c", mosquitto.port)
+    with coordinator:
+        wait_until(lambda: coordinator.get("/healthz"), coordinator.log)  # it listens; the first round is to be stored
+        with locked(coordinator.data / "coordinator.sqlite"):
+            wait_until(lambda: any("locked" in why for why in reasons(coordinator)), coordinator.log)
+        coordinator.wait_healthy()
+    assert coordinator.starts == 1
+    assert "event=stored_again" in coordinator.log()
 
 
 def test_while_the_database_is_locked_and_while_the_broker_is_away(tmp_path, mosquitto):
     coordinator = Coordinator(tmp_path / "c", mosquitto.port)
     with coordinator:
         coordinator.wait_healthy()
-        path = coordinator.data / "coordinator.sqlite"
-        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
-            other.execute("UPDATE rounds SET phase = phase")
+        with locked(coordinator.data / "coordinator.sqlite"):
             # Something that is to be stored: time passes, and a round of an empty pool ends.
             wait_until(lambda: any("locked" in why for why in reasons(coordinator)), coordinator.log)
-            other.execute("ROLLBACK")
         wait_until(lambda: reasons(coordinator) == [], coordinator.log)
         mosquitto.kill()
         wait_until(lambda: any("the broker is not connected" in why for why in reasons(coordinator)), coordinator.log)
