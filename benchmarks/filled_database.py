@@ -8,8 +8,9 @@ import msgspec
 from msgspec.structs import replace
 
 from coordinator.core.lease import Lease, Presence
-from coordinator.core.round import AbandonCause, Phase, Seat, SeatState, open_round
+from coordinator.core.round import AbandonCause, Phase, open_round
 from coordinator.core.rules import rules_for
+from coordinator.core.seats import Seat, SeatState
 from coordinator.fleet import Sample
 from coordinator.jobs import Metrics
 from coordinator.operations import AuditEntry

@@ -22,7 +22,8 @@ from coordinator.core.events import (
     SendReceipt,
 )
 from coordinator.core.lease import CheckedIn, Heard, Lease, status_event
-from coordinator.core.round import Phase, Round, SeatState, awaits_report, step
+from coordinator.core.round import Phase, Round, awaits_report, step
+from coordinator.core.seats import SeatState
 from coordinator.core.task import Status
 from coordinator.effects import SendMissing
 from coordinator.inbox import MessageArrived

@@ -19,7 +19,8 @@ from coordinator.core.lease import Lease
 from coordinator.core.optimizers import OptimizerChoice
 from coordinator.core.pace import Rhythm
 from coordinator.core.rollout import Rollout, Stage
-from coordinator.core.round import AbandonCause, Phase, Round, SeatState, dropouts
+from coordinator.core.round import AbandonCause, Phase, Round, dropouts
+from coordinator.core.seats import SeatState
 from coordinator.core.task import Task
 from coordinator.effects import PendingEffect
 from coordinator.inbox import MessageArrived

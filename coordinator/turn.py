@@ -29,8 +29,9 @@ from coordinator.core.events import (
 )
 from coordinator.core.lease import ReportCounted
 from coordinator.core.pace import check_in_counted, round_timed
-from coordinator.core.round import TERMINAL, AbandonCause, Phase, Round, causes_of, dropouts, open_round, step
+from coordinator.core.round import TERMINAL, AbandonCause, Phase, Round, dropouts, open_round, step
 from coordinator.core.schedule import wait_s, within_hours
+from coordinator.core.seats import causes_of
 from coordinator.core.task import OVER, RoundAbandoned, RoundCommitted, Status
 from coordinator.core.waiting import doing, sentence
 from coordinator.effects import ForgetBlobs, PendingEffect

@@ -26,7 +26,8 @@ import msgspec
 from msgspec import Meta
 
 from coordinator.core.lease import Lease
-from coordinator.core.round import Phase, Round, SeatState, has_room
+from coordinator.core.round import Phase, Round, has_room
+from coordinator.core.seats import SeatState
 from coordinator.core.selection import Admission, Refusal, older, refusal
 from wire.canary import tries
 from wire.identifiers import DeviceId, Sha256

@@ -17,7 +17,8 @@ from typing import Any
 
 import msgspec
 
-from coordinator.core.round import Round, SeatState
+from coordinator.core.round import Round
+from coordinator.core.seats import SeatState
 from wire.frame import LocalEvaluation
 from wire.messages import DropoutCause
 

@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -60,6 +60,7 @@ from coordinator.core.events import (
     StartAggregation,
 )
 from coordinator.core.rules import REPLACEMENT_SHARE, RoundRules
+from coordinator.core.seats import Seat, SeatState, causes_of, with_seat
 from coordinator.core.selection import sample
 from wire.identifiers import DeviceId
 from wire.machine import Row, find_row, row
@@ -93,35 +94,6 @@ class AbandonCause(enum.Enum):
     """An operator paused the task while the round waited for devices."""
     RESTORED = "restored"
     """Never took place: marks the numbers that may have been used after the backup that was restored."""
-
-
-class SeatState(enum.Enum):
-    """What became of a selected device."""
-
-    WORKING = "working"
-    REPORTED = "reported"
-    REFUSED = "refused"
-    DROPPED = "dropped"
-
-
-class Seat(msgspec.Struct, frozen=True, kw_only=True):
-    """A selected device.
-
-    Attributes:
-        attempt: from 1; with round and device the idempotency key of the report.
-        state: what became of it.
-        lost_since_s: when its connection was lost, while it is lost.
-        cause: why it dropped.
-        code: why its report was refused.
-        earlier: causes of its earlier attempts in this round.
-    """
-
-    attempt: int = 1
-    state: SeatState = SeatState.WORKING
-    lost_since_s: float | None = None
-    cause: DropoutCause | None = None
-    code: str = ""
-    earlier: tuple[DropoutCause, ...] = ()
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
@@ -219,17 +191,6 @@ def open_round(
 def dropouts(state: Round) -> Counter[DropoutCause]:
     """Dropouts by cause, those of earlier attempts included."""
     return causes_of(state.seats.values())
-
-
-def causes_of(seats: Iterable[Seat]) -> Counter[DropoutCause]:
-    """Dropouts of these seats by cause, those of earlier attempts included."""
-    causes: Counter[DropoutCause] = Counter()
-    for seat in seats:
-        if seat.earlier:
-            causes.update(seat.earlier)
-        if seat.cause is not None:
-            causes[seat.cause] += 1
-    return causes
 
 
 def awaits_report(state: Round, device: DeviceId, attempt: int) -> bool:
@@ -396,11 +357,12 @@ def _take_report(state: Round, event: ReportReceived) -> Step:
 
 def _watch_reporting(state: Round, event: ClockTicked) -> Step:
     state = _bounded(state, event.now_s + state.rules.report_deadline_s)
-    seats = dict(state.seats)
-    for device, seat in state.seats.items():
-        if seat.lost_since_s is not None and event.now_s >= seat.lost_since_s + state.rules.lost_grace_s:
-            seats[device] = _dropped(seat, DropoutCause.CONNECTION_LOST)
-    watched = state if seats == state.seats else _with_seats(state, seats)
+    lost = {
+        device: _dropped(seat, DropoutCause.CONNECTION_LOST)
+        for device, seat in state.seats.items()
+        if seat.lost_since_s is not None and event.now_s >= seat.lost_since_s + state.rules.lost_grace_s
+    }
+    watched = _with_seats(state, {**state.seats, **lost}) if lost else state
     return _end_if_due(watched, event.now_s)
 
 
@@ -475,7 +437,7 @@ def _with_seat(state: Round, device: DeviceId, seat: Seat) -> Round:
     was = None if before is None else before.state
     return replace(
         state,
-        seats={**state.seats, device: seat},
+        seats=with_seat(state.seats, device, seat),
         working=state.working + (seat.state is SeatState.WORKING) - (was is SeatState.WORKING),
         reported=state.reported + (seat.state is SeatState.REPORTED) - (was is SeatState.REPORTED),
     )

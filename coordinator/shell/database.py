@@ -30,6 +30,7 @@ from coordinator.core.lease import Lease
 from coordinator.core.pace import Rhythm
 from coordinator.core.rollout import Rollout, Stage
 from coordinator.core.round import TERMINAL, Phase, Round
+from coordinator.core.seats import Seats
 from coordinator.core.task import Task
 from coordinator.effects import PendingEffect
 from coordinator.jobs import Inspection, Metrics
@@ -564,7 +565,7 @@ def _round_row(state: Round) -> dict[str, Any]:
         "task": state.task,
         "phase": state.phase.value,
         "base_version": state.base_version,
-        "state": msgspec.json.encode(state),
+        "state": msgspec.json.encode(state, enc_hook=Seats.plain),
     }
 
 

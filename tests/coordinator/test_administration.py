@@ -1,6 +1,7 @@
 import pytest
 
-from coordinator.core.round import AbandonCause, Phase, SeatState
+from coordinator.core.round import AbandonCause, Phase
+from coordinator.core.seats import SeatState
 from coordinator.inbox import Operated
 from coordinator.operations import BlockDevice, PauseTask, ResumeTask, UnblockDevice
 from tests.coordinator.fakes import Killed, World

@@ -7,7 +7,8 @@ import pytest
 from coordinator.averaging import do_job
 from coordinator.config import ServerConfig
 from coordinator.core.optimizers import OptimizerName
-from coordinator.core.round import Phase, SeatState
+from coordinator.core.round import Phase
+from coordinator.core.seats import SeatState
 from coordinator.driver import LISTEN_S
 from coordinator.effects import EvaluateVersion, StartAggregation
 from coordinator.inbox import (

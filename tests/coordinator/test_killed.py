@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from coordinator.core.lease import Presence
-from coordinator.core.round import Phase, SeatState
+from coordinator.core.round import Phase
+from coordinator.core.seats import SeatState
 from coordinator.shell.database import Database
 from models.manifest import Manifest
 from tests.coordinator.fake_device import report_frame

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from coordinator.core.round import SeatState
+from coordinator.core.seats import SeatState
 from coordinator.ports import Standing
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import World

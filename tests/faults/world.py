@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import re
 import signal
@@ -24,9 +25,11 @@ import numpy as np
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
-from coordinator.core.round import TERMINAL, AbandonCause, Phase, Round, SeatState
+from coordinator.core.round import TERMINAL, AbandonCause, Phase, Round
+from coordinator.core.seats import SeatState
 from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.broker import Doors, find_mosquitto, write_mosquitto_files
+from coordinator.shell.free_ports import free_ports
 from models.manifest import Manifest
 from simulation.phones import Setting
 from tests.coordinator.model_folder import write_model
@@ -40,11 +43,6 @@ ROOT = Path(__file__).parents[2]
 POPULATION = Population("demo")
 PATIENCE_S = 120.0
 """For a machine that does ten other things."""
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 def wait_until(holds: Callable[[], object], what: Callable[[], str], timeout_s: float = PATIENCE_S) -> None:
@@ -88,9 +86,10 @@ class Process:
 
     def kill(self) -> None:
         """``kill -9``."""
-        self.process.kill()
-        self.process.wait(20)
-        self._reader.join(20)
+        process, reader = self.process, self._reader  # a supervisor has others as soon as this one is dead
+        process.kill()
+        process.wait(PATIENCE_S)
+        reader.join(PATIENCE_S)
 
     @property
     def running(self) -> bool:
@@ -101,11 +100,11 @@ class Process:
         if self.running:
             self.process.terminate()
             try:
-                self.process.wait(30)
+                self.process.wait(PATIENCE_S)
             except subprocess.TimeoutExpired:
                 self.kill()
         if self.process is not None:
-            self._reader.join(20)
+            self._reader.join(PATIENCE_S)
         return self.process.returncode if self.process else 0
 
     def log(self) -> str:
@@ -125,20 +124,25 @@ class Mosquitto(Process):
 
     def __init__(self, folder: Path, *, persistent: bool = True) -> None:
         folder.mkdir()
-        self.port = free_port()
+        (self.port,) = free_ports(1)
         path = write_mosquitto_files(Doors("127.0.0.1", self.port, "", ""), folder)
+        self._kept = folder / "mosquitto.db"
         if not persistent:
             path.write_text(path.read_text().replace("persistence true", "persistence false"))
         super().__init__([find_mosquitto(), "-c", str(path)], folder / "log")
 
     def start(self) -> None:
         super().start()
-        wait_until(self._answers, self.log, 30)
+        wait_until(self._answers, self.log)
 
     def save(self) -> None:
         """Write everything to its file, as it does by itself every half minute."""
+        before = self._kept_file()
         self.process.send_signal(signal.SIGUSR1)
-        time.sleep(0.5)
+        wait_until(lambda: self._kept_file() != before, self.log)
+
+    def _kept_file(self) -> int:
+        return self._kept.stat().st_ino if self._kept.exists() else 0  # it is written anew and put in its place
 
     def _answers(self) -> bool:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
@@ -162,7 +166,7 @@ class Coordinator(Process):
         folder.mkdir(exist_ok=True)
         if not (folder / "model").exists():
             write_model(folder / "model")
-        self.folder, self.port = folder, free_port()
+        self.folder, (self.port,) = folder, free_ports(1)
         self.data = data or folder / "data"
         settings = {
             "goal": 3,
@@ -176,7 +180,8 @@ class Coordinator(Process):
         }
         config = folder / "coordinator.toml"
         config.write_text(
-            f'port = {self.port}\ndata_dir = "{self.data}"\n[broker]\nkind = "external"\nport = {broker_port}\n'
+            f'port = {self.port}\ndata_dir = "{self.data}"\ntransport = "plain"\n'
+            f'[broker]\nkind = "external"\nport = {broker_port}\n'
             '[task]\nmodel = "model"\n'
             + "\n".join(f"{key} = {json.dumps(value)}" for key, value in settings.items())
             + f'\n[task.codec]\nname = "{codec}"\n{more}\n'
@@ -200,7 +205,7 @@ class Coordinator(Process):
         except urllib.error.HTTPError as error:
             with error:
                 return error.read() if path == "/healthz" else None
-        except OSError:
+        except (OSError, http.client.HTTPException):  # the latter: it died in the middle of its answer
             return None
 
     def state(self) -> dict:
@@ -303,7 +308,8 @@ def publish_retained(port: int, count: int, kinds: Sequence[Status]) -> None:
     for number in range(count):
         topic = topics.status(POPULATION, DeviceId(f"left-{number:05d}"))
         last = client.publish(topic, payloads[number % len(kinds)], qos=1, retain=True)
-    last.wait_for_publish(60)
+    last.wait_for_publish(PATIENCE_S)
+    assert last.is_published()
     client.disconnect()
     client.loop_stop()
 

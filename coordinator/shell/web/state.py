@@ -8,7 +8,8 @@ import msgspec
 
 from coordinator.config import CoordinatorConfig
 from coordinator.core.lease import Lease
-from coordinator.core.round import Phase, Round, SeatState
+from coordinator.core.round import Phase, Round
+from coordinator.core.seats import SeatState
 from coordinator.core.task import Status
 from coordinator.core.waiting import doing, sentence
 from coordinator.ports import RoundSummary, TaskRecord, VersionRecord, View

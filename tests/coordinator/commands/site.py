@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from coordinator.config import TaskSettings
 from coordinator.config_file import load_config
 from coordinator.core.lease import Lease, Presence
-from coordinator.core.round import Phase, Seat, SeatState, open_round
+from coordinator.core.round import Phase, open_round
 from coordinator.core.rules import RoundRules
+from coordinator.core.seats import Seat, SeatState
 from coordinator.core.task import Task
 from coordinator.inbox import Inbox
 from coordinator.jobs import Metrics
@@ -52,7 +53,8 @@ class Site:
         write_model(folder / "model")
         page, broker = free_ports(0).page, free_ports(0).broker
         self.config.write_text(
-            f'port = {page}\ndata_dir = "data"\n[broker]\nport = {broker}\n[task]\nmodel = "model"\n'
+            f'port = {page}\ndata_dir = "data"\ntransport = "plain"\n'
+            f'[broker]\nport = {broker}\n[task]\nmodel = "model"\n'
         )
         self.data.mkdir()
         self.artifacts = FileBlobs(self.data / ARTIFACTS)

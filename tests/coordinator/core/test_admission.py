@@ -8,9 +8,10 @@ from msgspec.structs import replace
 from coordinator.core.admission import Candidate, Declined, Eligibility, Gate, Variant, choose, free_slot, in_slot
 from coordinator.core.events import DeviceCheckedIn, DeviceDroppedOut
 from coordinator.core.lease import CheckedIn, Lease, step
-from coordinator.core.round import Phase, Round, Seat, open_round
+from coordinator.core.round import Phase, Round, open_round
 from coordinator.core.round import step as step_round
 from coordinator.core.rules import rules_for
+from coordinator.core.seats import Seat
 from coordinator.core.selection import Admission
 from wire.identifiers import DeviceId
 from wire.messages import CheckIn, DropoutCause, RejectionReason, Work

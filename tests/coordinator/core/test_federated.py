@@ -18,7 +18,8 @@ from coordinator.core.federated import (
     tally,
     tried_in,
 )
-from coordinator.core.round import Seat, SeatState, open_round
+from coordinator.core.round import open_round
+from coordinator.core.seats import Seat, SeatState
 from wire.frame import LocalEvaluation
 from wire.messages import DropoutCause
 

@@ -6,8 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from coordinator.core.lease import Lease, Presence
-from coordinator.core.round import Phase, Seat, SeatState, open_round
+from coordinator.core.round import Phase, open_round
 from coordinator.core.rules import RoundRules
+from coordinator.core.seats import Seat, SeatState
 from coordinator.fleet import Sample
 from coordinator.ports import StoredReport, VersionRecord
 from coordinator.shell import reading

@@ -12,8 +12,9 @@ from coordinator.core.federated import Tally, merged
 from coordinator.core.lease import Lease, Presence
 from coordinator.core.pace import Rhythm, check_in_counted
 from coordinator.core.rollout import Rollout, Stage
-from coordinator.core.round import Phase, Round, Seat, SeatState, open_round
+from coordinator.core.round import Phase, Round, open_round
 from coordinator.core.rules import RoundRules
+from coordinator.core.seats import Seat, SeatState
 from coordinator.core.task import Task
 from coordinator.effects import AnnounceModel, EvaluateVersion, ForgetBlobs, SendMissing
 from coordinator.jobs import Inspection, Metrics

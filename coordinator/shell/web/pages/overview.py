@@ -10,7 +10,8 @@ import msgspec
 from flask import Blueprint, abort, render_template
 from msgspec import Meta
 
-from coordinator.core.round import Phase, Round, SeatState
+from coordinator.core.round import Phase, Round
+from coordinator.core.seats import SeatState
 from coordinator.core.waiting import doing
 from coordinator.fleet import ELIGIBLE, GROUPS, Sample
 from coordinator.ports import VersionRecord

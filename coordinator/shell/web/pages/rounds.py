@@ -8,7 +8,8 @@ import msgspec
 from flask import Blueprint, render_template
 from msgspec import Meta
 
-from coordinator.core.round import Phase, SeatState
+from coordinator.core.round import Phase
+from coordinator.core.seats import SeatState
 from coordinator.shell.web.access import Role
 from coordinator.shell.web.admission import needs
 from coordinator.shell.web.documents import Number

@@ -17,7 +17,8 @@ from click.testing import CliRunner
 from coordinator.__main__ import cli
 from coordinator.averaging import do_job
 from coordinator.config import CoordinatorConfig, OptimizerName, ServerConfig
-from coordinator.core.round import AbandonCause, Phase, SeatState
+from coordinator.core.round import AbandonCause, Phase
+from coordinator.core.seats import SeatState
 from coordinator.driver import Driver
 from coordinator.inbox import Connected, JobEnded, MessageArrived, Ticked
 from coordinator.jobs import Metrics

@@ -4,10 +4,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from coordinator.config import BaselineConfig, CoordinatorConfig, TaskSettings
+from coordinator.config import BaselineConfig, CoordinatorConfig, TaskSettings, Transport
 from coordinator.core.lease import Lease, Presence
-from coordinator.core.round import AbandonCause, Phase, Seat, SeatState, open_round
+from coordinator.core.round import AbandonCause, Phase, open_round
 from coordinator.core.rules import RoundRules
+from coordinator.core.seats import Seat, SeatState
 from coordinator.core.task import Status, Task
 from coordinator.inbox import ArtifactServed
 from coordinator.jobs import Metrics
@@ -53,7 +54,9 @@ class Site:
         baseline = BaselineConfig(label="trigram", top1=0.19, top3=0.31)
         self.client = create_app(
             WebPorts(
-                config=CoordinatorConfig(task=task_config(tmp_path / "model", rounds=5, baseline=baseline)),
+                config=CoordinatorConfig(
+                    task=task_config(tmp_path / "model", rounds=5, baseline=baseline), transport=Transport.PLAIN
+                ),
                 repository=self.repository,
                 artifacts=self.artifacts,
                 clock=self.clock,

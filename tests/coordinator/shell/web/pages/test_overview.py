@@ -1,6 +1,7 @@
 from msgspec.structs import replace
 
-from coordinator.core.round import Phase, Seat, SeatState, open_round
+from coordinator.core.round import Phase, open_round
+from coordinator.core.seats import Seat, SeatState
 from coordinator.fleet import Sample
 from coordinator.shell.web.pages.overview import by_hour, cost, late
 from tests.coordinator.shell.web.test_app import RULES, A, B, C
