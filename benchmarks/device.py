@@ -1,7 +1,8 @@
 """What an agent costs a device, for both runtimes: disk, start, memory, a training step beside TensorFlow, wasted work.
 
-Each runtime has an environment of its own, ``.venv-agent-RUNTIME``, as ``scripts/agent_tests.sh`` makes it; without one
-a line says so. Figures:
+Each runtime has an environment of its own, ``.venv-agent-RUNTIME``, which ``scripts/agent_environment.sh`` makes where
+it is missing or older than its requirements; where that cannot be (no network, no Python 3.11), it says so and the
+runtime is left out. Figures:
 
 - ``installed_mb``: the packages that the runtime's requirements bring in, and our own code; no test tools.
 - ``import_s``: of everything that an agent with a keyboard imports.
@@ -34,7 +35,7 @@ REQUIREMENTS = {
     "ai-edge-litert": Path("requirements/agent.txt"),
     "tflite-runtime": Path("requirements/agent-tflite-runtime.txt"),
 }
-REMAKE = "scripts/agent_tests.sh"
+ENVIRONMENT = "scripts/agent_environment.sh"
 OWN = ("edge_agent", "wire", "models")
 ROUNDS = 40
 """Steps of each that are timed, after three that are not."""
@@ -51,11 +52,12 @@ def measure(runtimes: list[str], rounds: int = ROUNDS) -> dict[str, Any]:
     tape = _tape_step()
     rows, packages = [], {}
     for runtime in runtimes:
-        python = Path(f".venv-agent-{runtime}/bin/python")
-        if not python.exists():
-            click.echo(f"no {python.parent.parent}: {REMAKE} {runtime} makes it", err=True)
+        environment = _environment(runtime)
+        if environment is None:
+            click.echo(f"{runtime} is left out: {ENVIRONMENT} {runtime} made no environment for it", err=True)
             continue
-        packages[runtime] = _installed_mb(python.parent.parent, REQUIREMENTS[runtime])
+        python = environment / "bin/python"
+        packages[runtime] = _installed_mb(environment, REQUIREMENTS[runtime])
         said = msgspec.json.decode(_child(python, "memory", at.model))
         ours_ms, theirs_ms = _in_turn_ms(python, at.model, tape, rounds)
         step_ms = median(ours_ms)
@@ -74,6 +76,12 @@ def measure(runtimes: list[str], rounds: int = ROUNDS) -> dict[str, Any]:
             }
         )
     return {"runtimes": rows, "packages_mb": packages}
+
+
+def _environment(runtime: str) -> Path | None:
+    """The folder of the runtime's environment, made if need be; None if it cannot be, which standard error explains."""
+    made = subprocess.run([ENVIRONMENT, runtime], stdout=subprocess.PIPE, check=False, text=True)  # noqa: S603 - ourselves
+    return Path(made.stdout.strip()) if made.returncode == 0 else None
 
 
 def _tape_step() -> Any:
@@ -137,7 +145,7 @@ def _installed_mb(environment: Path, requirements: Path) -> dict[str, float]:
             continue
         found = installed.get(name)
         if found is None:
-            msg = f"{environment} has no {name}: it is older than {requirements}; {REMAKE} brings it up to date"
+            msg = f"{environment} lacks {name}, which {requirements} asks for; remove it, and it is made again"
             raise click.ClickException(msg)
         sizes[name] = sum(_size(Path(str(found.locate_file(file)))) for file in found.files or ()) / 1e6
         wanted += [Requirement(line) for line in found.requires or ()]
@@ -162,7 +170,7 @@ def _package_rows(packages: dict[str, dict[str, float]]) -> Iterator[dict[str, A
 
 @click.command()
 @click.option("--runtime", "runtimes", multiple=True, type=click.Choice(list(REQUIREMENTS)), help="Default: both.")
-@click.option("--rounds", default=ROUNDS, show_default=True, help="Timed steps of each.")
+@click.option("--rounds", default=ROUNDS, show_default=True, type=click.IntRange(1), help="Timed steps of each.")
 @click.option("--json", "as_json", is_flag=True)
 def main(*, runtimes: tuple[str, ...], rounds: int, as_json: bool) -> None:
     """Measure what an agent costs a device."""
@@ -172,6 +180,8 @@ def main(*, runtimes: tuple[str, ...], rounds: int, as_json: bool) -> None:
     elif found["runtimes"]:
         show(TITLE, found["runtimes"], as_json=False, key="runtimes")
         show("installed packages", list(_package_rows(found["packages_mb"])), as_json=False, key="packages_mb")
+    if not found["runtimes"]:
+        sys.exit(1)
 
 
 if __name__ == "__main__":

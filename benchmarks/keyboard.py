@@ -40,13 +40,14 @@ from edge_agent.shell.model_files import exported_model
 from edge_agent.shell.tflite import load_program
 from models import corpora
 from models.batches import pack
-from models.configurations import ModelConfiguration, configuration
+from models.configurations import CONFIGURATIONS, ModelConfiguration, configuration
 from models.corpora import Phone, Split
 from models.export import export_program
 from models.folder import write_model_folder
 from models.initial import initial_weights
 from models.ngram import TrigramScores, train_scores
 from models.vocabulary import BOS, FIRST_WORD, Vocabulary, words
+from wire.errors import NightjarError
 from wire.messages import Assignment, CodecChoice, TrainingPlan
 from wire.parameters import Vector
 
@@ -250,15 +251,33 @@ def _personal_weights(model: Model, phone: Phone, seed: int) -> Path | None:
 
 @click.command()
 @click.option("--corpus", default="personas", show_default=True, help="personas, pydoc, or a TSV file (user, text).")
-@click.option("--model", default="tiny", show_default=True)
-@click.option("--phones", default=12, show_default=True, help="People whose messages are replayed.")
-@click.option("--messages", default=200, show_default=True, help="The last so many of each; a fifth is replayed.")
-@click.option("--passes", default=4.0, show_default=True, help="Over the public text, of the global model.")
-@click.option("--seed", default=7, show_default=True)
+@click.option("--model", default="tiny", show_default=True, type=click.Choice(list(CONFIGURATIONS)))
+@click.option(
+    "--phones", default=12, show_default=True, type=click.IntRange(1), help="People whose messages are replayed."
+)
+@click.option(
+    "--messages",
+    default=200,
+    show_default=True,
+    type=click.IntRange(5),
+    help="The last so many of each; a fifth is replayed.",
+)
+@click.option(
+    "--passes",
+    default=4.0,
+    show_default=True,
+    type=click.FloatRange(0, 1000),
+    help="Over the public text, of the global model.",
+)
+@click.option("--seed", default=7, show_default=True, type=click.IntRange(0, 2**31))
 @click.option("--json", "as_json", is_flag=True)
 def main(*, corpus: str, model: str, phones: int, messages: int, passes: float, seed: int, as_json: bool) -> None:
     """Replay held-out messages through the suggester."""
-    found = measure(corpus, model, phones, messages, passes, seed)
+    try:
+        found = measure(corpus, model, phones, messages, passes, seed)
+    except NightjarError as error:
+        click.echo(f"keyboard: {error}", err=True)
+        sys.exit(error.exit_status)
     if as_json:
         sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
         return

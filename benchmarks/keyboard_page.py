@@ -160,7 +160,7 @@ def _serve() -> None:
 
 
 @click.command()
-@click.option("--key-presses", default=300, show_default=True)
+@click.option("--key-presses", default=300, show_default=True, type=click.IntRange(1))
 @click.option("--json", "as_json", is_flag=True)
 @click.option("--serve", "only_serve", is_flag=True, hidden=True)
 def main(*, key_presses: int, as_json: bool, only_serve: bool) -> None:

@@ -58,7 +58,7 @@ def measure(key_presses: int = 3_000) -> list[dict[str, Any]]:
 
 
 @click.command()
-@click.option("--key-presses", default=3_000, show_default=True)
+@click.option("--key-presses", default=3_000, show_default=True, type=click.IntRange(1))
 @click.option("--json", "as_json", is_flag=True)
 def main(*, key_presses: int, as_json: bool) -> None:
     """Measure the latency of suggestions, p50 and p99."""

@@ -219,7 +219,10 @@ def unpack_levels(data: bytes, count: int, most: int) -> Ints:
 def _bitmap_body(indices: Ints, levels: Ints, layout: ParameterLayout, most: int) -> bytes:
     bitmap = np.zeros(layout.size, np.uint8)
     bitmap[indices] = 1
-    return zlib.compress(np.packbits(bitmap).tobytes(), 9) + pack_levels(levels, most)
+    packed = np.packbits(bitmap).tobytes()
+    # Now and then zlib's thorough search ends some bytes behind its quick ones.
+    positions = min((zlib.compress(packed, effort) for effort in (9, 6, 1)), key=len)
+    return positions + pack_levels(levels, most)
 
 
 def _from_bitmap_body(body: bytes, count: int, layout: ParameterLayout, most: int) -> tuple[Ints, Ints]:

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Makes .venv-agent-RUNTIME, an environment as a device has it: one TFLite runtime, no TensorFlow, and what the tests of
+# the device side need; or does nothing if it is up to date. Prints its folder.
+# Usage: scripts/agent_environment.sh ai-edge-litert | tflite-runtime
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+case "${1:-}" in
+    ai-edge-litert) requirements=requirements/agent.txt; python=.venv/bin/python ;;
+    tflite-runtime) requirements=requirements/agent-tflite-runtime.txt; python=${TFLITE_PYTHON:-python3.11} ;;
+    *) echo "usage: $0 ai-edge-litert | tflite-runtime" >&2; exit 2 ;;
+esac
+if ! command -v "$python" >/dev/null; then
+    echo "agent_environment: $1 2.14 has wheels up to Python 3.11 only, and there is no $python here; set TFLITE_PYTHON" >&2
+    exit 2
+fi
+
+environment=".venv-agent-$1"
+stamp="$environment/.set-up-$(cat "$requirements" requirements/agent-tests.txt | cksum | tr -d ' ')"
+if [ ! -f "$stamp" ]; then
+    echo "agent_environment: making $environment (about a minute)" >&2
+    "$python" -m venv --clear "$environment" >&2
+    "$environment/bin/python" -m pip install --quiet --disable-pip-version-check -r "$requirements" -r requirements/agent-tests.txt >&2
+    touch "$stamp"
+fi
+for forbidden in tensorflow grpc; do
+    if "$environment/bin/python" -c "import $forbidden" 2>/dev/null; then
+        echo "agent_environment: $environment holds $forbidden, which a device must never need" >&2
+        exit 1
+    fi
+done
+echo "$environment"

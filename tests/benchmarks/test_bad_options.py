@@ -1,0 +1,37 @@
+"""A benchmark that cannot be run as asked says why in a line and ends with 2, before it has measured anything."""
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks import codec, device, keyboard, keyboard_page, suggestion
+
+BAD_OPTIONS = [
+    (codec.main, ["--updates", "{missing}"], "is not a whole folder of updates"),
+    (codec.main, ["--corpus", "{missing}"], "there is no corpus file"),
+    (codec.main, ["--corpus", "{columns}"], "the columns user and text"),
+    (codec.main, ["--codec", "zip"], "'--codec'"),
+    (device.main, ["--runtime", "onnx"], "'--runtime'"),
+    (device.main, ["--rounds", "0"], "'--rounds'"),
+    (keyboard.main, ["--corpus", "{missing}"], "there is no corpus file"),
+    (keyboard.main, ["--corpus", "{columns}"], "the columns user and text"),
+    (keyboard.main, ["--phones", "-1"], "'--phones'"),
+    (keyboard.main, ["--messages", "4"], "'--messages'"),
+    (keyboard.main, ["--passes", "-1"], "'--passes'"),
+    (keyboard.main, ["--model", "huge"], "'--model'"),
+    (keyboard.main, ["--seed", "-1"], "'--seed'"),
+    (keyboard.main, ["--phones", "100000"], "100000"),
+    (suggestion.main, ["--key-presses", "0"], "'--key-presses'"),
+    (keyboard_page.main, ["--key-presses", "0"], "'--key-presses'"),
+]
+
+
+@pytest.mark.parametrize(("command", "options", "said"), BAD_OPTIONS, ids=lambda value: str(value)[:40])
+def test_bad_options_are_said_in_a_line(command, options, said, tmp_path):
+    columns = tmp_path / "columns.tsv"
+    columns.write_text("when\twhat\n1\thello\n")
+    places = {"missing": tmp_path / "missing.tsv", "columns": columns}
+    done = CliRunner().invoke(command, [option.format(**places) for option in options])
+    assert done.exit_code == 2
+    assert isinstance(done.exception, SystemExit)
+    assert said in done.stderr
+    assert done.stdout == ""
