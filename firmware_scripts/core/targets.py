@@ -23,7 +23,8 @@ from firmware_scripts.core.rules import Reason, Rule
 # somebody's files usually start above.
 SIZE_CEILING_BYTES = 256_060_514_304
 
-_BOOT_POINTS = frozenset({"/boot", "/boot/efi", "/boot/firmware", "/efi", "/esp"})
+BOOT_POINTS = frozenset({"/boot", "/boot/efi", "/boot/firmware", "/efi", "/esp"})
+"""Where a machine's own boot partition is mounted; some mount it only while somebody looks (autofs)."""
 # Where live systems keep the medium that they run from.
 _LIVE_POINTS = frozenset(
     {
@@ -56,8 +57,12 @@ _POOL_MEMBERS = {
     "isw_raid_member": "an Intel RAID",
     "ceph_bluestore": "Ceph",
     "drbd": "DRBD",
+    "jbd": "an ext4 file system, as its journal,",
+    "xfs_external_log": "an XFS file system, as its log,",
     "VMFS_volume_member": "VMFS",
 }
+_SPANNING = frozenset({"btrfs", "bcachefs"})
+"""File systems that lie on several disks by themselves."""
 _HOLDERS = {
     "crypt": (Rule.HELD_BY_CRYPT, "an opened encrypted volume"),
     "lvm": (Rule.HELD_BY_LVM, "an LVM volume"),
@@ -160,13 +165,28 @@ def _claims(machine: Machine) -> Iterator[_Claim]:
         if pool := _POOL_MEMBERS.get(device.file_system):
             text = f"{_name(device)} is one part of {pool} that may have others: wipefs it first if it is not"
             yield _Claim(device.name, Reason(Rule.PART_OF_POOL, text))
+        if others := _elsewhere(machine.devices, device):
+            text = f"{_name(device)} has the UUID of {', '.join(others)}: one file system on several disks, or a copy"
+            yield _Claim(device.name, Reason(Rule.PART_OF_POOL, text))
+
+
+def _elsewhere(devices: Devices, device: Device) -> list[str]:
+    """What has the same file system, of a kind that spans disks, and lies on another disk."""
+    if device.file_system not in _SPANNING or not device.uuid:
+        return []
+    ours = devices.under(device.name)
+    return [
+        _name(other)
+        for other in devices.by_name.values()
+        if (other.file_system, other.uuid) == (device.file_system, device.uuid) and not ours & devices.under(other.name)
+    ]
 
 
 def _mounted(device: Device, point: str) -> Reason:
     where = printable(point)
     if point == "/":
         return Reason(Rule.HOLDS_ROOT, f"{_name(device)} holds the running system (mounted at /)")
-    if point in _BOOT_POINTS:
+    if point in BOOT_POINTS:
         return Reason(Rule.HOLDS_BOOT, f"{_name(device)} is mounted at {where}: this machine starts from it")
     text = f"{_name(device)} is mounted at {where}: unmount it (umount, or 'eject' in the file manager)"
     return Reason(Rule.MOUNTED, text)
@@ -200,7 +220,7 @@ def _devices_of(machine: Machine, mount: Mount) -> tuple[Device, ...]:
     else:
         # btrfs and bcachefs have numbers of their own; bcachefs lists its devices with colons.
         found = [d for source in mount.source.split(":") if (d := _named(devices, source))]
-    shared = {(d.file_system, d.uuid) for d in found if d.uuid and d.file_system in {"btrfs", "bcachefs"}}
+    shared = {(d.file_system, d.uuid) for d in found if d.uuid and d.file_system in _SPANNING}
     others = [d for d in devices.by_name.values() if (d.file_system, d.uuid) in shared and d not in found]
     return (*found, *others)
 
@@ -283,6 +303,11 @@ def _about_the_machine(machine: Machine) -> Iterator[Reason]:
                 f"no disk could be found that holds {printable(mount.point)} ({printable(mount.source)}), "
                 "so it may be any: unmount it"
             )
+            yield Reason(Rule.MOUNT_UNKNOWN, text)
+    for point in sorted(BOOT_POINTS):
+        at_it = [mount.file_system for mount in machine.mounts if mount.point == point]
+        if at_it[-1:] == ["autofs"]:
+            text = f"{point} is mounted only while somebody looks into it, so any disk may be behind it: ls {point}"
             yield Reason(Rule.MOUNT_UNKNOWN, text)
     for swap in machine.swaps:
         in_memory = _VIRTUAL.fullmatch(swap.path.removeprefix("/dev/"))

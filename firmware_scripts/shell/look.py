@@ -5,10 +5,12 @@ A recording is a folder with ``lsblk.json``, ``mountinfo`` and ``swaps``, exactl
 
 from __future__ import annotations
 
+import contextlib
+import os
 import subprocess
 from pathlib import Path
 
-from firmware_scripts.core.targets import Machine, parse_machine
+from firmware_scripts.core.targets import BOOT_POINTS, Machine, parse_machine
 from wire.errors import ConfigError, NightjarError, UnavailableError
 
 LSBLK = ("lsblk", "-J", "-b", "-O")
@@ -61,6 +63,9 @@ def recorded(folder: Path) -> Machine:
 
 
 def _look() -> tuple[str, ...]:
+    for point in BOOT_POINTS:
+        with contextlib.suppress(OSError):
+            os.scandir(point).close()  # has autofs mount it, so that its disk is seen
     try:
         done = subprocess.run(LSBLK, capture_output=True, timeout=_TIMEOUT_S, check=False)  # noqa: S603 - a constant
     except (OSError, subprocess.TimeoutExpired) as error:

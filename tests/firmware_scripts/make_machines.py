@@ -430,7 +430,7 @@ laptop(
         usb("sdb", "8:16", CARD, fstype="btrfs", uuid="5a-5a", mm=["/srv"]),
         usb("sdc", "8:32", CARD, fstype="btrfs", uuid="5a-5a", serial="2"),
     ],
-    {"/dev/sdb": ["mounted"], "/dev/sdc": ["mounted"]},
+    {"/dev/sdb": ["mounted", "part-of-pool"], "/dev/sdc": ["mounted", "part-of-pool"]},
     mounts=[mount("0:44", "/srv", "btrfs", "/dev/sdb")],
 )
 laptop(
@@ -441,7 +441,7 @@ laptop(
         usb("sdc", "8:32", CARD, [part("sdc1", "8:33", CARD - 4194304, fstype="btrfs", uuid="5a-5a")], serial="2"),
         usb("sdd", "8:48", CARD, [part("sdd1", "8:49", CARD - 4194304, fstype="btrfs", uuid="5b-5b")], serial="3"),
     ],
-    {"/dev/sdb": ["mounted"], "/dev/sdc": ["mounted"], "/dev/sdd": []},
+    {"/dev/sdb": ["mounted", "part-of-pool"], "/dev/sdc": ["mounted", "part-of-pool"], "/dev/sdd": []},
     mounts=[mount("0:44", "/srv", "btrfs", "/dev/sdb1")],
 )
 laptop(
@@ -822,6 +822,104 @@ laptop(
     [usb("sdb", "8:16", CARD, fstype="btrfs", uuid="0a-0b")],
     {"/dev/sdb": ["mounted"]},
     mounts=[mount("0:47", "/srv", "btrfs", "/dev/disk/by-uuid/0a-0b")],
+)
+laptop(
+    "btrfs-two-sticks-not-mounted",
+    "A btrfs of two sticks that nothing mounts, a third with two partitions of one btrfs, and the journal of an ext4.",
+    [
+        usb("sdb", "8:16", CARD, [part("sdb1", "8:17", CARD - 4194304, fstype="btrfs", uuid="5a-5a")]),
+        usb("sdc", "8:32", CARD, fstype="btrfs", uuid="5a-5a", serial="2"),
+        usb(
+            "sdd",
+            "8:48",
+            CARD,
+            [
+                part("sdd1", "8:49", 8_000_000_000, fstype="btrfs", uuid="5b-5b"),
+                part("sdd2", "8:50", 8_000_000_000, fstype="btrfs", uuid="5b-5b"),
+            ],
+            serial="3",
+        ),
+        usb("sde", "8:64", CARD, fstype="jbd", uuid="5c-5c", serial="4"),
+    ],
+    {
+        "/dev/sdb": ["part-of-pool"],
+        "/dev/sdc": ["part-of-pool"],
+        "/dev/sdd": [],
+        "/dev/sde": ["part-of-pool"],
+    },
+)
+laptop(
+    "lvm-cache-on-a-card",
+    "An LVM volume on a USB disk whose cache is the card in the built-in slot; nothing mounts it.",
+    [
+        usb("sda", "8:0", 240 * GB, [mapped("vg-slow", 7, "lvm", 200 * GB, fstype="xfs")], fstype="LVM2_member"),
+        mmc(
+            0,
+            CARD,
+            [
+                part(
+                    "mmcblk0p1",
+                    "179:1",
+                    CARD - 4194304,
+                    [mapped("vg-cache", 8, "lvm", 30 * GB, [mapped("vg-slow", 7, "lvm", 200 * GB, fstype="xfs")])],
+                    fstype="LVM2_member",
+                )
+            ],
+        ),
+    ],
+    {"/dev/sda": ["held-by-lvm", "part-of-pool"], "/dev/mmcblk0": ["held-by-lvm", "part-of-pool"]},
+)
+laptop(
+    "md-half-on-a-card",
+    "An array of a partition of the system's NVMe and a card, mounted; another card was its member once.",
+    [
+        usb("sdb", "8:16", CARD, [part("sdb1", "8:17", 31 * GB, [node("md0", "9:0", "raid1", 31 * GB, mm=["/srv"])])]),
+        usb("sdc", "8:32", CARD, [part("sdc1", "8:33", 31 * GB, fstype="linux_raid_member")], serial="2"),
+    ],
+    {"/dev/sdb": ["held-by-md", "mounted"], "/dev/sdc": ["part-of-pool"]},
+    mounts=[mount("9:0", "/srv", "ext4", "/dev/md0")],
+)
+laptop(
+    "dm-crypt-swap-on-a-stick",
+    "Encrypted swap with a key of the day, on a stick; /proc/swaps names it by its number.",
+    [
+        usb(
+            "sdb",
+            "8:16",
+            CARD,
+            [
+                part("sdb1", "8:17", 8 * GB, [mapped("cryptswap", 0, "crypt", 8 * GB, fstype="swap")]),
+                part("sdb2", "8:18", 7 * GB, fstype="vfat"),
+            ],
+        )
+    ],
+    {"/dev/sdb": ["held-by-crypt", "swap"]},
+    swaps=[swap("/dev/dm-0")],
+)
+machine(
+    "pi-usb-root-card-behind-autofs",
+    "A Pi that starts from its card and runs from USB: the boot partition is mounted only while somebody looks.",
+    [
+        mmc(0, CARD, [part("mmcblk0p1", "179:1", 536870912, fstype="vfat", label="bootfs")]),
+        usb("sda", "8:0", 120 * GB, [part("sda2", "8:2", 119 * GB, fstype="ext4", mm=["/"])], rm=False),
+    ],
+    [mount("8:2", "/", "ext4", "/dev/sda2"), mount("0:36", "/boot/firmware", "autofs", "systemd-1")],
+    {"/dev/mmcblk0": ["mount-unknown"], "/dev/sda": ["holds-root", "mount-unknown", "not-removable"]},
+)
+machine(
+    "pi-usb-root-card-seen-through-autofs",
+    "The same machine while somebody looks.",
+    [
+        mmc(0, CARD, [part("mmcblk0p1", "179:1", 536870912, fstype="vfat", label="bootfs", mm=["/boot/firmware"])]),
+        usb("sda", "8:0", 120 * GB, [part("sda2", "8:2", 119 * GB, fstype="ext4", mm=["/"])], rm=False),
+        card(),
+    ],
+    [
+        mount("8:2", "/", "ext4", "/dev/sda2"),
+        mount("0:36", "/boot/firmware", "autofs", "systemd-1"),
+        mount("179:1", "/boot/firmware", "vfat", "/dev/mmcblk0p1"),
+    ],
+    {"/dev/mmcblk0": ["holds-boot"], "/dev/sda": ["holds-root", "not-removable"], "/dev/sdb": []},
 )
 
 
