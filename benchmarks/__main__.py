@@ -16,6 +16,7 @@ MODULES = (
     "ingest",
     "round",
     "web",
+    "averaging",
     "handshakes",
     "simulation",
 )

@@ -14,8 +14,9 @@ import numpy as np
 
 from coordinator.config import CodecConfig
 from coordinator.core.aggregate import Contribution, weight_of, weighted_mean
+from coordinator.core.arithmetic import NUMPY, Arithmetic, Wide
 from coordinator.core.federated import tally
-from coordinator.core.optimizers import ServerOptimizer, State, Wide, optimizer_for, state_from_bytes, state_to_bytes
+from coordinator.core.optimizers import ServerOptimizer, State, optimizer_for, state_from_bytes, state_to_bytes
 from coordinator.jobs import (
     AggregationDone,
     AggregationJob,
@@ -48,7 +49,12 @@ Inspect = Callable[[Manifest, Vector, str], Inspection]
 
 
 def do_job(
-    job: Job, artifacts: BlobStore, private: BlobStore, measure: Measure, inspect: Inspect | None = None
+    job: Job,
+    artifacts: BlobStore,
+    private: BlobStore,
+    measure: Measure,
+    inspect: Inspect | None = None,
+    arithmetic: Arithmetic = NUMPY,
 ) -> Result:
     """Do one job.
 
@@ -58,6 +64,7 @@ def do_job(
         private: reports and optimizer states.
         measure: how good weights are.
         inspect: what their inference file is worth; None makes none.
+        arithmetic: where the mean is made; every one gives the same bits.
 
     Raises:
         NightjarError: a blob is missing or damaged, too few reports can be decoded, or the result is not finite.
@@ -68,7 +75,7 @@ def do_job(
     weights = weights_from_bytes(artifacts.get(manifest.weights.sha256), manifest.layout)
     match job:
         case AggregationJob():
-            done = _aggregate(job, manifest, weights, artifacts, private)
+            done = _aggregate(job, manifest, weights, artifacts, private, arithmetic)
             if job.evaluation is None:
                 return done
             following = weights_from_bytes(artifacts.get(done.weights), manifest.layout)
@@ -88,13 +95,14 @@ def _aggregate(
     weights: Vector,
     artifacts: BlobStore,
     private: BlobStore,
+    arithmetic: Arithmetic,
 ) -> AggregationDone:
     unreadable: list[DeviceId] = []
     looked: list[frame.LocalEvaluation] = []
     codec = asked_codec(job.codec, manifest, artifacts)
     found = _contributions(job, codec, manifest.layout, private, unreadable, looked)
-    mean = weighted_mean(found, manifest.layout.size)
-    optimizer = optimizer_for(job.optimizer)
+    mean = weighted_mean(found, manifest.layout.size, arithmetic)
+    optimizer = optimizer_for(job.optimizer, arithmetic)
     state, residual = _state(job, optimizer, manifest.layout.size, private)
     target, state = optimizer.apply(weights, mean, state)
     rng = np.random.default_rng([job.seed, job.round])

@@ -24,6 +24,7 @@ from coordinator.core.task import StopRule
 from coordinator.jobs import DownlinkChoice
 from coordinator.publishing import FORMS
 from models.manifest import Artifact
+from models.processors import Processor
 from wire.codec import MASKED, NAMES
 from wire.identifiers import Sha256
 from wire.messages import CodecChoice, TrainingPlan, Work
@@ -334,7 +335,8 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     shards: Annotated[int, Meta(ge=1, le=1024)] = 1  # one drains thousands of reports a second
     log: LogLevel = LogLevel.INFO  # about ten lines a round
     log_format: LogFormat = LogFormat.LOGFMT  # people, grep and journald read it; a collector may want JSON
-    transport: Transport | None = None  # empty: plain while everything is on loopback, so that a first try is simple
+    processor: Processor = Processor.AUTO  # a GPU that TensorFlow sees is faster, and averages to the same bits
+    transport: Transport = Transport.TLS  # nobody finds out later that everything could be read on its way
     broker: BrokerConfig = BrokerConfig()
     gate: GatePolicy = GatePolicy()
     rollout: TrialPolicy = TrialPolicy()
@@ -348,7 +350,7 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def tls(self) -> bool:
         """Whether we encrypt, and devices show certificates."""
-        return self.transport is Transport.TLS or (self.transport is None and not self._stays_here)
+        return self.transport is Transport.TLS
 
     @property
     def url(self) -> str:
@@ -362,9 +364,9 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
         return f"http://127.0.0.1:{self.page_port}" if self.page_port else self.url
 
     @property
-    def _stays_here(self) -> bool:
-        ours = self.broker.kind is not BrokerKind.EXTERNAL
-        return is_loopback(self.host) and (not ours or is_loopback(self.broker.host))
+    def stays_here(self) -> bool:
+        """Whether all that is said stays on this machine."""
+        return is_loopback(self.host) and is_loopback(self.broker.host)
 
 
 def disagreements(config: CoordinatorConfig) -> list[str]:
@@ -385,10 +387,10 @@ def disagreements(config: CoordinatorConfig) -> list[str]:
             f"broker.host: {broker.host} is open to a network; set broker.allow_network = true "
             "if that is meant, else use 127.0.0.1"
         )
-    if config.transport is Transport.PLAIN and not config._stays_here:
+    if config.transport is Transport.PLAIN and not config.stays_here:
         faults.append(
             "transport: plain text stays on the loopback address; set transport = 'tls' and enrol the devices "
-            "(docs/enrolment.md), or 'proxied' if a proxy of yours encrypts, or use host 127.0.0.1"
+            "(docs/enrolment.md), or 'proxied' if a proxy of yours encrypts, or use 127.0.0.1 for host and broker.host"
         )
     if config.page_port and not config.tls:
         faults.append(f"page_port: the pages are unencrypted on port {config.port} already; leave it out")

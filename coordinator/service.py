@@ -91,7 +91,8 @@ def serve(config: CoordinatorConfig, *, standby: bool = False) -> None:
 
         later = _Later()
         data = config.data_dir
-        worker = WorkerProcess(data / "artifacts", data / "private", data / "worker.log", later.post)
+        stores = data / "artifacts", data / "private"
+        worker = WorkerProcess(*stores, data / "worker.log", later.post, processor=config.processor)
         stack.callback(worker.close)
         transport = MqttTransport(
             reached, Population(config.population), config.shards, later.post, secured.context if secured else None

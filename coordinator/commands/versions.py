@@ -5,6 +5,7 @@ Looking works whether the service runs or not. Whatever needs TensorFlow runs in
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,7 @@ from coordinator.shell.signing import load_signer
 from coordinator.shell.web.versions import VersionDetail, version_detail
 from coordinator.shell.worker import do_once
 from models.exchange import FORMATS, NEED_TENSORFLOW, TFLITE, exchange
+from models.processors import Processor, environment
 from wire.errors import ConfigError, UnavailableError
 from wire.identifiers import Population
 
@@ -78,7 +80,7 @@ def evaluate(config_path: Path, version: int, text: Path | None, *, as_json: boo
         msg = "expected a corpus file to measure on: give --text, or set task.evaluation_text"
         raise ConfigError(msg)
     job = EvaluationJob(version, _found(config, version).manifest, Evaluation(str(chosen.absolute())))
-    done = do_once(job, config.data_dir / "artifacts", config.data_dir / "private")
+    done = do_once(job, config.data_dir / "artifacts", config.data_dir / "private", config.processor)
     if isinstance(done, JobFailed):
         raise UnavailableError(done.reason)
     known = msgspec.to_builtins(done)
@@ -133,7 +135,7 @@ def export(config_path: Path, version: int, form: str, out: Path, *, as_json: bo
     else:
         with tempfile.TemporaryDirectory() as folder:
             export_version(record.manifest, artifacts, Path(folder))
-            _convert(Path(folder), form, out)
+            _convert(Path(folder), form, out, config.processor)
     show({"version": version, "format": form, "path": str(out)}, ("version", "file"), [(version, out)], as_json=as_json)
 
 
@@ -162,14 +164,17 @@ def _cells(row: VersionDetail) -> tuple[object, ...]:
     return row.version, row.task, row.stage, top1, on_devices, row.loss, when(row.created), row.reason
 
 
-def _convert(folder: Path, form: str, out: Path) -> None:
+def _convert(folder: Path, form: str, out: Path, processor: Processor) -> None:
     if form not in NEED_TENSORFLOW:
         exchange(folder, form, out)
         return
     # Half a gigabyte of TensorFlow, and a converter that may crash.
     command = [sys.executable, "-m", "models", "exchange", str(folder), "--to", form, "--out", str(out)]
+    variables = environment(processor, os.environ)
     try:
-        subprocess.run(command, check=True, capture_output=True, text=True, timeout=_CONVERSION_TIMEOUT_S)  # noqa: S603
+        subprocess.run(  # noqa: S603 - our own module
+            command, check=True, capture_output=True, text=True, timeout=_CONVERSION_TIMEOUT_S, env=variables
+        )
     except subprocess.SubprocessError as error:
         said = getattr(error, "stderr", "") or str(error)
         msg = f"the version could not be written as {form}: {said.strip().splitlines()[-1][:300]}"

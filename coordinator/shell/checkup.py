@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 import urllib3
@@ -23,14 +22,11 @@ from coordinator.shell.backup import missing
 from coordinator.shell.broker import EXTERNAL, MOSQUITTO, check_port_free, choose
 from coordinator.shell.database import Database, database_file, database_url
 from coordinator.shell.model_folder import check_model
+from models.processors import Choice, Processor, environment
 from wire.errors import ConfigError, NightjarError, UnavailableError
 
 SCARCE_BYTES = 2 * 10**9
 """A month of rounds of a small fleet with the large model, and the database."""
-_TENSORFLOW = (
-    "import json, tensorflow as tf; "
-    "print(json.dumps([tf.__version__, [d.name for d in tf.config.list_physical_devices('GPU')]]))"
-)
 _TENSORFLOW_TIMEOUT_S = 120
 _ANSWER_TIMEOUT_S = 5
 
@@ -58,7 +54,7 @@ def check_up(config: CoordinatorConfig) -> Iterator[Finding]:
     yield from _model(config)
     yield _web(config, running)
     yield from _broker(config, running=running is not None)
-    yield from _tensorflow(config)
+    yield from _processors(config)
 
 
 def _storage(config: CoordinatorConfig) -> Iterator[Finding]:
@@ -167,27 +163,41 @@ def _broker(config: CoordinatorConfig, *, running: bool) -> Iterator[Finding]:
         yield Finding("broker", "ok", f"{name} would listen on {where}")
 
 
-def _tensorflow(config: CoordinatorConfig) -> Iterator[Finding]:
-    needed = config.task.evaluation_text is not None
+def _processors(config: CoordinatorConfig) -> Iterator[Finding]:
+    """Whether TensorFlow is there, and where each kind of work is done, and why there."""
+    measured = config.task.evaluation_text is not None
+    choice = _choice(config.processor)
+    if choice.tensorflow:
+        yield Finding("tensorflow", "ok", f"{choice.tensorflow} can be imported")
+    else:
+        level = "fault" if measured else "warning"
+        yield Finding("tensorflow", level, "cannot be imported; versions are not measured", "make setup")
+    missed = config.processor is Processor.GPU and not choice.gpu
+    level = "fault" if missed else "warning" if choice.remedy else "ok"
+    remedy = choice.remedy or ("set processor = 'auto'" if missed else "")
+    where = f"on the {choice.name}: {choice.why}"
+    yield Finding("averaging", level, f"in {'TensorFlow' if choice.gpu else 'numpy'} {where}", remedy)
+    if measured and choice.tensorflow:
+        yield Finding("evaluation", level, where, remedy)
+    if choice.tensorflow:
+        yield Finding("export", level, where, remedy)
+
+
+def _choice(wanted: Processor) -> Choice:
+    """What a worker would choose, in a process like its own: TensorFlow takes seconds and hundreds of megabytes."""
     try:
-        # In a process of its own: it takes seconds and hundreds of megabytes.
-        answer = subprocess.run(  # noqa: S603 - our own interpreter
-            [sys.executable, "-c", _TENSORFLOW],
+        child = subprocess.run(  # noqa: S603 - our own interpreter
+            [sys.executable, "-m", "models.processors", wanted.value],
             capture_output=True,
             text=True,
             timeout=_TENSORFLOW_TIMEOUT_S,
             check=True,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+            env=environment(wanted, os.environ) | {"TF_CPP_MIN_LOG_LEVEL": "1"},  # it says which library it misses
         )
-        version, gpus = json.loads(answer.stdout.splitlines()[-1])
-    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
-        level = "fault" if needed else "warning"
-        yield Finding("tensorflow", level, "cannot be imported; versions are not measured", "make setup")
-        return
-    if gpus:
-        yield Finding("tensorflow", "ok", f"{version} with {len(gpus)} GPU: evaluation runs there")
-    elif Path("/dev/nvidia0").exists():
-        remedy = "make setup TENSORFLOW=tensorflow-gpu; then check the driver with nvidia-smi"
-        yield Finding("tensorflow", "warning", f"{version} does not see this machine's GPU", remedy)
-    else:
-        yield Finding("tensorflow", "ok", f"{version} on the CPU; this machine shows no NVIDIA GPU")
+        found = msgspec.json.decode(child.stdout.splitlines()[-1], type=Choice)
+    except (OSError, subprocess.SubprocessError, msgspec.MsgspecError, IndexError):
+        return Choice(gpu=False, why="TensorFlow cannot be imported", remedy="make setup")
+    said = [line for line in child.stderr.splitlines() if "librar" in line or "cuInit" in line]
+    if found.gpu or not found.remedy or not said:
+        return found
+    return msgspec.structs.replace(found, why=f"{found.why}; it says: {said[-1][-300:]}")

@@ -20,6 +20,7 @@ import structlog
 
 from coordinator.inbox import Inbox, JobEnded
 from coordinator.jobs import Job, Result, failed
+from models.processors import Processor, environment
 from wire.errors import UnavailableError
 
 JOB_TIMEOUT_S = 900.0
@@ -32,23 +33,24 @@ _RESULTS: msgspec.json.Decoder[Result] = msgspec.json.Decoder(Result)
 _log = structlog.get_logger("coordinator")
 
 
-def do_once(job: Job, artifacts: Path, private: Path) -> Result:
+def do_once(job: Job, artifacts: Path, private: Path, processor: Processor = Processor.AUTO) -> Result:
     """Do one job in a process that ends with it, for a command; its libraries may print to standard error.
 
     Args:
         job: what.
         artifacts: folder of the artifacts.
         private: folder of reports and optimizer states.
+        processor: where it calculates.
 
     Raises:
         UnavailableError: the process hangs.
     """
     try:
         child = subprocess.run(  # noqa: S603 - our own module
-            [*_COMMAND, str(os.getpid()), str(artifacts), str(private)],
+            [*_COMMAND, str(os.getpid()), str(artifacts), str(private), processor.value],
             input=msgspec.json.encode(job) + b"\n",
             capture_output=True,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+            env=environment(processor, os.environ),
             timeout=JOB_TIMEOUT_S,
             check=False,
         )
@@ -70,6 +72,7 @@ class WorkerProcess:
         log: file for what the child and its libraries print.
         post: takes JobEnded.
         command: of the child, without its arguments; a test brings its own.
+        processor: where the child calculates.
     """
 
     def __init__(
@@ -79,8 +82,10 @@ class WorkerProcess:
         log: Path,
         post: Callable[[Inbox], None],
         command: tuple[str, ...] = _COMMAND,
+        processor: Processor = Processor.AUTO,
     ) -> None:
-        self._command = [*command, str(os.getpid()), str(artifacts), str(private)]
+        self._command = [*command, str(os.getpid()), str(artifacts), str(private), processor.value]
+        self._processor = processor
         self._log_path = log
         self._post = post
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
@@ -131,7 +136,7 @@ class WorkerProcess:
                     stdout=subprocess.PIPE,
                     stderr=log,
                     start_new_session=True,  # ctrl-C is for the service, which then ends us
-                    env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+                    env=environment(self._processor, os.environ),
                 )
         child = self._child
         if child.stdin is None or child.stdout is None:

@@ -1,7 +1,7 @@
 """The worker process: jobs come in as lines of JSON, results go out the same way.
 
-The only part of the coordinator that imports TensorFlow, and only when something is to be measured. It ends with its
-input, or with its parent.
+The only part of the coordinator that imports TensorFlow, and only when something is to be measured, or where there is a
+GPU to calculate on. It ends with its input, or with its parent.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,6 +19,7 @@ import msgspec
 import numpy as np
 
 from coordinator.averaging import do_job
+from coordinator.core.arithmetic import NUMPY, Arithmetic
 from coordinator.jobs import Inspection, Job, Metrics, Result, failed
 from coordinator.ports import BlobStore
 from coordinator.shell.blobs import FileBlobs
@@ -26,6 +28,7 @@ from coordinator.shell.parent_death import die_with_parent
 from models.batches import Batches, pack
 from models.corpora.tsv import tsv
 from models.manifest import Artifact, Manifest
+from models.processors import Choice, Processor, choose
 from models.vocabulary import Vocabulary, words
 from wire.errors import NightjarError, UnavailableError
 from wire.parameters import Vector
@@ -79,29 +82,67 @@ class Evaluator:
         return pack(messages, EVALUATION_ROWS, sequence_length)
 
 
+class Place:
+    """Where this process calculates; looked at when the first job comes, because looking may take seconds.
+
+    Args:
+        wanted: what the configuration asks for.
+    """
+
+    def __init__(self, wanted: Processor = Processor.AUTO) -> None:
+        self._wanted = wanted
+        self._choice: Choice | None = None
+
+    @contextmanager
+    def arithmetic(self) -> Iterator[Arithmetic]:
+        """That of a job; TensorFlow calculates at the same place meanwhile.
+
+        Raises:
+            ConfigError: a GPU must be used and cannot.
+        """
+        if self._choice is None:
+            self._choice = choose(self._wanted)
+            sys.stderr.write(f"calculates on the {self._choice.name}: {self._choice.why}\n")  # the worker's log
+        if not self._choice.gpu:
+            yield NUMPY
+            return
+        import tensorflow as tf
+
+        from coordinator.shell.tensorflow_arithmetic import TensorFlowArithmetic
+
+        with tf.device(self._choice.device):
+            yield TensorFlowArithmetic()
+
+
 def serve(
     jobs: BinaryIO,
     results: BinaryIO,
     artifacts: FileBlobs,
     private: BlobStore,
     sleep: Callable[[float], object] = time.sleep,
+    processor: Processor = Processor.AUTO,
 ) -> None:
     """Do jobs until the input ends."""
-    evaluator = Evaluator(artifacts)
+    evaluator, place = Evaluator(artifacts), Place(processor)
     for line in jobs:
         job = _JOBS.decode(line)
-        results.write(msgspec.json.encode(_patiently(job, artifacts, private, evaluator, sleep)) + b"\n")
+        results.write(msgspec.json.encode(_patiently(job, artifacts, private, evaluator, place, sleep)) + b"\n")
         results.flush()
 
 
 def _patiently(
-    job: Job, artifacts: FileBlobs, private: BlobStore, evaluator: Evaluator, sleep: Callable[[float], object]
+    job: Job,
+    artifacts: FileBlobs,
+    private: BlobStore,
+    evaluator: Evaluator,
+    place: Place,
+    sleep: Callable[[float], object],
 ) -> Result:
     """A disk that is full for some minutes must not cost a round."""
     waited_s, wait_s = 0.0, TRY_AGAIN_S[0]
     while True:
         try:
-            return _attempt(job, artifacts, private, evaluator)
+            return _attempt(job, artifacts, private, evaluator, place)
         except UnavailableError as error:
             if waited_s >= GIVE_UP_AFTER_S:
                 return failed(job, str(error))
@@ -110,10 +151,10 @@ def _patiently(
         waited_s, wait_s = waited_s + wait_s, min(2 * wait_s, TRY_AGAIN_S[1])
 
 
-def _attempt(job: Job, artifacts: FileBlobs, private: BlobStore, evaluator: Evaluator) -> Result:
+def _attempt(job: Job, artifacts: FileBlobs, private: BlobStore, evaluator: Evaluator, place: Place) -> Result:
     try:
-        with np.errstate(over="ignore", invalid="ignore"):  # the result is checked
-            return do_job(job, artifacts, private, evaluator.measure, evaluator.inspect)
+        with np.errstate(over="ignore", invalid="ignore"), place.arithmetic() as arithmetic:  # the result is checked
+            return do_job(job, artifacts, private, evaluator.measure, evaluator.inspect, arithmetic)
     except UnavailableError:
         raise
     except NightjarError as error:
@@ -123,13 +164,14 @@ def _attempt(job: Job, artifacts: FileBlobs, private: BlobStore, evaluator: Eval
 
 
 def main(arguments: list[str]) -> None:
-    """Entry point: process id of the parent, folder of the artifacts, folder of the private store."""
-    parent, artifacts, private = arguments
+    """Entry point: process id of the parent, folders of the artifacts and of the private store, processor."""
+    parent, artifacts, private, processor = arguments
     die_with_parent(int(parent))
     # Libraries print what they like to standard output; results need it for themselves.
     results = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    serve(sys.stdin.buffer, results, FileBlobs(Path(artifacts)), PackedBlobs(Path(private)))
+    stores = FileBlobs(Path(artifacts)), PackedBlobs(Path(private))
+    serve(sys.stdin.buffer, results, *stores, processor=Processor(processor))
 
 
 if __name__ == "__main__":

@@ -4,9 +4,11 @@ import stat
 
 import pytest
 
+from coordinator.config_file import load_config
 from coordinator.shell import checkup
 from coordinator.shell.backup import ROUNDS_SKIPPED
 from coordinator.shell.checkup import Finding
+from models.processors import Choice
 from wire.errors import ConfigError
 
 
@@ -34,15 +36,34 @@ def test_init_prints_to_a_pipe(run):
 
 
 def test_doctor_finds_nothing_on_a_sound_machine(run, site, monkeypatch):
-    monkeypatch.setattr(checkup, "_tensorflow", lambda _config: iter(()))
+    monkeypatch.setattr(checkup, "_processors", lambda _config: iter(()))
     status, out, _ = run("doctor", "--config", site.config, "--json")
     findings = [Finding(**finding) for finding in json.loads(out)]
     assert (status, [each for each in findings if each.level == "fault"]) == (0, [])
     assert {each.category for each in findings} == {"storage", "database", "model", "web", "broker"}
 
 
+@pytest.mark.tensorflow
+@pytest.mark.slow
+def test_doctor_says_where_each_kind_of_work_is_done_and_why(run, site):
+    site.config.write_text('processor = "cpu"\n' + site.config.read_text())
+    _, out, _ = run("doctor", "--config", site.config, "--json")
+    found = {each["category"]: each for each in json.loads(out)}
+    assert "can be imported" in found["tensorflow"]["found"]
+    assert found["averaging"]["found"] == "in numpy on the CPU: the configuration says so"
+    assert found["export"]["found"] == "on the CPU: the configuration says so"
+
+
+def test_doctor_calls_a_gpu_that_must_be_used_and_cannot_a_fault(site, monkeypatch):
+    monkeypatch.setattr(checkup, "_choice", lambda _wanted: Choice(gpu=False, why="this machine shows no GPU"))
+    config = load_config(site.config, {"NIGHTJAR_PROCESSOR": "gpu"})
+    found = {each.category: each for each in checkup._processors(config)}
+    assert found["averaging"].level == "fault"
+    assert "auto" in found["averaging"].remedy
+
+
 def test_doctor_says_what_to_do_about_each_fault(run, site, monkeypatch):
-    monkeypatch.setattr(checkup, "_tensorflow", lambda _config: iter(()))
+    monkeypatch.setattr(checkup, "_processors", lambda _config: iter(()))
     (site.config.parent / "model" / "weights.bin").write_bytes(b"x")
     next(path for path in (site.data / "private").rglob("*") if path.is_file()).unlink()
     status, out, _ = run("doctor", "--config", site.config, "--json")

@@ -194,7 +194,7 @@ def test_the_worker_dies_with_its_parent(stores, tmp_path):
     parent = (
         "import os, subprocess, sys, time\n"
         "command = [sys.executable, '-m', 'coordinator.shell.worker_child', str(os.getpid()), "
-        f"{str(tmp_path / 'artifacts')!r}, {str(tmp_path / 'private')!r}]\n"
+        f"{str(tmp_path / 'artifacts')!r}, {str(tmp_path / 'private')!r}, 'auto']\n"
         "child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
         "child.stdin.write(b'{}\\n'); print(child.pid, flush=True); time.sleep(60)\n"
     )
