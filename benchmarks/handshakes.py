@@ -31,6 +31,7 @@ from coordinator.shell import mqtt_packets as packets
 from coordinator.shell.broker import find_mosquitto
 from coordinator.shell.broker_child import BrokerChild
 from coordinator.shell.clock import WallClock
+from coordinator.shell.free_ports import free_ports
 from coordinator.shell.tls_front import TlsFront, behind_front
 from coordinator.shell.web.server import CONNECTIONS, serving
 
@@ -90,7 +91,7 @@ def measured(connect: Callable[[], None], connections: int, at_once: int, server
 
 def at_broker(place: Place, kind: BrokerKind, connections: int, at_once: int) -> dict[str, Any]:
     """Connections to a broker of ours."""
-    broker = BrokerConfig(kind=kind, port=_free_port())
+    broker = BrokerConfig(kind=kind, port=free_ports(1)[0])
     child = BrokerChild(broker, place.config.data_dir / kind.value, place.tls)
 
     def connect() -> None:
@@ -171,11 +172,6 @@ def _listens(process: psutil.Process, port: int) -> bool:
     with contextlib.suppress(psutil.Error):
         return any(c.laddr and c.laddr.port == port for c in process.net_connections() if c.status == "LISTEN")
     return False
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 @click.command()

@@ -34,6 +34,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from benchmarks.emulated_fleet import Fired, Fleet, Update, together
 from benchmarks.measuring import median, quantile, show
 from coordinator.shell.broker import find_mosquitto
+from coordinator.shell.free_ports import free_ports
 from models.configurations import configuration
 from models.folder import write_model_folder
 from models.vocabulary import FIRST_WORD, Vocabulary
@@ -75,15 +76,6 @@ def write_model(folder: Path, name: str = "gboard") -> ParameterLayout:
     return layout
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports on the loopback that nobody listens on."""
-    with contextlib.ExitStack() as stack:
-        held = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in held]
-
-
 @contextlib.contextmanager
 def process(arguments: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A command of the coordinator while the block runs."""
@@ -93,7 +85,7 @@ def process(arguments: Sequence[str], log: Path) -> Iterator[subprocess.Popen[by
         yield child
     finally:
         child.send_signal(signal.SIGTERM)
-        child.wait(30)
+        child.wait(120)
 
 
 def wait_for_port(port: int) -> None:
@@ -203,7 +195,7 @@ def write_configuration(folder: Path, port: int, web_port: int, connections: int
     """A coordinator that selects all connections, as soon as they are there."""
     path = folder / "coordinator.toml"
     path.write_text(
-        f'port = {web_port}\ndata_dir = "data"\nlog = "info"\n'
+        f'port = {web_port}\ndata_dir = "data"\nlog = "info"\ntransport = "plain"\n'
         f'[broker]\nkind = "external"\nport = {port}\n'
         f'[task]\nmodel = "model"\ngoal = {connections}\nminimum = {connections}\nover_selection = 1.0\n'
         "selection_window_s = 0.0\nselection_deadline_s = 120.0\nreport_deadline_s = 600.0\nretry_after_s = 1.0\n"

@@ -134,6 +134,7 @@ def _running(folder: Path, phones: int, rounds: int, processes: int) -> Iterator
         "population": POPULATION,
         "data_dir": "data",
         "port": ports.page,
+        "transport": "plain",
         "broker": {"kind": "auto", "port": ports.broker},
         "task": {
             "model": "model",

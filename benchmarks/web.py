@@ -33,7 +33,7 @@ import urllib3
 
 from benchmarks.emulated_fleet import Fleet
 from benchmarks.filled_database import Size, fill
-from benchmarks.ingest import free_ports, process, say, updates, wait_for_port, write_configuration, write_model
+from benchmarks.ingest import process, say, updates, wait_for_port, write_configuration, write_model
 from benchmarks.measuring import median, quantile, show
 from coordinator.config import CoordinatorConfig
 from coordinator.config_file import load_config
@@ -41,6 +41,7 @@ from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.broker import find_mosquitto
 from coordinator.shell.clock import WallClock
 from coordinator.shell.database import Database, database_url
+from coordinator.shell.free_ports import free_ports
 from coordinator.shell.tokens import TokenTable
 from coordinator.shell.web.access import Role, new_token
 from models.manifest import Manifest
@@ -175,7 +176,7 @@ def nginx(folder: Path) -> Iterator[int]:
         yield port
     finally:
         child.terminate()
-        child.wait(10)
+        child.wait(120)
 
 
 def download_s(port: int, path: str, size_bytes: int) -> float:

@@ -168,7 +168,9 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BaselineConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """A recall to compare with, which the pages draw as a level line.
+    """A recall that was measured elsewhere, to compare with; the pages draw it as a level line.
+
+    What ``nightjar-coordinator model baseline`` measures replaces both.
 
     ``[task.baseline]`` is a simple model's, such as a trigram's; ``[task.central]`` that of this model trained on one
     machine, with all text in one place.

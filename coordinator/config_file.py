@@ -7,6 +7,7 @@ are relative to the folder of the file.
 from __future__ import annotations
 
 import difflib
+import enum
 import tomllib
 import types
 from collections.abc import Mapping
@@ -110,7 +111,7 @@ class _Reader:
                 raw, field.type, strict=variable not in self.environment, dec_hook=self._path
             )
         except msgspec.ValidationError as error:
-            self.faults.append(f"{source}: {error}".replace("`", "'"))
+            self.faults.append(f"{source}: {error}{_choices(field.type)}".replace("`", "'"))
 
     def _overridden(self, kind: type[msgspec.Struct], where: tuple[str, ...]) -> bool:
         return any(_variable((*where, field.name)) in self.environment for field in msgspec.structs.fields(kind))
@@ -141,6 +142,13 @@ def _struct_inside(kind: Any) -> tuple[type[msgspec.Struct] | None, bool]:
             if isinstance(part, type) and issubclass(part, msgspec.Struct):
                 return part, True
     return None, False
+
+
+def _choices(kind: Any) -> str:
+    """What a closed choice is among, for whoever chose something else."""
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return f"; expected one of {', '.join(str(each.value) for each in kind)}"
+    return ""
 
 
 def _allows_none(kind: Any) -> bool:

@@ -27,7 +27,12 @@ from wire.errors import NightjarError
 P = ParamSpec("P")
 
 config_option = click.option(
-    "--config", "path", type=click.Path(path_type=Path), required=True, help="The agent's TOML file."
+    "--config",
+    "path",
+    type=click.Path(path_type=Path),
+    default=Path("/etc/nightjar/agent.toml"),  # where the service's is
+    show_default=True,
+    help="The agent's TOML file.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -239,16 +244,19 @@ def self_test(path: Path, as_json: bool) -> None:
 def enroll(path: Path, as_json: bool, claim: Path, also_wipe: tuple[Path, ...]) -> None:
     """Get this device its certificate with a claim; nothing happens if it has one that counts.
 
-    Exit status 2: refused, another claim is needed. 3: the coordinator cannot be reached, or a person there has to let
-    the device in; try again later.
+    Exit status 0: enrolled; a warning says where the claim could not be wiped. 2: refused, another claim is needed. 3:
+    the coordinator cannot be reached, or a person there has to let the device in; try again later.
     """
     from edge_agent.commands.enroll import enroll as do
 
     done = do(path, os.environ, claim, also_wipe)
     if as_json:
-        _print_json({"device": done.identity.device, "population": done.identity.population, "anew": done.anew})
+        told_json = {"device": done.identity.device, "population": done.identity.population, "anew": done.anew}
+        _print_json({**told_json, "not_wiped": done.not_wiped})
     else:
         click.echo(f"{'enrolled' if done.anew else 'enrolled already'} as {done.identity.device}")
+    for why in done.not_wiped:
+        click.echo(f"nightjar-agent: warning: the device is enrolled, but {why}", err=True)
 
 
 @main.command(hidden=True)
@@ -269,14 +277,7 @@ def example() -> None:
 
 
 @main.command()
-@click.option(
-    "--config",
-    "path",
-    type=click.Path(path_type=Path),
-    default=Path("/etc/nightjar/agent.toml"),
-    show_default=True,
-    help="The agent's TOML file.",
-)
+@config_option
 def service(path: Path) -> None:
     """Print a unit for systemd that starts this installation of the agent with the device (docs/device.md)."""
     unit = (resources.files("edge_agent") / "nightjar-agent.service").read_text(encoding="utf-8")

@@ -8,6 +8,7 @@ of the file. Read once, by ``__main__``; nothing else looks at files or variable
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 import tomllib
 import typing
 from collections.abc import Callable, Mapping
@@ -229,7 +230,7 @@ class AgentConfig:
         population: the fleet that this device belongs to.
         device: its name, unique in the population.
         coordinator_url: where artifacts are fetched.
-        coordinator_key: public key that signs models, in hex; empty keeps the first one that is announced.
+        coordinator_key: public key that signs models, in hex; empty keeps the first that is announced on this machine.
         data_dir: folder for the database and the models.
         broker: ``[broker]``.
         conditions: ``[conditions]``.
@@ -244,7 +245,7 @@ class AgentConfig:
     data_dir: Path
     population: Population = _DEMO  # the coordinator's default
     coordinator_url: str = "http://127.0.0.1:8080"  # the coordinator's default
-    coordinator_key: str = ""  # who enrols is told; else as SSH: the first contact is known from then on
+    coordinator_key: str = ""  # who enrols is told; on one machine nobody comes between; elsewhere it must be said
     broker: BrokerSettings = field(default_factory=BrokerSettings)
     conditions: ConditionSettings = field(default_factory=ConditionSettings)
     rules: RuleSettings = field(default_factory=RuleSettings)
@@ -318,7 +319,7 @@ class _Reader:
 
     def agent(self, table: dict[str, Any]) -> AgentConfig | None:
         found: dict[str, Any] = {}
-        self._take_identity(table)
+        enrolled = self._take_identity(table)
         for section, kind in _SECTIONS.items():
             found[section] = self._section(kind, section, self._table(table.pop(section, {}), section))
         if "emulator" in table:
@@ -332,20 +333,22 @@ class _Reader:
         self.faults += [f"environment: {name} is no setting" for name in sorted(self._environment)]
         if self.faults:
             return None
-        return AgentConfig(**found)
+        config = AgentConfig(**found)
+        self.faults += _in_the_open(config, enrolled=enrolled)
+        return config
 
-    def _take_identity(self, table: dict[str, Any]) -> None:
-        """What a device was told when it enrolled counts where the file says nothing."""
+    def _take_identity(self, table: dict[str, Any]) -> bool:
+        """What a device was told when it enrolled counts where the file says nothing; whether it did enrol."""
         data_dir = self._environment.get(self._variable("", "data_dir"), table.get("data_dir"))
         if not isinstance(data_dir, str):
-            return
+            return False
         try:
             identity = held_identity(self._folder / data_dir)
         except ConfigError as error:
             self.faults.append(str(error))
-            return
+            return True
         if identity is None:
-            return
+            return False
         for name, enrolled in (("device", identity.device), ("population", identity.population)):
             said = self._environment.get(self._variable("", name), table.get(name, enrolled))
             if said != enrolled:
@@ -356,6 +359,7 @@ class _Reader:
         broker = table.setdefault("broker", {})
         if isinstance(broker, dict):
             table["broker"] = {"host": identity.broker_host, "port": identity.broker_port, **broker}
+        return True
 
     def _section(self, kind: type[_Settings], section: str, table: dict[str, Any]) -> _Settings | None:
         before = len(self.faults)
@@ -416,6 +420,32 @@ class _Reader:
 
 _ENROL = {"device": ", or enrol this device with a claim: nightjar-agent enroll"}
 _EXAMPLES = {"device": "phone-01", "data_dir": "data"}
+
+
+def _in_the_open(config: AgentConfig, *, enrolled: bool) -> list[str]:
+    """What would cross a network so that others could read it, or believe whoever is there."""
+    url, broker = urlsplit(config.coordinator_url), config.broker
+    served_here, broker_here = _is_here(url.hostname or ""), _is_here(broker.host)
+    faults = []
+    if url.scheme == "http" and not served_here:
+        faults.append(f"coordinator_url: plain text stays on 127.0.0.1; use https, got {config.coordinator_url!r}")
+    if enrolled:
+        return faults
+    if not broker.tls and not broker_here:
+        faults.append(f"broker.tls: plain text stays on 127.0.0.1, and {broker.host} is elsewhere{_ENROL['device']}")
+    if not config.coordinator_key and not (served_here and broker_here):
+        faults.append(
+            "coordinator_key is missing: 'nightjar-coordinator model key' shows it; beyond this machine the first key "
+            f"that is announced may be anybody's{_ENROL['device']}"
+        )
+    return faults
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _as_is(value: Any) -> Any:

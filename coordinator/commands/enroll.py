@@ -5,19 +5,17 @@ from __future__ import annotations
 import io
 import os
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
 import segno
+from msgspec import structs
 
 from coordinator.commands.actions import ask_service, change
 from coordinator.commands.options import config_option, json_option
 from coordinator.commands.setting import configuration, show, when
+from coordinator.enrolment.routes import ClaimMade, carried
 from wire.errors import ConfigError
-
-CLAIM_FIELDS = ("claim", "url", "authority")
-"""What a card carries."""
 
 
 @click.group("enroll-token")
@@ -56,18 +54,15 @@ def create(
         msg = f"{out} exists already and is left as it is; give another name, or move it away"
         raise ConfigError(msg)
     wanted = {"name": name, "hours": hours, "device": device, "prefix": prefix, "uses": uses, "approval": approval}
-    made: dict[str, Any] = ask_service(configuration(config_path), "POST", "/claims", wanted)
+    made = msgspec.convert(ask_service(configuration(config_path), "POST", "/claims", wanted), ClaimMade)
     if url:
-        made["url"] = url.rstrip("/")
-    carried = msgspec.json.encode({field: made[field] for field in CLAIM_FIELDS})
+        made = structs.replace(made, url=url.rstrip("/"))
     if out is not None:
-        _write_secret(out, carried + b"\n")
+        _write_secret(out, carried(made))
     if qr:
-        click.echo(_qr_code(carried), err=as_json)
-    shown = made["claim"] if out is None else f"in {out}"
-    show(
-        made, ("name", "claim", "for", "until"), [(name, shown, made["url"], when(made["expires_s"]))], as_json=as_json
-    )
+        click.echo(_qr_code(carried(made)), err=as_json)
+    shown = made.claim if out is None else f"in {out}"
+    show(made, ("name", "claim", "for", "until"), [(name, shown, made.url, when(made.expires_s))], as_json=as_json)
 
 
 @enroll_token.command("list")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tomllib
 from importlib import resources
 from pathlib import Path
 
@@ -16,18 +17,25 @@ from coordinator.shell.checkup import Finding, check_up
 from coordinator.shell.clock import WallClock
 from coordinator.shell.database import Database, database_file, database_url
 from coordinator.shell.lock import only_one
+from coordinator.shell.signing import KEY_FILE, load_signer
 from coordinator.shell.web.words import si_bytes
 from wire.errors import ConfigError, UnavailableError
+from wire.identifiers import Population
 
+DATA_DIR_VARIABLE = "NIGHTJAR_DATA_DIR"
 FOUND_FAULTS = 1
 """Exit status of ``doctor`` when something has to be mended."""
 
 
 @click.command()
 @click.argument("path", default=Path("coordinator.toml"), type=click.Path(path_type=Path))
+@click.option("--key/--no-key", default=True, help="Make the key that signs models, too; else 'serve' does.")
 @json_option
-def init(path: Path, *, as_json: bool) -> None:
-    """Write a configuration file with every setting and why it is what it is; '-' prints it."""
+def init(path: Path, *, key: bool, as_json: bool) -> None:
+    """Write a configuration file with every setting and why it is what it is; '-' prints it.
+
+    The key that signs models is made in the data folder beside it, if there is none, for its owner only.
+    """
     text = (resources.files("coordinator") / "example.toml").read_text(encoding="utf-8")
     if str(path) == "-":
         click.echo(text, nl=False)
@@ -44,7 +52,14 @@ def init(path: Path, *, as_json: bool) -> None:
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
     following = f"set task.model to the folder of an exported model, then: nightjar-coordinator serve --config {path}"
-    show({"path": str(path), "next": following}, ("written", "next"), [(path, following)], as_json=as_json)
+    answer = {"path": str(path), "next": following}
+    cells: list[tuple[object, ...]] = [("configuration", path)]
+    if key:
+        data_dir = path.absolute().parent / os.environ.get(DATA_DIR_VARIABLE, tomllib.loads(text)["data_dir"])
+        public = load_signer(data_dir, Population("any")).public
+        answer |= {"signing_key": str(data_dir / KEY_FILE), "coordinator_key": public}
+        cells += [("key that signs models", data_dir / KEY_FILE), ("its public half, for coordinator_key", public)]
+    show(answer, ("made", ""), [*cells, ("next", following)], as_json=as_json)
 
 
 @click.command()
@@ -65,16 +80,19 @@ def doctor(config_path: Path, *, as_json: bool) -> None:
 @click.command()
 @config_option
 @json_option
+@click.option("--with-authority", is_flag=True, help="The key that makes devices and servers, too: keep it like that.")
 @click.argument("folder", type=click.Path(path_type=Path))
-def backup(config_path: Path, folder: Path, *, as_json: bool) -> None:
+def backup(config_path: Path, folder: Path, *, as_json: bool, with_authority: bool) -> None:
     """Copy the database and what it needs into a new FOLDER; the service may be running."""
     config = configuration(config_path)
     if config.database_url:
         msg = "database_url: copy the folders artifacts and private of data_dir first, then run pg_dump"
         raise ConfigError(msg)
-    size_bytes = backups.back_up(config.data_dir, folder)
-    answer = {"folder": str(folder), "bytes": size_bytes}
-    show(answer, ("backup", "size"), [(folder, si_bytes(size_bytes))], as_json=as_json)
+    size_bytes = backups.back_up(config.data_dir, folder, with_authority=with_authority)
+    left_out = not with_authority and backups.holds_authority(config.data_dir)
+    said = "is in it" if with_authority else "is not in it: --with-authority" if left_out else "-"
+    answer = {"folder": str(folder), "bytes": size_bytes, "authority": with_authority, "authority_left_out": left_out}
+    show(answer, ("backup", "size", "the authority's key"), [(folder, si_bytes(size_bytes), said)], as_json=as_json)
 
 
 @click.command()
@@ -90,8 +108,15 @@ def restore(config_path: Path, folder: Path, *, as_json: bool) -> None:
             used = backups.restore_beside(database_url(config), folder, data_dir, now_s)
         else:
             used = backups.restore(folder, data_dir, now_s)
-    answer = {"folder": str(data_dir), "last_used_round": used}
-    show(answer, ("restored to", "rounds are counted from"), [(data_dir, used + 1)], as_json=as_json)
+    lacks = config.tls and not config.enrolment.signer and not backups.holds_authority(data_dir)
+    said = "is lacking: copy the folder 'authority', or every device needs a new claim" if lacks else "-"
+    answer = {"folder": str(data_dir), "last_used_round": used, "authority_lacking": lacks}
+    show(
+        answer,
+        ("restored to", "rounds are counted from", "the authority's key"),
+        [(data_dir, used + 1, said)],
+        as_json=as_json,
+    )
 
 
 @click.group()

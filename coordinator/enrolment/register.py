@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from msgspec import structs
@@ -19,6 +19,13 @@ from coordinator.shell.tables import audit, claims, credentials, devices
 from wire.identifiers import DeviceId
 
 _LIVE = (Standing.ISSUED.value, Standing.ACTIVE.value)
+
+
+class Asked(NamedTuple):
+    """A position in the list of keys by when they came."""
+
+    requested_s: float
+    key: str
 
 
 class Register:
@@ -88,8 +95,16 @@ class Register:
 
     # Credentials
 
-    def credentials(self, standings: Iterable[Standing] = tuple(Standing), limit: int = 1000) -> list[Credential]:
-        """The newest credentials, newest first."""
+    def waiting(self) -> int:
+        """How many keys wait for a person."""
+        query = sa.select(sa.func.count()).where(credentials.c.standing == Standing.WAITING.value)
+        with self._database.connection() as tx:
+            return int(tx.scalar(query) or 0)
+
+    def credentials(
+        self, standings: Iterable[Standing] = tuple(Standing), limit: int = 1000, after: Asked | None = None
+    ) -> list[Credential]:
+        """The newest credentials, newest first; only those behind a position in that list."""
         wanted = [standing.value for standing in standings]
         query = (
             sa.select(credentials)
@@ -97,6 +112,9 @@ class Register:
             .order_by(credentials.c.requested_s.desc(), credentials.c.key)
             .limit(limit)
         )
+        if after is not None:
+            same = sa.and_(credentials.c.requested_s == after.requested_s, credentials.c.key > after.key)
+            query = query.where(sa.or_(credentials.c.requested_s < after.requested_s, same))
         with self._database.connection() as tx:
             return [_from_row(row) for row in tx.execute(query).mappings()]
 

@@ -31,6 +31,8 @@ HOUR_S = 3600.0
 ATTEMPTS_PER_MINUTE = 60
 """Of one address: a shelf of boards behind one router starts at once; a claim has 256 random bits either way."""
 ASK_AGAIN_S = 30
+CLAIM_FIELDS = ("claim", "url", "authority")
+"""What a card carries of :class:`ClaimMade`."""
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 
@@ -178,6 +180,66 @@ def _for_devices(blueprint: Blueprint, spec: SpecTree, ports: WebPorts, limiter:
             abort(422, str(error))
 
 
+def make_claim(ports: WebPorts, wanted: ClaimWanted, who: str) -> ClaimMade:
+    """Make a claim by the name of whoever asks; its characters are told this once.
+
+    Raises:
+        HTTPException: 404, in plain text; 422, if it cannot be like that; 409, if there is or was one of that name.
+    """
+    office = _office(ports)
+    if wanted.device and (wanted.uses != 1 or _device(wanted.device) == ports.config.broker.username):
+        abort(422, "a claim with a device's name is for that one device, and not for the coordinator's own name")
+    characters, claim = new_claim(
+        wanted.name,
+        ports.clock.now_s(),
+        wanted.hours * HOUR_S,
+        device=wanted.device,
+        prefix=wanted.prefix,
+        uses=wanted.uses,
+        approval=wanted.approval,
+    )
+    url, authorities = url_for_devices(ports.config), "".join(office.authorities())
+    if not office.register.add_claim(claim, who):
+        abort(409, f"there is or was a claim {wanted.name}; take another name")
+    return ClaimMade(characters, url, authorities, claim.name, claim.expires_s)
+
+
+def carried(made: ClaimMade) -> bytes:
+    """The claim file: what a card carries."""
+    return msgspec.json.encode({field: getattr(made, field) for field in CLAIM_FIELDS}) + b"\n"
+
+
+def end_claim(ports: WebPorts, name: str, who: str) -> None:
+    """Revoke a claim, at once.
+
+    Raises:
+        HTTPException: 404, if there is none of that name.
+    """
+    if not _office(ports).register.remove_claim(name, who, ports.clock.now_s()):
+        abort(404, f"there is no claim {name[:64]}")
+
+
+def decide(ports: WebPorts, key: str, who: str, *, approved: bool) -> None:
+    """Let a waiting device in, or not.
+
+    Raises:
+        HTTPException: 404, if no such key waits.
+    """
+    if not _KEY.fullmatch(key):
+        abort(404, "expected the sha256 of a key")
+    if not _office(ports).register.decide(key, who, ports.clock.now_s(), approved=approved):
+        abort(404, f"no key {key[:16]} is {Standing.WAITING.value}")
+
+
+def forget(ports: WebPorts, name: str, who: str) -> bool:
+    """Revoke every certificate of a device; False if it has none.
+
+    Raises:
+        HTTPException: 404, in plain text, or if no device can have that name.
+    """
+    return _office(ports).register.revoke(_device(name), who, ports.clock.now_s())
+
+
 def _for_operators(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
     rules: dict[str, Any] = {"security": {"token": []}, "tags": ["enrolment"]}
 
@@ -194,32 +256,14 @@ def _for_operators(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> Non
     @needs(Role.ADMIN)
     def create_claim(json: ClaimWanted) -> tuple[ClaimMade, int]:
         """Make a claim; its characters are told once."""
-        office = _office(ports)
-        if json.device and (json.uses != 1 or _device(json.device) == ports.config.broker.username):
-            abort(422, "a claim with a device's name is for that one device, and not for the coordinator's own name")
-        characters, claim = new_claim(
-            json.name,
-            ports.clock.now_s(),
-            json.hours * HOUR_S,
-            device=json.device,
-            prefix=json.prefix,
-            uses=json.uses,
-            approval=json.approval,
-        )
-        made = ClaimMade(
-            characters, url_for_devices(ports.config), "".join(office.authorities()), claim.name, claim.expires_s
-        )
-        if not office.register.add_claim(claim, g.caller.name):
-            abort(409, f"there is or was a claim {json.name}; take another name")
-        return made, 201
+        return make_claim(ports, json, g.caller.name), 201
 
     @blueprint.delete("/claims/<name>")
     @spec.validate(resp=_answers(Changed, 404), **rules)
     @needs(Role.ADMIN)
     def revoke_claim(name: str) -> Changed:
         """Revoke a claim, at once; who came in by it stays in."""
-        if not _office(ports).register.remove_claim(name, g.caller.name, ports.clock.now_s()):
-            abort(404, f"there is no claim {name[:64]}")
+        end_claim(ports, name, g.caller.name)
         return Changed(changed=True)
 
     @blueprint.get("/enrolments")
@@ -235,34 +279,28 @@ def _for_operators(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> Non
             ]
         )
 
-    def decide(key: str, *, approved: bool) -> Changed:
-        if not _KEY.fullmatch(key):
-            abort(404, "expected the sha256 of a key")
-        done = _office(ports).register.decide(key, g.caller.name, ports.clock.now_s(), approved=approved)
-        if not done:
-            abort(404, f"no key {key[:16]} is {Standing.WAITING.value}")
-        return Changed(changed=True)
-
     @blueprint.post("/enrolments/<key>/approve")
     @spec.validate(resp=_answers(Changed, 404, 415), **rules)
     @needs(Role.ADMIN)
     def approve(key: str, json: Nothing) -> Changed:  # noqa: ARG001 - checked to be empty
         """Let a waiting device in."""
-        return decide(key, approved=True)
+        decide(ports, key, g.caller.name, approved=True)
+        return Changed(changed=True)
 
     @blueprint.post("/enrolments/<key>/refuse")
     @spec.validate(resp=_answers(Changed, 404, 415), **rules)
     @needs(Role.ADMIN)
     def refuse(key: str, json: Nothing) -> Changed:  # noqa: ARG001 - checked to be empty
         """Do not let a waiting device in."""
-        return decide(key, approved=False)
+        decide(ports, key, g.caller.name, approved=False)
+        return Changed(changed=True)
 
     @blueprint.post("/devices/<name>/forget")
     @spec.validate(resp=_answers(Changed, 404, 415), **rules)
     @needs(Role.ADMIN)
-    def forget(name: str, json: Nothing) -> Changed:  # noqa: ARG001 - checked to be empty
+    def forget_device(name: str, json: Nothing) -> Changed:  # noqa: ARG001 - checked to be empty
         """Revoke every certificate of a device, for good; it comes back with a new claim only."""
-        return Changed(_office(ports).register.revoke(_device(name), g.caller.name, ports.clock.now_s()))
+        return Changed(forget(ports, name, g.caller.name))
 
 
 def _answers(ok: type, *codes: int, status: int = 200, waiting: bool = False) -> Answers:

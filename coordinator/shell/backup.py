@@ -4,8 +4,11 @@ The blobs are immutable, so copying is easy but for one thing: a report's blob g
 the blobs are copied first, then the database (SQLite's own online backup), then the blobs that came in between. What
 the copied database names must be there in the end, else the copy is made again.
 
+The certificate authority's key is copied only if that is asked for: whoever has it can make devices and servers.
+
 A restored coordinator must not use a round's number again: devices may still hold reports of rounds that the backup
-does not know. So restoring adds an abandoned round with a number far ahead, and new rounds are counted from there.
+does not know. So restoring adds an abandoned round with a number far ahead, and new rounds are counted from there. Nor
+may a claim be used again that was used after the backup, so restoring revokes every claim.
 """
 
 from __future__ import annotations
@@ -15,6 +18,9 @@ import tempfile
 from pathlib import Path
 
 from coordinator.core.round import AbandonCause, Phase, Round
+from coordinator.enrolment.authority import CURRENT, FORMER
+from coordinator.enrolment.premises import AUTHORITY_FOLDER
+from coordinator.enrolment.register import Register
 from coordinator.shell.blobs import FileBlobs, unavailable
 from coordinator.shell.database import Database, database_file
 from coordinator.shell.packs import PackedBlobs
@@ -30,12 +36,13 @@ ROUNDS_SKIPPED = 1_000_000
 _ATTEMPTS = 3
 
 
-def back_up(data_dir: Path, folder: Path) -> int:
+def back_up(data_dir: Path, folder: Path, *, with_authority: bool = False) -> int:
     """Copy a coordinator's data, which may be in use.
 
     Args:
         data_dir: of the coordinator.
         folder: for the backup; must not exist.
+        with_authority: the key of the certificate authority, too, for its owner alone.
 
     Returns:
         Its length in bytes.
@@ -46,6 +53,9 @@ def back_up(data_dir: Path, folder: Path) -> int:
     """
     if not database_file(data_dir).is_file():
         msg = f"there is no coordinator's database in {data_dir}; check data_dir in the configuration"
+        raise ConfigError(msg)
+    if with_authority and not holds_authority(data_dir):
+        msg = f"there is no certificate authority in {data_dir}: 'serve' makes it, or enrolment.signer has it elsewhere"
         raise ConfigError(msg)
     if folder.exists():
         msg = f"{folder} exists already; give the backup a folder of its own"
@@ -61,6 +71,8 @@ def back_up(data_dir: Path, folder: Path) -> int:
             lacking = missing(writing)
             if not lacking:
                 _copy_key(data_dir, writing)
+                if with_authority:
+                    _copy_authority(data_dir, writing)
                 writing.rename(folder)
                 return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     except OSError as error:
@@ -140,7 +152,15 @@ def _fill(data_dir: Path, folder: Path, url: str, now_s: float) -> int:
         raise ConfigError(msg)
     _copy_blobs(folder, data_dir)
     _copy_key(folder, data_dir)
+    if holds_authority(folder) and not holds_authority(data_dir):
+        _copy_authority(folder, data_dir)
+    _end_claims(url, now_s)
     return _skip_numbers(url, now_s)
+
+
+def holds_authority(folder: Path) -> bool:
+    """Whether the key of a certificate authority is in a data folder or in a backup."""
+    return (folder / AUTHORITY_FOLDER / CURRENT).is_file()
 
 
 def missing(folder: Path) -> list[str]:
@@ -198,6 +218,23 @@ def _copy_key(source: Path, target: Path) -> None:
         shutil.copyfile(source / KEY_FILE, target / KEY_FILE)
 
 
+def _copy_authority(source: Path, target: Path) -> None:
+    """What the authority signs with. A rotation in between is seen, and both files are taken again."""
+    (target / AUTHORITY_FOLDER).mkdir(mode=0o700, exist_ok=True)
+    held: dict[str, bytes] | None = None
+    while held != (now := _authority_files(source)):
+        held = now
+    for name, data in now.items():
+        path = target / AUTHORITY_FOLDER / name
+        path.touch(mode=0o600)
+        path.write_bytes(data)
+
+
+def _authority_files(folder: Path) -> dict[str, bytes]:
+    paths = [folder / AUTHORITY_FOLDER / name for name in (FORMER, CURRENT)]
+    return {path.name: path.read_bytes() for path in paths if path.exists()}
+
+
 def _copy_file(source: Path, copy: Path) -> None:
     arriving = copy.with_name(f".{copy.name}")
     try:
@@ -206,6 +243,17 @@ def _copy_file(source: Path, copy: Path) -> None:
         return  # its round ended just now
     if source.exists():  # else it ended meanwhile, and what was copied may be half written over
         arriving.rename(copy)
+
+
+def _end_claims(url: str, now_s: float) -> None:
+    """Which of them were used after the backup, nobody knows any more."""
+    database = Database(url, migrate=False)
+    try:
+        register = Register(database)
+        for claim in register.claims():
+            register.remove_claim(claim.name, "restore", now_s)
+    finally:
+        database.close()
 
 
 def _skip_numbers(url: str, now_s: float) -> int:

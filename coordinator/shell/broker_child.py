@@ -16,6 +16,7 @@ from msgspec import structs
 
 from coordinator.config import BrokerConfig
 from coordinator.shell.broker import SERVICE_USER, check_port_free, choose
+from coordinator.shell.free_ports import free_ports
 from wire.errors import UnavailableError
 
 START_TIMEOUT_S = 20.0
@@ -108,8 +109,7 @@ class BrokerChild:
 
 
 def _service(broker: BrokerConfig) -> BrokerConfig:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = int(probe.getsockname()[1])
+    (port,) = free_ports(1)
     return structs.replace(
         broker,
         host="127.0.0.1",

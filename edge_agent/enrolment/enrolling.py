@@ -40,10 +40,12 @@ class Enrolled:
     Attributes:
         identity: where the device belongs.
         anew: whether it got its certificate just now.
+        not_wiped: where the claim, which is burnt, still stands, and why.
     """
 
     identity: Identity
     anew: bool
+    not_wiped: tuple[str, ...] = ()
 
 
 class _Certificate(msgspec.Struct, frozen=True):
@@ -89,11 +91,22 @@ def enrol(data_dir: Path, claim_path: Path, also_wipe: Sequence[Path] = ()) -> E
     if held is None:
         held, anew = _claimed(data_dir, claim or read_claim(claim_path)), True
         held = refreshed(data_dir, held)
-    if claim is not None:
-        for path in also_wipe:
+    return Enrolled(held, anew, () if claim is None else _wiped(claim, claim_path, also_wipe))
+
+
+def _wiped(claim: ClaimFile, claim_path: Path, also_wipe: Sequence[Path]) -> tuple[str, ...]:
+    """Wipe a claim wherever it stands; why it still stands somewhere. The device is enrolled either way."""
+    failed = []
+    for path in also_wipe:
+        try:
             wipe_claim(path, claim.claim)
+        except ConfigError as error:
+            failed.append(str(error))
+    try:
         remove_claim_file(claim_path, claim.claim)
-    return Enrolled(held, anew)
+    except ConfigError as error:
+        failed.append(str(error))
+    return tuple(failed)
 
 
 def refreshed(data_dir: Path, held: Identity) -> Identity:

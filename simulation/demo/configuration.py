@@ -10,6 +10,7 @@ from typing import Any
 
 import tomli_w
 
+from coordinator.shell import free_ports as anywhere
 from coordinator.shell.broker import SERVICE_USER
 from models.ngram import Recall
 from simulation.demo.defaults import Defaults
@@ -70,9 +71,7 @@ def free_ports(page: int) -> Ports:
     def choose(*wanted: int) -> int:
         port = next((p for p in wanted if p not in taken and _is_free(p)), 0)
         while not port or port in taken:
-            with socket.socket() as probe:
-                probe.bind((LOOPBACK, 0))
-                port = int(probe.getsockname()[1])
+            (port,) = anywhere.free_ports(1)
         taken.add(port)
         return port
 

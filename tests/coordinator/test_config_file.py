@@ -117,20 +117,23 @@ def test_a_broker_of_ours_is_open_to_a_network_only_on_purpose_and_with_certific
 
 
 def test_plain_text_stays_on_the_loopback_address(folder):
-    assert not load(folder, MINIMAL).tls
+    assert load(folder, MINIMAL).tls, "only when it is asked for"
     assert not load(folder, 'transport = "plain"\n' + MINIMAL).tls
+    assert "expected one of tls, plain, proxied" in faults(folder, 'transport = ""\n' + MINIMAL)
     assert load(folder, 'transport = "tls"\n' + MINIMAL).url.startswith("https://127.0.0.1:")
     assert load(folder, 'host = "0.0.0.0"\n' + MINIMAL).tls
     assert "transport: plain text stays" in faults(folder, 'transport = "plain"\nhost = "0.0.0.0"\n' + MINIMAL)
+    elsewhere = '[broker]\nkind = "external"\nhost = "192.0.2.7"\n'
+    assert "transport: plain text stays" in faults(folder, 'transport = "plain"\n' + elsewhere + MINIMAL)
     assert not load(folder, 'transport = "proxied"\nhost = "0.0.0.0"\n' + MINIMAL).tls
 
 
 def test_pages_without_encryption_have_a_port_of_their_own(folder):
     with pytest.raises(ConfigError, match="unencrypted on port 8080 already"):
-        load(folder, "page_port = 8090\n" + MINIMAL)
+        load(folder, 'page_port = 8090\ntransport = "plain"\n' + MINIMAL)
     with pytest.raises(ConfigError, match="page_port: 8080 is the port of something else"):
-        load(folder, 'page_port = 8080\ntransport = "tls"\n' + MINIMAL)
-    assert load(folder, 'page_port = 8090\ntransport = "tls"\n' + MINIMAL).page_url == "http://127.0.0.1:8090"
+        load(folder, "page_port = 8080\n" + MINIMAL)
+    assert load(folder, "page_port = 8090\n" + MINIMAL).page_url == "http://127.0.0.1:8090"
 
 
 def test_the_environment_overrides_the_file(folder):

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from coordinator.__main__ import cli
+from coordinator.shell.free_ports import free_ports
 from tests.coordinator.model_folder import write_model
-from tests.faults.world import free_port
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "operating.md").read_text()
@@ -32,7 +32,9 @@ def run(folder: Path, *arguments: str, **environment: str) -> subprocess.Complet
 @pytest.fixture
 def folder(tmp_path):
     write_model(tmp_path / "model")
-    (tmp_path / "coordinator.toml").write_text('[broker]\nkind = "external"\nport = 9\n[task]\nmodel = "model"\n')
+    (tmp_path / "coordinator.toml").write_text(
+        'transport = "plain"\n[broker]\nkind = "external"\nport = 9\n[task]\nmodel = "model"\n'
+    )
     return tmp_path
 
 
@@ -100,7 +102,7 @@ def test_130_after_ctrl_c(folder):
 
 def test_serve_ends_with_0_when_it_is_asked_to(folder):
     command = [sys.executable, "-m", "coordinator", "serve"]
-    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "NIGHTJAR_PORT": str(free_port())}
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "NIGHTJAR_PORT": str(free_ports(1)[0])}
     log = folder / "log"
     with log.open("wb") as out, subprocess.Popen(command, cwd=folder, env=environment, stderr=out) as process:
         deadline = time.monotonic() + 120

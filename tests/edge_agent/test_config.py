@@ -1,4 +1,5 @@
 import dataclasses
+import re
 import tomllib
 from pathlib import Path
 
@@ -44,6 +45,7 @@ def test_every_setting_can_be_set(write, tmp_path):
             + """
             population = "flat"
             coordinator_url = "https://example.org/nightjar/"
+            coordinator_key = "abababababababababababababababababababababababababababababababab"
             [broker]
             host = "broker.example.org"
             port = 8883
@@ -236,3 +238,34 @@ def test_the_example_has_every_setting_with_its_default(tmp_path):
     commented = EXAMPLE.read_text().partition("# [emulator]")[2]
     for field in dataclasses.fields(EmulatorSettings):
         assert f"# {field.name} = " in commented
+
+
+ELSEWHERE = 'coordinator_url = "https://192.0.2.7"\n'
+KEYED = 'coordinator_key = "' + 32 * "ab" + '"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (KEYED + 'coordinator_url = "http://192.0.2.7:8080"', "coordinator_url: plain text stays on 127.0.0.1"),
+        (KEYED + '[broker]\nhost = "192.0.2.8"', "broker.tls: plain text stays on 127.0.0.1"),
+        (KEYED + '[broker]\nhost = "broker.example"', "broker.tls: plain text stays on 127.0.0.1"),
+        (ELSEWHERE, "coordinator_key is missing"),
+        ('[broker]\nhost = "192.0.2.8"\ntls = true', "coordinator_key is missing"),
+    ],
+)
+def test_beyond_this_machine_nothing_is_said_openly_and_no_stranger_is_believed(write, text, fault):
+    with pytest.raises(ConfigError, match=re.escape(fault)) as raised:
+        load(write(LEAST + text), {})
+    assert "1 fault(s)" in str(raised.value)
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "::1"])
+def test_on_one_machine_plain_text_and_the_first_key_will_do(write, host):
+    config = load(write(LEAST + f'[broker]\nhost = "{host}"'), {})
+    assert (config.broker.tls, config.coordinator_key) == (False, "")
+
+
+def test_elsewhere_a_known_key_and_encryption_will_do(write):
+    config = load(write(LEAST + ELSEWHERE + KEYED + '[broker]\nhost = "192.0.2.8"\ntls = true'), {})
+    assert config.broker.host == "192.0.2.8"

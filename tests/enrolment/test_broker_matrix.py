@@ -14,7 +14,8 @@ from coordinator.enrolment.authority import Authority, new_request
 from coordinator.enrolment.premises import FOLDER, refresh
 from coordinator.shell.broker_child import BrokerChild
 from coordinator.shell.clock import WallClock
-from tests.brokers import KINDS, free_ports
+from coordinator.shell.free_ports import free_ports
+from tests.brokers import KINDS
 from tests.enrolment.world import InThisProcess
 from wire.topics import DOWN_KINDS, UP_KINDS
 
@@ -105,6 +106,7 @@ class Client:
         client.on_message = lambda _c, _u, message: self.heard.put((message.topic, message.payload))
         client.on_subscribe = lambda *_: self.granted.set()
         self.client = client
+        client.connect_timeout = 60.0
         client.connect("127.0.0.1", port, keepalive=30)
         client.loop_start()
 
@@ -120,12 +122,12 @@ class Client:
         for each in filters:
             self.granted.clear()
             self.client.subscribe(each, qos=1)
-            assert self.granted.wait(20)
+            assert self.granted.wait(60)
 
     def until(self, topic: str, payload: bytes) -> set[str]:
         """Topics of what came before that, which came as well."""
         found: set[str] = set()
-        while (message := self.heard.get(timeout=30)) != (topic, payload):
+        while (message := self.heard.get(timeout=60)) != (topic, payload):
             found.add(message[0])
         return found
 
@@ -149,7 +151,7 @@ def coordinator(place):
     with client(
         service.port, place.trusting(), client_id="c", username=service.username, password=service.password
     ) as made:
-        assert made.up.wait(20)
+        assert made.up.wait(60)
         yield made
 
 
@@ -158,7 +160,7 @@ def test_nobody_gets_in_without_a_sound_certificate(place, credential):
     login = {"username": ME, "password": "njc_x"} if credential == "claim as password" else {"username": ME}
     try:
         with client(place.port, place.contexts[credential], client_id=ME, **login) as made:
-            assert made.settled.wait(20)
+            assert made.settled.wait(60)
             assert not made.up.is_set()
     except (ssl.SSLError, ConnectionError):
         pass  # already in the handshake
@@ -169,7 +171,7 @@ def test_a_password_opens_the_coordinators_door_and_a_certificate_does_not(place
     wrong = {"username": service.username, "password": "wrong"}
     for login in (wrong, {"username": ME}, {"username": ME, "password": service.password}):
         with client(service.port, place.contexts[ME], client_id="x", **login) as made:
-            assert made.settled.wait(20)
+            assert made.settled.wait(60)
             assert not made.up.is_set()
     with coordinator(place):
         pass
@@ -183,7 +185,7 @@ def test_plain_text_gets_no_answer(place):
     bare.on_disconnect = lambda *_: gone.set()
     bare.connect("127.0.0.1", place.port)
     bare.loop_start()
-    assert gone.wait(20)
+    assert gone.wait(60)
     assert not heard.is_set()
     bare.loop_stop()
 
@@ -191,7 +193,7 @@ def test_plain_text_gets_no_answer(place):
 def test_a_device_says_only_what_is_its_own(place):
     with coordinator(place) as ear, client(place.port, place.contexts[ME], client_id=ME) as me:
         ear.listen("nightjar/#")
-        assert me.up.wait(20)
+        assert me.up.wait(60)
         for topic in ALL_TOPICS:
             me.said(topic, b"mine?")
         marker = (f"nightjar/1/demo/up/0/{ME}/report", b"the end")
@@ -201,7 +203,7 @@ def test_a_device_says_only_what_is_its_own(place):
 
 def test_a_device_hears_only_what_is_its_own(place):
     with coordinator(place) as voice, client(place.port, place.contexts[ME], client_id=ME) as me:
-        assert me.up.wait(20)
+        assert me.up.wait(60)
         me.listen(*ALL_FILTERS)
         for topic in ALL_TOPICS:
             voice.said(topic, b"yours?")
@@ -212,10 +214,10 @@ def test_a_device_hears_only_what_is_its_own(place):
 
 def test_nobody_takes_the_name_or_the_session_of_another(place):
     with client(place.port, place.contexts[ME], client_id=ME) as me:
-        assert me.up.wait(20)
+        assert me.up.wait(60)
         with client(place.port, place.contexts[OTHER], client_id=ME, username=ME) as thief, coordinator(place) as ear:
             ear.listen("nightjar/#")
-            assert thief.up.wait(20)
+            assert thief.up.wait(60)
             thief.said(f"nightjar/1/demo/up/0/{ME}/report", b"forged")
             thief.said(f"nightjar/1/demo/up/0/{OTHER}/report", b"the end")
             assert ear.until(f"nightjar/1/demo/up/0/{OTHER}/report", b"the end") == set()
@@ -232,12 +234,12 @@ def test_a_last_will_for_another_devices_topic_is_not_published(place):
         forged.on_connect = forged.on_disconnect = lambda *_: settled.set()
         forged.connect("127.0.0.1", place.port, keepalive=5)
         forged.loop_start()
-        assert settled.wait(20)
+        assert settled.wait(60)
         forged.loop_stop()
         if forged.socket() is not None:
             forged.socket().close()
         with client(place.port, place.contexts[OTHER], client_id=OTHER) as other:
-            assert other.up.wait(20)
+            assert other.up.wait(60)
             marker = (f"nightjar/1/demo/status/{OTHER}", b"the end")
             other.said(*marker)
             assert ear.until(*marker) == set()

@@ -56,10 +56,24 @@ def test_a_claim_goes_into_a_file_that_nobody_else_reads_and_a_device_enrols_wit
 
     done = device("--claim", str(path), "--json")
     assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout) == {"device": "pi-kitchen", "population": "demo", "anew": True}
+    told = {"device": "pi-kitchen", "population": "demo", "anew": True, "not_wiped": []}
+    assert json.loads(done.stdout) == told
     assert not path.exists()
     again = device("--claim", str(path))
     assert (again.exit_code, again.stdout) == (0, "enrolled already as pi-kitchen\n")
+
+
+def test_a_claim_that_cannot_be_wiped_is_a_warning_of_a_device_that_is_enrolled(operator, device, tmp_path):
+    path = tmp_path / "claim.json"
+    operator("enroll-token", "create", "stuck", "--device", "pi-stuck", "--out", str(path))
+    (tmp_path / "user-data").mkdir()  # stands for a file that nobody can write
+    options = ("--claim", str(path), "--wipe", str(tmp_path / "user-data"))
+    done = device(*options)
+    assert (done.exit_code, done.stdout) == (0, "enrolled as pi-stuck\n")
+    assert "the device is enrolled, but the claim in" in done.stderr
+    assert not path.exists(), "what can be wiped is"
+    again = device(*options, "--json")
+    assert (again.exit_code, json.loads(again.stdout)["anew"]) == (0, False)
 
 
 def test_claims_are_listed_without_their_characters_and_revoked(operator):

@@ -14,9 +14,9 @@ from coordinator.config_file import load_config
 from coordinator.enrolment.authority import Authority
 from coordinator.enrolment.signing import CertifyDevice, CertifyServer, ListAuthorities, Revoke
 from coordinator.secured import http_pool
+from coordinator.shell.free_ports import free_ports
 from edge_agent.enrolment.enrolling import enrol
 from edge_agent.enrolment.identity import FOLDER, Identity, held_identity, tls_context
-from tests.brokers import free_ports
 from tests.coordinator.model_folder import write_model
 
 ROOT = Path(__file__).parents[2]
@@ -64,8 +64,8 @@ class World:
             minimum = 2
             over_selection = 1.0
             selection_window_s = 0.2
-            selection_deadline_s = 5.0
-            report_deadline_s = 30.0
+            selection_deadline_s = 600.0
+            report_deadline_s = 600.0
             retry_after_s = 0.2
             [task.codec]
             name = "dense-f32"
@@ -75,13 +75,17 @@ class World:
         self.process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> "World":
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
-            self.process.wait(20)
+            self.process.wait(120)
 
     def start(self) -> None:
         with (self.folder / "log").open("ab") as log:
@@ -96,7 +100,7 @@ class World:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
 
     def healthy(self) -> bool:
         try:
@@ -105,7 +109,7 @@ class World:
         except Exception:
             return False
 
-    def wait_until(self, holds, what: str, timeout_s: float = 60.0) -> None:
+    def wait_until(self, holds, what: str, timeout_s: float = 120.0) -> None:
         deadline = time.monotonic() + timeout_s
         while not holds():
             if time.monotonic() > deadline or self.process.poll() is not None:

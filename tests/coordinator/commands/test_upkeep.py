@@ -1,10 +1,13 @@
 import fcntl
 import json
 import stat
+from pathlib import Path
 
 import pytest
 
 from coordinator.config_file import load_config
+from coordinator.enrolment.authority import Authority
+from coordinator.enrolment.premises import AUTHORITY_FOLDER
 from coordinator.shell import checkup
 from coordinator.shell.backup import ROUNDS_SKIPPED
 from coordinator.shell.checkup import Finding
@@ -20,6 +23,27 @@ def test_init_writes_what_serve_can_read_but_for_the_model(run, tmp_path):
     _, _, err = run("serve", "--config", path)
     assert err.count("\n  - ") == 1
     assert "task.model" in err
+
+
+def test_init_makes_the_key_that_signs_for_its_owner_only_and_never_another(run, tmp_path):
+    _, out, _ = run("init", tmp_path / "new.toml", "--json")
+    made = json.loads(out)
+    key = Path(made["signing_key"])
+    assert key == tmp_path / "nightjar-coordinator" / "signing.pem"
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    _, out, _ = run("init", tmp_path / "other.toml", "--json")
+    assert json.loads(out)["coordinator_key"] == made["coordinator_key"]
+    (tmp_path / "elsewhere").mkdir()
+    _, out, _ = run("init", tmp_path / "elsewhere" / "new.toml", "--no-key", "--json")
+    assert "signing_key" not in json.loads(out)
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["new.toml"]
+
+
+def test_init_makes_the_key_where_serve_looks_for_it(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("NIGHTJAR_DATA_DIR", str(tmp_path / "data"))
+    _, out, _ = run("init", tmp_path / "new.toml")
+    assert (tmp_path / "data" / "signing.pem").is_file()
+    assert "public half" in out
 
 
 def test_init_never_writes_over_a_file(run, site):
@@ -88,6 +112,18 @@ def test_backup_and_restore_lose_nothing(run, site, ask, tmp_path):
     assert answer["last_used_round"] == 2 + ROUNDS_SKIPPED
     assert ask("round", "show", 2)["seats"] == rounds["seats"]
     assert [row["device"] for row in ask("device", "list")] == [row["device"] for row in devices]
+
+
+def test_a_backup_without_the_authoritys_key_says_so_and_so_does_restoring_it(run, site, ask, tmp_path):
+    Authority(site.data / AUTHORITY_FOLDER, 0.0)
+    site.config.write_text(site.config.read_text().replace('transport = "plain"', 'transport = "tls"'))
+    status, out, _ = run("backup", tmp_path / "daily", "--config", site.config)
+    assert (status, "is not in it: --with-authority" in out) == (0, True)
+    assert ask("backup", tmp_path / "whole", "--with-authority")["authority"] is True
+    site.data.rename(tmp_path / "lost")
+    assert ask("restore", tmp_path / "daily")["authority_lacking"] is True
+    site.data.rename(tmp_path / "lost again")
+    assert ask("restore", tmp_path / "whole")["authority_lacking"] is False
 
 
 def test_restore_leaves_a_folder_in_use_alone(run, site, tmp_path):

@@ -1,10 +1,16 @@
+import contextlib
+import stat
 import threading
 
 import pytest
 from msgspec.structs import replace
 
+from coordinator.core.enrolment import Claim, Refused
 from coordinator.core.round import AbandonCause, Phase
-from coordinator.shell.backup import PRIVATE, ROUNDS_SKIPPED, back_up, missing, restore
+from coordinator.enrolment.authority import Authority
+from coordinator.enrolment.premises import AUTHORITY_FOLDER
+from coordinator.enrolment.register import Register
+from coordinator.shell.backup import PRIVATE, ROUNDS_SKIPPED, back_up, holds_authority, missing, restore
 from coordinator.shell.database import Database, database_file
 from coordinator.shell.packs import PackedBlobs
 from coordinator.shell.signing import load_signer
@@ -115,3 +121,40 @@ def test_only_a_new_folder_is_written_and_only_a_backup_is_read(site, tmp_path):
         back_up(tmp_path / "nothing", tmp_path / "saved")
     with pytest.raises(ConfigError, match="not a backup"):
         restore(tmp_path / "there", tmp_path / "new", now_s=0.0)
+
+
+def test_the_authoritys_key_is_in_a_backup_only_when_that_is_asked_for(site, tmp_path):
+    with pytest.raises(ConfigError, match="no certificate authority"):
+        back_up(site.data, tmp_path / "none", with_authority=True)
+    held = Authority(site.data / AUTHORITY_FOLDER, 0.0)
+    held.rotate(1.0)
+    back_up(site.data, tmp_path / "daily")
+    assert not holds_authority(tmp_path / "daily")
+    back_up(site.data, tmp_path / "whole", with_authority=True)
+    copied = tmp_path / "whole" / AUTHORITY_FOLDER
+    assert {stat.S_IMODE(path.stat().st_mode) for path in copied.iterdir()} == {0o600}
+    assert stat.S_IMODE(copied.stat().st_mode) == 0o700
+    restore(tmp_path / "whole", tmp_path / "new", 2.0)
+    assert Authority(tmp_path / "new" / AUTHORITY_FOLDER, 3.0).certificates() == held.certificates()
+
+
+def test_an_authority_that_is_there_is_not_replaced_by_an_older_one(site, tmp_path):
+    Authority(site.data / AUTHORITY_FOLDER, 0.0)
+    back_up(site.data, tmp_path / "whole", with_authority=True)
+    newer = Authority(tmp_path / "new" / AUTHORITY_FOLDER, 5.0)
+    restore(tmp_path / "whole", tmp_path / "new", 6.0)
+    assert Authority(tmp_path / "new" / AUTHORITY_FOLDER, 7.0).certificates() == newer.certificates()
+
+
+def test_a_claim_of_a_backup_cannot_be_used_a_second_time(site, tmp_path):
+    claim = Claim(name="kitchen", sha256=64 * "a", device="pi", created_s=0.0, expires_s=1e12)
+    with contextlib.closing(Database(f"sqlite:///{database_file(site.data)}")) as database:
+        Register(database).add_claim(claim, "test")
+    back_up(site.data, tmp_path / "saved")
+    restore(tmp_path / "saved", tmp_path / "new", 6.0)
+    with contextlib.closing(Database(f"sqlite:///{database_file(tmp_path / 'new')}")) as database:
+        register = Register(database)
+        assert register.claims() == []
+        assert isinstance(register.redeem(claim.sha256, 64 * "b", "", "", 7.0), Refused)
+        with database.transaction() as view:
+            assert ("restore", "revoke-claim") in {(each.who, each.action) for each in view.audit(9)}

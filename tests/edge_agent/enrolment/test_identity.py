@@ -41,6 +41,9 @@ def test_addresses_in_the_file_count_and_another_name_is_a_fault(tmp_path, agent
     agent_toml.write_text('data_dir = "data"\ncoordinator_url = "https://192.0.2.7:1"\n[broker]\nhost = "192.0.2.8"\n')
     config = load(agent_toml, {"NIGHTJAR_AGENT_BROKER_PORT": "9"})
     assert (config.coordinator_url, config.broker.host, config.broker.port) == ("https://192.0.2.7:1", "192.0.2.8", 9)
+    agent_toml.write_text('data_dir = "data"\ncoordinator_url = "http://192.0.2.7:1"\n')
+    with pytest.raises(ConfigError, match="plain text stays on"):
+        load(agent_toml, {})
     agent_toml.write_text('data_dir = "data"\ndevice = "other"\npopulation = "away"\n')
     with pytest.raises(ConfigError, match=r"(?s)enrolled as 'pi-kitchen'.*enrolled as 'home'"):
         load(agent_toml, {})

@@ -15,7 +15,7 @@ from flask_limiter import Limiter
 from coordinator.shell.web import words
 from coordinator.shell.web.access import ANYBODY, Role
 from coordinator.shell.web.live import Pulse, add_live
-from coordinator.shell.web.pages import audit, devices, login, models, overview, rounds, tasks, tokens
+from coordinator.shell.web.pages import audit, devices, enrolments, login, models, overview, rounds, tasks, tokens
 from coordinator.shell.web.pages.site import Site
 
 _FILTERS: tuple[Callable[..., str], ...] = (
@@ -36,6 +36,7 @@ def add_pages(app: Flask, site: Site, pulse: Pulse, limiter: Limiter) -> None:
     devices.add_devices(blueprint, site)
     models.add_models(blueprint, site)
     tasks.add_tasks(blueprint, site)
+    enrolments.add_enrolments(blueprint, site)
     audit.add_audit(blueprint, site)
     tokens.add_tokens(blueprint, site)
     login.add_login(blueprint, site, limiter)
@@ -48,10 +49,13 @@ def add_pages(app: Flask, site: Site, pulse: Pulse, limiter: Limiter) -> None:
     @app.context_processor
     def everywhere() -> dict[str, Any]:
         caller = g.get("caller", ANYBODY)
+        office = site.ports.office
+        may_operate = caller.role is not None and caller.role.may(Role.OPERATOR)
         return {
             "population": site.ports.config.population,
             "caller": caller,
-            "may_operate": caller.role is not None and caller.role.may(Role.OPERATOR),
+            "may_operate": may_operate,
+            "to_let_in": office.register.waiting() if office is not None and may_operate else 0,
             "may_administer": caller.role is not None and caller.role.may(Role.ADMIN),
             "revision": pulse.revision(),
             "now_s": site.ports.clock.now_s(),

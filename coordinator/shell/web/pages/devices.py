@@ -80,6 +80,7 @@ def add_devices(blueprint: Blueprint, site: Site) -> None:
             current=current,
             holds_newest=holds_newest,
             window=SHARE_WINDOW,
+            enrols=ports.office is not None,
         )
 
     @blueprint.post("/devices/<name>/block")

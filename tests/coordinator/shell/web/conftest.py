@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import threading
 
 import pytest
 
+from coordinator.shell.free_ports import free_ports
 from coordinator.shell.web.access import Role
 from coordinator.shell.web.server import serving
 from models.manifest import Manifest
@@ -21,8 +21,10 @@ DESKTOP, PHONE = {"width": 1200, "height": 900}, {"width": 360, "height": 740}
 class Served:
     """A coordinator behind an address. The tests' changes and those of its pages take turns."""
 
-    def __init__(self, folder, *, lived: bool, **config) -> None:
+    def __init__(self, folder, *, lived: bool, enrols: bool = False, **config) -> None:
         self.service = Service(folder, unlimited=True, **config)
+        if enrols:
+            self.service.open_office(folder)
         lock, post = threading.Lock(), self.service._post
 
         def one_at_a_time(event) -> None:
@@ -36,9 +38,7 @@ class Served:
             weights = Manifest.decode(self.service.world.artifacts.get(manifest)).weights.sha256
             live_through(self.service.database, manifest, weights, self.service.world.clock.now_s())
         self.tokens = {role: self.service.token(role) for role in Role}
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        (self.port,) = free_ports(1)
         self.url = f"http://127.0.0.1:{self.port}"
 
     @contextlib.contextmanager

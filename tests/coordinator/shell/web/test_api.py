@@ -1,9 +1,16 @@
 import base64
+import dataclasses
 import json
 
 import pytest
+from msgspec import structs
 
 from coordinator.config import CoordinatorConfig, Transport
+from coordinator.enrolment.authority import Authority
+from coordinator.enrolment.office import Office
+from coordinator.enrolment.premises import AUTHORITIES, FOLDER
+from coordinator.enrolment.register import Register
+from coordinator.enrolment.signing import Signer
 from coordinator.inbox import Operated
 from coordinator.shell import tokens as token_table
 from coordinator.shell.blobs import FileBlobs
@@ -30,7 +37,7 @@ class Service:
         self.tokens = token_table.TokenTable(self.database)
         self.posted: list = []
         ports = WebPorts(
-            config=CoordinatorConfig(task=self.world.config.task, **config),
+            config=CoordinatorConfig(task=self.world.config.task, **{"transport": Transport.PLAIN, **config}),
             repository=self.database,
             artifacts=FileBlobs(folder / "artifacts"),
             clock=self.world.clock,
@@ -48,6 +55,19 @@ class Service:
             self.app.extensions["limiter"].pop().enabled = False
         self.client = self.app.test_client()
         self.world.check_in("a")
+
+    def open_office(self, folder) -> Register:
+        """Take claims and keys, as far as nobody has to sign a certificate."""
+        config = structs.replace(self.ports.config, data_dir=folder)
+        (folder / FOLDER).mkdir()
+        (folder / FOLDER / AUTHORITIES).write_text("".join(Authority(folder / "ca", NOW_S).certificates()))
+        register = Register(self.database)
+        office = Office(config, register, Signer(["false"]), self.world.clock, "ab" * 32)
+        self.ports = dataclasses.replace(self.ports, config=config, office=office)
+        self.app = create_app(self.ports)
+        self.app.extensions["limiter"].pop().enabled = False
+        self.client = self.app.test_client()
+        return register
 
     def _post(self, event) -> None:
         self.posted.append(event)

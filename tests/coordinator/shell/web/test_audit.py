@@ -47,6 +47,11 @@ CHANGES = [
 ]
 NO_CHANGE = {"/login", "/logout"}
 WITH_CERTIFICATES = {
+    "/claims",
+    "/claims/<name>/revoke",
+    "/devices/<name>/forget",
+    "/enrolments/<key>/approve",
+    "/enrolments/<key>/refuse",
     V1 + "/claims",
     V1 + "/claims/<name>",
     V1 + "/devices/<name>/forget",

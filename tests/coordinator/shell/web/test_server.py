@@ -54,6 +54,13 @@ def read(connection: http.client.HTTPConnection) -> bytes:
 
 
 @pytest.fixture
+def patient(monkeypatch):
+    """On a busy machine a moment is long."""
+    monkeypatch.setattr("coordinator.shell.web.server.FRESH_S", 60)
+    monkeypatch.setattr("coordinator.shell.web.server.DRAIN_S", 60)
+
+
+@pytest.fixture
 def site():
     made = Site()
     yield made
@@ -61,6 +68,7 @@ def site():
     made.listener.close()
 
 
+@pytest.mark.usefixtures("patient")
 def test_an_answer_under_way_is_finished(site):
     with site.serving():
         slow = site.ask("/slow")
@@ -69,6 +77,7 @@ def test_an_answer_under_way_is_finished(site):
     assert read(slow) == b"at last"
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_download_under_way_is_finished(site):
     with site.serving():
         download = site.ask("/large")
@@ -83,9 +92,8 @@ def test_a_download_under_way_is_finished(site):
     assert begun + rest[0] == BODY
 
 
-def test_who_has_connected_before_the_end_may_still_ask(site, monkeypatch):
-    monkeypatch.setattr("coordinator.shell.web.server.FRESH_S", 60)  # on a busy machine a moment is long
-    monkeypatch.setattr("coordinator.shell.web.server.DRAIN_S", 60)
+@pytest.mark.usefixtures("patient")
+def test_who_has_connected_before_the_end_may_still_ask(site):
     with site.serving():
         assert read(site.ask("/")) == b"here"
         connection = site.connect()
