@@ -16,7 +16,7 @@ def test_it_prints_its_figures_as_json(tmp_path):
     command = [sys.executable, "-m", "benchmarks.round", "--phones", "4", "--rounds", "2", "--processes", "2", "--json"]
     environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin:/usr/sbin"}
     done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400, check=False
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=900, check=False
     )
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(done.stdout)["rounds"]

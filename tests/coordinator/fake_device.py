@@ -17,6 +17,8 @@ from wire.messages import Assignment, CheckIn, Message, Receipt, Status
 from wire.parameters import ParameterLayout
 
 POPULATION = Population("demo")
+PATIENCE_S = 120.0
+"""For a machine that does ten other things."""
 
 
 class FakeDevice:
@@ -37,6 +39,7 @@ class FakeDevice:
         self._client.on_message = self._on_message
         self._client.on_subscribe = lambda *_: self.subscribed.set()
         self._client.on_disconnect = lambda *_: self.lost.set()
+        self._client.connect_timeout = PATIENCE_S
         self._client.connect("127.0.0.1", port, keepalive=10)
         self._client.loop_start()
 
@@ -66,7 +69,7 @@ class FakeDevice:
     def _publish_raw(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         self._client.publish(topic, payload, qos=1, retain=retain)
 
-    def wait_for(self, kind: type, timeout_s: float = 20.0):
+    def wait_for(self, kind: type, timeout_s: float = PATIENCE_S):
         """The next message of that kind; others are thrown away."""
         deadline = time.monotonic() + timeout_s
         while True:
@@ -77,7 +80,7 @@ class FakeDevice:
             if isinstance(message, kind):
                 return message
 
-    def wait_for_assignment(self, timeout_s: float = 20.0) -> Assignment:
+    def wait_for_assignment(self, timeout_s: float = PATIENCE_S) -> Assignment:
         """Check in until selected."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
@@ -88,7 +91,8 @@ class FakeDevice:
 
     def report_until_receipt(self, assignment: Assignment, report: bytes) -> Receipt:
         """What an agent does: the same bytes again until an answer comes."""
-        for _ in range(10):
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
             for payload in frame.publishes(report, assignment.round, assignment.attempt):
                 self.publish("report", payload)
             with contextlib.suppress(AssertionError):

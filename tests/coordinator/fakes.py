@@ -252,6 +252,9 @@ class MemoryView:
     def accepted_reports(self):
         return len(self._t.reports)
 
+    def baselines(self):
+        return None
+
     def report_bytes_median(self):
         sizes = [report.size_bytes for report in self._t.reports.values()]
         return int(np.median(sizes)) if sizes else None

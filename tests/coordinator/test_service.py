@@ -16,9 +16,11 @@ import numpy as np
 import psutil
 import pytest
 
+from coordinator.shell.free_ports import free_ports
+from coordinator.shell.web.server import STOP_TIMEOUT_S
 from models.manifest import Manifest
-from tests.brokers import KINDS, free_ports
-from tests.coordinator.fake_device import POPULATION, FakeDevice, devices, report_frame
+from tests.brokers import KINDS
+from tests.coordinator.fake_device import PATIENCE_S, POPULATION, FakeDevice, devices, report_frame
 from tests.coordinator.model_folder import INITIAL, LAYOUT, write_model
 from wire import frame, messages, topics
 from wire.messages import (
@@ -52,14 +54,15 @@ class Service:
             "minimum": 2,
             "over_selection": 1.0,
             "selection_window_s": 0.2,
-            "selection_deadline_s": 5.0,
-            "report_deadline_s": 20.0,
+            "selection_deadline_s": 600.0,
+            "report_deadline_s": 600.0,
             "retry_after_s": 0.2,
             **task,
         }
         lines = [
             f"port = {self.port}",
             'data_dir = "data"',
+            'transport = "plain"',
             "[broker]",
             f'kind = "{kind}"',
             f"port = {self.broker_port}",
@@ -71,13 +74,17 @@ class Service:
 
     def __enter__(self) -> "Service":
         if self.process is None:
-            self.start()
+            try:
+                self.start()
+            except BaseException:
+                self.__exit__()
+                raise
         return self
 
     def __exit__(self, *_: object) -> None:
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
-            self.process.wait(20)
+            self.process.wait(PATIENCE_S)
 
     def start(self) -> None:
         command = [sys.executable, "-m", "coordinator", "serve", "--config", str(self.folder / "coordinator.toml")]
@@ -87,22 +94,28 @@ class Service:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(PATIENCE_S)
 
     def get(self, path: str) -> bytes | None:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=20) as answer:
                 return answer.read()
         except urllib.error.HTTPError as error:
             error.close()
-        except (urllib.error.URLError, ConnectionError):
+        except (OSError, http.client.HTTPException):
             pass
         return None
 
-    def state(self) -> dict:
-        return json.loads(self.get("/api/state"))
+    def fetch(self, path: str) -> bytes:
+        """What is there; on a busy machine an answer may take its time."""
+        found: list[bytes] = []
+        self.wait_until(lambda: found.append(self.get(path) or b"") or found[-1], f"answering {path}")
+        return found[-1]
 
-    def wait_until(self, holds, what: str, timeout_s: float = 30.0) -> None:
+    def state(self) -> dict:
+        return json.loads(self.fetch("/api/state"))
+
+    def wait_until(self, holds, what: str, timeout_s: float = PATIENCE_S) -> None:
         deadline = time.monotonic() + timeout_s
         while not holds():
             if time.monotonic() > deadline or (self.process and self.process.poll() is not None):
@@ -129,8 +142,8 @@ def test_a_round_through_a_real_broker_gives_the_weighted_mean(tmp_path, kind):
         service.wait_until(lambda: service.state()["task"]["state"] == "finished", "done")
 
         state = service.state()
-        manifest = Manifest.decode(service.get(f"/artifacts/{state['versions'][-1]['manifest']}"))
-        weights = weights_from_bytes(service.get(f"/artifacts/{manifest.weights.sha256}"), manifest.layout)
+        manifest = Manifest.decode(service.fetch(f"/artifacts/{state['versions'][-1]['manifest']}"))
+        weights = weights_from_bytes(service.fetch(f"/artifacts/{manifest.weights.sha256}"), manifest.layout)
         np.testing.assert_allclose(weights, INITIAL + (small + 3 * large) / 4, rtol=1e-6)
         assert state["counters"]["rounds_committed"] == 1
         assert state["counters"]["reports_accepted"] == 2
@@ -176,7 +189,7 @@ def test_a_broker_that_is_killed_comes_back_and_the_round_goes_on(tmp_path, kind
         b.check_in()
         asked_a, asked_b = a.wait_for_assignment(), b.wait_for_assignment()
         assert a.report_until_receipt(asked_a, report_frame(asked_a, updates(1)[0], LAYOUT))
-        (broker,) = psutil.Process(service.process.pid).children()
+        (broker,) = (child for child in psutil.Process(service.process.pid).children() if is_broker(child))
         broker.kill()
         receipt = b.report_until_receipt(asked_b, report_frame(asked_b, updates(1)[0], LAYOUT))
         assert receipt.verdict is Verdict.ACCEPTED
@@ -184,9 +197,13 @@ def test_a_broker_that_is_killed_comes_back_and_the_round_goes_on(tmp_path, kind
         assert "broker_restarted" in service.log()
 
 
+def is_broker(child: psutil.Process) -> bool:
+    return {"broker", "mosquitto"} & {Path(argument).name for argument in child.cmdline()} != set()
+
+
 def _wait_for_free_port(port: int) -> None:
     """The broker of a killed coordinator must be gone: it dies with its parent."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -200,9 +217,7 @@ def _wait_for_free_port(port: int) -> None:
 
 
 def test_bad_reports_get_their_codes_and_the_round_goes_on(tmp_path):
-    with Service(
-        tmp_path, "auto", rounds=1, goal=1, minimum=1, over_selection=4.0, selection_deadline_s=3.0
-    ) as service:
+    with Service(tmp_path, "auto", rounds=1, goal=1, minimum=1, over_selection=3.0) as service:
         with devices(service.broker_port, "a", "b", "c", "stranger") as (a, b, c, stranger):
             for device in (a, b, c):
                 device.check_in()
@@ -232,7 +247,7 @@ def test_dropouts_are_counted_by_cause_and_replaced(tmp_path):
             a.send(Dropout(round=asked_a.round, attempt=asked_a.attempt, cause=DropoutCause.UNPLUGGED))
             b.vanish()
             gone = {"connection-lost": 1, "unplugged": 1}
-            service.wait_until(lambda: service.state()["counters"]["dropouts"] == gone, "both gone", 40)
+            service.wait_until(lambda: service.state()["counters"]["dropouts"] == gone, "both gone")
             asked_c, again = c.wait_for_assignment(), a.wait_for_assignment()
             if again.attempt == 1:  # the first one once more, to a check-in that was sent before it came
                 again = a.wait_for_assignment()
@@ -281,17 +296,17 @@ def test_it_waits_for_a_broker_that_is_down_and_says_so(tmp_path):
         broker_command += [str(service.broker_port), "--data", str(tmp_path / "b"), "--die-with", str(os.getpid())]
         broker = subprocess.Popen(broker_command, cwd=ROOT)
         try:
-            service.wait_until(lambda: service.get("/healthz") == b'{"ok":true,"reasons":[]}', "connected", 60)
+            service.wait_until(lambda: service.get("/healthz") == b'{"ok":true,"reasons":[]}', "connected")
         finally:
             broker.terminate()
-            assert broker.wait(20) == 0
+            assert broker.wait(PATIENCE_S) == 0
         service.process.send_signal(signal.SIGINT)
-        assert service.process.wait(8) == 0
+        assert service.process.wait(PATIENCE_S) == 0
 
 
 def run_serve(config: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "coordinator", "serve", "--config", str(config)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
 def test_faults_of_the_owner_end_with_one_message_and_status_2(tmp_path):
@@ -341,7 +356,7 @@ def test_a_broker_with_a_password_lets_only_those_in_who_know_it(tmp_path, kind)
     try:
         friend = _when_up(port, "nightjar", "open sesame")
         stranger = FakeDevice("stranger", port, username="nightjar", password="guess")
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE_S
         while not stranger.refused and time.monotonic() < deadline:
             time.sleep(0.05)
         assert stranger.refused
@@ -350,7 +365,7 @@ def test_a_broker_with_a_password_lets_only_those_in_who_know_it(tmp_path, kind)
         stranger.close()
     finally:
         broker.terminate()
-        broker.wait(20)
+        broker.wait(PATIENCE_S)
 
 
 def test_the_embedded_broker_tells_a_device_nothing_about_the_others(tmp_path):
@@ -366,16 +381,16 @@ def test_the_embedded_broker_tells_a_device_nothing_about_the_others(tmp_path):
         watcher._publish_raw(topics.announce(POPULATION), messages.encode(announcement), retain=True)
         assert watcher.wait_for(Announcement) == announcement
         with devices(port, "b") as (late,):
-            assert late.arrived.get(timeout=10) == announcement
+            assert late.arrived.get(timeout=PATIENCE_S) == announcement
             assert late.arrived.empty()
         watcher.close()
     finally:
         broker.terminate()
-        broker.wait(20)
+        broker.wait(PATIENCE_S)
 
 
 def _when_up(port: int, username: str, password: str | None) -> FakeDevice:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
             return FakeDevice("friend", port, username=username, password=password)
@@ -387,10 +402,19 @@ def _when_up(port: int, username: str, password: str | None) -> FakeDevice:
 
 def test_a_device_that_keeps_its_connection_open_does_not_hold_up_the_end(tmp_path):
     service = Service(tmp_path, "embedded")
+
+    def ended_after_s() -> float:
+        begun = time.monotonic()
+        service.process.terminate()
+        assert service.process.wait(PATIENCE_S) == 0
+        return time.monotonic() - begun
+
+    service.start()
+    alone_s = ended_after_s()
     service.start()
     connection = http.client.HTTPConnection("127.0.0.1", service.port)
     connection.request("GET", "/healthz")
     connection.getresponse().read()
-    service.process.terminate()
-    assert service.process.wait(5) == 0
+    held_s = ended_after_s()
     connection.close()
+    assert held_s < alone_s + 0.8 * STOP_TIMEOUT_S, "it waited for the connection"

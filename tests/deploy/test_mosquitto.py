@@ -12,8 +12,8 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
 from coordinator.shell.broker import find_mosquitto
+from coordinator.shell.free_ports import free_ports
 from tests.deploy.certificates import write_certificate
-from tests.faults.world import free_port
 from wire import topics
 from wire.identifiers import DeviceId, Population
 
@@ -38,7 +38,7 @@ def test_the_access_list_is_the_one_of_the_page():
 
 class Broker:
     def __init__(self, folder):
-        self.port, inside = free_port(), free_port()
+        self.port, inside = free_ports(2)
         self.chain = write_certificate(folder / "certificates")
         (folder / "data").mkdir()
         (folder / "passwords").write_text("")

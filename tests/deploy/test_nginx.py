@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from flask import Flask, Response, request
 
+from coordinator.shell.free_ports import free_ports
 from coordinator.shell.web.app import ARTIFACT_AGE_S
 from coordinator.shell.web.server import serving
 from tests.deploy.certificates import write_certificate
-from tests.faults.world import free_port
 
 CONFIGURATION = (Path(__file__).parents[2] / "deploy" / "nginx.conf").read_text()
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
@@ -58,7 +58,7 @@ class Behind:
 
 class Site:
     def __init__(self, folder: Path) -> None:
-        self.folder, self.port, self.plain_port, self.behind_port = folder, free_port(), free_port(), free_port()
+        self.folder, (self.port, self.plain_port, self.behind_port) = folder, free_ports(3)
         self.behind = Behind()
         chain = write_certificate(folder / "certificates")
         self._context = ssl.create_default_context(cafile=str(chain))
@@ -192,7 +192,7 @@ def test_what_is_larger_than_the_coordinator_takes_is_refused_before_it(site):
 def test_one_address_cannot_take_all_the_time(site):
     connection = site.connect()
     statuses = []
-    for _ in range(300):
+    while 429 not in statuses and len(statuses) < 10_000:  # as fast as this machine can
         connection.request("GET", "/who")
         with connection.getresponse() as answer:
             answer.read()
@@ -204,7 +204,9 @@ def test_one_address_cannot_take_all_the_time(site):
 
 @WITHOUT
 def test_no_token_and_no_query_is_logged(site):
-    site.ask("/who?secret=hush", Authorization="Bearer nj_hush")
-    logged = (site.folder / "access.log").read_text()
+    site.ask("/somewhere?secret=hush", Authorization="Bearer nj_hush")
+    deadline = time.monotonic() + 60
+    while not re.search(r'"GET /somewhere" (404|429)', logged := (site.folder / "access.log").read_text()):
+        assert time.monotonic() < deadline, logged
+        time.sleep(0.05)
     assert "hush" not in logged
-    assert re.search(r'"GET /who" (200|429)', logged)

@@ -12,6 +12,7 @@ import shutil
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -24,15 +25,13 @@ from wire import messages, topics
 from wire.identifiers import DeviceId, Population
 from wire.messages import Message
 
+PATIENCE_S = 120.0
+"""For a machine that does ten other things."""
+
 
 def mosquitto_path() -> str | None:
     """Where the broker is; Debian keeps it out of an ordinary user's PATH."""
     return shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 @contextlib.contextmanager
@@ -48,14 +47,15 @@ def mosquitto(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
         yield process
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(PATIENCE_S)
 
 
 def wait_for_port(port: int) -> None:
-    for _ in range(200):
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
             return
-        threading.Event().wait(0.05)
+        time.sleep(0.05)
     msg = f"nothing answers on port {port}"
     raise AssertionError(msg)
 
@@ -105,10 +105,11 @@ class FakeCoordinator:
         client.on_connect = lambda c, *_: c.subscribe(f"{topics.ROOT}/{population}/#", qos=1)
         client.on_subscribe = lambda *_: self._subscribed.set()
         client.on_message = self._on_message
+        client.connect_timeout = PATIENCE_S
         client.connect("127.0.0.1", port)
         client.loop_start()
         self._client = client
-        assert self._subscribed.wait(10)
+        assert self._subscribed.wait(PATIENCE_S)
 
     def _on_message(self, _client: Any, _userdata: Any, message: paho.MQTTMessage) -> None:
         self.payloads.append((message.topic, bytes(message.payload)))
@@ -125,25 +126,25 @@ class FakeCoordinator:
     def announce(self, announcement: messages.Announcement) -> None:
         self._client.publish(topics.announce(self.population), messages.encode(announcement), qos=1, retain=True)
 
-    def next(self, kind: str, timeout_s: float = 30.0, **wanted: object) -> Any:
-        """The next message of a kind whose fields are as wanted; others before it are passed over.
+    def next(self, *kinds: str, **wanted: object) -> Any:
+        """The next message of one of these kinds whose fields are as wanted; others before it are passed over.
 
         For ``report`` the raw bytes.
         """
         while True:
             try:
-                topic, payload = self._inbox.get(timeout=timeout_s)
+                topic, payload = self._inbox.get(timeout=PATIENCE_S)
             except queue.Empty:
                 seen = [t.removeprefix(topics.ROOT) for t, _ in self.payloads]
-                msg = f"no {kind} {wanted} within {timeout_s} s; seen {seen[-20:]}"
+                msg = f"no {' or '.join(kinds)} {wanted} within {PATIENCE_S} s; seen {seen[-20:]}"
                 raise AssertionError(msg) from None
             match topics.parse(topic):
-                case topics.UpTopic(_, _, _, "report") if kind == "report":
+                case topics.UpTopic(_, _, _, "report") if "report" in kinds:
                     return payload
-                case topics.UpTopic(_, _, _, found) if found == kind:
+                case topics.UpTopic(_, _, _, kind) if kind in kinds:
                     pass
-                case topics.StatusTopic() if kind == "status":
-                    pass
+                case topics.StatusTopic() if "status" in kinds:
+                    kind = "status"
                 case _:
                     continue
             message = messages.decode(kind, payload)

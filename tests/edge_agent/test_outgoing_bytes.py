@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from tests.edge_agent.fake_coordinator import FakeCoordinator, artifact_server, free_port, mosquitto, mosquitto_path
+from coordinator.shell.free_ports import free_ports
+from tests.edge_agent.fake_coordinator import FakeCoordinator, artifact_server, mosquitto, mosquitto_path
 from tests.edge_agent.recorder import recording
 from tests.edge_agent.test_agent_process import Agent, make_assignment, post
 from wire import frame
@@ -35,7 +36,7 @@ def test_no_typed_text_in_any_byte_that_leaves_the_device(tmp_path, exported, co
     generator = random.Random(1)
     texts = [" ".join([*generator.choices(exported.words[:60], k=9), INVENTED]) for _ in range(200)]
     (tmp_path / "messages.txt").write_text("\n".join(texts))
-    port, page = free_port(), free_port()
+    port, page = free_ports(2)
     with contextlib.ExitStack() as stack:
         stack.enter_context(mosquitto(tmp_path, port))
         url = stack.enter_context(artifact_server(exported.artifacts))

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.shell.free_ports import free_ports
 from edge_agent.assembly import caps
 from edge_agent.config import load
 from edge_agent.shell.clock import SystemClock
 from edge_agent.shell.database import Database
 from edge_agent.shell.folder import DATABASE, own_folder
-from tests.edge_agent.fake_coordinator import FakeCoordinator, artifact_server, free_port, mosquitto, mosquitto_path
+from tests.edge_agent.fake_coordinator import PATIENCE_S, FakeCoordinator, artifact_server, mosquitto, mosquitto_path
 from tests.edge_agent.losses import whole_device
 from tests.edge_agent.test_agent_process import make_assignment
 from wire.messages import DropoutCause, TrainingPlan
@@ -52,7 +53,7 @@ def process(command, config, **pipes):
 def test_a_condition_that_is_lost_while_it_trains_stops_it_and_the_watching_command_says_the_same(tmp_path, exported):
     if mosquitto_path() is None:
         pytest.skip("mosquitto is not installed: apt install mosquitto")
-    tree, port = whole_device(tmp_path / "root"), free_port()
+    tree, (port,) = whole_device(tmp_path / "root"), free_ports(1)
     config = tmp_path / "agent.toml"
     with contextlib.ExitStack() as stack:
         stack.enter_context(mosquitto(tmp_path, port))
@@ -80,7 +81,7 @@ def test_a_condition_that_is_lost_while_it_trains_stops_it_and_the_watching_comm
 
         def watched(reason):
             with seen:
-                return seen.wait_for(lambda: any(look["reason"] == reason for look in looks), 60)
+                return seen.wait_for(lambda: any(look["reason"] == reason for look in looks), PATIENCE_S)
 
         for number, (lose, regain, cause, reason) in enumerate(
             [
@@ -108,8 +109,9 @@ def test_a_condition_that_is_lost_while_it_trains_stops_it_and_the_watching_comm
             assert (dropout.round, dropout.cause, dropout.detail) == (number, cause, reason)
             assert watched(reason), looks
             regain()
+        with seen:
+            assert seen.wait_for(lambda: looks[-1]["standing"] in {"settling", "fit"}, PATIENCE_S), looks[-1]
         agent.terminate()
-        assert agent.wait(30) == 0
+        assert agent.wait(PATIENCE_S) == 0
         watch.terminate()
-        reader.join(30)
-    assert looks[-1]["standing"] in {"settling", "fit"}
+        reader.join(PATIENCE_S)

@@ -157,3 +157,15 @@ def test_the_units_sandbox_leaves_little_exposed():
     found = re.search(r"exposure level for nightjar-agent.service: ([\d.]+)", done.stdout)
     assert found, done.stdout + done.stderr
     assert float(found[1]) <= MOST_EXPOSURE
+
+
+def test_every_command_looks_at_the_configuration_of_the_service_by_itself():
+    of_the_service = re.search(r"^ExecStart=.*--config (\S+)$", UNIT.read_text(), re.MULTILINE)[1]
+    defaults = {
+        name: str(option.default)
+        for name, command in main.commands.items()
+        for option in command.params
+        if "--config" in option.opts
+    }
+    assert set(defaults.values()) == {of_the_service}
+    assert {"run", "status", "doctor", "conditions", "wipe", "train-once", "service"} <= set(defaults)

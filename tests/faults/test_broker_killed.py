@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from coordinator.shell.broker import find_mosquitto
-from tests.faults.world import Coordinator, Mosquitto, Phones, check_ledger
+from tests.faults.world import Coordinator, Mosquitto, Phones, check_ledger, wait_until
 
 pytestmark = [
     pytest.mark.broker,
@@ -32,26 +32,39 @@ def test_everybody_comes_back_by_themselves_and_nothing_is_lost(tmp_path, persis
             phones.wait_for("event=reporting ")
             broker.start()
             coordinator.wait_done()
+            check_spread(broker, phones)
         assert (coordinator.starts, phones.starts) == (1, 1)
         ledger = check_ledger(coordinator, phones)
         assert ledger["committed"] == 3
         first = accepted_in_round(phones.log(), 1)
         assert len(first) == 6, "the reports of the round in whose middle it was killed"
         assert ("event=broker_session_lost" in coordinator.log()) is not persistent
-        check_spread(phones.log())
 
 
 def accepted_in_round(log: str, number: int) -> set[str]:
     return set(re.findall(rf"event=receipt device=(\S+) .*round={number} verdict=(?:accepted|duplicate)", log))
 
 
-def check_spread(log: str) -> None:
-    """They did not come back all at the same moment: each waits a time of its own."""
-    found = re.findall(r"timestamp=(\S+) level=info event=broker_connected device=(\S+)", log)
-    again = sorted(datetime.fromisoformat(when) for when, _ in found[8:])
-    assert len(again) == 8
-    spread_s = (again[-1] - again[0]).total_seconds()
-    gaps = [(after - before).total_seconds() for before, after in pairwise(again)]
-    print(f"reconnected within {spread_s:.2f} s; the gaps: {', '.join(f'{gap:.2f}' for gap in gaps)} s")
-    assert spread_s > 0.2
-    assert sum(gap > 0.01 for gap in gaps) >= 4
+def check_spread(broker: Mosquitto, phones: Phones) -> None:
+    """They do not come back all at the same moment: each waits a time of its own.
+
+    On a busy machine their process may stand still until the waits of all of them are over, so they have three tries.
+    """
+    for times in (1, 2, 3):
+        if times > 1:
+            broker.kill()
+            broker.start()
+        wait_until(lambda least=1 + times: all(len(found) >= least for found in met(phones).values()), phones.log)
+        again = sorted(found[-1] for found in met(phones).values())
+        spread_s = (again[-1] - again[0]).total_seconds()
+        gaps = [(after - before).total_seconds() for before, after in pairwise(again)]
+        print(f"reconnected within {spread_s:.2f} s; the gaps: {', '.join(f'{gap:.2f}' for gap in gaps)} s")
+        if spread_s > 0.2 and sum(gap > 0.01 for gap in gaps) >= 4:
+            return
+    raise AssertionError("they came back all at once")
+
+
+def met(phones: Phones) -> dict[str, list[datetime]]:
+    """When each phone met its broker."""
+    found = re.findall(r"timestamp=(\S+) level=info event=broker_connected device=(\S+)", phones.log())
+    return {name: [datetime.fromisoformat(when) for when, by in found if by == name] for name in phones.names}

@@ -23,20 +23,20 @@ def test_after_three_deaths_it_is_kept_as_a_file_its_device_is_told_and_the_roun
         coordinator.wait_healthy()
         for device in (a, b, evil):
             device.check_in()
-        asked = {device: device.wait_for_assignment(60) for device in (a, b, evil)}
+        asked = {device: device.wait_for_assignment() for device in (a, b, evil)}
         deadly = report_frame(asked[evil], np.full(LAYOUT.size, 666.25, np.float32), LAYOUT)
         innocent = report_frame(asked[a], np.full(LAYOUT.size, 0.5, np.float32), LAYOUT)
         evil.publish("report", deadly)
         a.publish("report", innocent)  # beside it in the broker's queue
-        assert a.wait_for(Receipt, 60).verdict is Verdict.ACCEPTED
-        told = evil.wait_for(Receipt, 60)
+        assert a.wait_for(Receipt).verdict is Verdict.ACCEPTED
+        told = evil.wait_for(Receipt)
         assert (told.verdict, told.code) == (Verdict.INVALID, "quarantined")
         receipt = b.report_until_receipt(asked[b], report_frame(asked[b], np.ones(LAYOUT.size, np.float32), LAYOUT))
         assert receipt.verdict is Verdict.ACCEPTED
         state = coordinator.wait_done()
         deaths = coordinator.starts - 1
         evil.publish("report", deadly)  # as a device does that missed its receipt
-        told = evil.wait_for(Receipt, 60)
+        told = evil.wait_for(Receipt)
         assert told.verdict is Verdict.INVALID
         time.sleep(0.5)
         assert coordinator.running

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import sqlite3
+import statistics
 import time
 
 import pytest
@@ -16,11 +17,20 @@ SOON_S = 5.0
 
 
 def reasons(coordinator):
-    began = time.monotonic()
     answer = coordinator.get("/healthz")
-    assert time.monotonic() - began < SOON_S, "it waited for what is wrong"
     assert answer is not None, coordinator.log()
     return json.loads(answer)["reasons"]
+
+
+def wait_until_it_says(coordinator, what):
+    """Until it says what is wrong; and it says so soon, if not each time: this machine may have stood still."""
+    wait_until(lambda: any(what in why for why in reasons(coordinator)), coordinator.log)
+    took_s = []
+    for _ in range(5):
+        began = time.monotonic()
+        reasons(coordinator)
+        took_s.append(time.monotonic() - began)
+    assert statistics.median(took_s) < SOON_S, "it waited for what is wrong"
 
 
 @contextlib.contextmanager
@@ -38,7 +48,7 @@ def test_a_database_that_is_locked_while_the_coordinator_starts_is_waited_for(tm
     with coordinator:
         wait_until(lambda: coordinator.get("/healthz"), coordinator.log)  # it listens; the first round is to be stored
         with locked(coordinator.data / "coordinator.sqlite"):
-            wait_until(lambda: any("locked" in why for why in reasons(coordinator)), coordinator.log)
+            wait_until_it_says(coordinator, "locked")
         coordinator.wait_healthy()
     assert coordinator.starts == 1
     assert "event=stored_again" in coordinator.log()
@@ -50,10 +60,10 @@ def test_while_the_database_is_locked_and_while_the_broker_is_away(tmp_path, mos
         coordinator.wait_healthy()
         with locked(coordinator.data / "coordinator.sqlite"):
             # Something that is to be stored: time passes, and a round of an empty pool ends.
-            wait_until(lambda: any("locked" in why for why in reasons(coordinator)), coordinator.log)
+            wait_until_it_says(coordinator, "locked")
         wait_until(lambda: reasons(coordinator) == [], coordinator.log)
         mosquitto.kill()
-        wait_until(lambda: any("the broker is not connected" in why for why in reasons(coordinator)), coordinator.log)
+        wait_until_it_says(coordinator, "the broker is not connected")
         mosquitto.start()
         wait_until(lambda: reasons(coordinator) == [], coordinator.log)
     assert coordinator.starts == 1

@@ -99,7 +99,8 @@ class Visitors:
 
 
 def current_artifact(coordinator):
-    return f"/artifacts/{coordinator.state()['versions'][-1]['manifest']}"
+    state = coordinator.wait_until(lambda state: state["versions"], "a version")
+    return f"/artifacts/{state['versions'][-1]['manifest']}"
 
 
 def test_restarted_in_mid_round_no_request_fails_and_no_report_is_lost(tmp_path, mosquitto):
@@ -113,7 +114,8 @@ def test_restarted_in_mid_round_no_request_fails_and_no_report_is_lost(tmp_path,
         paths = ["/healthz", "/api/state", current_artifact(coordinator), current_artifact(coordinator)]
         with Visitors(coordinator.port, paths) as visitors:
             gaps_s = [coordinator.restart()]
-            assert coordinator.state()["round"]["number"] == 1, "the round that was open goes on"
+            state = coordinator.wait_until(lambda state: state["round"], "the page")
+            assert state["round"]["number"] == 1, "the round that was open goes on"
             phones.let_go("training")
             coordinator.wait_until(lambda state: state["counters"]["rounds_committed"] >= 1, "a round")
             gaps_s.append(coordinator.restart())

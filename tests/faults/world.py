@@ -112,7 +112,11 @@ class Process:
 
     def __enter__(self):
         if not self.running:
-            self.start()
+            try:
+                self.start()
+            except BaseException:
+                self.stop()
+                raise
         return self
 
     def __exit__(self, *_: object) -> None:

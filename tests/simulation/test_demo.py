@@ -24,7 +24,7 @@ KEYS = {
 }
 
 
-def demo(*arguments, timeout_s=240):
+def demo(*arguments, timeout_s=900):
     return subprocess.run(
         [sys.executable, "-m", "simulation", "demo", *arguments],
         capture_output=True,
@@ -92,7 +92,7 @@ def test_an_unusable_corpus_is_one_clear_line(tmp_path, content, expected):
     path = tmp_path / "corpus.tsv"
     if content is not None:
         path.write_text(content)
-    done = demo("--corpus", str(path), "--folder", str(tmp_path / "run"), "--exit", timeout_s=60)
+    done = demo("--corpus", str(path), "--folder", str(tmp_path / "run"), "--exit")
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert done.stderr.startswith("error: ")
@@ -104,13 +104,13 @@ def test_a_taken_port_is_named(tmp_path):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        done = demo("--port", str(port), "--folder", str(tmp_path / "run"), "--exit", timeout_s=60)
+        done = demo("--port", str(port), "--folder", str(tmp_path / "run"), "--exit")
     assert done.returncode == 2
     assert f"port {port} is taken" in done.stderr
 
 
 def test_an_unknown_model_names_the_known_ones(tmp_path):
-    done = demo("--model", "huge", "--folder", str(tmp_path / "run"), "--exit", timeout_s=60)
+    done = demo("--model", "huge", "--folder", str(tmp_path / "run"), "--exit")
     assert done.returncode == 2
     assert "tiny" in done.stderr
     assert "gboard" in done.stderr

@@ -44,7 +44,7 @@ def test_what_ends_by_itself_ends_the_demo_with_its_log(fleet):
     fleet.phones[0].kill()
     fleet.phones[0].command = [sys.executable, "-c", "print('no room left'); raise SystemExit(3)"]
     fleet.phones[0].start()
-    fleet.phones[0]._process.wait(20)
+    fleet.phones[0]._process.wait(120)
     with pytest.raises(UnavailableError, match=r"phone-01 ended unexpectedly(.|\n)*no room left"):
         fleet.check(pytest.fail)
 

@@ -10,8 +10,9 @@ import pytest
 from simulation.demo.processes import Service, outcome, quiet_child, stopping
 from wire.errors import UnavailableError
 
+PATIENCE_S = 120.0
 STUBBORN = (
-    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(600)"
 )
 
 
@@ -20,7 +21,8 @@ def service(tmp_path, code, name="s"):
 
 
 def wait_for_log(one, text):
-    for _ in range(500):
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
         if text in one.tail():
             return
         time.sleep(0.02)
@@ -31,7 +33,7 @@ def test_its_output_goes_to_its_log_and_a_second_start_appends(tmp_path):
     one = service(tmp_path, "print('hello')")
     for _ in range(2):
         one.start()
-        one._process.wait(20)
+        one._process.wait(PATIENCE_S)
     assert one.tail() == "hello\nhello"
     assert not one.running
 
@@ -54,7 +56,7 @@ def test_one_that_does_not_end_when_asked_is_made_to(tmp_path):
 
 
 def test_everything_is_stopped_when_the_block_fails(tmp_path):
-    groups = [[service(tmp_path, "import time; time.sleep(60)", f"s{i}")] for i in range(2)]
+    groups = [[service(tmp_path, "import time; time.sleep(600)", f"s{i}")] for i in range(2)]
 
     def fail():
         with stopping(groups):
@@ -72,17 +74,18 @@ def test_children_do_not_outlive_a_parent_that_is_killed(tmp_path):
     import sys, time
     from pathlib import Path
     from simulation.demo.processes import Service
-    child = Service("c", [sys.executable, "-c", "import time; time.sleep(60)"], Path({str(tmp_path)!r}) / "c.log")
+    child = Service("c", [sys.executable, "-c", "import time; time.sleep(600)"], Path({str(tmp_path)!r}) / "c.log")
     child.start()
     print(child.pid, flush=True)
-    time.sleep(60)
+    time.sleep(600)
     """
     parent = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, text=True)
     child = int(parent.stdout.readline())
     parent.kill()
-    parent.wait(10)
+    parent.wait(PATIENCE_S)
     parent.stdout.close()
-    for _ in range(200):
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
         if not Path(f"/proc/{child}").exists():
             return
         time.sleep(0.02)

@@ -1,5 +1,7 @@
 """``model``: what is shown of versions, and the formats that they are written in."""
 
+import hashlib
+import json
 import stat
 
 import pytest
@@ -97,6 +99,43 @@ def test_a_version_is_measured_on_any_text(ask, run, site, tmp_path):
     status, out, _ = run("model", "evaluate", 1, "--text", text, "--config", site.config)
     assert status == 0
     assert "top1" in out
+
+
+@pytest.mark.tensorflow
+@pytest.mark.slow
+def test_what_versions_are_compared_with_is_measured_kept_and_noted(ask, run, site, tmp_path):
+    sentences = ("the cat sat", "the dog ran", "a cat ran")
+    for name, count in (("corpus", 40), ("text", 5)):
+        lines = [f"ann\t{sentence}" for _ in range(count) for sentence in sentences]
+        (tmp_path / f"{name}.tsv").write_text("user\ttext\n" + "\n".join(lines) + "\n")
+    text = tmp_path / "text.tsv"
+    site.config.write_text(site.config.read_text().replace("[task]\n", f'[task]\nevaluation_text = "{text}"\n'))
+    database = Database(f"sqlite:///{database_file(site.data)}")
+    with database.transaction() as tx:
+        tx.save_held_out_text(hashlib.sha256(text.read_bytes()).hexdigest())  # as the service does when it starts
+    command = ["model", "baseline", "--corpus", tmp_path / "corpus.tsv", "--epochs", 20]
+    status, out, err = run(*command, "--config", site.config, "--json")
+    assert status == 0, err
+    assert "central training: 100 %" in err
+    measured = json.loads(out)["measured"]
+    assert measured["messages"] == 120
+    assert measured["central"]["loss"] < measured["before"]["loss"]
+    assert measured["trigram"]["top1"] > 0.4
+    with database.transaction() as tx:
+        assert tx.baselines().measured.central.top1 == measured["central"]["top1"]
+        assert tx.audit(1)[0].action == "measure-baselines"
+        tx.save_held_out_text("another")
+        assert tx.baselines() is None, "on other words it says nothing"
+    database.close()
+
+
+def test_a_corpus_that_is_not_there_is_said_and_nothing_is_kept(run, site, tmp_path):
+    text = tmp_path / "text.tsv"
+    text.write_text("user\ttext\nann\tthe cat\n")
+    site.config.write_text(site.config.read_text().replace("[task]\n", f'[task]\nevaluation_text = "{text}"\n'))
+    status, out, err = run("model", "baseline", "--corpus", tmp_path / "none.tsv", "--config", site.config)
+    assert (status, out) == (ConfigError.exit_status, "")
+    assert "there is no corpus file" in err
 
 
 def test_without_a_text_nothing_is_measured(run, site):

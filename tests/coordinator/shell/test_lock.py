@@ -41,3 +41,8 @@ def test_a_standby_wants_a_broker_that_outlives_the_coordinator(tmp_path):
     with pytest.raises(ConfigError, match=r"broker\.kind = 'external'"):
         serve(config, standby=True)
     assert not config.data_dir.exists()
+
+
+def test_a_new_data_folder_is_closed_to_others(tmp_path):
+    with only_one(tmp_path / "data"):
+        assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700

@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from tests.edge_agent.fake_coordinator import free_port, mosquitto, mosquitto_path
+from coordinator.shell.free_ports import free_ports
+from tests.edge_agent.fake_coordinator import mosquitto, mosquitto_path
 
 CATEGORIES = {"runtime", "storage", "permissions", "model", "broker", "coordinator", "clock", "conditions", "service"}
 
@@ -115,7 +116,7 @@ def test_a_wrong_clock_is_seen_by_the_coordinators(place):
 def test_a_broker_that_answers(place, tmp_path):
     if mosquitto_path() is None:
         pytest.skip("mosquitto is not installed: apt install mosquitto")
-    port = free_port()
+    (port,) = free_ports(1)
     place.config.write_text(place.config.read_text().replace("port = 9\n", f"port = {port}\n"))
     with mosquitto(tmp_path, port):
         checks = by_name(place.json("doctor", status=4))

@@ -16,7 +16,11 @@ SECRET = "zyzzyva crwth"
 
 
 def bytes_below(folder):
-    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+    found = []
+    for path in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):  # a running agent puts files in place of others
+            found.append(path.read_bytes() if path.is_file() else b"")
+    return b"".join(found)
 
 
 def test_nothing_of_what_was_typed_is_left_in_any_byte(place):
@@ -64,6 +68,6 @@ def test_a_running_agent_is_asked_and_does_it(place):
         assert SECRET.encode() not in bytes_below(place.data)
         assert place.json("status")["messages"] == 0
         agent.terminate()
-        assert agent.wait(20) == 0
-        reader.join(20)
+        assert agent.wait(120) == 0
+        reader.join(120)
     assert SECRET.encode() not in bytes_below(place.data)

@@ -10,6 +10,7 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
 from coordinator.shell.broker import Doors, find_mosquitto, write_mosquitto_files
+from coordinator.shell.free_ports import free_ports
 from edge_agent.ports import LinkDown, LinkUp, NotDelivered
 from edge_agent.shell.mqtt import Broker, MqttTransport
 from wire.errors import LocalProtocolError
@@ -27,8 +28,7 @@ def start_mosquitto(tmp_path):
     children = []
 
     def start(replaced="", by=""):
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            port = listener.getsockname()[1]
+        (port,) = free_ports(1)
         path = write_mosquitto_files(Doors("127.0.0.1", port, "", ""), tmp_path)
         assert replaced in path.read_text()
         path.write_text(path.read_text().replace(replaced, by))

@@ -1,5 +1,6 @@
 """The training process on the real runtime: same bytes as in this process, and nothing that it does hurts the agent."""
 
+import contextlib
 import dataclasses
 import os
 import signal
@@ -53,7 +54,10 @@ OTHERS: set[int] = set()
 
 
 def children():
-    found = {int(pid) for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()}
+    found = set()
+    for path in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended
+            found.update(map(int, path.read_text().split()))
     return found - OTHERS
 
 

@@ -18,6 +18,7 @@ from functools import partial
 import paho.mqtt.client as paho
 import pytest
 
+from coordinator.shell.free_ports import free_ports
 from firmware_scripts.device.boot import boot, enrol_again
 from firmware_scripts.device.enrolling import Enrolling
 from firmware_scripts.device.hands import DeviceHands
@@ -27,7 +28,7 @@ from firmware_scripts.device.record_file import RecordFile
 from firmware_scripts.device.releases import Offered, Settled
 from firmware_scripts.device.switch import Switch
 from firmware_scripts.device.told import Teller
-from tests.edge_agent.fake_coordinator import free_port, mosquitto, mosquitto_path
+from tests.edge_agent.fake_coordinator import mosquitto, mosquitto_path
 from tests.firmware_scripts.bad_releases import spoil
 from tests.firmware_scripts.parcels import PROJECT
 from wire import messages
@@ -76,7 +77,7 @@ class PlayedSystemd:
 
     def watch(self):
         while not self.ended:
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(TimeoutError, BlockingIOError):  # the latter: it is being drained
                 for word in self.line.recv(4096).decode().splitlines():
                     with self.lock:
                         self.ready |= word == "READY=1"
@@ -138,7 +139,7 @@ class PlayedSystemd:
 def broker(tmp_path):
     if mosquitto_path() is None:
         pytest.skip("mosquitto is not installed: apt install mosquitto")
-    port = free_port()
+    (port,) = free_ports(1)
     with mosquitto(tmp_path, port):
         yield port
 

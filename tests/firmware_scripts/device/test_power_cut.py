@@ -27,7 +27,7 @@ def test_a_power_cut_at_every_change_of_a_file_of_an_update(tmp_path):
         env={**os.environ, "LD_PRELOAD": str(library)},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1200,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]

@@ -1,5 +1,6 @@
 """Phones as the rest of the simulation sees them; what their agents do is tested in tests/edge_agent."""
 
+import gc
 import tracemalloc
 
 from wire import messages
@@ -42,6 +43,7 @@ def test_a_phone_that_sleeps_takes_a_few_kilobytes(make_world):
         tracemalloc.start()
         world = make_world(devices=devices, rounds=1)
         world.run()
+        gc.collect()
         size_bytes, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return size_bytes
