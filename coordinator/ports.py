@@ -13,6 +13,7 @@ from typing import Protocol
 
 import msgspec
 
+from coordinator.baselines import KeptBaselines
 from coordinator.config import TaskSettings
 from coordinator.core.federated import Tally
 from coordinator.core.lease import Lease
@@ -349,6 +350,9 @@ class Overview(Protocol):
 
     def accepted_reports(self) -> int:
         """Accepted reports of all rounds."""
+
+    def baselines(self) -> KeptBaselines | None:
+        """What versions are compared with, if it was measured on the text that they are measured on."""
 
     def report_bytes_median(self) -> int | None:
         """Median length of the newest accepted reports."""

@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 
 import click
+import msgspec
 
 from models import corpora
+from models.baselines import CENTRAL_TRAINING, measure_baselines
 from models.configurations import CONFIGURATIONS, configuration
 from models.exchange import FORMATS, exchange
 from models.export import export_program
@@ -46,6 +48,38 @@ def export(model: str, corpus: str, out: Path, seed: int) -> None:
 def write_exchange(folder: Path, form: str, out: Path) -> None:
     """Write the model of FOLDER in the format of others."""
     click.echo(f"{out}: {exchange(folder, form, out)} bytes")
+
+
+@main.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--corpus", required=True, help="To train on: personas, pydoc, or a TSV file (user, text).")
+@click.option("--text", required=True, type=click.Path(path_type=Path), help="TSV file (user, text) to measure on.")
+@click.option("--epochs", default=10, show_default=True, type=click.IntRange(1, 1000), help="Passes over the corpus.")
+@click.option("--learning-rate", default=1.0, show_default=True, type=click.FloatRange(0, 1000, min_open=True))
+@click.option("--clip-norm", default=1.0, show_default=True, type=click.FloatRange(0, 1e9, min_open=True))
+@click.option("--seed", default=7, show_default=True, type=click.IntRange(min=0), help="Of the order of the messages.")
+def baselines(
+    folder: Path, corpus: str, text: Path, epochs: int, learning_rate: float, clip_norm: float, seed: int
+) -> None:
+    """Train a trigram, and the model of FOLDER, in one place; print as JSON how good they are."""
+    found = measure_baselines(
+        folder,
+        corpus,
+        text,
+        epochs=epochs,
+        learning_rate=learning_rate,
+        clip_norm=clip_norm,
+        seed=seed,
+        progress=_say_progress,
+    )
+    click.echo(msgspec.json.encode(found).decode())
+
+
+def _say_progress(done: int, steps: int) -> None:
+    """Twenty lines in all, which a terminal and a log show alike."""
+    before, now = 20 * (done - 1) // steps, 20 * done // steps
+    if now > before:
+        click.echo(f"{CENTRAL_TRAINING}: {5 * now} % ({done:,} of {steps:,} steps)", err=True)
 
 
 if __name__ == "__main__":

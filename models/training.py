@@ -6,6 +6,7 @@ It runs the very signature that devices run, so there is no second implementatio
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -26,6 +27,7 @@ def train_centrally(
     steps: int,
     learning_rate: float,
     clip_norm: float,
+    progress: Callable[[int], None] = lambda _done: None,
 ) -> Vector:
     """Plain SGD over the batches, again and again in the same order, for a number of steps.
 
@@ -37,6 +39,7 @@ def train_centrally(
         steps: how many batches to train on; 0 returns the weights as they are.
         learning_rate: of the first half; the second half falls linearly to a tenth of it.
         clip_norm: the most that the norm of a batch's mean gradient may be.
+        progress: is told after each step how many are done.
 
     Returns:
         (n,) float32.
@@ -53,4 +56,5 @@ def train_centrally(
     for step, (x, y) in enumerate(itertools.islice(itertools.cycle(batches), steps)):
         rate = learning_rate * min(1.0, max(0.1, 2.0 * (1.0 - step / steps)))
         train(x=tf.constant(x), y=tf.constant(y), learning_rate=tf.constant(rate), clip_norm=tf.constant(clip_norm))
+        progress(step + 1)
     return np.array(program.save()["weights"])

@@ -5,26 +5,34 @@ Looking works whether the service runs or not. Whatever needs TensorFlow runs in
 
 from __future__ import annotations
 
+import getpass
+import importlib.metadata
 import os
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import click
 import msgspec
 
+from coordinator.baselines import KeptBaselines, compared
 from coordinator.commands.actions import change, reason_option
 from coordinator.commands.options import config_option, json_option, limit_option
 from coordinator.commands.setting import configuration, opened, show, when
 from coordinator.config import CoordinatorConfig
 from coordinator.jobs import Evaluation, EvaluationJob, JobFailed
+from coordinator.operations import AuditEntry
 from coordinator.ports import VersionRecord
 from coordinator.shell.blobs import FileBlobs
+from coordinator.shell.clock import WallClock
 from coordinator.shell.model_folder import export_version
 from coordinator.shell.signing import load_signer
 from coordinator.shell.web.versions import VersionDetail, version_detail
+from coordinator.shell.web.words import percent
 from coordinator.shell.worker import do_once
+from models.baselines import CENTRAL_TRAINING, Baselines
 from models.exchange import FORMATS, NEED_TENSORFLOW, TFLITE, exchange
 from models.processors import Processor, environment
 from wire.errors import ConfigError, UnavailableError
@@ -32,6 +40,7 @@ from wire.identifiers import Population
 
 FOLDER = "folder"
 _CONVERSION_TIMEOUT_S = 600.0
+_TRAINING_TIMEOUT_S = 86400.0
 _COLUMNS = ("version", "task", "stage", "top-1", "on devices", "loss (nats)", "made", "why it is there")
 
 _version = click.argument("version", type=click.IntRange(0))
@@ -86,6 +95,44 @@ def evaluate(config_path: Path, version: int, text: Path | None, *, as_json: boo
     known = msgspec.to_builtins(done)
     rows = [*known["metrics"].items(), *(known["inspection"] or {}).items()]
     show(known, ("what", "value"), [("text", chosen), *rows], as_json=as_json)
+
+
+@models.command()
+@config_option
+@json_option
+@click.option("--corpus", required=True, help="Text to train on: a corpus file (user, text), personas, or pydoc.")
+@click.option("--epochs", default=10, show_default=True, type=click.IntRange(1, 1000), help="Passes over the corpus.")
+def baseline(config_path: Path, corpus: str, epochs: int, *, as_json: bool) -> None:
+    """Measure what versions are compared with: a trigram, and task.model trained in one place.
+
+    Takes minutes, and may run beside the service. The pages draw what comes out; it replaces what was measured before.
+    """
+    config = configuration(config_path)
+    task = config.task
+    if task.evaluation_text is None:
+        msg = "expected a text to measure on: set task.evaluation_text"
+        raise ConfigError(msg)
+    plan = ["--learning-rate", str(task.plan.learning_rate), "--clip-norm", str(task.plan.clip_norm)]
+    command = ["baselines", str(task.model), "--corpus", corpus, "--text", str(task.evaluation_text), *plan]
+    said = _child([*command, "--epochs", str(epochs), "--seed", str(config.seed)], config.processor)
+    found = msgspec.json.decode(said, type=Baselines)
+    who, now_s = f"cli-{getpass.getuser()}", WallClock().now_s()
+    kept = KeptBaselines(measured=found, made_s=now_s, code_version=importlib.metadata.version("nightjar"))
+    with opened(config) as database, database.transaction() as tx:
+        former = tx.baselines()
+        tx.save_baselines(kept)
+        tx.add_audit(
+            AuditEntry(
+                at_s=now_s,
+                who=who,
+                action="measure-baselines",
+                target=task.name,
+                before="none" if former is None else _recalls(former.measured),
+                after=_recalls(found),
+            )
+        )
+    rows = [(c.label, percent(c.top1), percent(c.top3), c.loss, c.source) for c in compared(task, kept)]
+    show(kept, ("", "top-1", "top-3", "loss (nats)", "how"), rows, as_json=as_json)
 
 
 @models.command()
@@ -158,6 +205,10 @@ def _found(config: CoordinatorConfig, version: int) -> VersionRecord:
     return record
 
 
+def _recalls(found: Baselines) -> str:
+    return f"trigram {percent(found.trigram.top1)}, central {percent(found.central.top1)} of {found.corpus}"
+
+
 def _cells(row: VersionDetail) -> tuple[object, ...]:
     on_devices = None if row.federated.top1_before is None else f"{100 * row.federated.top1_before.mean:.1f} %"
     top1 = None if row.top1 is None else f"{100 * row.top1:.1f} %"
@@ -169,16 +220,31 @@ def _convert(folder: Path, form: str, out: Path, processor: Processor) -> None:
         exchange(folder, form, out)
         return
     # Half a gigabyte of TensorFlow, and a converter that may crash.
-    command = [sys.executable, "-m", "models", "exchange", str(folder), "--to", form, "--out", str(out)]
-    variables = environment(processor, os.environ)
-    try:
-        subprocess.run(  # noqa: S603 - our own module
-            command, check=True, capture_output=True, text=True, timeout=_CONVERSION_TIMEOUT_S, env=variables
-        )
-    except subprocess.SubprocessError as error:
-        said = getattr(error, "stderr", "") or str(error)
-        msg = f"the version could not be written as {form}: {said.strip().splitlines()[-1][:300]}"
-        raise UnavailableError(msg) from error
+    _child(["exchange", str(folder), "--to", form, "--out", str(out)], processor, _CONVERSION_TIMEOUT_S)
+
+
+def _child(arguments: list[str], processor: Processor, timeout_s: float = _TRAINING_TIMEOUT_S) -> str:
+    """What ``python -m models`` prints; meanwhile how far it is goes to our standard error."""
+    last = ""
+    with subprocess.Popen(  # noqa: S603 - our own module
+        [sys.executable, "-m", "models", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(processor, os.environ),
+    ) as child:
+        watchdog = threading.Timer(timeout_s, child.kill)
+        watchdog.start()
+        for line in child.stderr or ():
+            last = line.strip() or last
+            if line.startswith(CENTRAL_TRAINING):
+                click.echo(line, nl=False, err=True)
+        said = child.stdout.read() if child.stdout else ""  # one line, which fits into the pipe until we come to it
+        watchdog.cancel()
+    if child.returncode:
+        msg = f"it could not be done: {last[:300]}"
+        raise (ConfigError if child.returncode == ConfigError.exit_status else UnavailableError)(msg)
+    return said
 
 
 def _write(out: Path, data: bytes) -> None:

@@ -24,6 +24,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 
 from coordinator import effects as effect_json
+from coordinator.baselines import KeptBaselines
 from coordinator.config import CoordinatorConfig, TaskSettings
 from coordinator.core.federated import Tally
 from coordinator.core.lease import Lease
@@ -63,7 +64,7 @@ MEDIAN_OF = 1000
 
 STATES_TOLD_APART = 50
 """Devices choose their reasons; a person reads four of them."""
-RHYTHM, HELD_OUT_TEXT = "rhythm", "held-out-text"
+RHYTHM, HELD_OUT_TEXT, BASELINES = "rhythm", "held-out-text", "baselines"
 """Their names among the facts."""
 LEASES_KEPT = 20_000
 """Leases in memory: a cohort and those that wait; about 1 kB each."""
@@ -522,6 +523,17 @@ class DatabaseView(Reading):
     def save_held_out_text(self, sha256: str) -> None:
         """Replace it."""
         row = {"name": HELD_OUT_TEXT, "value": msgspec.json.encode(sha256)}
+        self._connection.execute(_upsert(self._memory.insert, facts, "name"), row)
+
+    def baselines(self) -> KeptBaselines | None:
+        """What versions are compared with, if it was measured on the text that they are measured on."""
+        found = self._connection.scalar(sa.select(facts.c.value).where(facts.c.name == BASELINES))
+        kept = None if found is None else msgspec.json.decode(found, type=KeptBaselines)
+        return None if kept is None or kept.measured.text_sha256 != self.held_out_text() else kept
+
+    def save_baselines(self, kept: KeptBaselines) -> None:
+        """Replace it."""
+        row = {"name": BASELINES, "value": msgspec.json.encode(kept)}
         self._connection.execute(_upsert(self._memory.insert, facts, "name"), row)
 
     def add_audit(self, entry: AuditEntry) -> None:

@@ -380,6 +380,9 @@ class MemoryView:
         """Accepted reports of all rounds."""
         return sum(map(len, self._reports.values()))
 
+    def baselines(self) -> None:
+        """Nothing is measured under a virtual clock."""
+
     def report_bytes_median(self) -> int | None:
         """Median length of the accepted reports."""
         sizes = [report.size_bytes for found in self._reports.values() for report in found.values()]

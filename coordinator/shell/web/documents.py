@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from coordinator.baselines import Compared
 from coordinator.config import TaskSettings
 from coordinator.operations import AuditEntry, Reason
 from coordinator.shell.web.access import Role
@@ -53,6 +54,12 @@ class Versions(msgspec.Struct, frozen=True):
 
     items: list[VersionRow]
     next: int | None
+
+
+class Baselines(msgspec.Struct, frozen=True):
+    """What the recall of the first task's versions is compared with; the trigram before the central model."""
+
+    items: list[Compared]
 
 
 class Devices(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ import msgspec
 from flask import Blueprint, abort
 from spectree import SpecTree
 
+from coordinator.baselines import compared
 from coordinator.operations import PromoteVersion, Reason, RollBack
 from coordinator.shell.web import documents as docs
 from coordinator.shell.web.access import Role
@@ -44,6 +45,14 @@ def add_version_routes(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) ->
         with ports.repository.transaction() as view:
             items = [version_row(record) for record in view.versions(query.limit, query.before)][::-1]
         return docs.Versions(items, items[-1].version if len(items) == query.limit else None)
+
+    @blueprint.get("/baselines")
+    @spec.validate(resp=answers(docs.Baselines), **looks)
+    @needs(Role.VIEWER)
+    def baselines() -> docs.Baselines:
+        """What versions are compared with: a trigram, and the same model trained in one place."""
+        with ports.repository.transaction() as view:
+            return docs.Baselines(compared(ports.config.task, view.baselines()))
 
     @blueprint.get("/versions/<int:number>")
     @spec.validate(resp=answers(VersionDetail, 404), **looks)

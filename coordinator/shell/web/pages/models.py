@@ -6,6 +6,7 @@ import msgspec
 from flask import Blueprint, redirect, render_template, url_for
 from werkzeug.wrappers import Response
 
+from coordinator.baselines import compared
 from coordinator.operations import PromoteVersion, RollBack
 from coordinator.shell.web.access import Role
 from coordinator.shell.web.admission import needs
@@ -46,6 +47,7 @@ def add_models(blueprint: Blueprint, site: Site) -> None:
             parent = number - 1 if record.lineage is None else record.lineage.parent
             before = None if parent is None or parent < 0 else view.version(parent)
             newest = view.last_version_number()
+            kept = view.baselines()
             rounds = [] if record.round is None else view.recent_rounds(1, record.round + 1)
         return render_template(
             "model.html",
@@ -56,7 +58,7 @@ def add_models(blueprint: Blueprint, site: Site) -> None:
             manifest=site.manifest(record.manifest),
             round=rounds[0] if rounds else None,
             census=site.census.now(),
-            baselines=[each for each in (ports.config.task.baseline, ports.config.task.central) if each is not None],
+            baselines=compared(ports.config.task, kept) if record.task in {"", ports.config.task.name} else [],
         )
 
     @blueprint.post("/models/<int:number>/promote")

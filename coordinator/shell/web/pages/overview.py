@@ -10,6 +10,7 @@ import msgspec
 from flask import Blueprint, abort, render_template
 from msgspec import Meta
 
+from coordinator.baselines import Compared, compared
 from coordinator.core.round import Phase, Round
 from coordinator.core.seats import SeatState
 from coordinator.core.waiting import doing
@@ -81,9 +82,10 @@ def add_overview(blueprint: Blueprint, site: Site) -> None:
             counted, accepted = view.counters(), view.accepted_reports()
             committed, lost = view.rounds_in(Phase.COMMITTED), view.rounds_in(Phase.ABANDONED)
             report_bytes, usual_s = view.report_bytes_median(), view.rhythm().usual_round_s
+            kept = view.baselines()
             samples = view.samples(now_s - DAY_S, SAMPLES_DRAWN)
         census = site.census.now()
-        compared = task_baselines(site) if asked == first else []
+        baselines = compared(ports.config.task, kept) if asked == first else []
         measured = [record for record in versions if record.metrics is not None]
         return render_template(
             "overview.html",
@@ -99,8 +101,8 @@ def add_overview(blueprint: Blueprint, site: Site) -> None:
             canary=canary,
             versions=versions,
             measured=measured,
-            recall=recall(measured, compared),
-            baselines=compared,
+            recall=recall(measured, baselines),
+            baselines=baselines,
             recent=recent,
             made={record.version: record for record in versions},
             committed=committed,
@@ -127,13 +129,7 @@ def add_overview(blueprint: Blueprint, site: Site) -> None:
         )
 
 
-def task_baselines(site: Site) -> list[tuple[str, float, float]]:
-    """What recall is compared with: (label, top-1, top-3)."""
-    task = site.ports.config.task
-    return [(each.label, each.top1, each.top3) for each in (task.baseline, task.central) if each is not None]
-
-
-def recall(measured: list[VersionRecord], baselines: list[tuple[str, float, float]]) -> str:
+def recall(measured: list[VersionRecord], baselines: list[Compared]) -> str:
     """The plot of recall by version; empty while there is no line to draw."""
     if len(measured) < 2:
         return ""
@@ -143,8 +139,7 @@ def recall(measured: list[VersionRecord], baselines: list[tuple[str, float, floa
         ("top-1", tuple(round(100 * each.top1, 2) for each in figures)),
         ("top-3", tuple(round(100 * each.top3, 2) for each in figures)),
     ]
-    for label, top1, _ in baselines:
-        series.append((f"{label} top-1", (round(100 * top1, 2),) * len(drawn)))
+    series += [(f"{each.label} top-1", (round(100 * each.top1, 2),) * len(drawn)) for each in baselines]
     labels = tuple(str(record.version) for record in drawn)
     return charts.lines("Recall by version, in percent; the table below has the figures", labels, tuple(series), " %")
 

@@ -1,0 +1,161 @@
+"""What a federated model is compared with: a trigram, and the same model trained in one place on the same text.
+
+Both see a corpus that its owner may read as a whole, and are measured on the held-out text that versions are measured
+on. The central training needs TensorFlow, and minutes; a coordinator runs it in a process of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from models import corpora
+from models.batches import pack
+from models.corpora.tsv import tsv
+from models.folder import MANIFEST, VOCABULARY, WEIGHTS
+from models.manifest import Manifest
+from models.ngram import train_trigram
+from models.vocabulary import Vocabulary, words
+from wire.errors import CorpusError, UnavailableError
+from wire.parameters import weights_from_bytes
+
+CENTRAL_TRAINING = "central training"
+"""What a line that says how far it is begins with."""
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """What one model reached.
+
+    Attributes:
+        top1: recall of the best suggestion, 0 to 1.
+        top3: recall of the best three, 0 to 1.
+        loss: mean cross-entropy per target, nats; None of a trigram, which suggests and says no probabilities.
+        seconds: that its training took.
+        steps: batches that it was trained on; 0 of a trigram.
+    """
+
+    top1: float
+    top3: float
+    loss: float | None = None
+    seconds: float
+    steps: int = 0
+
+
+class Baselines(msgspec.Struct, frozen=True, kw_only=True):
+    """Both, and what they were made of.
+
+    Attributes:
+        trigram: Kneser-Ney.
+        central: the model, trained in one place.
+        before: the same model before that, where federated training began.
+        corpus: name or file.
+        corpus_sha256: over its messages.
+        messages: in it.
+        text_sha256: of the held-out text's file.
+        learning_rate: of the central training.
+        clip_norm: of the central training.
+        epochs: of the central training.
+        seed: of the order of the messages.
+        weights_sha256: that the central training began with.
+    """
+
+    trigram: Measured
+    central: Measured
+    before: Measured
+    corpus: str
+    corpus_sha256: str
+    messages: int
+    text_sha256: str
+    learning_rate: float
+    clip_norm: float
+    epochs: int
+    seed: int
+    weights_sha256: str
+
+
+def measure_baselines(
+    folder: Path,
+    corpus: str,
+    text: Path,
+    *,
+    epochs: int,
+    learning_rate: float,
+    clip_norm: float,
+    seed: int,
+    progress: Callable[[int, int], None] = lambda _done, _all: None,
+) -> Baselines:
+    """Train both on a corpus and measure them on a text.
+
+    Args:
+        folder: of a model; what the central training begins with.
+        corpus: name or path, to train on.
+        text: corpus file, to measure on.
+        epochs: passes over the corpus.
+        learning_rate: of the first half of the central training; it falls to a tenth of it.
+        clip_norm: the most that the norm of a batch's gradient may be.
+        seed: of the order of the messages.
+        progress: is told how many steps of how many are done.
+
+    Raises:
+        CorpusError: a text cannot be read, or has no words.
+        RemoteProtocolError: the folder holds no model.
+        UnavailableError: it cannot be read.
+    """
+    from models.evaluation import evaluate  # half a gigabyte of TensorFlow
+    from models.training import train_centrally
+
+    try:
+        manifest = Manifest.decode((folder / MANIFEST).read_bytes())
+        weights = weights_from_bytes((folder / WEIGHTS).read_bytes(), manifest.layout)
+        vocabulary = Vocabulary.from_bytes((folder / VOCABULARY).read_bytes())
+    except OSError as error:
+        msg = f"cannot read the model in {folder}: {error}"
+        raise UnavailableError(msg) from error
+    read = corpora.load(corpus, seed)
+    said = [message for messages in read.users.values() for message in messages]
+    seen = [vocabulary.encode(words(message)) for message in said]
+    held_out = [vocabulary.encode(words(m)) for messages in tsv(text).users.values() for m in messages]
+    shape, size, length = manifest.shape, manifest.vocabulary_size, manifest.sequence_length
+
+    begun_s = time.perf_counter()
+    foreseen = train_trigram(seen, size).recall(held_out)
+    trigram = Measured(top1=foreseen.top1, top3=foreseen.top3, seconds=time.perf_counter() - begun_s)
+
+    batches = pack(seen, manifest.batch_rows, length, np.random.default_rng(seed))
+    looked = pack(held_out, manifest.batch_rows, length)
+    if not batches.targets or not looked.counted_targets:
+        msg = f"{corpus if not batches.targets else text} has no words of the model's vocabulary; give another text"
+        raise CorpusError(msg)
+    first = evaluate(weights, shape, size, looked)
+    begun_s, steps = time.perf_counter(), epochs * len(batches)
+    trained = train_centrally(
+        weights,
+        shape,
+        size,
+        batches,
+        steps=steps,
+        learning_rate=learning_rate,
+        clip_norm=clip_norm,
+        progress=lambda done: progress(done, steps),
+    )
+    taken_s = time.perf_counter() - begun_s
+    last = evaluate(trained, shape, size, looked)
+    return Baselines(
+        trigram=trigram,
+        central=Measured(top1=last.top1, top3=last.top3, loss=last.loss, seconds=taken_s, steps=steps),
+        before=Measured(top1=first.top1, top3=first.top3, loss=first.loss, seconds=0.0),
+        corpus=read.name,
+        corpus_sha256=hashlib.sha256("\n".join(said).encode()).hexdigest(),
+        messages=len(said),
+        text_sha256=hashlib.sha256(text.read_bytes()).hexdigest(),
+        learning_rate=learning_rate,
+        clip_norm=clip_norm,
+        epochs=epochs,
+        seed=seed,
+        weights_sha256=manifest.weights.sha256,
+    )
