@@ -17,7 +17,7 @@ from simulation.progress import progress, say
 from simulation.rounds.faults import PLACES, dangers
 from simulation.rounds.hunt import complaints, hunt
 from simulation.rounds.result import bag_of, result_of, table_of
-from simulation.rounds.world import CODECS, Settings, simulate
+from simulation.rounds.world import CODECS, OTHER_TASKS, Settings, simulate
 from wire.errors import ConfigError
 
 WRONG = 1
@@ -45,6 +45,13 @@ INTERRUPTED = 130
 )
 @click.option("--codec", default=CODECS[0], show_default=True, type=click.Choice(CODECS), help="How reports are coded.")
 @click.option("--steering/--no-steering", default=True, show_default=True, help="Pace steering; else a fixed minute.")
+@click.option(
+    "--tasks",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 1 + len(OTHER_TASKS)),
+    help="At once on the same phones: a second that is open to all, then two variants that divide them.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
 @click.option(
     "--hunt", "seeds", default=0, type=click.IntRange(0, 1_000_000), help="Only look for defects, with so many seeds."
@@ -60,6 +67,7 @@ def rounds(
     availability: Path | None,
     codec: str,
     steering: bool,
+    tasks: int,
     as_json: bool,
     seeds: int,
     plot: Path | None,
@@ -67,7 +75,7 @@ def rounds(
     """Run rounds of a whole fleet under a virtual clock, with real cores and drivers and seeded faults."""
     if plot is not None:
         _expect_writable(plot, seeds)
-    settings = Settings(devices, rounds, seed, dangers(faults), severity, availability, codec, steering)
+    settings = Settings(devices, rounds, seed, dangers(faults), severity, availability, codec, steering, tasks)
     console = Console(stderr=True)
     try:
         if seeds:

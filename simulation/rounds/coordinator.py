@@ -121,7 +121,8 @@ class CoordinatorHost:
         self._unsent: list[tuple[str, bytes, bool]] = []
         self._inbox: list[Inbox] = []
         self._busy = False
-        self._round: tuple[int, Phase] | None = None
+        self._open: dict[int, Phase] = {}
+        self._newest = 0
         self.troubles: list[tuple[float, Fault]] = []
         self.repository = MemoryRepository(self._touched)
         self.private = MemoryBlobs(self._touched)
@@ -233,25 +234,31 @@ class CoordinatorHost:
             self._timeline.after(TICK_S, partial(self._tick, life))
 
     def _look(self) -> None:
-        """See which phase the round is in; a new one may bring a fault."""
+        """See which phases the rounds are in; a new one may bring a fault."""
         view = self.repository.view
-        current = next(iter(view.open_rounds()), None)
-        if current is None or (current.number, current.phase) == self._round:
+        current = view.open_rounds()
+        if {state.number: state.phase for state in current} == self._open:
             return
-        last = self._round[0] if self._round is not None else 0
-        self._round = (current.number, current.phase)
-        for number in range(last, current.number):
+        newest = view.last_round_number()
+        for number in sorted({*self._open, *range(self._newest + 1, newest + 1)}):
             ended = view.round(number)
             if ended is not None and ended.phase in TERMINAL:
                 self._watched.over(ended)
-        self._watched.phase(current)
-        fault, phase = self._dice.one_of(PHASE_FAULTS, current.phase.value), current.phase
+        before, self._newest = self._open, newest
+        self._open = {state.number: state.phase for state in current}
+        for state in current:
+            if before.get(state.number) is not state.phase:
+                self._enter(state)
+
+    def _enter(self, state: Round) -> None:
+        self._watched.phase(state)
+        fault = self._dice.one_of(PHASE_FAULTS, state.phase.value)
         if fault is not None:
-            delay_s = self._dice.between(0.0, LASTS_S[phase])
-            self._timeline.after(delay_s, partial(self._suffer, fault, current.number, phase))
+            delay_s = self._dice.between(0.0, LASTS_S[state.phase])
+            self._timeline.after(delay_s, partial(self._suffer, fault, state.number, state.phase))
 
     def _suffer(self, fault: Fault, number: int, phase: Phase) -> None:
-        if self._round != (number, phase) or not self.up:
+        if self._open.get(number) is not phase or not self.up:
             return
         self._dice.note(fault, phase.value)
         self.troubles.append((self._timeline.now_s, fault))

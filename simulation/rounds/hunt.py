@@ -43,6 +43,11 @@ def complaints(outcome: Outcome) -> list[str]:
         )
     if observer.counted_twice:
         found.append(f"{observer.counted_twice} reports were counted twice")
+    if observer.double_booked:
+        found.append(
+            f"{len(observer.double_booked)} assignments made a device work in two rounds at once, or for two variants; "
+            f"the first (round, phone, attempt): {observer.double_booked[0]}"
+        )
     if observer.wrong_means:
         found.append(f"rounds whose weights are not the mean of what the phones sent: {observer.wrong_means}")
     if outcome.unanswered:

@@ -2,21 +2,24 @@
 
 It sees three things: the reports that phones stored, the messages that the coordinator published, and what went into
 each aggregation. From these alone it decides whether an accepted report was lost or counted twice, and whether the new
-weights are the mean of what the phones sent, to the last bit. The coordinator's own counters play no part.
+weights are the mean of what the phones sent, to the last bit. The coordinator's own counters play no part. Where there
+are several tasks, it looks into the open rounds at every assignment: a device works for one of them at a time, and
+never for two variants of one experiment.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
 from coordinator.config import TaskConfig
 from coordinator.core.round import Phase, Round
+from coordinator.core.seats import SeatState
 from coordinator.jobs import AggregationDone, AggregationJob
-from coordinator.ports import BlobStore
+from coordinator.ports import BlobStore, View
 from edge_agent.ports import NewReport
 from models.manifest import Manifest
 from simulation.rounds.model import LAYOUT
@@ -24,7 +27,7 @@ from wire import frame, messages, topics
 from wire.codec import codec_for
 from wire.errors import RemoteProtocolError
 from wire.identifiers import DeviceId
-from wire.messages import Receipt, Verdict
+from wire.messages import Assignment, Receipt, Verdict
 from wire.parameters import weights_from_bytes
 
 Wide = npt.NDArray[np.float64]
@@ -38,10 +41,11 @@ class Observer:
     """What was seen.
 
     Args:
-        task: what the phones were asked.
+        task: what the phones were asked; of several, what they have in common.
         artifacts: where versions lie.
-        current_version: of the coordinator, now.
+        view: of the coordinator's database, now.
         now_s: virtual time; the coordinator's clock may jump.
+        experiments: task -> the experiment of which it is a variant; empty or missing if it is none.
 
     Attributes:
         verdicts: receipts by verdict; an accepted report counts once however often it is told.
@@ -49,20 +53,29 @@ class Observer:
         wrong_means: committed rounds whose weights are not the mean of what the phones sent.
         lost: accepted reports that are in no commit, in no abandoned round and not in the round that is open.
         rounds: those that ended, in order.
+        double_booked: assignments that made a device work in two rounds at once, or for two variants.
         began_s: virtual time at which each round began, by its number.
         ended_s: and at which it ended.
     """
 
     def __init__(
-        self, task: TaskConfig, artifacts: BlobStore, current_version: Callable[[], int], now_s: Callable[[], float]
+        self,
+        task: TaskConfig,
+        artifacts: BlobStore,
+        view: Callable[[], View],
+        now_s: Callable[[], float],
+        experiments: Mapping[str, str],
     ) -> None:
         self._codec = codec_for(task.codec.choice())
         self._max_examples = task.max_examples
         self._artifacts = artifacts
-        self._current_version = current_version
+        self._view = view
         self._now_s = now_s
+        self._experiments = experiments
+        self._variant_of: dict[tuple[DeviceId, str], str] = {}
         self._produced: dict[Key, bytes] = {}
-        self._base_versions: dict[int, int] = {}
+        self._of: dict[int, tuple[str, int]] = {}  # round -> task and base version
+        self._ended: dict[str, list[int]] = defaultdict(list)
         self._accepted: dict[int, set[Key]] = {}
         self._averaged: dict[int, tuple[AggregationJob, AggregationDone]] = {}
         self._counted: Counter[Key] = Counter()
@@ -71,6 +84,7 @@ class Observer:
         self.wrong_means: list[int] = []
         self.lost: list[Key] = []
         self.rounds: list[Round] = []
+        self.double_booked: list[Key] = []
         self.began_s: dict[int, float] = {}
         self.ended_s: dict[int, float] = {}
 
@@ -93,15 +107,30 @@ class Observer:
 
     def published(self, topic: str, payload: bytes) -> None:
         """The coordinator sent a message."""
-        if not topic.endswith("/receipt"):
+        if not topic.endswith(("/receipt", "/assignment")):
             return
         match topics.parse(topic):
             case topics.DownTopic(device=device, kind=kind):
-                receipt = messages.decode(kind, payload)
-                if isinstance(receipt, Receipt):
-                    self._note_receipt(device, receipt)
+                match messages.decode(kind, payload):
+                    case Receipt() as receipt:
+                        self._note_receipt(device, receipt)
+                    case Assignment() as assignment:
+                        self._note_assignment(device, assignment)
+                    case _:
+                        pass
             case _:
                 pass
+
+    def _note_assignment(self, device: DeviceId, assignment: Assignment) -> None:
+        rounds = self._view().open_rounds()
+        seats = [state.seats[device] for state in rounds if device in state.seats]
+        twice = sum(seat.state is SeatState.WORKING for seat in seats) > 1
+        experiment = self._experiments.get(assignment.task, "")
+        stranger = bool(experiment) and (
+            self._variant_of.setdefault((device, experiment), assignment.task) != assignment.task
+        )
+        if twice or stranger:
+            self.double_booked.append((assignment.round, device, assignment.attempt))
 
     def _note_receipt(self, device: DeviceId, receipt: Receipt) -> None:
         key = (receipt.round, device, receipt.attempt)
@@ -111,13 +140,18 @@ class Observer:
                 return
             accepted.add(key)
         self.verdicts[receipt.verdict.value] += 1
-        base = self._base_versions.get(receipt.round)
-        if base is not None:
-            self.stale[self._current_version() - base] += 1
+        if receipt.round in self._of:
+            task, base = self._of[receipt.round]
+            self.stale[self._versions_since(task, base)] += 1
+
+    def _versions_since(self, task: str, base: int) -> int:
+        view = self._view()
+        between = (view.version(number) for number in range(base + 1, view.last_version_number() + 1))
+        return sum(record is not None and record.task == task for record in between)
 
     def entered(self, state: Round) -> None:
         """A round entered a phase."""
-        self._base_versions[state.number] = state.base_version
+        self._of[state.number] = (state.task, state.base_version)
         self.began_s.setdefault(state.number, self._now_s())
 
     def averaged(self, job: AggregationJob, done: AggregationDone) -> None:
@@ -130,24 +164,27 @@ class Observer:
         self.ended_s[state.number] = self._now_s()
         if state.phase is Phase.COMMITTED:
             self._check_commit(state)
-        for number in [number for number in self._averaged if number <= state.number - _FORGET_AFTER]:
-            del self._averaged[number]
-        old = [key for key in self._produced if key[0] <= state.number - _FORGET_AFTER]
-        for key in old:
+        of_task = self._ended[state.task]
+        of_task.append(state.number)
+        old = set(of_task[:-_FORGET_AFTER])
+        del of_task[:-_FORGET_AFTER]
+        for number in old:
+            self._averaged.pop(number, None)
+        for key in [key for key in self._produced if key[0] in old]:
             del self._produced[key]
 
     def finish(self) -> None:
         """The simulation is over, perhaps for now: settle the accounts of every round that is."""
         self.lost.clear()
         phases = {state.number: state.phase for state in self.rounds}
-        newest = max(self._base_versions, default=0)
+        newest = {task: number for number, (task, _) in sorted(self._of.items())}
         for number, accepted in sorted(self._accepted.items()):
             match phases.get(number):
                 case Phase.COMMITTED:
                     self.lost += sorted(accepted - self._counted.keys())
                 case Phase.ABANDONED:
                     pass
-                case _ if number != newest:  # a round that nobody saw, or that never ended
+                case _ if number not in newest.values():  # a round that nobody saw, or that never ended
                     self.lost += sorted(accepted)
                 case _:
                     pass

@@ -12,9 +12,13 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 
-from coordinator.config import CodecConfig, CoordinatorConfig, PlanConfig, TaskConfig
+from coordinator.config import CodecConfig, CoordinatorConfig, PlanConfig, TaskConfig, TaskSettings
+from coordinator.core.admission import Variant
 from coordinator.core.round import Round
+from coordinator.inbox import Operated
+from coordinator.operations import CreateTask
 from simulation.rounds.availability import Availability, GeneratedAvailability, TracedAvailability
 from simulation.rounds.broker import Broker
 from simulation.rounds.coordinator import CoordinatorHost, Watched
@@ -44,6 +48,16 @@ several of the longest waits between two tries (five minutes)."""
 CODECS = ("dense-f16", "dense-f32", "topk-8", "topk-4", "rice-8")
 """The first is the default: of a few hundred parameters, entropy coding would be most of the running time."""
 
+OTHER_TASKS = (
+    ("second", Variant(), 0.2),
+    ("variant-a", Variant(experiment="rates", share=0.5), 0.1),
+    ("variant-b", Variant(experiment="rates", share=0.5), 0.4),
+)
+"""Beside the first task: name, which of the devices it is for, learning rate. One more that is open to all, and two
+that divide the devices."""
+ASKED_AGAIN_S = 60.0
+"""An operator whose task was not made, because the coordinator was down, tries again after so long."""
+
 Follow = Callable[[Sequence[int]], Iterable[int]]
 """Hands on numbers one by one; :func:`simulation.progress.progress` shows them going by."""
 
@@ -61,6 +75,7 @@ class Settings:
         availability: CSV of real windows; None for a generated pattern.
         codec: how reports are encoded.
         steered: whether phones are told when to come back, or all of them the same.
+        tasks: at once, on the same phones; ``rounds`` are those of all of them.
     """
 
     devices: int
@@ -71,6 +86,7 @@ class Settings:
     availability: Path | None = None
     codec: str = CODECS[0]
     steered: bool = True
+    tasks: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +145,9 @@ def generator_for(seed: int, name: str) -> np.random.Generator:
     return np.random.default_rng([seed, zlib.crc32(name.encode())])
 
 
-def task_for(devices: int, codec: str) -> TaskConfig:
-    """The task that a fleet of that size is given."""
-    goal = min(MOST_GOAL, max(2, round(GOAL_SHARE * devices)))
+def task_for(devices: int, codec: str, tasks: int = 1) -> TaskConfig:
+    """The first task that a fleet of that size is given, if it is one of several."""
+    goal = min(MOST_GOAL, max(2, round(GOAL_SHARE * devices / tasks)))
     return TaskConfig(
         model=Path("not-a-folder"),
         goal=goal,
@@ -141,6 +157,14 @@ def task_for(devices: int, codec: str) -> TaskConfig:
         codec=CodecConfig(name=codec, density=0.1, error_feedback=True),
         plan=PlanConfig(learning_rate=0.2, clip_norm=100.0, local_epochs=STEPS, max_steps=STEPS),
     )
+
+
+def other_tasks(first: TaskConfig, tasks: int) -> list[TaskSettings]:
+    """What operators ask for beside the first task."""
+    return [
+        replace(first.settings(), name=name, variant=variant, plan=replace(first.plan, learning_rate=learning_rate))
+        for name, variant, learning_rate in OTHER_TASKS[: tasks - 1]
+    ]
 
 
 class World:
@@ -158,8 +182,16 @@ class World:
         self.dice = Dice(settings.faults, settings.severity, generator_for(seed, "faults"))
         self.artifacts = MemoryBlobs()
         manifest = first_manifest(self.artifacts)
-        config = CoordinatorConfig(task=task_for(settings.devices, settings.codec), population=POPULATION, seed=seed)
-        self.observer = Observer(config.task, self.artifacts, self._current_version, lambda: self.timeline.now_s)
+        task = task_for(settings.devices, settings.codec, settings.tasks)
+        config = CoordinatorConfig(task=task, population=POPULATION, seed=seed)
+        self._others = other_tasks(task, settings.tasks)
+        self.observer = Observer(
+            task,
+            self.artifacts,
+            lambda: self.coordinator.repository.view,
+            lambda: self.timeline.now_s,
+            {each.name: each.variant.experiment for each in self._others},
+        )
         self.broker = Broker(self.timeline, self.dice, POPULATION, self.observer.published)
         self.coordinator = CoordinatorHost(
             config,
@@ -194,6 +226,7 @@ class World:
     def run(self, follow: Follow = iter) -> None:
         """Let time run until enough rounds have ended."""
         self.coordinator.start()
+        self._ask_for_tasks()
         self._sample()
         for wanted in follow(range(1, self.settings.rounds + 1)):
             self.timeline.run(partial(self._ended, wanted), LIMIT_S)
@@ -207,16 +240,19 @@ class World:
 
     def unanswered(self) -> list[DeviceId]:
         """Phones that wait for the receipt of a round that is over."""
-        newest = max((state.number for state in self.observer.rounds), default=-1)
-        waiting = ((phone.device, phone.outbox_round) for phone in self.phones)
-        return [device for device, number in waiting if number is not None and number <= newest]
+        over = {state.number for state in self.observer.rounds}
+        return [phone.device for phone in self.phones if phone.outbox_round in over]
 
     def _ended(self, rounds: int) -> bool:
         return len(self.observer.rounds) >= rounds
 
-    def _current_version(self) -> int:
-        current = self.coordinator.repository.view.current_version()
-        return 0 if current is None else current.version
+    def _ask_for_tasks(self) -> None:
+        """Ask for each task that is not there yet."""
+        wanted = [each for each in self._others if self.coordinator.repository.view.task(each.name) is None]
+        for settings in wanted:
+            self.coordinator.handle(Operated(CreateTask(settings), "operator"))
+        if wanted:
+            self.timeline.after(ASKED_AGAIN_S, self._ask_for_tasks)
 
     def _free_changed(self, by: int) -> None:
         self.free += by

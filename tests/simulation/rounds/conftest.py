@@ -19,8 +19,10 @@ def quiet() -> Outcome:
 def make_world(tmp_path: Path):
     """A world that a test can look into; at the end nothing may have been logged that no fault explains."""
 
-    def make(devices: int = 100, rounds: int = 3, seed: int = 1, faults: str = "none", severity: float = 1.0) -> World:
-        return World(Settings(devices, rounds, seed, dangers(faults), severity), tmp_path)
+    def make(
+        devices: int = 100, rounds: int = 3, seed: int = 1, faults: str = "none", severity: float = 1.0, **more
+    ) -> World:
+        return World(Settings(devices, rounds, seed, dangers(faults), severity, **more), tmp_path)
 
     with errors_counted() as errors:
         yield make

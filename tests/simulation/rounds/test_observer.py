@@ -4,14 +4,18 @@ from collections import deque
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 import simulation.rounds.coordinator as host
 from coordinator.averaging import do_job
+from coordinator.core.admission import Variant
+from coordinator.core.seats import Seat
 from coordinator.jobs import AggregationJob
 from simulation.rounds.model import LAYOUT
-from simulation.rounds.world import World
-from wire import messages
-from wire.messages import Verdict
+from simulation.rounds.world import POPULATION, World
+from wire import messages, topics
+from wire.identifiers import DeviceId
+from wire.messages import Assignment, CodecChoice, TrainingPlan, Verdict
 from wire.parameters import weights_from_bytes, weights_to_bytes
 
 SOUND = (0, 0, 0)
@@ -58,6 +62,36 @@ def test_a_coordinator_that_counts_a_report_twice_is_caught(make_world, monkeypa
     change_reports(world, lambda reports: [*reports, *reports[:1]])
     change_averaging(monkeypatch, lambda job: msgspec.structs.replace(job, reports=job.reports[:-1]))  # it looks away
     assert seen(world)[:2] == (0, 3)
+
+
+def test_a_coordinator_that_lets_a_device_work_for_two_variants_is_caught(make_world):
+    world = make_world(devices=300, rounds=24, tasks=4)
+    world._others = [replace(each, variant=Variant()) for each in world._others]  # nobody divides the devices
+    world.run()
+    assert world.observer.double_booked
+
+
+def test_a_coordinator_that_lets_a_device_work_in_two_rounds_at_once_is_caught(make_world):
+    world = make_world(tasks=2)
+    world.run()
+    assert world.observer.double_booked == []
+    [first, second] = world.coordinator.repository.view.open_rounds()
+    assert first.task != second.task
+    device = DeviceId("phone-000001")
+    both = [replace(state, seats={device: Seat()}) for state in (first, second)]
+    world.coordinator.repository.view.open_rounds = lambda: both
+    asked = Assignment(
+        task=second.task,
+        round=second.number,
+        attempt=1,
+        version=0,
+        manifest="a" * 64,
+        codec=CodecChoice(name="dense-f16"),
+        plan=TrainingPlan(learning_rate=1, clip_norm=1),
+        report_deadline_s=1,
+    )
+    world.observer.published(topics.down(POPULATION, device, "assignment"), messages.encode(asked))
+    assert world.observer.double_booked == [(second.number, device, 1)]
 
 
 def test_a_coordinator_that_accepts_what_it_does_not_keep_is_caught(make_world):

@@ -52,6 +52,26 @@ def test_all_faults_together_cost_no_report(seed):
     assert len(outcome.thrown) > 10
 
 
+@pytest.mark.parametrize(("tasks", "seed"), [(2, 1), (4, 2), (4, 3)])
+def test_several_tasks_and_variants_on_the_same_phones_cost_no_report(tasks, seed):
+    outcome = simulate(Settings(300, 12, seed, dangers("all"), 4.0, tasks=tasks), settle=True)
+    assert complaints(outcome) == []
+    result = result_of(outcome)
+    assert result["devices_in_two_rounds_at_once"] == 0
+    assert len(result["rounds_committed_by_task"]) == tasks, "each of them gets on"
+    assert sum(result["rounds_committed_by_task"].values()) == result["rounds_committed"]
+
+
+def test_variants_have_phones_of_their_own_and_other_tasks_have_them_all(make_world):
+    world = make_world(devices=300, rounds=24, tasks=4)
+    world.run()
+    phones = {}
+    for state in world.observer.rounds:
+        phones.setdefault(state.task, set()).update(state.seats)
+    assert phones["variant-a"].isdisjoint(phones["variant-b"])
+    assert all(phones[variant] & (phones["keyboard"] | phones["second"]) for variant in ("variant-a", "variant-b"))
+
+
 def goes_on_as_if_nothing_had_happened(world: World) -> None:
     """Run with faults, then without: everything that waited is answered, and another round commits."""
     world.run()
