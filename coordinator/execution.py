@@ -27,7 +27,7 @@ REFUSED_RETRY_S = 900.0
 """A device that lacks text or a newer agent will hardly have it sooner (Android retries after 15 minutes, too)."""
 _NOT_SOON = frozenset({RejectionReason.OUTDATED_AGENT, RejectionReason.TOO_FEW_EXAMPLES, RejectionReason.BLOCKED})
 NO_TASK_RETRY_S = 3600.0
-"""The task is done; a new one is hours away at best."""
+"""All tasks are over; a new one is hours away at best. One that is only paused may go on at any moment."""
 LATELY_S = 86400.0
 """A device seen within a day belongs to the population: most are charged once a day."""
 
@@ -74,6 +74,8 @@ class Execution:
         self._clock = clock
         self._generator = generator
         self._looked_up: dict[str, tuple[int, Steering, float]] = {}
+        self._board: Board | None = None
+        self._found: dict[tuple[str, int], tuple[float, Steering, bool] | None] = {}
 
     def carry_out(self, effect: PendingEffect, board: Board) -> bool:
         """Do it now.
@@ -222,20 +224,34 @@ class Execution:
         return board.bases[current.base_version]
 
     def _retry_after_s(self, board: Board, task: str, reason: RejectionReason | None, rounds: int = 0) -> float:
-        """When a device should come back: for that task, or, where none is named, for the first that opens."""
-        named = board.tasks.get(task)
-        active = [r for r in ([named] if named else board.tasks.values()) if r.state.status is Status.ACTIVE]
-        if not active:
-            return NO_TASK_RETRY_S
-        now_s = self._clock.now_s()
-        expected_s, steering = min(
-            (self._expected(record, board.rounds.get(record.name), rounds, now_s) for record in active),
-            key=lambda found: found[0],
-        )
-        unfit = reason is RejectionReason.NO_TASK and task in board.rounds  # it has a round, and not for this device
+        """When a device should come back: for that task, or, if it does not go on, for the first that opens."""
+        soonest = self._soonest(board, task, rounds)
+        if soonest is None:
+            paused = any(record.state.status is Status.PAUSED for record in board.tasks.values())
+            return REFUSED_RETRY_S if paused else NO_TASK_RETRY_S
+        expected_s, steering, named = soonest
+        unfit = named and reason is RejectionReason.NO_TASK and task in board.rounds  # its round is not for this device
         if unfit or reason in _NOT_SOON:
             expected_s = max(expected_s, REFUSED_RETRY_S)
-        return retry_after_s(steering, expected_s, now_s, self._generator)
+        return retry_after_s(steering, expected_s, self._clock.now_s(), self._generator)
+
+    def _soonest(self, board: Board, task: str, rounds: int) -> tuple[float, Steering, bool] | None:
+        """The task that opens first, and whether it is the one that is named; None if none goes on.
+
+        Found once for a batch, which is what a board stands for: hundreds of receipts go out after it.
+        """
+        if self._board is not board:
+            self._board, self._found = board, {}
+        if (task, rounds) not in self._found:
+            going_on = [record for record in board.tasks.values() if record.state.status is Status.ACTIVE]
+            named = [record for record in going_on if record.name == task]
+            now_s = self._clock.now_s()
+            all_of_them = (
+                (*self._expected(record, board.rounds.get(record.name), rounds, now_s), bool(named))
+                for record in named or going_on
+            )
+            self._found[task, rounds] = min(all_of_them, key=lambda found: found[0], default=None)
+        return self._found[task, rounds]
 
     def _expected(self, record: TaskRecord, current: Round | None, rounds: int, now_s: float) -> tuple[float, Steering]:
         """When the task's next selection that has room for the device may be expected to open, and by what to steer."""

@@ -325,9 +325,7 @@ class Turn:
                     self.effects.append(effect)
 
     def _note_changes(self, before: Round, after: Round, event: Event) -> None:
-        change = _dropouts_touched(after, before, event)
-        change.subtract(_dropouts_touched(before, after, event))
-        for cause, amount in change.items():
+        for cause, amount in _dropouts_changed(before, after, event).items():
             if amount:
                 self.tx.count(f"dropouts:{cause.value}", amount)
             if amount > 0:
@@ -363,10 +361,18 @@ def _tenths(state: Round) -> int:
     return 10 * state.reported // state.rules.goal
 
 
-def _dropouts_touched(state: Round, other: Round, event: Event) -> Counter[DropoutCause]:
-    """Dropouts in the seats that the event can have changed: those of its device, or all when time decided."""
+def _dropouts_changed(before: Round, after: Round, event: Event) -> Counter[DropoutCause]:
+    """How many dropouts of each cause came, or were taken back, with an event."""
     device = getattr(event, "device", None)
-    if device is None or state.phase is not other.phase:
-        return dropouts(state)
-    seat = state.seats.get(device)
-    return causes_of([] if seat is None else [seat])
+    if device is None or before.phase is not after.phase:
+        change, gone = dropouts(after), dropouts(before)
+    else:
+        was, now = before.seats.get(device), after.seats.get(device)  # no event of a device changes another's seat
+        if was is not None and now is not None and (was.cause, was.earlier) == (now.cause, now.earlier):
+            return _NO_DROPOUTS  # nearly always: a report that was expected
+        change, gone = (causes_of([] if seat is None else [seat]) for seat in (now, was))
+    change.subtract(gone)
+    return change
+
+
+_NO_DROPOUTS: Counter[DropoutCause] = Counter()

@@ -102,7 +102,7 @@ def list_tasks(config_path: Path, *, as_json: bool) -> None:
         )
         for t in found
     ]
-    show({"items": found}, _COLUMNS, cells, as_json=as_json)
+    show(found, _COLUMNS, cells, as_json=as_json)
 
 
 @task.command("show")

@@ -11,6 +11,7 @@ from coordinator.core.admission import Eligibility, Variant
 from coordinator.core.round import AbandonCause, Phase
 from coordinator.core.schedule import Schedule
 from coordinator.core.task import Status
+from coordinator.execution import NO_TASK_RETRY_S, REFUSED_RETRY_S
 from coordinator.inbox import JobEnded, Operated
 from coordinator.jobs import JobFailed, Metrics
 from coordinator.operations import CreateTask, PauseTask, Refused, ResumeTask, StopTask
@@ -124,6 +125,27 @@ def test_too_few_devices_for_two_tasks_do_not_wait_for_each_other(make_world):
     world.check_in(*"abcdef")
     assert [state.phase for state in world.tables.rounds.values()] == [Phase.REPORTING, Phase.SELECTION]
     assert len(rounds_of(world, "second")[-1].pool) == 2
+
+
+def test_who_waited_for_a_task_that_is_paused_comes_back_soon_for_another(make_world):
+    world = make_world()
+    create(world, "second")
+    world.check_in("a")
+    waited_for = next(name for name in ("keyboard", "second") if rounds_of(world, name)[-1].pool)
+    operate(world, PauseTask(waited_for, "a look"))
+    rejection = world.transport.to("a", Rejection)[-1]
+    assert "a look" in rejection.detail
+    assert rejection.retry_after_s < REFUSED_RETRY_S, "the other task is open now"
+
+
+def test_who_waited_for_the_only_task_looks_again_before_long_while_it_is_paused_and_late_when_it_is_over(make_world):
+    world = make_world()
+    world.check_in("a")
+    operate(world, PauseTask("keyboard", "a look"))
+    assert world.transport.to("a", Rejection)[-1].retry_after_s == REFUSED_RETRY_S
+    operate(world, StopTask("keyboard", "for good"))
+    world.check_in("a")
+    assert world.transport.to("a", Rejection)[-1].retry_after_s == NO_TASK_RETRY_S
 
 
 def test_a_task_paused_in_mid_round_lets_its_devices_finish_and_the_other_goes_on(make_world):
