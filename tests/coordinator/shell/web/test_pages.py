@@ -9,6 +9,7 @@ from coordinator.shell.web.access import Role
 from tests.coordinator.shell.web.test_app import A, B, Site
 from tests.coordinator.shell.web.test_login import OURS, log_in
 from tests.coordinator.shell.web.test_login import service as service
+from tests.coordinator.test_baselines import KEPT
 from wire.errors import UnavailableError
 from wire.identifiers import DeviceId
 
@@ -144,6 +145,10 @@ def test_a_task_is_made_on_its_page_and_stands_there(service):
     for data in service.world.artifacts.blobs.values():
         service.artifacts.put(data)
     assert "second" in browser.get("/tasks").text
+    models = browser.get("/models").text
+    assert '<a href="/tasks/second">second</a>' in models
+    assert '<span class="quiet">from</span> <a href="/models/0">version 0</a>' in models
+    assert 'from <a href="/models/0">version 0</a>, for task <a href="/tasks/second">' in browser.get("/models/1").text
     assert browser.get("/rounds?task=second").status_code == 200
     assert "of task" in browser.get("/?task=second").text
     again = browser.post("/tasks", data=wanted, headers=OURS)
@@ -156,6 +161,20 @@ def test_a_blocked_device_is_said_with_its_reason(service):
     browser.post("/devices/a/block", data={"reason": "<odd>"}, headers=OURS)
     assert 'title="&lt;odd&gt;">blocked' in browser.get("/devices").text
     assert "Let it in again" in browser.get("/devices/a").text
+
+
+def test_what_was_measured_in_one_place_is_drawn_and_says_what_it_is(site):
+    site.fill()
+    with site.database.transaction() as tx:
+        tx.save_held_out_text(KEPT.measured.text_sha256)
+        tx.save_baselines(KEPT)
+    overview, version = site.get("/").text, site.get("/models/1").text
+    for page in (overview, version):
+        assert "trained in one place on 12,345 messages of public.tsv" in page
+    assert "central 22.0 %" in overview
+    assert '<th scope="row">central</th><td class="number">22.0 %</td><td class="number">34.0 %</td>' in version
+    [trigram, central] = site.get("/api/v1/baselines").json["items"]
+    assert (trigram["label"], trigram["loss"], central["label"], central["loss"]) == ("trigram", None, "central", 4.5)
 
 
 def test_a_viewer_is_shown_no_button(service):
