@@ -140,14 +140,17 @@ def serve(config: CoordinatorConfig, *, standby: bool = False) -> None:
         recorder.start()
         _spare_the_collector()
         transport.start()
-        _log.info(
-            "coordinator_ready",
-            page=f"{config.page_url}/",
-            broker=broker_name,
-            mqtt=f"{config.broker.host}:{config.broker.port}",
-            population=config.population,
-        )
-        loop.run_until_signal()
+
+        def ready() -> None:
+            _log.info(
+                "coordinator_ready",
+                page=f"{config.page_url}/",
+                broker=broker_name,
+                mqtt=f"{config.broker.host}:{config.broker.port}",
+                population=config.population,
+            )
+
+        loop.run_until_signal(ready)
         say(STOPPING, os.environ)
         _log.info("coordinator_stopping")
 
@@ -207,13 +210,18 @@ class _Loop:
     def trouble(self) -> str:
         return self._driver.trouble
 
-    def run_until_signal(self) -> None:
-        """Start the driver; come back when a signal asks for the end, while it still runs, or raise what ended it."""
+    def run_until_signal(self, ready: Callable[[], None]) -> None:
+        """Start the driver; come back when a signal asks for the end, while it still runs, or raise what ended it.
+
+        Args:
+            ready: says so; from then on a signal ends us in order.
+        """
         former = {
             number: signal.signal(number, lambda _number, _frame: self._over.set())
             for number in (signal.SIGTERM, signal.SIGINT)
         }
         try:
+            ready()
             self._thread.start()
             self._over.wait()
         finally:  # a second ctrl-C is meant for now

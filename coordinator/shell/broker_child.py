@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import structlog
@@ -19,7 +20,8 @@ from coordinator.shell.broker import SERVICE_USER, check_port_free, choose
 from coordinator.shell.free_ports import free_ports
 from wire.errors import UnavailableError
 
-START_TIMEOUT_S = 20.0
+START_TIMEOUT_S = 60.0
+"""A second as a rule; at the start of a small machine everything starts at once."""
 RESTART_AFTER_S = 1.0
 PASSWORD_VARIABLE = "NIGHTJAR_BROKER_PASSWORD"  # noqa: S105 - the name of a variable; arguments are seen by everybody
 
@@ -95,12 +97,12 @@ class BrokerChild:
                 self._closing.wait(RESTART_AFTER_S)
 
     def _wait_until_it_answers(self) -> None:
-        waiting = threading.Event()
-        for _ in range(int(START_TIMEOUT_S / 0.05)):
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline_s:
             try:
                 socket.create_connection((self._broker.host, self._broker.port), timeout=1).close()
             except OSError:
-                waiting.wait(0.05)
+                time.sleep(0.05)
             else:
                 return
         self.close()

@@ -51,7 +51,7 @@ class CensusTaker:
         self._fresh_s = fresh_s
         self._lock = threading.Lock()
         self._latest: Census | None = None
-        self._counted_at_s = self._took_s = 0.0
+        self._counted_at_s = self._took_s = self._costs_s = 0.0
         self._counting = False
 
     def now(self) -> Census:
@@ -64,7 +64,7 @@ class CensusTaker:
             latest = self._latest
             if latest is None:
                 return self._count()
-            if time.monotonic() - self._counted_at_s < max(self._fresh_s, REST_SHARE * self._took_s):
+            if time.monotonic() - self._counted_at_s < max(self._fresh_s, REST_SHARE * self._costs_s):
                 return latest
             if self._took_s <= PATIENCE_S:
                 return self._count()
@@ -96,5 +96,7 @@ class CensusTaker:
                 held[version] = held.get(version, 0) + devices
         self._latest = Census(counted_s=now_s, known=known, states=states, holders=held)
         self._counted_at_s = time.monotonic()
-        self._took_s = self._counted_at_s - begun_s
+        took_s = self._counted_at_s - begun_s
+        # One that took long although the last did not met a machine that stood still, and is no reason to rest.
+        self._took_s, self._costs_s = took_s, min(took_s, self._took_s)
         return self._latest

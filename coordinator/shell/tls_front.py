@@ -29,6 +29,8 @@ from wire.errors import ConfigError
 
 HANDSHAKE_S = 10.0
 STOP_TIMEOUT_S = 5.0
+LOOP_TIMEOUT_S = 60.0
+"""For what the loop does at once, unless a thousand handshakes on a slow machine are before it."""
 PIECE_BYTES = 64 * 1024
 SERIAL = "nightjar.serial"
 """In the WSGI environment: serial number of the client's certificate, decimal; empty without one."""
@@ -111,11 +113,11 @@ class TlsFront:
         """Stop listening, and end all connections."""
         self._in_loop(self._stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(STOP_TIMEOUT_S)
+        self._thread.join(LOOP_TIMEOUT_S)
         self._socket.close()
 
     def _in_loop(self, work: Any) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(STOP_TIMEOUT_S)
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(LOOP_TIMEOUT_S)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)

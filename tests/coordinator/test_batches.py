@@ -150,9 +150,11 @@ def running(world: World):
 
     thread = threading.Thread(target=run)
     thread.start()
-    yield failed
-    world.driver.post(Stopped())
-    thread.join(10)
+    try:
+        yield failed
+    finally:
+        world.driver.post(Stopped())
+        thread.join(60)
     assert not thread.is_alive()
 
 
@@ -173,7 +175,7 @@ def test_a_disk_that_is_full_at_the_start_is_waited_for(world, impatient):
     world.repository.on_touch = touch
     with structlog.testing.capture_logs() as lines, running(world) as failed:
         world.driver.post(arrived("a", acknowledged))
-        assert acknowledged.wait(10)
+        assert acknowledged.wait(60)
     assert (failed, left, world.driver.trouble) == ([], [0], "")
     assert [line["event"] for line in lines if "stored" in line["event"]] == ["not_stored", "stored_again"]
 
@@ -190,11 +192,11 @@ def test_a_disk_that_is_full_for_a_while_is_said_and_waited_for(world, impatient
     world.repository.on_touch = touch
     with structlog.testing.capture_logs() as lines, running(world) as failed:
         world.driver.post(arrived("a", acknowledged))
-        assert acknowledged.wait(10)
+        assert acknowledged.wait(60)
         acknowledged.clear()
         left[0] = 3
         world.driver.post(arrived("b", acknowledged))
-        assert acknowledged.wait(10)
+        assert acknowledged.wait(60)
     assert failed == []
     assert [line["event"] for line in lines if "stored" in line["event"]] == ["not_stored", "stored_again"]
     assert (world.driver.trouble, left) == ("", [0])
@@ -208,7 +210,7 @@ def test_a_disk_that_stays_full_ends_the_process(world, impatient, monkeypatch):
     with running(world) as failed:
         acknowledged = threading.Event()
         world.driver.post(arrived("a", acknowledged))
-        assert acknowledged.wait(10)
+        assert acknowledged.wait(60)
 
         def touch() -> None:
             world.clock.time_s += 1.0
@@ -217,7 +219,7 @@ def test_a_disk_that_stays_full_ends_the_process(world, impatient, monkeypatch):
 
         world.repository.on_touch = touch
         world.driver.post(arrived("b", threading.Event()))
-        assert ended.wait(10)
+        assert ended.wait(60)
         while not failed:
             threading.Event().wait(0.01)
     assert len(failed) == 1
@@ -238,7 +240,7 @@ def test_an_effect_that_fails_is_tried_again_and_its_messages_are_not_taken_twic
         monkeypatch.setattr(execution, "carry_out", carry_out)
         for device in DEVICES:
             world.driver.post(arrived(device, acknowledged if device == "d" else threading.Event()))
-        assert acknowledged.wait(10)
+        assert acknowledged.wait(60)
     assert failed == []
     assert left == [0]
     assert all(world.assignment(device).round == 1 for device in DEVICES)
@@ -258,5 +260,5 @@ def test_a_flood_is_taken_in_batches_of_bounded_size(world, monkeypatch):
     for number in range(10):
         world.driver.post(arrived(f"p{number}", acknowledged if number == 9 else threading.Event()))
     with running(world):
-        assert acknowledged.wait(10)
+        assert acknowledged.wait(60)
     assert max(sizes) == 3

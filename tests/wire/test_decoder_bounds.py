@@ -195,7 +195,7 @@ def test_no_small_frame_needs_a_tenth_of_a_gigabyte_even_for_the_largest_layout(
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0, done.stderr

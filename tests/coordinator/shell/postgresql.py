@@ -54,13 +54,13 @@ def server() -> Iterator[str]:
         yield url
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(120)
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _wait(url: str) -> None:
     engine = sa.create_engine(url)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while True:
         try:
             engine.connect().close()

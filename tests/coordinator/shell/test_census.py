@@ -1,4 +1,5 @@
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -66,6 +67,34 @@ def test_where_counting_takes_long_nobody_waits_for_it(database, monkeypatch):
     assert one.now() is first, "the last one, while another is made"
     assert counted.wait(60)
     assert one._latest is not first
+
+
+def test_a_count_that_a_busy_machine_held_up_once_does_not_grow_old(database, monkeypatch):
+    now_s, took_s = [1000.0], [0.0]
+
+    def monotonic() -> float:
+        now_s[0] += took_s[0]
+        return now_s[0]
+
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=monotonic))
+    monkeypatch.setattr(module, "PATIENCE_S", 1e9)
+    one = taker(database)
+    took_s[0] = 3.0
+    first = one.now()
+    took_s[0] = 0.0
+    assert one.now() is first
+    now_s[0] += 2.0
+    second = one.now()
+    assert second is not first, "three seconds that it took once"
+    for _ in range(2):  # and now each of them takes that long
+        now_s[0] += 2.0
+        took_s[0] = 3.0
+        last = one.now()
+        took_s[0] = 0.0
+    now_s[0] += 60.0
+    assert one.now() is last
+    now_s[0] += 100.0
+    assert one.now() is not last
 
 
 def test_a_sample_holds_the_count_and_the_traffic(database):

@@ -99,7 +99,7 @@ def test_it_is_written_for_good_and_read_beside_a_writer(database, tmp_path):
 
         reader = threading.Thread(target=read)
         reader.start()
-        reader.join(5)
+        reader.join(60)
         assert seen == [{}]
 
 

@@ -14,7 +14,7 @@ from wire.errors import IntegrityError, RemoteProtocolError, UnavailableError
 
 DATA = bytes(range(256)) * 1000
 NAME = hashlib.sha256(DATA).hexdigest()
-QUICK = Patience(tries=4, back_off=BackOff(0.001, 0.001), connect_s=2.0, read_s=2.0, whole_s=30.0)
+QUICK = Patience(tries=4, back_off=BackOff(0.001, 0.001), connect_s=60.0, read_s=60.0, whole_s=600.0)
 
 
 @dataclass
