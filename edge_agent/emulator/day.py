@@ -22,15 +22,18 @@ from __future__ import annotations
 
 import itertools
 import tomllib
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
-import numpy as np
 from msgspec import Meta
 
 from wire.errors import ConfigError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
@@ -149,7 +152,7 @@ def state_at(day: Day, seed: int, virtual_s: float) -> PhoneState:
     number = int(virtual_s // DAY_S)
     begins = _borders(day, seed, number)
     hour = (virtual_s - number * DAY_S) / HOUR_S
-    index = int(np.searchsorted(begins, hour, side="right")) - 1
+    index = bisect_right(begins, hour) - 1
     segment = day.segments[index]
     last = index + 1 == len(day.segments)
     following = day.segments[0 if last else index + 1]
@@ -169,7 +172,7 @@ def state_at(day: Day, seed: int, virtual_s: float) -> PhoneState:
 @lru_cache(maxsize=64)
 def _borders(day: Day, seed: int, number: int) -> tuple[float, ...]:
     """Where the segments of a day begin, in hours: the first at midnight, the others moved, still in order."""
-    generator = np.random.default_rng([seed, 0, number])
+    generator = _generator(seed, 0, number)
     moved = [segment.from_hour + generator.uniform(-1, 1) * day.jitter_minutes / 60 for segment in day.segments[1:]]
     return (0.0, *(min(max(hour, 0.0), 24.0) for hour in sorted(moved)))
 
@@ -177,12 +180,19 @@ def _borders(day: Day, seed: int, number: int) -> tuple[float, ...]:
 @lru_cache(maxsize=256)
 def _interruption_of_hour(day: Day, seed: int, hour: int) -> tuple[float, float, bool] | None:
     """(begin, end, unplugged) of the interruption that begins in an hour since day 0, in virtual seconds."""
-    generator = np.random.default_rng([seed, 1, hour])
+    generator = _generator(seed, 1, hour)
     happens, begin, length, kind = generator.random(4)
     if happens >= day.interruptions_per_hour:
         return None
     begin_s = (hour + begin) * HOUR_S
     return begin_s, begin_s + (0.5 + length) * day.interruption_minutes * 60, bool(kind < 0.5)
+
+
+def _generator(*seeds: int) -> np.random.Generator:
+    # Only now: every command of the agent reads settings, and a slow board takes a second for numpy.
+    import numpy as np
+
+    return np.random.default_rng(seeds)
 
 
 def _interruption(day: Day, seed: int, virtual_s: float) -> tuple[bool, bool]:

@@ -64,6 +64,22 @@ def read_archive(path: Path, check: CheckSignature, take: Take = lambda _file, _
     return checked
 
 
+def read_manifest(path: Path, check: CheckSignature) -> Checked:
+    """Read what a bundle says of itself, and check that its owner says so; its files are not looked at.
+
+    Raises:
+        RemoteProtocolError: it is not laid out as a bundle is.
+        IntegrityError: the signature does not fit.
+        OSError: it cannot be read.
+    """
+    try:
+        with tarfile.open(path, "r:") as archive:
+            return _signed(archive, check)
+    except tarfile.TarError as error:
+        msg = f"{path.name} is no bundle, or was cut short: {error}"
+        raise RemoteProtocolError(msg, code="bundle") from error
+
+
 def _signed(archive: tarfile.TarFile, check: CheckSignature) -> Checked:
     manifest = _whole(archive, MANIFEST, MAX_MANIFEST_BYTES)
     signature = _whole(archive, SIGNATURE, _SIGNATURE_BYTES)

@@ -59,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     install.set_defaults(run=_install)
     check = commands.add_parser("check", help="check a bundle, and do nothing with it")
     check.add_argument("bundle", type=Path)
+    check.add_argument("--key", type=Path, help="whose bundles are taken; without it, as this device was told")
     check.set_defaults(run=_check)
     commands.add_parser("boot", help="what happens at each start").set_defaults(run=_boot)
     status = commands.add_parser("status", help="which release runs, and which were taken back")
@@ -74,7 +75,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _install(asked: argparse.Namespace) -> int:
     places = Places(asked.root)
-    bundle = open_bundle(asked.bundle, places.key, for_this_machine=not asked.pip_options)
+    present = running(RecordFile(places).load().state)
+    bundle = open_bundle(asked.bundle, places.key, for_this_machine=not asked.pip_options, present=present)
     systemd = Systemd(live=False) if asked.no_start else _systemd(places)
     well = asked.although_unwell or not systemd.live or _is_well(systemd)
     hands = _hands(places, systemd)
@@ -87,8 +89,9 @@ def _install(asked: argparse.Namespace) -> int:
 
 
 def _check(asked: argparse.Namespace) -> int:
-    bundle = open_bundle(asked.bundle, Places(asked.root).key)
-    print(f"{bundle.path} holds release {bundle.version} for this device, signed by its owner's key")
+    key = asked.key or Places(asked.root).key
+    bundle = open_bundle(asked.bundle, key)
+    print(f"{bundle.path} holds release {bundle.version} for this device, signed by the key in {key}")
     return 0
 
 

@@ -6,12 +6,14 @@ import os
 from pathlib import Path
 
 
-def replace_file(path: Path, data: bytes, mode: int = 0o644) -> None:
-    """Write a file in one step.
+def replace_file(path: Path, data: bytes, mode: int = 0o644) -> bool:
+    """Write a file in one step; whether it was another one before. What stays costs a card no write.
 
     Raises:
         OSError: it cannot be written.
     """
+    if path.is_file() and path.stat().st_mode & 0o7777 == mode and path.read_bytes() == data:
+        return False
     partial = path.with_name(f"{path.name}.part")
     with partial.open("wb") as file:
         file.write(data)
@@ -20,6 +22,7 @@ def replace_file(path: Path, data: bytes, mode: int = 0o644) -> None:
         os.fsync(file.fileno())
     partial.replace(path)
     sync_folder(path.parent)
+    return True
 
 
 def replace_link(link: Path, target: str) -> bool:

@@ -66,6 +66,7 @@ class DeviceHands:
         time: for the trial of a release.
         unpack: puts the offered bundle in place; raises NightjarError.
         moved: whether ``current`` leads elsewhere since the agent was started.
+        started: whether the agent was started here, and not with the device.
     """
 
     places: Places
@@ -75,6 +76,7 @@ class DeviceHands:
     time: Time
     unpack: Callable[[], None]
     moved: bool = False
+    started: bool = False
 
     def run(self, effect: Effect) -> Event | None:
         """Run one effect.
@@ -92,16 +94,19 @@ class DeviceHands:
             case Discard(version):
                 for name in (version, f".{version}.part"):
                     shutil.rmtree(self.places.releases / name, ignore_errors=True)
-            case Adopt(version):
-                adopt(self.places, version)
-                self.systemd.reload()
+            case Adopt(version, counts):
+                # To read all units again takes a slow board seconds, and mostly nothing is new.
+                if adopt(self.places, version, counts=counts):
+                    self.systemd.reload()
+                    # Power may have been cut before it was let start with the device.
+                    self.moved |= not self.started
             case PointTo(version):
                 self.moved |= replace_link(self.places.current, f"releases/{version}")
             case RestartAgent(only_if_moved):
                 if self.systemd.live and (self.moved or not only_if_moved):
                     self.enrolling.enrol()
                     self.systemd.restart(health.AGENT)
-                    self.moved = False
+                    self.moved, self.started = False, True
             case CheckHealth():
                 # An image that is being made, or a first boot that is not there yet: the trial follows at the start.
                 if self.systemd.live:

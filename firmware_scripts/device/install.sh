@@ -23,6 +23,10 @@ while [ $# -gt 0 ]; do
         --uninstall) uninstall=yes ;;
         --with-data) with_data=--with-data ;;
         --root) [ $# -ge 2 ] || fail 2 "--root needs a folder"; root=$2; shift ;;
+        -h | --help)
+            sed -n '/^#   sh/s/^#   //p' "$0"
+            exit 0
+            ;;
         *) fail 2 "unknown option $1: --dry-run, --root DIR, --uninstall, --with-data" ;;
     esac
     shift
@@ -40,7 +44,7 @@ run() {
 # The system's own, which the agent will run with, whatever else comes first on somebody's path.
 python=/usr/bin/python3
 [ -x "$python" ] || fail 3 "python3 is missing: apt install python3"
-"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+"$python" -I -S -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
     fail 3 "$("$python" --version) is too old: Debian 12 (bookworm) and later have 3.11"
 
 if [ -n "$uninstall" ]; then
@@ -79,8 +83,9 @@ fi
 started=''
 [ -e "$below/opt/nightjar/current" ] || started=--no-start
 if [ -n "$dry_run" ]; then
-    say "would install:"
-    [ ! -e "$key" ] || "$python" -s "$here/nightjar-device.pyz" --root "$root" check "$here/bundle.tar"
+    trusted=$key
+    [ -e "$key" ] || trusted=$here/bundle.pub
+    "$python" -s "$here/nightjar-device.pyz" --root "$root" check "$here/bundle.tar" --key "$trusted"
 fi
 # shellcheck disable=SC2086 # one option or none
 run "$python" -s "$here/nightjar-device.pyz" --root "$root" install "$here/bundle.tar" $started
@@ -92,4 +97,5 @@ if [ -n "$started" ] && [ "$root" = / ] && [ -d /run/systemd/system ] &&
     run systemctl start --no-block nightjar-firstboot.service
 fi
 run sync
+[ -z "$dry_run" ] || { say "nothing was changed"; exit 0; }
 say "done; $below/boot/firmware/nightjar-status.txt says how it goes on"

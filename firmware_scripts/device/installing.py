@@ -9,8 +9,10 @@ from firmware_scripts.device.places import Places
 from firmware_scripts.device.unpacking import OWN
 
 PROGRAM = "nightjar-device.pyz"
-ENABLED = ("nightjar-agent.service", "nightjar-firstboot.service")
-"""The units that start with the device; the others are started by these."""
+TRIES = "nightjar-firstboot.service"
+"""The unit that starts with the device from the beginning. It starts the agent while a first release is on trial."""
+AGENT = "nightjar-agent.service"
+"""The unit that starts with the device once a release counted: before that it has no identity to run with."""
 _WANTS = "multi-user.target.wants"
 # The system's Python, whatever a shell has put first on its path; -P: nothing from the folder that one stands in.
 _COMMANDS = {
@@ -19,8 +21,16 @@ _COMMANDS = {
 }
 
 
-def adopt(places: Places, version: str) -> None:
-    """Take program, commands and units from a release, and let the units start with the device.
+def adopt(places: Places, version: str, *, counts: bool) -> bool:
+    """Take program, commands and units from a release, and let units start with the device.
+
+    Args:
+        places: of the device.
+        version: of the release.
+        counts: whether it was found healthy.
+
+    Returns:
+        Whether systemd has to read its units again.
 
     Raises:
         OSError: something cannot be written.
@@ -32,10 +42,12 @@ def adopt(places: Places, version: str) -> None:
     replace_file(places.program, (own / PROGRAM).read_bytes())
     for name, command in _COMMANDS.items():
         replace_file(places.commands / name, f'#!/bin/sh\nexec {command} "$@"\n'.encode(), 0o755)
+    changed = False
     for unit in sorted((own / "units").glob("nightjar-*.service")):
-        replace_file(places.units / unit.name, unit.read_bytes())
-    for unit_name in ENABLED:
-        replace_link(wants / unit_name, f"/etc/systemd/system/{unit_name}")
+        changed |= replace_file(places.units / unit.name, unit.read_bytes())
+    for unit_name in (TRIES, AGENT) if counts else (TRIES,):
+        changed |= replace_link(wants / unit_name, f"/etc/systemd/system/{unit_name}")
+    return changed
 
 
 def remove(places: Places, *, with_data: bool) -> None:

@@ -128,9 +128,10 @@ class Discard:
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """Take units, launchers and this very program from a release."""
+    """Take units, launchers and this very program from a release; ``counts`` lets the agent start with the device."""
 
     version: str
+    counts: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +271,7 @@ def _replace_first(record: Record[Trying], event: Offered) -> Step:
 
 def _try(record: Record[Unpacking], _event: Unpacked) -> Step:
     state = record.state
-    first = (Adopt(state.version),) if state.previous is None else ()
+    first = (Adopt(state.version, counts=False),) if state.previous is None else ()
     trial = Trying(state.version, state.previous)
     return Record(trial, record.refused), (*first, *_trial(trial))
 
@@ -291,9 +292,8 @@ def _give_up(record: Record[Unpacking], event: UnpackFailed) -> Step:
 def _settle(record: Record[Trying], _event: FoundHealthy) -> Step:
     state = record.state
     keep = (state.version, state.previous) if state.previous else (state.version,)
-    adopt = (Adopt(state.version),) if state.previous else ()
     told = Tell(f"release {state.version} is healthy, and counts")
-    return Record(Settled(state.version), record.refused), (*adopt, Prune(keep), told)
+    return Record(Settled(state.version), record.refused), (Adopt(state.version), Prune(keep), told)
 
 
 def _take_back(record: Record[Trying], event: FoundUnhealthy) -> Step:
@@ -326,7 +326,7 @@ def _try_again(record: Record[Trying], _event: Started) -> Step:
     if state.previous is not None and state.starts >= MOST_STARTS:
         return _take_back(record, FoundUnhealthy(f"the device started {state.starts} times while it was tried"))
     trial = replace(state, starts=state.starts + 1)
-    first = (Adopt(state.version),) if state.previous is None else ()
+    first = (Adopt(state.version, counts=False),) if state.previous is None else ()
     return Record(trial, record.refused), (*first, *_trial(trial))
 
 

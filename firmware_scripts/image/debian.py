@@ -7,9 +7,11 @@ Foreign architectures are configured under qemu-user, for which the kernel must 
 from __future__ import annotations
 
 import csv
+import getpass
 import os
 import platform
 import tarfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -26,6 +28,7 @@ DEFAULT_MIRROR = ""  # mmdebstrap's own: deb.debian.org with updates and securit
 _MACHINES: dict[str, Architecture] = {"x86_64": "amd64", "aarch64": "arm64"}
 _BINFMT = Path("/proc/sys/fs/binfmt_misc/qemu-aarch64")
 _KERNEL_BUILD = Path("/usr/lib")
+_SUBORDINATE = (Path("/etc/subuid"), Path("/etc/subgid"))
 # Nobody reads them on a device, and they are a third of it.
 _LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/lintian/*")
 _STATUS = "./var/lib/dpkg/status"
@@ -69,8 +72,7 @@ def root_file_system(recipe: Recipe, cache: Path, mirror: str, lock: tuple[Packa
         ConfigError: the mirror has not the versions that were asked for.
         OSError: the cache cannot be written.
     """
-    key = recipe.rootfs_key(mirror, format_packages(lock))
-    tar = cache / "rootfs" / f"{recipe.name}-{key}.tar"
+    tar = cache / cached_name(recipe, mirror, lock)
     with only_one(tar.with_suffix(".lock")):
         cached = tar.exists()
         if not cached:
@@ -82,6 +84,35 @@ def root_file_system(recipe: Recipe, cache: Path, mirror: str, lock: tuple[Packa
         msg = f"the mirror does not give what the lock asks for: {', '.join(different)}; a snapshot may"
         raise ConfigError(msg)
     return RootFileSystem(tar, packages, cached)
+
+
+def cached_name(recipe: Recipe, mirror: str, lock: tuple[Package, ...]) -> Path:
+    """Where the root file system is in the cache: another one for whatever is different in it, or in how it is made."""
+    return Path("rootfs") / f"{recipe.name}-{recipe.rootfs_key(mirror, format_packages(lock), _hook())}.tar"
+
+
+def check_numbers(user: str, uid: int, tables: Mapping[str, str]) -> None:
+    """Return if a user may lend its processes other users' numbers, which the owners of Debian's files need; root may.
+
+    Args:
+        user: name.
+        uid: number.
+        tables: text of subuid(5) and subgid(5) by its path.
+
+    Raises:
+        UnavailableError: naming the command that gives them.
+
+    >>> check_numbers("ada", 1000, {"/etc/subuid": "ada:100000:65536", "/etc/subgid": "1000:100000:65536"})
+    """
+    for path, text in tables.items():
+        owners = {line.split(":")[0] for line in text.splitlines()}
+        if uid != 0 and not owners & {user, str(uid)}:
+            range_of_numbers = "100000-165535"
+            msg = (
+                f"{path} has no numbers for {user}, so Debian's packages cannot be unpacked without root's rights: "
+                f"sudo usermod --add-subuids {range_of_numbers} --add-subgids {range_of_numbers} {user}"
+            )
+            raise UnavailableError(msg)
 
 
 def format_packages(packages: tuple[Package, ...]) -> str:
@@ -110,7 +141,10 @@ def _make(recipe: Recipe, tar: Path, mirror: str, lock: tuple[Package, ...]) -> 
     architecture = recipe.board.architecture
     foreign = _MACHINES.get(platform.machine()) != architecture
     cross = "aarch64-linux-gnu-" if foreign and architecture == "arm64" else ""
-    require("mmdebstrap", *(("make", f"{cross}gcc") if recipe.kernel_modules else ()))
+    uid = os.geteuid()
+    require("mmdebstrap", *(["newuidmap"] if uid else []), *(("make", f"{cross}gcc") if recipe.kernel_modules else ()))
+    tables = {str(path): path.read_text() if path.exists() else "" for path in _SUBORDINATE}
+    check_numbers(getpass.getuser() if uid else "root", uid, tables)
     if recipe.kernel_modules and not any(_KERNEL_BUILD.glob("linux-kbuild-*")):
         msg = "the kernel's build programs are missing: apt install linux-kbuild-6.1 (Debian 12 has them)"
         raise UnavailableError(msg)
@@ -130,7 +164,6 @@ def _make(recipe: Recipe, tar: Path, mirror: str, lock: tuple[Package, ...]) -> 
     if temporary := os.environ.get("TMPDIR"):
         variables["TMPDIR"] = temporary
     pins = "".join(f"Package: {p.name}\nPin: version {p.version}\nPin-Priority: 1001\n\n" for p in lock)
-    hook = (resources.files("firmware_scripts.image") / "kernel_hook.sh").read_text(encoding="utf-8")
     command: list[str | Path] = [
         "mmdebstrap",
         "--quiet",
@@ -140,7 +173,7 @@ def _make(recipe: Recipe, tar: Path, mirror: str, lock: tuple[Package, ...]) -> 
         '--aptopt=APT::Install-Recommends "false"',
         *(f"--dpkgopt=path-exclude={pattern}" for pattern in _LEFT_OUT),
         *(['--setup-hook=printf %s "$PINS" > "$1/etc/apt/preferences.d/nightjar-lock"'] if lock else []),
-        f"--customize-hook={hook}",
+        f"--customize-hook={_hook()}",
         # A device makes its own; a list of packages is old tomorrow.
         '--customize-hook=cd "$1/etc" && rm -f machine-id hostname resolv.conf ../var/lib/dbus/machine-id',
         *(['--customize-hook=rm "$1/etc/apt/preferences.d/nightjar-lock"'] if lock else []),
@@ -149,6 +182,10 @@ def _make(recipe: Recipe, tar: Path, mirror: str, lock: tuple[Package, ...]) -> 
         *([mirror] if mirror else []),
     ]
     run(command, variables | {"PINS": pins})
+
+
+def _hook() -> str:
+    return (resources.files("firmware_scripts.image") / "kernel_hook.sh").read_text(encoding="utf-8")
 
 
 def _installed(tar: Path) -> tuple[Package, ...]:

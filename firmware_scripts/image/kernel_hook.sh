@@ -30,6 +30,7 @@ if [ -n "$KERNEL_MODULES" ]; then
     done
     dpkg-deb --fsys-tarfile "$source"_*.deb | tar --extract --wildcards "./usr/src/$source.tar.xz"
     mkdir -p modules headers/usr/lib
+    # Without an identity of the build: it would come from the name of this folder, which is another one each time.
     # The headers look for each other, and for the build programs, where they would be installed.
     ln -s /usr/lib/linux-kbuild-* headers/usr/lib/
     sed -i "s|/usr/src|$work/headers/usr/src|" "headers/usr/src/linux-headers-$release/Makefile"
@@ -39,7 +40,7 @@ if [ -n "$KERNEL_MODULES" ]; then
         echo "obj-m += $(basename "$module" .c).o" >> modules/Makefile
     done
     make --silent -C "headers/usr/src/linux-headers-$release" M="$work/modules" CC="$KERNEL_CC" \
-        CROSS_COMPILE="$KERNEL_CROSS" modules > make.log 2>&1 || { cat make.log >&2; exit 1; }
+        CROSS_COMPILE="$KERNEL_CROSS" LDFLAGS_MODULE=--build-id=none modules > make.log 2>&1 || { cat make.log >&2; exit 1; }
     mkdir -p "$root/lib/modules/$release/extra"
     for module in modules/*.ko; do
         "${KERNEL_CROSS}strip" --strip-debug "$module"

@@ -32,6 +32,8 @@ class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         files: text of each file by its path; executable if it begins with ``#!``.
         copies: source in ``firmware_scripts`` of each file by its path.
         links: target of each symbolic link by its path.
+        masked_units: of systemd, that never start.
+        masked_generators: of systemd's units, likewise.
         kernel_modules: C files of the kernel's source that Debian does not build.
     """
 
@@ -40,6 +42,8 @@ class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     files: dict[str, str] = {}
     copies: dict[str, str] = {}
     links: dict[str, str] = {}
+    masked_units: tuple[str, ...] = ()
+    masked_generators: tuple[str, ...] = ()
     kernel_modules: tuple[str, ...] = ()
 
 
@@ -89,11 +93,11 @@ class Recipe:
     links: Mapping[str, str]
     kernel_modules: tuple[str, ...]
 
-    def rootfs_key(self, mirror: str, lock: str) -> str:
-        """Names the root file system that Debian's packages alone make: whatever goes into it, hashed."""
+    def rootfs_key(self, *others: str) -> str:
+        """Names the root file system of Debian's packages alone: whatever goes into it, and ``others``, hashed."""
         board = self.board
         parts = (board.architecture, board.kernel, *board.drop, "", *self.packages, "", *self.kernel_modules)
-        return hashlib.sha256("\n".join((*parts, mirror, lock)).encode()).hexdigest()[:16]
+        return hashlib.sha256("\n".join((*parts, *others)).encode()).hexdigest()[:16]
 
 
 def read_recipe(name: str, read_board: Callable[[str], bytes], read_layer: Callable[[str], bytes]) -> Recipe:
@@ -108,7 +112,7 @@ def read_recipe(name: str, read_board: Callable[[str], bytes], read_layer: Calla
         ConfigError: a file is not what it should be, or two layers contradict each other.
     """
     board = _decode(read_board(name), f"board {name}", Board)
-    layers = [(layer, _decode(read_layer(layer), f"layer {layer}", Layer)) for layer in board.layers]
+    layers = [(layer, _with_masks(_decode(read_layer(layer), f"layer {layer}", Layer))) for layer in board.layers]
     kinds: dict[str, str] = {}
     for layer_name, layer in layers:
         _check(layer_name, layer)
@@ -133,6 +137,13 @@ def _decode(data: bytes, what: str, kind: type[_Document]) -> _Document:
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         msg = f"{what}: {error}"
         raise ConfigError(msg) from error
+
+
+def _with_masks(layer: Layer) -> Layer:
+    # systemd.unit(5), systemd.generator(7): a link to /dev/null hides what a package brings.
+    masks = {f"etc/systemd/system/{name}": "/dev/null" for name in layer.masked_units}
+    masks |= {f"etc/systemd/system-generators/{name}": "/dev/null" for name in layer.masked_generators}
+    return msgspec.structs.replace(layer, links={**layer.links, **masks})
 
 
 def _check(name: str, layer: Layer) -> None:

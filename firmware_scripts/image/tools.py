@@ -17,6 +17,7 @@ _CLEANS_UP_S = 120.0
 
 PACKAGES = {
     "mmdebstrap": "mmdebstrap",
+    "newuidmap": "uidmap",
     "fakeroot": "fakeroot",
     "mkfs.vfat": "dosfstools",
     "mcopy": "mtools",

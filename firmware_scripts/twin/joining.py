@@ -16,7 +16,7 @@ from wire.errors import UnavailableError
 
 # The agent is at work, or was: it checked in before.
 CHECKED_IN = frozenset({"checked-in", "preparing", "training", "reporting", "resting"})
-_LOOK_EVERY_S = 1.0  # each look costs the machine a process
+_LOOK_EVERY_S = 1.0
 # Key and certificate of an enrolled device (docs/enrolment.md); its folder is its own user's.
 _IDENTITY = "/var/lib/private/nightjar-agent/identity"
 
@@ -116,10 +116,10 @@ def join(
 
 def _enrolled_as(guest: Guest) -> str:
     """The name that the coordinator gave the device; empty if it has none yet."""
-    done = guest.run(["/bin/cat", f"{_IDENTITY}/identity.json"])
-    if done.status or guest.run(["/usr/bin/test", "-s", f"{_IDENTITY}/credential.pem"]).status:
+    identity = guest.read(f"{_IDENTITY}/identity.json")
+    if not identity or not guest.read(f"{_IDENTITY}/credential.pem"):
         return ""
-    return str(json.loads(done.output)["device"])
+    return str(json.loads(identity)["device"])
 
 
 def _status(guest: Guest) -> str:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from wire.errors import ConfigError
 
+# For the kernel: guards against what an emulated processor does not do cost it a third of its speed.
+_EMULATED = "mitigations=off init_on_alloc=0 audit=0 nowatchdog rcupdate.rcu_expedited=1"
 # What the machine inside sees of the host's loopback interface (QEMU, "user mode networking").
 HOST = "10.0.2.2"
 
@@ -69,7 +71,7 @@ MACHINES = {
     ),
     "virt-amd64": Machine(
         "qemu-system-x86_64",
-        ("-machine", "q35", "-cpu", "max", "-smp", "2", "-m", "768"),
+        ("-machine", "q35,sata=off,smbus=off,vmport=off", "-cpu", "max", "-smp", "2", "-m", "768"),
         _VIRTIO_DISK,
         _VIRTIO_NETWORK,
         _VIRTIO_PORT,
@@ -99,11 +101,13 @@ def qemu_command(machine: Machine, started: Started) -> list[str]:
     """
     interface = "none" if machine.disk else "sd"
     drive = f"if={interface},id=disk,format=raw,file={_escaped(started.disk)}"
-    # Each write reaches the file in the order in which the machine flushes: a killed QEMU is a power cut.
-    drive += ",cache=writeback" if started.keep else ",snapshot=on"
+    # Each write is handed to our kernel as it comes, so a killed QEMU is a power cut, and our own disk need not be
+    # waited for ("unsafe": a power cut of this machine may cost the twin).
+    drive += ",cache=unsafe" + ("" if started.keep else ",snapshot=on")
     serial = ["-serial", "stdio"] if machine.disk else ["-serial", "null", "-serial", "stdio"]
-    command = [machine.program, *machine.options, "-accel", "tcg,thread=multi"]
-    command += ["-kernel", str(started.kernel), "-initrd", str(started.early), "-append", started.command_line]
+    command = [machine.program, *machine.options, "-nodefaults", "-accel", "tcg,thread=multi"]
+    line = f"{started.command_line} {_EMULATED}"
+    command += ["-kernel", str(started.kernel), "-initrd", str(started.early), "-append", line]
     if started.device_tree:
         command += ["-dtb", str(started.device_tree)]
     command += ["-drive", drive, *machine.disk, "-netdev", "user,id=net", "-device", machine.network]

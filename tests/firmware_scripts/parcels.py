@@ -32,8 +32,8 @@ def pip_wheel():
     return next((wheel for place in places for wheel in sorted(place.glob("pip-*.whl"))), None)
 
 
-def small_bundle(folder, platform="bookworm-aarch64", version="0.1.0", key="fleet"):
-    """A bundle of the agent's name with nothing behind it but pip; made once in each folder."""
+def small_bundle(folder, platform="bookworm-aarch64", version="0.1.0", key="fleet", more=None):
+    """A bundle of the agent's name with nothing behind it but pip, and ``more`` files; made once in each folder."""
     made = folder / f"nightjar-{version}-{platform}.tar"
     if made.exists():
         return made
@@ -41,7 +41,7 @@ def small_bundle(folder, platform="bookworm-aarch64", version="0.1.0", key="flee
     shutil.rmtree(house, ignore_errors=True)
     own = house / "own"
     own.mkdir(parents=True)
-    make_wheel(house, "nightjar", version)
+    make_wheel(house, "nightjar", version, more=more)
     if pip_wheel() is not None:
         shutil.copy(pip_wheel(), house)
     paths = {}

@@ -10,10 +10,12 @@ import pytest
 from firmware_scripts import customising
 from firmware_scripts.core.host_settings import wifi_key
 from firmware_scripts.shell import fat as fat_module
+from firmware_scripts.shell.agent_check import check_agent_settings
 from firmware_scripts.shell.schema_check import cloud_init_schema
 from tests.firmware_scripts.command_line import firmware
 from tests.firmware_scripts.parcels import claim, keys, small_bundle
 from tests.firmware_scripts.stock_images import BOOKWORM, OWN, TRIXIE, make_image, missing, names, read
+from wire.errors import ConfigError
 
 pytestmark = pytest.mark.skipif(
     bool(missing()), reason=f"not installed: {', '.join(missing())} (mtools dosfstools fdisk)"
@@ -25,9 +27,11 @@ PHRASE = "correct horse battery"
 CONFIG = """\
 device = "phone-01"
 population = "home"
-coordinator_url = "http://192.0.2.1:8080"
+coordinator_url = "https://192.0.2.1:8080"
+coordinator_key = "abababababababababababababababababababababababababababababababab"
 [broker]
 host = "192.0.2.1"
+tls = true
 """
 
 
@@ -337,3 +341,29 @@ def test_one_name_is_not_for_two_cards_and_bad_settings_end_before_any_is_writte
     done = firmware("flash", image, place / "a", "--yes", "--hostname", "x", "--user", "ann")
     assert done.returncode == 2
     assert not (place / "a").exists()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ('colour = "red"', "'colour' is no setting"),
+        ('coordinator_url = "http://192.0.2.1:8080"', "coordinator_url: plain text stays on 127.0.0.1"),
+        ('population = "no such name!"', "population"),
+    ],
+)
+def test_settings_that_the_agent_would_not_take_are_refused_before_anything_is_written(place, wrong, said):
+    image = make_image(place / "pi.img", TRIXIE)
+    before = image.read_bytes()
+    line = wrong.split(" = ")[0]
+    kept = [each for each in CONFIG.splitlines() if not each.startswith(line)]
+    (place / "agent.toml").write_text("\n".join([wrong, *kept, ""]))
+    done = customise(place, image, "--yes")
+    assert done.returncode == 2, done
+    assert said in done.stderr
+    assert image.read_bytes() == before
+
+
+def test_settings_of_a_device_that_enrols_need_no_name_and_no_addresses(tmp_path):
+    check_agent_settings('population = "home"\n', has_claim=True)
+    with pytest.raises(ConfigError, match="device is missing"):
+        check_agent_settings('population = "home"\n', has_claim=False)

@@ -49,7 +49,9 @@ def phone(monkeypatch):
 @pytest.fixture
 def place(tmp_path):
     keys(tmp_path)
-    (tmp_path / "agent.toml").write_text('coordinator_url = "http://192.0.2.1:8080"\n')
+    (tmp_path / "agent.toml").write_text(
+        f'coordinator_url = "https://192.0.2.1:8080"\ncoordinator_key = "{"ab" * 32}"\n'
+    )
     return tmp_path
 
 

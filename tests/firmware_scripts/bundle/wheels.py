@@ -5,12 +5,13 @@ import hashlib
 import zipfile
 
 
-def make_wheel(folder, name, version="1.0", tag="py3-none-any", license_line="License-Expression: MIT"):
+def make_wheel(folder, name, version="1.0", tag="py3-none-any", license_line="License-Expression: MIT", more=None):
     module, info = f"{name}/__init__.py", f"{name}-{version}.dist-info"
     files = {
         module: f"version = {version!r}\n",
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{license_line}\n\nText.\n",
         f"{info}/WHEEL": f"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: {tag}\n",
+        **(more or {}),
     }
     record = [
         f"{path},sha256={base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b'=').decode()},{len(text)}"

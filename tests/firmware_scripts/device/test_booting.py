@@ -34,11 +34,11 @@ class PlayedSystemd:
         self.places = places
         self.kinds = kinds
         self.enrolments = list(enrolments)
-        self.restarts = self.looks = 0
+        self.restarts = self.looks = self.reloads = 0
         self.runs = None
 
     def reload(self):
-        pass
+        self.reloads += 1
 
     def restart(self, unit):
         assert unit == AGENT
@@ -107,6 +107,7 @@ def make_device(root, kinds=None, enrolments=()):
 def test_the_first_boot_installs_enrols_tries_and_writes_each_step_to_the_card(tmp_path):
     device = make_device(tmp_path, enrolments=[3, 3, 0])
     device.places.claim.write_text('{"claim": "njc_secret"}')
+    enabled = []
     honest = device.systemd.show
 
     def show(unit):
@@ -114,7 +115,10 @@ def test_the_first_boot_installs_enrols_tries_and_writes_each_step_to_the_card(t
         return {**honest(unit), "StatusText": ALONE if device.places.claim.exists() else CONNECTED}
 
     device.systemd.show = show
-    device.boot()
+    wants = device.places.units / "multi-user.target.wants"
+    device.boot(lambda s: device.slept.append(s) or enabled.append(sorted(path.name for path in wants.iterdir())))
+    assert enabled == [["nightjar-firstboot.service"]] * 2, "an agent with no identity would only fail"
+    assert sorted(path.name for path in wants.iterdir()) == ["nightjar-agent.service", "nightjar-firstboot.service"]
     assert device.state() == Settled("0.1.0")
     assert not device.places.claim.exists()
     assert device.slept == list(AGAIN_S[:2])
@@ -123,7 +127,9 @@ def test_the_first_boot_installs_enrols_tries_and_writes_each_step_to_the_card(t
                  "not healthy yet", "enrolled; the claim is wiped", "is healthy, and counts"):  # fmt: skip
         assert step in told
     assert "njc_secret" not in told
+    reloads = device.systemd.reloads
     device.boot()
+    assert device.systemd.reloads == reloads, "nothing is new, so systemd need not read its units again"
     assert device.state() == Settled("0.1.0")
 
 

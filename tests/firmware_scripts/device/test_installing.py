@@ -93,8 +93,9 @@ def test_it_installs_everything_and_a_second_time_changes_nothing(tmp_path, parc
     assert not (root / "opt/nightjar/current/lib/pip").exists()
     assert not (root / "opt/nightjar/current/wheels").exists()
     wants = root / "etc/systemd/system/multi-user.target.wants"
-    assert sorted(path.name for path in wants.iterdir()) == ["nightjar-agent.service", "nightjar-firstboot.service"]
-    assert str((wants / "nightjar-agent.service").readlink()) == "/etc/systemd/system/nightjar-agent.service"
+    # The agent starts by itself only once its release counted; until then the trial starts it.
+    assert [path.name for path in wants.iterdir()] == ["nightjar-firstboot.service"]
+    assert str((wants / "nightjar-firstboot.service").readlink()) == "/etc/systemd/system/nightjar-firstboot.service"
     assert (root / "etc/nightjar/agent.toml").read_text() == 'device = "porch-01"\n'
     assert os.access(root / "usr/local/bin/nightjar-agent", os.X_OK)
     assert "release 0.1.0 is tried" in (root / "boot/firmware/nightjar-status.txt").read_text()
@@ -109,10 +110,28 @@ def test_a_dry_run_says_what_it_would_do_and_does_nothing(tmp_path, parcel):
     done = install(parcel, root, "--dry-run")
     assert done.returncode == 0, done.stderr
     assert "would run: install -m 0644" in done.stdout
+    assert f"holds release 0.1.0 for this device, signed by the key in {parcel / 'bundle.pub'}" in done.stdout
+    assert done.stdout.endswith("nothing was changed\n")
     assert tree(root) == {}
     assert install(parcel, root).returncode == 0
     checked = install(parcel, root, "--dry-run")
-    assert "holds release 0.1.0 for this device, signed by its owner's key" in checked.stdout
+    assert f"signed by the key in {root / 'etc/nightjar/bundle.pub'}" in checked.stdout
+
+
+def test_a_dry_run_refuses_what_installing_would_refuse(tmp_path, parcel):
+    bundle = parcel / "bundle.tar"
+    data = bytearray(bundle.read_bytes())
+    data[len(data) // 2] ^= 1
+    bundle.write_bytes(data)
+    done = install(parcel, tmp_path / "root", "--dry-run")
+    assert done.returncode == 2, done.stderr
+    assert "nothing was changed" not in done.stdout
+
+
+def test_it_says_how_it_is_called(tmp_path, parcel):
+    said = install(parcel, tmp_path / "root", "--help")
+    assert said.returncode == 0
+    assert "sh install.sh --uninstall [--with-data]" in said.stdout
 
 
 def test_it_takes_everything_away_again_but_what_is_the_owners(tmp_path, parcel):

@@ -173,6 +173,7 @@ class Board:
         self.folders = set()
         self.current = None
         self.runs = None
+        self.starts_agent = False
         self.healthy = set(healthy)
         self.offered = None
         self.lines = 0
@@ -214,15 +215,17 @@ class Board:
                 came = FoundHealthy() if version in self.healthy else FoundUnhealthy("silent")
             case Prune(keep):
                 self.folders &= set(keep)
-            case Adopt() | Tell() | Decline():
+            case Adopt(_, counts):
+                self.starts_agent |= counts
+            case Tell() | Decline():
                 pass
         self.line()
         return came
 
     def start(self):
-        """Power comes back: the agent starts with whatever ``current`` leads to, then the switch begins."""
+        """Power comes back: an agent that counted starts with what ``current`` leads to, then the switch begins."""
         self.cut_at = None
-        self.runs = self.current
+        self.runs = self.current if self.starts_agent else None
         Switch(self, self).take(Started())
 
 

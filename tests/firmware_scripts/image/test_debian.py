@@ -5,7 +5,14 @@ import pytest
 
 from firmware_scripts.image import debian
 from firmware_scripts.image.cache import cache_folder
-from firmware_scripts.image.debian import Package, format_packages, parse_packages, root_file_system
+from firmware_scripts.image.debian import (
+    Package,
+    cached_name,
+    check_numbers,
+    format_packages,
+    parse_packages,
+    root_file_system,
+)
 from firmware_scripts.image.making import recipe_of
 from firmware_scripts.image.sbom import image_sbom
 from firmware_scripts.image.tools import require
@@ -29,7 +36,7 @@ PACKAGES = (Package("dash", "0.5.12-2", "amd64"), Package("linux-image-6.1", "6.
 
 def cached(folder, lock=()):
     recipe = recipe_of("virt-amd64")
-    tar = folder / "rootfs" / f"virt-amd64-{recipe.rootfs_key('', format_packages(lock))}.tar"
+    tar = folder / cached_name(recipe, "", lock)
     tar.parent.mkdir()
     with tarfile.open(tar, "w") as archive:
         for name, data in (
@@ -91,3 +98,13 @@ def test_programs_that_are_missing_are_named_with_their_packages(monkeypatch):
 
 def test_the_cache_is_where_people_say(tmp_path):
     assert cache_folder({"NIGHTJAR_CACHE": str(tmp_path)}) == tmp_path
+
+
+def test_a_user_without_numbers_to_lend_is_told_the_command_that_gives_them():
+    tables = {"/etc/subuid": "ada:100000:65536\n", "/etc/subgid": "ada:100000:65536\n"}
+    check_numbers("ada", 1000, tables)
+    check_numbers("root", 0, {"/etc/subuid": "", "/etc/subgid": ""})
+    with pytest.raises(UnavailableError, match=r"sudo usermod --add-subuids 100000-165535 .* bob"):
+        check_numbers("bob", 1001, tables)
+    with pytest.raises(UnavailableError, match="/etc/subgid has no numbers for ada"):
+        check_numbers("ada", 1000, tables | {"/etc/subgid": ""})

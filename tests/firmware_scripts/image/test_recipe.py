@@ -31,6 +31,15 @@ def test_the_highest_layer_decides():
     assert made.files == {"x": "high"}
 
 
+def test_what_systemd_shall_not_start_is_hidden_behind_nothing():
+    made = recipe("about: a\nmasked_units: [a.timer]\nmasked_generators: [b]", "about: a\nmasked_units: [c.mount]")
+    assert dict(made.links) == {
+        "etc/systemd/system/a.timer": "/dev/null",
+        "etc/systemd/system-generators/b": "/dev/null",
+        "etc/systemd/system/c.mount": "/dev/null",
+    }
+
+
 def test_a_path_cannot_be_two_things():
     with pytest.raises(ConfigError, match="layer high: x is among its links"):
         recipe("about: a\nfiles: {x: low}", "about: a\nlinks: {x: y}")
@@ -42,6 +51,7 @@ def test_a_path_cannot_be_two_things():
         ("about: a\npackages: ['; rm -rf /']", "no name of a Debian package"),
         ("about: a\nfiles: {../x: y}", "without '..'"),
         ("about: a\nfiles: {/etc/x: y}", "without a leading"),
+        ("about: a\nmasked_units: [../../x]", "without '..'"),
         ("about: a\npackagse: []", "layer low"),
         ("about: [", "layer low"),
         ("- 1", "layer low"),

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from coordinator.config_file import load_config
+from coordinator.enrolment.premises import AUTHORITIES, FOLDER
+from coordinator.shell.free_ports import free_ports
 from firmware_scripts.core.host_settings import HostSettings
 from firmware_scripts.customising import Order
 from firmware_scripts.image.cache import cache_folder
@@ -16,8 +18,9 @@ from firmware_scripts.image.debian import root_file_system
 from firmware_scripts.image.making import make_image, recipe_of
 from firmware_scripts.image.tools import PACKAGES, environment
 from firmware_scripts.shell.parcel import load_parcel
+from firmware_scripts.twin.coordinator import Coordinator
 from firmware_scripts.twin.machines import machine_of
-from tests.enrolment.world import World, free_ports
+from tests.enrolment.world import World
 from tests.firmware_scripts.parcels import keys
 
 ROOT = Path(__file__).parents[3]
@@ -42,7 +45,7 @@ enabled = true
 """
 
 
-def what_is_missing():
+def _what_is_missing():
     path = environment(0)["PATH"]
     needed = [
         "mmdebstrap",
@@ -56,6 +59,14 @@ def what_is_missing():
         machine_of(BOARD).program,
     ]
     return sorted({PACKAGES[name] for name in needed if shutil.which(name, path=path) is None})
+
+
+MISSING = _what_is_missing()
+MARKS = [
+    pytest.mark.twin,
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(MISSING), reason=f"twins need what is not installed here: apt install {' '.join(MISSING)}"),
+]
 
 
 class Fleet(World):
@@ -88,6 +99,14 @@ class Fleet(World):
         )
         self.config = load_config(self.path, {})
         self.process = None
+
+    def ports(self):
+        """What a twin has to reach."""
+        return [self.config.port, self.broker_port]
+
+    def seen(self):
+        """What ``twin --join`` looks at."""
+        return Coordinator(self.config.url, (self.config.data_dir / FOLDER / AUTHORITIES).read_text(), "")
 
     def device(self, name):
         try:

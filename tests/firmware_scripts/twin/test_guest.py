@@ -18,6 +18,7 @@ class Inside:
 
     def __init__(self, path, programs):
         self.asked = []
+        self.files, self.open, self.closed = {"/etc/hostname": b"twin-01"}, [], []
         self._programs = programs
         self._server = socket.socket(socket.AF_UNIX)
         self._server.bind(str(path))
@@ -58,6 +59,20 @@ class Inside:
         if arguments["path"] == "/missing":
             return {"error": {"class": "GenericError", "desc": "Failed to execute child process"}}
         return {"return": {"pid": 7}}
+
+    def guest_file_open(self, arguments):
+        if arguments["path"] not in self.files:
+            return {"error": {"class": "GenericError", "desc": "No such file or directory"}}
+        self.open.append(arguments["path"])
+        return {"return": len(self.open)}
+
+    def guest_file_read(self, arguments):
+        data = self.files[self.open[arguments["handle"] - 1]][: arguments["count"]]
+        return {"return": {"count": len(data), "buf-b64": base64.b64encode(data).decode(), "eof": True}}
+
+    def guest_file_close(self, arguments):
+        self.closed.append(arguments["handle"])
+        return {"return": {}}
 
     def guest_exec_status(self, _):
         status, output = self._programs(*self.asked[-1])
@@ -122,3 +137,10 @@ def test_a_keyboard_that_is_not_up_yet_is_no_success(inside):
     _, guest = inside(lambda *_: (1, "Traceback\nConnectionRefusedError\n"))
     with pytest.raises(UnavailableError, match="ConnectionRefused"):
         type_sentences(guest, sentences(), 5.0)
+
+
+def test_a_file_inside_is_read_without_a_program(inside):
+    machine, guest = inside(lambda *_: (0, ""))
+    assert guest.read("/etc/hostname") == b"twin-01"
+    assert guest.read("/etc/nothing") is None
+    assert (machine.asked, machine.closed) == ([], [1])

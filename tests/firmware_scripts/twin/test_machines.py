@@ -23,6 +23,13 @@ def test_a_twin_that_is_not_kept_writes_nothing_to_its_image():
     assert not any("snapshot=on" in word for word in qemu_command(machine_of("virt-arm64"), started()))
 
 
+def test_an_emulated_processor_is_spared_guards_that_only_a_real_one_needs():
+    words = qemu_command(machine_of("virt-amd64"), started())
+    line = words[words.index("-append") + 1]
+    assert line.startswith("root=/dev/vda2 ro ")
+    assert "mitigations=off" in line
+
+
 def test_a_name_with_a_comma_stays_one_name():
     assert any("file=a,,b.img," in word for word in qemu_command(machine_of("virt-amd64"), started(disk="a,b.img")))
 

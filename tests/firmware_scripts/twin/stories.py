@@ -1,0 +1,72 @@
+"""How a story of a twin goes on: it waits for what the device or its coordinator says, never for a time."""
+
+import subprocess
+import time
+
+from firmware_scripts.image.disk import ROOT
+from firmware_scripts.image.tools import environment
+from firmware_scripts.twin.running import DISK, Twin, prepare
+from tests.firmware_scripts.twin.fleet import PATIENCE_S, order
+from wire.errors import UnavailableError
+
+IDENTITY = "/var/lib/private/nightjar-agent/identity"
+# Shell inside the device: its release counts, and whoever sees to that has ended.
+SETTLED = "nightjar-device status | grep -q settled"
+AT_WORK = "systemctl is-active nightjar-firstboot"
+
+
+def twin_of(image, bundle, fleet, folder, name):
+    """A new device with a claim of its own on its card."""
+    claim = fleet.claim(f"for-{name}", device=name)
+    return prepare(image, folder / name, order(bundle, name, claim))
+
+
+def copy_of(twin, folder):
+    """The same device once more, as if its card had been copied: a story may break it."""
+    folder.mkdir()
+    subprocess.run(["cp", "--sparse=always", twin.folder / DISK, folder / DISK], check=True)
+    return Twin(folder, twin.board)
+
+
+def until(holds, what):
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, f"never {what}"
+        time.sleep(0.5)
+
+
+def there(guest):
+    """Wait for the inside of a machine: it answers before everything has started."""
+    guest.wait_until_there(PATIENCE_S)
+    return guest
+
+
+def eventually(guest, script):
+    """Wait until a line of shell inside ends well; each look costs the device a process or two."""
+
+    def holds():
+        try:
+            guest.shell(script)
+        except UnavailableError:
+            return False
+        return True
+
+    until(holds, script)
+
+
+def switch_off(twin, machine):
+    twin.guest.shell("systemctl --no-block poweroff")
+    until(lambda: not machine.running(), "switched off")
+
+
+def is_whole(twin):
+    """Its root file system, looked at from outside: not one fault."""
+    checked = subprocess.run(
+        ["e2fsck", "-fn", f"{twin.folder / DISK}?offset={ROOT.start}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(0),
+    )
+    print(checked.stdout)
+    return checked.returncode == 0
