@@ -76,21 +76,21 @@ def puback(number: int) -> bytes:
     return struct.pack(">BBH", PUBACK, 2, number)
 
 
-def read_connack(body: bytes) -> tuple[bool, int]:
+def read_connack(body: bytes | memoryview) -> tuple[bool, int]:
     """Whether the broker kept our session, and the return code: 0 is yes (3.2)."""
     if len(body) != 2:
         raise Malformed(what="CONNACK")
     return bool(body[0] & 1), body[1]
 
 
-def read_number(body: bytes) -> int:
+def read_number(body: bytes | memoryview) -> int:
     """The packet identifier that a PUBACK or SUBACK begins with."""
     if len(body) < 2:
         raise Malformed(what="acknowledgement")
     return body[0] << 8 | body[1]
 
 
-def read_publish(first: int, body: bytes) -> Message:
+def read_publish(first: int, body: bytes | memoryview) -> Message:
     """A PUBLISH.
 
     Raises:
@@ -102,54 +102,85 @@ def read_publish(first: int, body: bytes) -> Message:
         raise Malformed(what="PUBLISH")
     number = body[end] << 8 | body[end + 1] if first & 0x06 else None
     try:
-        topic = body[2:end].decode()
+        topic = str(body[2:end], "utf-8")
     except UnicodeDecodeError:
         topic = ""  # nobody's; but the message must be acknowledged, so it goes on its way
-    return Message(topic, body[start:], bool(first & _RETAIN), number)
+    return Message(topic, bytes(body[start:]), bool(first & _RETAIN), number)
 
 
 class Reader:
     """Cuts a stream into packets.
 
+    What comes is received into one buffer that is used again and again: a report is copied once, out of it, and fresh
+    memory for each read would cost more than the copy.
+
     Args:
         first_bytes: what a packet may begin with; those that a broker sends, if not given.
+        room_bytes: of the buffer; it grows when a packet is larger.
     """
 
-    def __init__(self, first_bytes: Container[int] = FROM_BROKER) -> None:
+    def __init__(self, first_bytes: Container[int] = FROM_BROKER, room_bytes: int = 4096) -> None:
         self._first_bytes = first_bytes
-        self._rest = b""
+        self._buffer = bytearray(room_bytes)
+        self._filled = 0
 
-    def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """The packets that are whole now: first byte and body of each.
+    def room(self) -> memoryview:
+        """Where what comes next is to be put, before :meth:`packets` is told how much it was."""
+        if self._filled == len(self._buffer):
+            self._buffer += bytes(len(self._buffer))
+        return memoryview(self._buffer)[self._filled :]
+
+    def packets(self, size_bytes: int) -> Iterator[tuple[int, memoryview]]:
+        """The packets that are whole now: first byte and body of each, which is only there until the next one.
+
+        Args:
+            size_bytes: how much was put into the room.
 
         Raises:
             Malformed: this is not a stream of packets.
         """
-        data = self._rest + data if self._rest else data
-        at, end = 0, len(data)
-        try:
-            while end - at >= 2:
-                if data[at] not in self._first_bytes:
-                    raise Malformed(what="packet type")
-                size, shift, body = 0, 0, at + 1
-                while True:
-                    if body == end:
-                        return
-                    low = data[body]
-                    size |= (low & 0x7F) << shift
-                    shift, body = shift + 7, body + 1
-                    if low < 0x80:
-                        break
-                    if shift > 21:
+        at, end = 0, self._filled + size_bytes
+        with memoryview(self._buffer) as data:
+            try:
+                while end - at >= 2:
+                    if data[at] not in self._first_bytes:
+                        raise Malformed(what="packet type")
+                    size, shift, body = 0, 0, at + 1
+                    while True:
+                        if body == end:
+                            return
+                        low = data[body]
+                        size |= (low & 0x7F) << shift
+                        shift, body = shift + 7, body + 1
+                        if low < 0x80:
+                            break
+                        if shift > 21:
+                            raise Malformed(what="length")
+                    if size > MAX_PACKET_BYTES:
                         raise Malformed(what="length")
-                if size > MAX_PACKET_BYTES:
-                    raise Malformed(what="length")
-                if end - body < size:
-                    return
-                first, at = data[at], body + size
-                yield first, data[body:at]
-        finally:
-            self._rest = data[at:]
+                    if end - body < size:
+                        return
+                    first, at = data[at], body + size
+                    with data[body:at] as packet:
+                        yield first, packet
+            finally:
+                self._filled = end - at
+                data[: self._filled] = bytes(data[at:end])
+
+    def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """The packets that are whole with what came, for whoever has received it already.
+
+        Raises:
+            Malformed: this is not a stream of packets.
+        """
+        while data:
+            room = self.room()
+            size_bytes = min(len(room), len(data))
+            room[:size_bytes] = data[:size_bytes]
+            room.release()
+            for first, body in self.packets(size_bytes):
+                yield first, bytes(body)
+            data = data[size_bytes:]
 
 
 def _packet(first: int, body: bytes) -> bytes:

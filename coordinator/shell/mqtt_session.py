@@ -233,7 +233,7 @@ class Session:
         link.poll(self._woken, 0.0 if self._acknowledgements or sendable or self._closing.is_set() else _POLL_S)
         self._asleep = False
 
-    def _take(self, first: int, body: bytes, link: _Link) -> None:
+    def _take(self, first: int, body: memoryview, link: _Link) -> None:
         match first & 0xF0:
             case packets.PUBLISH:
                 message = packets.read_publish(first, body)
@@ -280,7 +280,7 @@ class _Link:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setblocking(False)
         self._socket = connection
-        self._reader = packets.Reader()
+        self._reader = packets.Reader(room_bytes=_READ_BYTES)
         self._unsent = b""
         self._readable = False
         self._heard_s = self._begun_s = self._pinged_s = time.monotonic()
@@ -309,22 +309,21 @@ class _Link:
         if woken in readers:
             woken.recv(4096)
 
-    def read(self) -> Iterator[tuple[int, bytes]]:
-        """The packets that came."""
-        if not self._readable:
-            return iter(())
-        try:
-            data = self._socket.recv(_READ_BYTES)
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            return iter(())  # not a whole record yet
-        if isinstance(self._socket, ssl.SSLSocket):
-            while waiting := self._socket.pending():  # the kernel does not say that these are there
-                data += self._socket.recv(waiting)
-        if not data:
-            msg = "closed by the broker"
-            raise ConnectionError(msg)
-        self._heard_s = time.monotonic()
-        return self._reader.feed(data)
+    def read(self) -> Iterator[tuple[int, memoryview]]:
+        """The packets that came; the body of each is only there until the next one."""
+        while self._readable:
+            with self._reader.room() as room:
+                try:
+                    size_bytes = self._socket.recv_into(room)
+                except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                    return  # not a whole record yet
+            if not size_bytes:
+                msg = "closed by the broker"
+                raise ConnectionError(msg)
+            self._heard_s = time.monotonic()
+            yield from self._reader.packets(size_bytes)
+            # What the encryption has taken from the kernel already, the kernel does not say any more.
+            self._readable = isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
 
     def keep_alive(self, *, established: bool) -> None:
         """Ask for a sign of life now and then, and notice when none comes."""
