@@ -50,6 +50,8 @@ BARE = "bare"
 SEED = 7
 SAMPLE_S = 0.05
 START_TIMEOUT_S = 60.0
+AVERAGING_TIMEOUT_S = 900.0
+"""Thousands of reports, on a machine that may have better things to do."""
 
 
 def updates(layout: ParameterLayout, report_bytes: int) -> Update:
@@ -103,13 +105,13 @@ def wait_for_port(port: int) -> None:
     raise TimeoutError(msg)
 
 
-def wait_for_text(path: Path, text: str, writer: subprocess.Popen[bytes]) -> None:
+def wait_for_text(path: Path, text: str, writer: subprocess.Popen[bytes], timeout_s: float = START_TIMEOUT_S) -> None:
     """Until a process has written it into its log.
 
     Raises:
         TimeoutError: it does not, or has ended.
     """
-    deadline = time.monotonic() + START_TIMEOUT_S
+    deadline = time.monotonic() + timeout_s
     while text not in path.read_text():
         if time.monotonic() > deadline or writer.poll() is not None:
             msg = f"{path} does not say {text!r}:\n{path.read_text()[-2000:]}"
@@ -243,7 +245,7 @@ def measure_one(connections: int, bursts: int, folder: Path, update: Update, por
                     f"{connections:,} connections, burst {burst + 1} of {bursts}: {rates[-1]:,.0f} reports/s, "
                     f"bare {bare_rates[-1]:,.0f}, {lost} lost; averaging"
                 )
-                wait_for_text(log, f"event=round_committed round={number} ", coordinator)
+                wait_for_text(log, f"event=round_committed round={number} ", coordinator, AVERAGING_TIMEOUT_S)
             memory.close()
     finally:
         for fleet in fleets:
@@ -326,8 +328,10 @@ def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
 
 
 @click.command()
-@click.option("--connections", "sizes", multiple=True, type=int, default=(1000, 5000), show_default=True)
-@click.option("--bursts", default=3, show_default=True, help="Bursts on each side; medians are printed.")
+@click.option("--connections", "sizes", multiple=True, type=click.IntRange(1), default=(1000, 5000), show_default=True)
+@click.option(
+    "--bursts", type=click.IntRange(1), default=3, show_default=True, help="Bursts on each side; medians are printed."
+)
 @click.option("--json", "as_json", is_flag=True)
 @click.option("--plot", "plot_path", type=click.Path(path_type=Path), help="Draw memory over time into this file.")
 def main(*, sizes: tuple[int, ...], bursts: int, as_json: bool, plot_path: Path | None) -> None:
