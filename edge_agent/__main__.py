@@ -271,6 +271,18 @@ def renew(data_dir: Path) -> None:
 
 
 @main.command()
+@click.option("--enrols", is_flag=True, help="The device is told its name, and where everything is, when it enrols.")
+@click.argument("path", metavar="CONFIG", type=click.Path(path_type=Path))
+@told
+def check(path: Path, enrols: bool) -> None:
+    """Whether a device could use a configuration file that was written for it; every fault at once, exit status 2."""
+    from edge_agent.config import check as check_config
+
+    check_config(path, enrols=enrols)
+    click.echo(f"{path} can be used")
+
+
+@main.command()
 def example() -> None:
     """Print a configuration file with every setting and why it is what it is."""
     click.echo((resources.files("edge_agent") / "example.toml").read_text(encoding="utf-8"), nl=False)

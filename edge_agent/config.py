@@ -265,9 +265,27 @@ def load(path: Path, environment: Mapping[str, str]) -> AgentConfig:
     Raises:
         ConfigError: the file cannot be read, or some settings are wrong: all of them are listed.
     """
+    return _read(path, environment, enrols=False)
+
+
+def check(path: Path, *, enrols: bool) -> None:
+    """Return if a device that is not this machine could use a configuration, whose data folder its unit says.
+
+    Args:
+        path: TOML file.
+        enrols: it is told its name, and where everything is, when it enrols.
+
+    Raises:
+        ConfigError: as :func:`load`.
+    """
+    elsewhere = {f"{ENVIRONMENT_PREFIX}DATA_DIR": "/nowhere/at/all"}
+    _read(path, elsewhere | ({f"{ENVIRONMENT_PREFIX}DEVICE": "enrolled"} if enrols else {}), enrols=enrols)
+
+
+def _read(path: Path, environment: Mapping[str, str], *, enrols: bool) -> AgentConfig:
     table = _toml(path)
     reader = _Reader(path.resolve().parent, {k: v for k, v in environment.items() if k.startswith(ENVIRONMENT_PREFIX)})
-    config = reader.agent(table)
+    config = reader.agent(table, enrols=enrols)
     if config is None or reader.faults:
         msg = f"{path}: {len(reader.faults)} fault(s)\n" + "\n".join(f"  - {fault}" for fault in reader.faults)
         raise ConfigError(msg)
@@ -317,9 +335,9 @@ class _Reader:
         self._folder = folder
         self._environment = environment
 
-    def agent(self, table: dict[str, Any]) -> AgentConfig | None:
+    def agent(self, table: dict[str, Any], *, enrols: bool) -> AgentConfig | None:
         found: dict[str, Any] = {}
-        enrolled = self._take_identity(table)
+        enrolled = self._take_identity(table) or enrols
         for section, kind in _SECTIONS.items():
             found[section] = self._section(kind, section, self._table(table.pop(section, {}), section))
         if "emulator" in table:

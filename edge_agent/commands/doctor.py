@@ -130,7 +130,11 @@ def _runtime(_config: AgentConfig) -> Iterator[Check]:
 def _storage(config: AgentConfig) -> Iterator[Check]:
     folder = config.data_dir
     if not folder.is_dir():
-        ready = os.access(_nearest(folder), os.W_OK | os.X_OK)
+        above = _nearest(folder)
+        if not above.is_dir():
+            yield Check("storage", "folder", Outcome.FAILED, f"{above} is no folder", "set another data_dir")
+            return
+        ready = os.access(above, os.W_OK | os.X_OK)
         remedy = "nothing: the agent makes it" if ready else f"make {folder}, owned by the user that runs the agent"
         yield Check("storage", "folder", Outcome.WARNING if ready else Outcome.FAILED, f"{folder} is not there", remedy)
         return
@@ -356,8 +360,8 @@ def _ask(url: str, tls: ssl.SSLContext | None) -> urllib3.BaseHTTPResponse:
 
 
 def _nearest(folder: Path) -> Path:
-    """The nearest folder above that is there."""
-    return next(path for path in (folder, *folder.parents) if path.is_dir())
+    """Itself, or the nearest above it that is there."""
+    return next(path for path in (folder, *folder.parents) if path.exists())
 
 
 def _ok(fine: bool) -> Outcome:

@@ -13,6 +13,7 @@ from firmware_scripts.android.push import FOLDER, AdbProgram, choose, machine_of
 from firmware_scripts.core.agent_settings import agent_settings, check_claim
 from firmware_scripts.core.exit_status import ExitStatus
 from firmware_scripts.customising import BUNDLE, CLAIM, KEY, SETTINGS
+from firmware_scripts.shell.agent_check import check_agent_settings
 from firmware_scripts.shell.parcel import load_parcel
 from wire.errors import ConfigError, IntegrityError, RemoteProtocolError, UnavailableError
 
@@ -76,6 +77,9 @@ def push_to_phones(
             if parcel.facts.get("machine") != machine:
                 msg = f"the phone {phone.serial} is {machine}, the bundle is for {parcel.facts.get('machine')}"
                 raise ConfigError(msg)
+        if shared is not None:
+            some = agent_settings(shared, "phone", has_claim=claim is not None)
+            check_agent_settings(some, has_claim=claim is not None)
         for phone in chosen:
             name = phone.serial.lower().replace(":", "-").replace(".", "-")
             settings = agent_settings(shared, name, has_claim=claim is not None)

@@ -11,8 +11,10 @@ from typing import Any, TypeVar
 
 import click
 
+from firmware_scripts.core.agent_settings import agent_settings
 from firmware_scripts.core.host_settings import HostSettings, Wifi, wifi_key
 from firmware_scripts.customising import Order, Parcel, check_order
+from firmware_scripts.shell.agent_check import check_agent_settings
 from firmware_scripts.shell.parcel import load_parcel
 from wire.errors import ConfigError
 
@@ -68,6 +70,9 @@ class HostOptions:
             f"nightjar-{uuid.uuid4()}",
         )
         check_order(order)
+        if order.agent_toml is not None:
+            has_claim = order.claim is not None
+            check_agent_settings(agent_settings(order.agent_toml, hostname, has_claim=has_claim), has_claim=has_claim)
         return order
 
 

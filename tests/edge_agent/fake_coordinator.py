@@ -116,8 +116,7 @@ class FakeCoordinator:
         self._inbox.put((message.topic, bytes(message.payload)))
 
     def close(self) -> None:
-        self._client.disconnect()
-        self._client.loop_stop()
+        hang_up(self._client)
 
     def say(self, device: str, message: Message) -> None:
         topic = topics.down(self.population, DeviceId(device), messages.KINDS[type(message)])

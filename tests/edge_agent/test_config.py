@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.config import AgentConfig, EmulatorSettings, load
+from edge_agent.config import AgentConfig, EmulatorSettings, check, load
 from edge_agent.core.eligibility import DEFAULT_POLICY, Condition, Demand
 from edge_agent.emulator.day import DEFAULT_DAY
 from wire.errors import ConfigError
@@ -269,3 +269,12 @@ def test_on_one_machine_plain_text_and_the_first_key_will_do(write, host):
 def test_elsewhere_a_known_key_and_encryption_will_do(write):
     config = load(write(LEAST + ELSEWHERE + KEYED + '[broker]\nhost = "192.0.2.8"\ntls = true'), {})
     assert config.broker.host == "192.0.2.8"
+
+
+def test_a_file_for_another_device_is_checked_as_that_device_would_read_it(write):
+    check(write('device = "other"\n[keyboard]\nport = 8700\n'), enrols=False)  # its unit says where its data is
+    check(write('population = "home"\n'), enrols=True)
+    with pytest.raises(ConfigError, match=r"(?s)2 fault\(s\).*port.*device is missing"):
+        check(write('[keyboard]\nport = "x"\n'), enrols=False)
+    with pytest.raises(ConfigError, match="plain text stays"):
+        check(write('coordinator_url = "http://192.0.2.7"\n'), enrols=True)

@@ -56,6 +56,17 @@ def test_what_others_could_read_and_what_is_broken_is_said(place):
 
 
 @pytest.mark.tflite
+@pytest.mark.parametrize("below", ["", "deeper"])
+def test_a_folder_that_cannot_be_made_is_a_fault(place, below):
+    place.write()
+    place.config.write_text(place.config.read_text().replace('"data"', f'"file/{below}"'))
+    (place.config.parent / "file").write_text("in the way")
+    folder = by_name(place.json("doctor", status=4))["storage", "folder"]
+    assert folder["outcome"] == "failed"
+    assert folder["detail"].endswith("file is no folder")
+
+
+@pytest.mark.tflite
 def test_a_required_condition_that_nobody_can_tell_is_a_fault_and_a_lost_one_a_warning(place):
     place.move_in("hello there")
     (place.tree.root / "proc/net/route").unlink()
