@@ -77,15 +77,15 @@ def twin(
             msg = "name an image (nightjar-firmware image makes one), or the folder of a twin"
             raise ConfigError(msg)
         device = prepare(image or folder, folder, order)
+        guest = device.guest if joins else None
         where = belonging(boot_file(device, "nightjar/agent.toml"), boot_file(device, "nightjar/claim.json"), url)
         coordinator = Coordinator(where.url, where.authority, os.environ.get("NIGHTJAR_TOKEN", ""))
         forwarded = {coordinator.port, *_BROKER_PORTS, *ports, *([where.broker_port] if where.broker_port else [])}
         machine = stack.enter_context(powered(device, sorted(forwarded), _show if console else _hide))
         _tell(f"{device.board} is on; its console is in {device.folder}/console.log")
-        if joins:
+        if guest is not None:
             enrols = bool(where.authority)
-            guest, texts = device.guest, sentences()
-            made = join(machine, guest, coordinator, where.device, texts, _tell, deadline_s, enrols=enrols)
+            made = join(machine, guest, coordinator, where.device, sentences(), _tell, deadline_s, enrols=enrols)
         else:
             made = Milestones(where.device, round(machine.wait_for(BOOTED, deadline_s), 1))
             _tell(f"booted after {made.booted_s} s")

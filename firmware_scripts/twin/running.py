@@ -36,7 +36,16 @@ class Twin:
 
     @property
     def guest(self) -> Guest:
-        """The inside of the machine, where it has a port for that."""
+        """The inside of the machine.
+
+        Raises:
+            ConfigError: it has no port for that.
+        """
+        if not machine_of(self.board).guest:
+            msg = (
+                f"QEMU's {self.board} has no port for hands, so nobody types on it or plugs it in: leave --join away"
+            )
+            raise ConfigError(msg)
         return Guest(self.folder / SOCKET)
 
 

@@ -55,4 +55,4 @@ def test_paths_and_units_on_the_page_are_the_real_ones():
     places = Places()
     for path in (places.current, places.program, places.record, places.status):
         assert f"`{path}`" in DEVICE
-    assert all(unit in DEVICE for unit in installing.ENABLED if unit != "nightjar-agent.service")
+    assert installing.TRIES in DEVICE

@@ -212,8 +212,7 @@ def statuses(broker):
     client.connect("127.0.0.1", broker)
     client.loop_start()
     yield heard
-    client.disconnect()
-    client.loop_stop()
+    hang_up(client)
 
 
 def wait_for(what):
