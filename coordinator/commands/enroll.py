@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -49,20 +51,19 @@ def create(
     approval: bool,
     qr: bool,
 ) -> None:
-    """Make a claim; it is shown this once."""
-    if out is not None and out.exists():
-        msg = f"{out} exists already and is left as it is; give another name, or move it away"
-        raise ConfigError(msg)
+    """Make a claim; it is shown this once, and with --out only in that file."""
     wanted = {"name": name, "hours": hours, "device": device, "prefix": prefix, "uses": uses, "approval": approval}
-    made = msgspec.convert(ask_service(configuration(config_path), "POST", "/claims", wanted), ClaimMade)
-    if url:
-        made = structs.replace(made, url=url.rstrip("/"))
-    if out is not None:
-        _write_secret(out, carried(made))
+    with _secret_file(out) as write:  # first: a claim that cannot be written down must not be made
+        made = msgspec.convert(ask_service(configuration(config_path), "POST", "/claims", wanted), ClaimMade)
+        if url:
+            made = structs.replace(made, url=url.rstrip("/"))
+        file = carried(made)
+        write(file)
     if qr:
-        click.echo(_qr_code(carried(made)), err=as_json)
-    shown = made.claim if out is None else f"in {out}"
-    show(made, ("name", "claim", "for", "until"), [(name, shown, made.url, when(made.expires_s))], as_json=as_json)
+        click.echo(_qr_code(file), err=as_json)
+    if out is not None:
+        made = structs.replace(made, claim=f"in {out}")
+    show(made, ("name", "claim", "for", "until"), [(name, made.claim, made.url, when(made.expires_s))], as_json=as_json)
 
 
 @enroll_token.command("list")
@@ -143,9 +144,26 @@ def _waiting(config_path: Path, key: str) -> str:
     return str(fitting[0])
 
 
-def _write_secret(path: Path, data: bytes) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(data)
+@contextlib.contextmanager
+def _secret_file(path: Path | None) -> Iterator[Callable[[bytes], object]]:
+    """A new file that nobody else may read, to be written once; gone again if what is done meanwhile fails."""
+    if path is None:
+        yield len
+        return
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as error:
+        msg = f"{path} exists already and is left as it is; give another name, or move it away"
+        raise ConfigError(msg) from error
+    except OSError as error:
+        msg = f"{path} cannot be written: {error.strerror or error}; no claim was made"
+        raise ConfigError(msg) from error
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file.write
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def _qr_code(data: bytes) -> str:

@@ -86,7 +86,8 @@ def backup(config_path: Path, folder: Path, *, as_json: bool, with_authority: bo
     """Copy the database and what it needs into a new FOLDER; the service may be running."""
     config = configuration(config_path)
     if config.database_url:
-        msg = "database_url: copy the folders artifacts and private of data_dir first, then run pg_dump"
+        named = "artifacts and private of data_dir (and authority, if its key shall be in it)"
+        msg = f"database_url: copy the folders {named} first, then run pg_dump"
         raise ConfigError(msg)
     size_bytes = backups.back_up(config.data_dir, folder, with_authority=with_authority)
     left_out = not with_authority and backups.holds_authority(config.data_dir)

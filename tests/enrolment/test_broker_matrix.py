@@ -132,8 +132,7 @@ class Client:
         return found
 
     def close(self) -> None:
-        self.client.disconnect()
-        self.client.loop_stop()
+        hang_up(self.client)
 
 
 @contextlib.contextmanager
@@ -187,7 +186,7 @@ def test_plain_text_gets_no_answer(place):
     bare.loop_start()
     assert gone.wait(60)
     assert not heard.is_set()
-    bare.loop_stop()
+    hang_up(bare)
 
 
 def test_a_device_says_only_what_is_its_own(place):

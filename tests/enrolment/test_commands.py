@@ -53,6 +53,14 @@ def test_a_claim_goes_into_a_file_that_nobody_else_reads_and_a_device_enrols_wit
     assert "█" in said
     with pytest.raises(ConfigError, match="exists already"):
         operator("enroll-token", "create", "again", "--out", str(path))
+    with pytest.raises(ConfigError, match="cannot be written"):
+        operator("enroll-token", "create", "again", "--out", str(tmp_path / "nowhere" / "claim.json"))
+    with pytest.raises(ConfigError, match="there is or was a claim kitchen"):
+        operator("enroll-token", "create", "kitchen", "--out", str(tmp_path / "second.json"))
+    assert not (tmp_path / "second.json").exists()
+    assert [each["name"] for each in json.loads(operator("enroll-token", "list", "--json"))] == ["kitchen"]
+    quiet = json.loads(operator("enroll-token", "create", "quiet", "--out", str(tmp_path / "q.json"), "--json"))
+    assert quiet["claim"] == f"in {tmp_path / 'q.json'}", "a log of this command holds no claim"
 
     done = device("--claim", str(path), "--json")
     assert done.exit_code == 0, done.output

@@ -20,6 +20,8 @@ from edge_agent.enrolment.identity import FOLDER, Identity, held_identity, tls_c
 from tests.coordinator.model_folder import write_model
 
 ROOT = Path(__file__).parents[2]
+CUT_OFF = urllib3.Retry(5, allowed_methods=None, redirect=False, status=False)
+"""Connections of whoever was shut out are cut off in the midst of what they say; who asks again is told why."""
 
 
 class InThisProcess:
@@ -163,4 +165,5 @@ class Device:
 
     def request(self, method: str, path: str, body: object | None = None) -> urllib3.BaseHTTPResponse:
         with urllib3.PoolManager(ssl_context=self.context(), assert_hostname=False) as pool:
-            return pool.request(method, f"{self.world.config.url}{path}", json=body, timeout=20, retries=False)
+            url = f"{self.world.config.url}{path}"
+            return pool.request(method, url, json=body, timeout=60, retries=CUT_OFF, redirect=False)

@@ -24,7 +24,7 @@ from coordinator.shell.web.ports import WebPorts
 
 ROOT = "/api/v1"
 """What lies below it answers with JSON, also when it refuses."""
-NOT_FOR_PEOPLE = (ROOT, "/api/", "/metrics", "/docs/", "/artifacts/", "/healthz", "/enrolment")
+NOT_FOR_PEOPLE = (ROOT, "/api/", "/metrics", "/docs/", "/artifacts/", "/healthz")
 """Below these nobody gets a page, not even with an error on it."""
 SESSION_TOKEN = "token"  # noqa: S105 - the name of a field
 """In the cookie of a browser that is logged in: the hash of its token."""

@@ -164,6 +164,10 @@ def test_a_person_makes_a_claim_and_lets_a_device_in_with_the_keyboard_alone(wai
         page.get_by_label("Name of the claim").fill(f"claim-{scheme}")
         page.keyboard.press("Enter")
         page.get_by_text("it is shown this once").wait_for()
+        with page.expect_download() as saved:
+            page.get_by_role("link", name="Save the claim file").click()
+        assert saved.value.suggested_filename == f"claim-{scheme}.json"
+        assert json.loads(saved.value.path().read_text()).keys() == {"claim", "url", "authority"}
         assert page.evaluate("document.documentElement.scrollWidth") == viewport["width"]
         assert page.get_by_role("img", name="QR code").bounding_box()["width"] > 200
         found = axe.run(page)

@@ -136,6 +136,26 @@ def test_a_role_can_do_exactly_what_it_may(services, method, rule, role):
         assert not service.posted
 
 
+@pytest.mark.parametrize("rule", sorted(rule for method, rule in ROUTES if method == "POST" and "/api/" not in rule))
+def test_every_form_is_taken_from_a_page_of_ours_only(services, rule):
+    service, tokens = services
+    service.posted.clear()
+    headers = {"Authorization": f"Bearer {tokens[Role.ADMIN]}", "Sec-Fetch-Site": "cross-site"}
+    body = BODIES.get(rule.rsplit("/", 1)[1], {})
+    answer = service.client.post(address(rule), data=body, headers=headers)
+    assert (answer.status_code, service.posted) == (403, [])
+    assert "not sent from a page" in answer.text
+
+
+@pytest.mark.parametrize("rule", sorted(rule for method, rule in ROUTES if method == "GET" and "/api/" not in rule))
+def test_a_person_who_may_not_look_is_asked_to_log_in_and_a_program_is_told_so(services, rule):
+    service, _ = services
+    if isinstance(ROUTES["GET", rule], Role):
+        answer = service.client.get(address(rule))
+        for_programs = rule in {"/metrics", "/docs/openapi.json"}
+        assert answer.content_type == ("application/problem+json" if for_programs else "text/html; charset=utf-8")
+
+
 @pytest.mark.parametrize("role", WHO[1:], ids=lambda role: role.value)
 def test_a_browser_that_is_logged_in_may_what_its_token_may_and_no_more(services, role):
     service, tokens = services
