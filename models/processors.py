@@ -1,6 +1,7 @@
 """Where TensorFlow calculates: on a GPU if it sees one, else on the CPU, by the same code.
 
-One place decides (:func:`choose`), says why, and prepares TensorFlow for it. TensorFlow is imported only where there is
+TensorFlow takes a GPU by itself if it sees one, so what decides is what it may see: :func:`environment` for a child
+process, and :func:`choose`, which says why, and prepares it. TensorFlow is imported only where there is
 something to see: it takes seconds and half a gigabyte. ``python -m models.processors`` says it as one line of JSON.
 """
 
@@ -47,11 +48,6 @@ class Choice(msgspec.Struct, frozen=True):
     why: str
     remedy: str = ""
     tensorflow: str = ""
-
-    @property
-    def device(self) -> str:
-        """TensorFlow's name of it."""
-        return "/GPU:0" if self.gpu else "/CPU:0"
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""The arithmetic of an aggregation in TensorFlow, on the device that it was told to use: for hosts with a GPU.
+"""The arithmetic of an aggregation in TensorFlow, which takes a GPU that it sees: for hosts with one.
 
 Every operation runs by itself (no ``tf.function``, no XLA), because a compiler would put a multiplication and an
 addition into one operation, which rounds otherwise. Places within an update are unique, so no two threads add to the

@@ -10,8 +10,7 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -93,9 +92,8 @@ class Place:
         self._wanted = wanted
         self._choice: Choice | None = None
 
-    @contextmanager
-    def arithmetic(self) -> Iterator[Arithmetic]:
-        """That of a job; TensorFlow calculates at the same place meanwhile.
+    def arithmetic(self) -> Arithmetic:
+        """That of this process; whatever else TensorFlow does here, it does at the same place.
 
         Raises:
             ConfigError: a GPU must be used and cannot.
@@ -104,14 +102,10 @@ class Place:
             self._choice = choose(self._wanted)
             sys.stderr.write(f"calculates on the {self._choice.name}: {self._choice.why}\n")  # the worker's log
         if not self._choice.gpu:
-            yield NUMPY
-            return
-        import tensorflow as tf
-
+            return NUMPY
         from coordinator.shell.tensorflow_arithmetic import TensorFlowArithmetic
 
-        with tf.device(self._choice.device):
-            yield TensorFlowArithmetic()
+        return TensorFlowArithmetic()
 
 
 def serve(
@@ -153,8 +147,8 @@ def _patiently(
 
 def _attempt(job: Job, artifacts: FileBlobs, private: BlobStore, evaluator: Evaluator, place: Place) -> Result:
     try:
-        with np.errstate(over="ignore", invalid="ignore"), place.arithmetic() as arithmetic:  # the result is checked
-            return do_job(job, artifacts, private, evaluator.measure, evaluator.inspect, arithmetic)
+        with np.errstate(over="ignore", invalid="ignore"):  # the result is checked
+            return do_job(job, artifacts, private, evaluator.measure, evaluator.inspect, place.arithmetic())
     except UnavailableError:
         raise
     except NightjarError as error:

@@ -20,7 +20,7 @@ def a_gpu_s_files(tmp_path):
 def test_without_a_gpu_the_cpu_is_used_and_tensorflow_is_not_imported(tmp_path):
     (tmp_path / "nvidiactl").touch()  # the driver may be there without a card
     chosen = choose(Processor.AUTO, tmp_path)
-    assert (chosen.gpu, chosen.device, chosen.remedy, chosen.tensorflow) == (False, "/CPU:0", "", "")
+    assert (chosen.gpu, chosen.name, chosen.remedy, chosen.tensorflow) == (False, "CPU", "", "")
     assert "no GPU" in chosen.why
 
 

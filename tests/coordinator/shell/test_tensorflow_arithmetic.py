@@ -94,12 +94,11 @@ def test_a_worker_without_a_gpu_averages_without_tensorflow(tmp_path):
     from models.processors import Processor, choose
 
     if choose(Processor.AUTO).gpu:
-        with Place().arithmetic() as found:
-            assert type(found).__name__ == "TensorFlowArithmetic"
+        assert type(Place().arithmetic()).__name__ == "TensorFlowArithmetic"
         return
     code = (
         "import sys; from coordinator.shell.worker_child import Place; from coordinator.core.arithmetic import NUMPY\n"
-        "with Place().arithmetic() as found: sys.exit(found is not NUMPY or 'tensorflow' in sys.modules)"
+        "sys.exit(Place().arithmetic() is not NUMPY or 'tensorflow' in sys.modules)"
     )
     environment = {**os.environ, "PYTHONPATH": "."}
     done = subprocess.run([sys.executable, "-c", code], env=environment, check=False, capture_output=True)
