@@ -8,7 +8,8 @@ the words of the vocabulary, before their first letter; keystrokes count every w
 - ``trigram``: interpolated Kneser-Ney.
 - ``global``: the model of the fleet.
 - ``personalised``: that of a session on the phone, where it was better on the phone's own held-out part.
-- ``blended``: the latter with the person's own history, which goes on learning as messages are sent.
+- ``blended``: the latter with the person's own history and own words, which go on learning as messages are sent: what a
+  person gets.
 - ``presage``: Debian's, if it is installed.
 """
 
@@ -18,6 +19,7 @@ import dataclasses
 import hashlib
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,10 +33,12 @@ from benchmarks import presage
 from benchmarks.measuring import show
 from benchmarks.setting import BUILD
 from edge_agent.core.own_history import Blended
+from edge_agent.keyboard.learning import own_words_in
 from edge_agent.keyboard.reader import Reader
 from edge_agent.keyboard.suggestions import Suggester
-from edge_agent.ports import Floats, Model, Predictor
+from edge_agent.ports import Floats, Model, OwnWord, Predictor
 from edge_agent.session import Produced, SessionTask, in_this_process, personal_weights
+from edge_agent.shell.database import LEARNED_FROM
 from edge_agent.shell.keyboard_model import load_keyboard_model
 from edge_agent.shell.model_files import exported_model
 from edge_agent.shell.tflite import load_program
@@ -52,7 +56,7 @@ from wire.messages import Assignment, CodecChoice, TrainingPlan
 from wire.parameters import Vector
 
 TITLE = "words foreseen and keystrokes saved, %"
-WARM_UP = {"learning_rate": 3.0, "clip_norm": 1.0}
+LEARNING_RATE, CLIP_NORM = 3.0, 1.0
 """Of the global model: what taught most in one pass over chat text."""
 PLAN = TrainingPlan(learning_rate=0.3, clip_norm=1.0, evaluation_share=0.2)
 """Of the session on the phone."""
@@ -184,13 +188,25 @@ def _replayed(suggest: Suggest, phone: Phone, vocabulary: Vocabulary) -> Counts:
 
 
 def _blended(model: Any, phone: Phone, vocabulary: Vocabulary) -> Counts:
+    """The keyboard as it is, learning as it does each time that a message is sent."""
     predictor = Blended(Reader(model), phone.typed)
-    suggest = through(predictor)
+    suggester = Suggester(predictor)
+    typed: Counter[str] = Counter()
+
+    def note(message: str) -> None:
+        typed.update(word for word, _ in own_words_in(message, suggester.knows))
+
+    def suggest(text: str) -> Sequence[str]:
+        return suggester.suggest(text).words
 
     def sent() -> Iterator[Counts]:
+        for message in phone.typed:
+            note(message)
         for message in phone.held_out:
+            suggester.replace_own_words(OwnWord(w, w, n) for w, n in typed.items() if n >= LEARNED_FROM)
             yield replay(suggest, message, vocabulary)
-            predictor.learn(message)
+            suggester.learn(message)
+            note(message)
 
     return _sum(sent())
 
@@ -205,7 +221,7 @@ def _sum(counts: Iterable[Counts]) -> Counts:
 def _global_model(parts: Split, shape: ModelConfiguration, passes: float, seed: int) -> tuple[Model, Vocabulary]:
     """The model of the fleet in a folder of its own, trained once and kept."""
     vocabulary = Vocabulary.build(parts.public, shape.max_vocabulary)
-    digest = hashlib.sha256(repr((shape, passes, seed, WARM_UP)).encode())
+    digest = hashlib.sha256(repr((shape, passes, seed, LEARNING_RATE, CLIP_NORM)).encode())
     for text in parts.public:
         digest.update(text.encode())
     folder = BUILD / f"keyboard-{shape.name}-{digest.hexdigest()[:12]}"
@@ -226,7 +242,13 @@ def _trained(parts: Split, shape: ModelConfiguration, vocabulary: Vocabulary, pa
     steps = int(passes * len(batches))
     click.echo(f"training the global model {shape.name}: {steps} steps, once", err=True)
     return train_centrally(
-        initial_weights(shape, vocabulary.size, seed), shape, vocabulary.size, batches, steps=steps, **WARM_UP
+        initial_weights(shape, vocabulary.size, seed),
+        shape,
+        vocabulary.size,
+        batches,
+        steps=steps,
+        learning_rate=LEARNING_RATE,
+        clip_norm=CLIP_NORM,
     )
 
 
