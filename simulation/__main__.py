@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 
 import click
 
-from simulation.demo.command import demo
-from simulation.rounds.command import rounds
 from wire.errors import NightjarError
 
+MODULES = {"demo": "simulation.demo.command", "rounds": "simulation.rounds.command"}
+"""Where each command is. Imported when it is asked for: the demo's database is half of the memory of a simulation."""
 
-@click.group()
+
+class Commands(click.Group):
+    """Commands that are imported when they are asked for."""
+
+    def list_commands(self, _context: click.Context) -> list[str]:
+        """Their names."""
+        return list(MODULES)
+
+    def get_command(self, _context: click.Context, name: str) -> click.Command | None:
+        """One of them; None if there is none of that name."""
+        if name not in MODULES:
+            return None
+        found: click.Command = getattr(import_module(MODULES[name]), name)
+        return found
+
+
+@click.group(cls=Commands)
 def commands() -> None:
     """Run Nightjar's parts together on this machine."""
-
-
-commands.add_command(demo)
-commands.add_command(rounds)
 
 
 def main() -> None:

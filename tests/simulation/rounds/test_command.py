@@ -140,3 +140,9 @@ def test_ctrl_c_ends_it_with_one_line_and_nothing_on_standard_output(monkeypatch
     run = CliRunner().invoke(rounds, ["--json"])
     assert run.exit_code == 130
     assert (run.stdout, run.stderr.splitlines()[-1]) == ("", "interrupted: no result")
+
+
+def test_a_simulation_does_not_load_the_demos_database():
+    loads = "import sys; from simulation.__main__ import commands as c; c.get_command(None, 'rounds')"
+    command = [sys.executable, "-c", f"{loads}; sys.exit('sqlalchemy' in sys.modules)"]
+    assert subprocess.run(command, check=False).returncode == 0
