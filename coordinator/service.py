@@ -45,6 +45,9 @@ from models.manifest import Manifest
 from wire.errors import ConfigError
 from wire.identifiers import Population
 
+AWAKE_S = 1.0
+"""How often the main thread looks for a signal that another thread was given."""
+
 _log = structlog.get_logger("coordinator")
 
 
@@ -223,7 +226,10 @@ class _Loop:
         try:
             ready()
             self._thread.start()
-            self._over.wait()
+            # Now and then awake: one that came while the process was frozen may be another thread's to take, and its
+            # handler waits for this one.
+            while not self._over.wait(AWAKE_S):
+                pass
         finally:  # a second ctrl-C is meant for now
             for number, handler in former.items():
                 signal.signal(number, handler)

@@ -26,7 +26,7 @@ def only_one(data_dir: Path, *, standing_by: bool = False) -> Iterator[None]:
         ConfigError: the folder cannot be used, or another process holds it.
     """
     try:
-        data_dir.mkdir(parents=True, exist_ok=True)
+        data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)  # reports that wait tell something about people
         lock = os.open(data_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         msg = f"data_dir: cannot use the folder {data_dir}: {error.strerror or error}"

@@ -220,6 +220,7 @@ def _broker(config: AgentConfig) -> Iterator[Check]:
     finally:
         client.disconnect()
         client.loop_stop()
+        client.reinitialise()  # closes the sockets that it keeps for itself
     if not said:
         remedy = "something else listens on that port, or TLS is expected: see [broker] port and tls"
         yield Check("broker", "connection", Outcome.FAILED, f"{where} does not answer as a broker", remedy)

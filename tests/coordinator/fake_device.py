@@ -10,6 +10,7 @@ import numpy as np
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
+from tests.brokers import hang_up
 from wire import frame, messages, topics
 from wire.codec import codec_for
 from wire.identifiers import DeviceId, Population
@@ -89,15 +90,19 @@ class FakeDevice:
                 return self.wait_for(Assignment, 2.0)
         raise AssertionError(f"{self.name} was not selected in {timeout_s} s")
 
-    def report_until_receipt(self, assignment: Assignment, report: bytes) -> Receipt:
+    def report_until_receipt(self, assignment: Assignment, report: bytes, again_after_s: float = 3.0) -> Receipt:
         """What an agent does: the same bytes again until an answer comes."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             for payload in frame.publishes(report, assignment.round, assignment.attempt):
                 self.publish("report", payload)
             with contextlib.suppress(AssertionError):
-                return self.wait_for(Receipt, 3.0)
+                return self.wait_for(Receipt, again_after_s)
         raise AssertionError(f"{self.name} got no receipt")
+
+    def report(self, assignment: Assignment, report: bytes) -> Receipt:
+        """The bytes once, for who counts them."""
+        return self.report_until_receipt(assignment, report, PATIENCE_S)
 
     def vanish(self) -> None:
         """The connection breaks without a goodbye, so the broker publishes the last will."""
@@ -105,8 +110,7 @@ class FakeDevice:
         self._client.socket().close()
 
     def close(self) -> None:
-        self._client.disconnect()
-        self._client.loop_stop()
+        hang_up(self._client)
 
 
 def report_frame(

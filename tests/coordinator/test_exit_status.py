@@ -100,7 +100,9 @@ def test_130_after_ctrl_c(folder):
         assert process.wait(60) == 130
 
 
-def test_serve_ends_with_0_when_it_is_asked_to(folder):
+@pytest.mark.parametrize("frozen", [False, True])
+def test_serve_ends_with_0_when_it_is_asked_to(folder, frozen):
+    """Also if it was frozen just then, and any of its threads may be the one that is given the signal."""
     command = [sys.executable, "-m", "coordinator", "serve"]
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "NIGHTJAR_PORT": str(free_ports(1)[0])}
     log = folder / "log"
@@ -110,8 +112,9 @@ def test_serve_ends_with_0_when_it_is_asked_to(folder):
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < deadline
             time.sleep(0.1)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
+        for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGCONT) if frozen else (signal.SIGTERM,):
+            process.send_signal(number)
+        assert process.wait(120) == 0
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

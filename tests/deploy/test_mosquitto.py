@@ -13,6 +13,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from coordinator.shell.broker import find_mosquitto
 from coordinator.shell.free_ports import free_ports
+from tests.brokers import hang_up
 from tests.deploy.certificates import write_certificate
 from wire import topics
 from wire.identifiers import DeviceId, Population
@@ -123,8 +124,7 @@ class Heard:
         self.client.publish(topic, payload, qos=1).wait_for_publish(60)
 
     def close(self):
-        self.client.disconnect()
-        self.client.loop_stop()
+        hang_up(self.client)
 
 
 @pytest.mark.broker
@@ -156,7 +156,7 @@ def test_a_device_reaches_its_own_topics_and_nobody_elses(broker):
 
 @pytest.mark.broker
 def test_who_does_not_trust_the_certificate_does_not_connect(broker):
-    broker.client("phone-1", "phone-1").disconnect()
+    hang_up(broker.client("phone-1", "phone-1"))
     context = ssl.create_default_context()
     with (
         socket.create_connection(("127.0.0.1", broker.port), timeout=60) as line,

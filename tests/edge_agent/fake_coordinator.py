@@ -21,6 +21,7 @@ from typing import Any
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
+from tests.brokers import hang_up
 from wire import messages, topics
 from wire.identifiers import DeviceId, Population
 from wire.messages import Message

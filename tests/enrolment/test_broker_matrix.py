@@ -15,7 +15,7 @@ from coordinator.enrolment.premises import FOLDER, refresh
 from coordinator.shell.broker_child import BrokerChild
 from coordinator.shell.clock import WallClock
 from coordinator.shell.free_ports import free_ports
-from tests.brokers import KINDS
+from tests.brokers import KINDS, hang_up
 from tests.enrolment.world import InThisProcess
 from wire.topics import DOWN_KINDS, UP_KINDS
 
@@ -237,6 +237,7 @@ def test_a_last_will_for_another_devices_topic_is_not_published(place):
         forged.loop_stop()
         if forged.socket() is not None:
             forged.socket().close()
+        forged.reinitialise()
         with client(place.port, place.contexts[OTHER], client_id=OTHER) as other:
             assert other.up.wait(60)
             marker = (f"nightjar/1/demo/status/{OTHER}", b"the end")

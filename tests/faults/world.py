@@ -32,6 +32,7 @@ from coordinator.shell.broker import Doors, find_mosquitto, write_mosquitto_file
 from coordinator.shell.free_ports import free_ports
 from models.manifest import Manifest
 from simulation.phones import Setting
+from tests.brokers import hang_up
 from tests.coordinator.model_folder import write_model
 from tests.faults.phones import step_of
 from wire import messages, topics
@@ -314,8 +315,7 @@ def publish_retained(port: int, count: int, kinds: Sequence[Status]) -> None:
         last = client.publish(topic, payloads[number % len(kinds)], qos=1, retain=True)
     last.wait_for_publish(PATIENCE_S)
     assert last.is_published()
-    client.disconnect()
-    client.loop_stop()
+    hang_up(client)
 
 
 def accepted_by_receipt(*phones: Phones) -> set[tuple[int, str]]:

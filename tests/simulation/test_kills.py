@@ -21,6 +21,7 @@ from simulation.demo.fleet import Fleet
 from simulation.demo.preparation import prepare
 from simulation.demo.processes import stopping
 from simulation.demo.watching import read_state
+from tests.brokers import hang_up
 from wire.codec import codec_for
 from wire.frame import Report, decode
 from wire.messages import CodecChoice
@@ -121,8 +122,7 @@ def overheard(port):
     client.reconnect_delay_set(1, 1)
     client.loop_start()
     yield frames
-    client.disconnect()
-    client.loop_stop()
+    hang_up(client)
 
 
 def check_versions_are_the_means_of_their_reports(database, frames, artifacts):

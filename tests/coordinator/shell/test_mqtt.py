@@ -15,6 +15,7 @@ from coordinator.inbox import BrokerDropped, BrokerRefused, Connected, Disconnec
 from coordinator.shell import mqtt_session
 from coordinator.shell.broker import find_mosquitto, mosquitto_password_line
 from coordinator.shell.mqtt import MqttTransport
+from tests.brokers import hang_up
 from tests.faults.world import Mosquitto
 from wire import topics
 from wire.identifiers import DeviceId, Population
@@ -71,8 +72,7 @@ def publish(port, count, payload=b"report", topic=REPORT, password=None):
     client.loop_start()
     for one in [client.publish(topic, payload, qos=1) for _ in range(count)]:
         one.wait_for_publish(PATIENCE_S)
-    client.disconnect()
-    client.loop_stop()
+    hang_up(client)
 
 
 def reconfigure(broker, folder, *changes):

@@ -13,6 +13,7 @@ from coordinator.shell.broker import Doors, find_mosquitto, write_mosquitto_file
 from coordinator.shell.free_ports import free_ports
 from edge_agent.ports import LinkDown, LinkUp, NotDelivered
 from edge_agent.shell.mqtt import Broker, MqttTransport
+from tests.brokers import hang_up
 from wire.errors import LocalProtocolError
 from wire.frame import MAX_PUBLISH_BYTES
 
@@ -62,6 +63,7 @@ class Agent:
 
     def __exit__(self, *_):
         self.transport.close(STATUS, b"")
+        hang_up(self.transport._client)
 
     def hear(self, kind):
         deadline = time.monotonic() + PATIENCE_S
@@ -111,8 +113,7 @@ def test_what_is_delivered_is_not_complained_of_and_answers_come(start_mosquitto
             assert heard.get(timeout=PATIENCE_S) == bytes(MAX_PUBLISH_BYTES)
             assert agent.posted.empty()
     finally:
-        listener.disconnect()
-        listener.loop_stop()
+        hang_up(listener)
 
 
 @pytest.mark.broker

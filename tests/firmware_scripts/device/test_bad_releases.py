@@ -28,6 +28,7 @@ from firmware_scripts.device.record_file import RecordFile
 from firmware_scripts.device.releases import Offered, Settled
 from firmware_scripts.device.switch import Switch
 from firmware_scripts.device.told import Teller
+from tests.brokers import hang_up
 from tests.edge_agent.fake_coordinator import mosquitto, mosquitto_path
 from tests.firmware_scripts.bad_releases import spoil
 from tests.firmware_scripts.parcels import PROJECT

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.wire.strategies import vectors
@@ -64,13 +64,15 @@ def test_the_points_of_a_logarithmic_grid_ascend_by_at_most_an_octave(values, bi
 
 
 @given(some_values, some_bits, st.booleans())
+@example(values=np.array([1.0, 0.5], np.float32), bits=3, uniform=True)  # half way, but for the last bits
 def test_the_nearest_point_is_nearest(values, bits, uniform):
     grid = uniform_grid(values, bits) if uniform else logarithmic_grid(values, bits)
     levels = quantize(values, grid)
     points = grid.magnitudes()
     magnitudes = np.abs(values).astype(np.float64)
     error = np.abs(points[np.abs(levels)] - magnitudes)
-    assert (error[:, np.newaxis] <= np.abs(points - magnitudes[:, np.newaxis])).all()
+    rounding = 1e-14 * np.maximum(points, magnitudes[:, np.newaxis])
+    assert (error[:, np.newaxis] <= np.abs(points - magnitudes[:, np.newaxis]) + rounding).all()
 
 
 @given(some_values, some_bits, st.booleans(), st.integers(0, 5))
