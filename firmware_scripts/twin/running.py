@@ -42,9 +42,7 @@ class Twin:
             ConfigError: it has no port for that.
         """
         if not machine_of(self.board).guest:
-            msg = (
-                f"QEMU's {self.board} has no port for hands, so nobody types on it or plugs it in: leave --join away"
-            )
+            msg = f"QEMU's {self.board} has no port for hands, so nobody types on it or plugs it in: leave --join away"
             raise ConfigError(msg)
         return Guest(self.folder / SOCKET)
 
