@@ -74,8 +74,6 @@ def is_refused(device) -> bool:
     """It trusts nobody who answers there any more."""
     try:
         device.request("GET", "/api/v1/enrolment/self")
-    except urllib3.exceptions.SSLError:
-        return True
-    except urllib3.exceptions.HTTPError:
-        return False  # nobody answered
+    except urllib3.exceptions.HTTPError as error:  # else nobody answered
+        return isinstance(getattr(error, "reason", error), urllib3.exceptions.SSLError)
     return False
