@@ -224,7 +224,7 @@ def test_the_worker_dies_with_its_parent(stores, tmp_path):
 def _alive(process: int) -> bool:
     try:
         return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the latter when it goes between opening and reading
         return False
 
 

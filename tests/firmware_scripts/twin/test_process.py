@@ -29,7 +29,7 @@ def machine(folder, script):
 def gone(pid):
     try:
         return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the latter when it goes between opening and reading
         return True
 
 
