@@ -21,6 +21,8 @@ from wire.errors import UnavailableError
 # Whatever a terminal would act upon: escape sequences, and other control characters.
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[c()][0-9A-Za-z]?|[\x00-\x08\x0b-\x1f]")
 _TAKES_S = 10.0
+_UNTIL_WE_END = ("setpriv", "--pdeathsig", "KILL", "--", "sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"')
+"""And a process id: who ended before the kernel was asked is not the parent any more, and nothing is started."""
 BOOTED = re.compile(r"nightjar: booted")
 
 
@@ -46,7 +48,7 @@ class Qemu:
             self._log = log.open("ab", buffering=0)
             # setpriv is a part of util-linux: the kernel ends QEMU when this process ends, however that happens.
             self._process = subprocess.Popen(  # noqa: S603 - words of qemu_command
-                ["setpriv", "--pdeathsig", "KILL", "--", *command],  # noqa: S607 - of the path
+                [*_UNTIL_WE_END, str(os.getpid()), *command],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
