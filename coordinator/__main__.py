@@ -85,10 +85,11 @@ def broker(
     allow_network: bool,
 ) -> None:
     """Run an MQTT broker in the foreground: mosquitto if it is installed, else the embedded one."""
-    from coordinator.config import BrokerKind, is_loopback
+    from coordinator.config import BrokerKind
     from coordinator.shell.broker import Doors, choose, run_broker
     from coordinator.shell.broker_child import PASSWORD_VARIABLE
     from coordinator.shell.parent_death import die_with_parent
+    from wire.addresses import is_loopback
     from wire.errors import ConfigError
 
     password = os.environ.get(PASSWORD_VARIABLE, "")

@@ -6,7 +6,6 @@ Reading and checking the file is :mod:`coordinator.config_file`'s task. ``coordi
 from __future__ import annotations
 
 import enum
-import ipaddress
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +24,7 @@ from coordinator.jobs import DownlinkChoice
 from coordinator.publishing import FORMS
 from models.manifest import Artifact
 from models.processors import Processor
+from wire.addresses import is_loopback
 from wire.codec import MASKED, NAMES
 from wire.identifiers import Sha256
 from wire.messages import CodecChoice, TrainingPlan, Work
@@ -429,15 +429,3 @@ def task_faults(task: TaskSettings, *, measured: bool) -> list[str]:
     if task.kind is Work.EVALUATE and not task.plan.evaluation_share:
         faults.append("plan.evaluation_share: expected more than 0, because an evaluation tries nothing else")
     return faults
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host name or address stays on this machine.
-
-    >>> is_loopback("127.0.0.1"), is_loopback("0.0.0.0")
-    (True, False)
-    """
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

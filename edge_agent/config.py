@@ -8,7 +8,6 @@ of the file. Read once, by ``__main__``; nothing else looks at files or variable
 from __future__ import annotations
 
 import dataclasses
-import ipaddress
 import tomllib
 import typing
 from collections.abc import Callable, Mapping
@@ -24,6 +23,7 @@ from edge_agent.core.eligibility import DEFAULT_POLICY, Condition, Demand, Polic
 from edge_agent.emulator.day import DEFAULT_DAY, Day, day_from_toml
 from edge_agent.enrolment.identity import held_identity
 from edge_agent.shell.probes.network import Metered
+from wire.addresses import is_loopback
 from wire.errors import ConfigError, RemoteProtocolError
 from wire.identifiers import DeviceId, Population, device_id, population
 from wire.signatures import public_key
@@ -443,7 +443,7 @@ _EXAMPLES = {"device": "phone-01", "data_dir": "data"}
 def _in_the_open(config: AgentConfig, *, enrolled: bool) -> list[str]:
     """What would cross a network so that others could read it, or believe whoever is there."""
     url, broker = urlsplit(config.coordinator_url), config.broker
-    served_here, broker_here = _is_here(url.hostname or ""), _is_here(broker.host)
+    served_here, broker_here = is_loopback(url.hostname or ""), is_loopback(broker.host)
     faults = []
     if url.scheme == "http" and not served_here:
         faults.append(f"coordinator_url: plain text stays on 127.0.0.1; use https, got {config.coordinator_url!r}")
@@ -457,13 +457,6 @@ def _in_the_open(config: AgentConfig, *, enrolled: bool) -> list[str]:
             f"that is announced may be anybody's{_ENROL['device']}"
         )
     return faults
-
-
-def _is_here(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _as_is(value: Any) -> Any:

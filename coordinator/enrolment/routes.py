@@ -16,7 +16,7 @@ from msgspec import Meta
 from spectree import Response as Answers
 from spectree import SpecTree
 
-from coordinator.config import BrokerKind, is_loopback
+from coordinator.config import BrokerKind
 from coordinator.core.enrolment import Refused, Standing
 from coordinator.enrolment.office import Certified, Office, Outcome, Waiting, new_claim
 from coordinator.enrolment.premises import url_for_devices
@@ -24,6 +24,7 @@ from coordinator.shell.web.access import Role
 from coordinator.shell.web.admission import for_devices, needs, open_to_all, problem
 from coordinator.shell.web.documents import Changed, Nothing, Problem, TokenName
 from coordinator.shell.web.ports import WebPorts
+from wire.addresses import is_loopback
 from wire.errors import RemoteProtocolError
 from wire.identifiers import DeviceId, device_id
 

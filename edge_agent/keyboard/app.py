@@ -19,7 +19,6 @@ Typed text is never logged nor put into a URL.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Literal, Protocol, TypeVar
@@ -33,6 +32,7 @@ from edge_agent.keyboard.learning import own_words_in
 from edge_agent.keyboard.recall import drawing, latest
 from edge_agent.keyboard.suggestions import Suggester
 from edge_agent.ports import OwnWord, RecallCount
+from wire.addresses import is_loopback
 from wire.errors import NightjarError, UnavailableError
 
 MAX_TEXT_CHARACTERS = 2_000
@@ -273,9 +273,9 @@ def is_this_device(host: str) -> bool:
     """
     try:
         name = urlsplit("//" + host).hostname or ""
-        return name == "localhost" or ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False
+    return is_loopback(name)
 
 
 _Body = TypeVar("_Body", bound=msgspec.Struct)

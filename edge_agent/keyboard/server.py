@@ -7,7 +7,6 @@ other address, what is typed would cross a network that everybody on it can read
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import logging
 import socket
 import threading
@@ -16,6 +15,7 @@ from typing import Any
 from flask import Flask
 from waitress.server import create_server  # type: ignore[import-untyped]  # it ships no types
 
+from wire.addresses import is_loopback
 from wire.errors import ConfigError
 
 # One person types; the rest is for a second browser tab and for a slow reader that must not block the first.
@@ -71,7 +71,7 @@ def serve(app: Flask, host: str, port: int) -> Serving:
     Raises:
         ConfigError: the port is taken, forbidden or no port at all, or the host is not loopback.
     """
-    if not _is_loopback(host):
+    if not is_loopback(host):
         msg = (
             f"expected a loopback address such as 127.0.0.1 to serve the keyboard on, got {host!r}: nothing that is "
             f"typed may cross a network. To type from another machine: ssh -L {port or 8700}:127.0.0.1:{port or 8700}"
@@ -91,10 +91,3 @@ def serve(app: Flask, host: str, port: int) -> Serving:
         )
         raise ConfigError(msg) from error
     return Serving(app, listener, host)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from coordinator.config import BrokerKind, is_loopback
+from coordinator.config import BrokerKind
 from coordinator.config_file import load_config
 from tests.coordinator.model_folder import write_model
+from wire.addresses import is_loopback
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from coordinator.config import CoordinatorConfig, is_loopback
+from coordinator.config import CoordinatorConfig
 from coordinator.enrolment.office import Office
 from coordinator.inbox import Inbox
 from coordinator.ports import Clock
 from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.database import Database
 from coordinator.shell.tokens import TokenTable
+from wire.addresses import is_loopback
 
 
 @dataclass(frozen=True, slots=True)
