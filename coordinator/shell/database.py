@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import sqlalchemy as sa
@@ -69,6 +69,7 @@ RHYTHM, HELD_OUT_TEXT, BASELINES = "rhythm", "held-out-text", "baselines"
 LEASES_KEPT = 20_000
 """Leases in memory: a cohort and those that wait; about 1 kB each."""
 
+_Fact = TypeVar("_Fact")
 _VERSION_JSON: dict[str, Any] = {"lineage": Lineage, "inspection": Inspection}
 """Columns of a version that are JSON, and of what."""
 _ROUND = msgspec.json.Decoder(Round)
@@ -239,7 +240,7 @@ class DatabaseView(Reading):
             self._put_many(counters, "name", counted)
             self._counts.clear()
         if self._rhythm_changed:
-            self._put_many(facts, "name", [{"name": RHYTHM, "value": msgspec.json.encode(self._rhythm)}])
+            self._save_fact(RHYTHM, self._rhythm)
             self._rhythm_changed, self._rhythm_saved = False, True
 
     def _put_many(self, table: sa.Table, key: str | None, rows: list[dict[str, Any]]) -> None:
@@ -507,8 +508,7 @@ class DatabaseView(Reading):
         if self._rhythm is None:
             self._rhythm = self._memory.rhythm
         if self._rhythm is None:
-            found = self._connection.scalar(sa.select(facts.c.value).where(facts.c.name == RHYTHM))
-            self._rhythm = Rhythm() if found is None else msgspec.json.decode(found, type=Rhythm)
+            self._rhythm = self._fact(RHYTHM, Rhythm) or Rhythm()
         return self._rhythm
 
     def save_rhythm(self, rhythm: Rhythm) -> None:
@@ -517,24 +517,27 @@ class DatabaseView(Reading):
 
     def held_out_text(self) -> str:
         """Hash of the text that versions were measured on last; empty if there was none."""
-        found = self._connection.scalar(sa.select(facts.c.value).where(facts.c.name == HELD_OUT_TEXT))
-        return "" if found is None else msgspec.json.decode(found, type=str)
+        return self._fact(HELD_OUT_TEXT, str) or ""
 
     def save_held_out_text(self, sha256: str) -> None:
         """Replace it."""
-        row = {"name": HELD_OUT_TEXT, "value": msgspec.json.encode(sha256)}
-        self._connection.execute(_upsert(self._memory.insert, facts, "name"), row)
+        self._save_fact(HELD_OUT_TEXT, sha256)
 
     def baselines(self) -> KeptBaselines | None:
         """What versions are compared with, if it was measured on the text that they are measured on."""
-        found = self._connection.scalar(sa.select(facts.c.value).where(facts.c.name == BASELINES))
-        kept = None if found is None else msgspec.json.decode(found, type=KeptBaselines)
+        kept = self._fact(BASELINES, KeptBaselines)
         return None if kept is None or kept.measured.text_sha256 != self.held_out_text() else kept
 
     def save_baselines(self, kept: KeptBaselines) -> None:
         """Replace it."""
-        row = {"name": BASELINES, "value": msgspec.json.encode(kept)}
-        self._connection.execute(_upsert(self._memory.insert, facts, "name"), row)
+        self._save_fact(BASELINES, kept)
+
+    def _fact(self, name: str, kind: type[_Fact]) -> _Fact | None:
+        found = self._connection.scalar(sa.select(facts.c.value).where(facts.c.name == name))
+        return None if found is None else msgspec.json.decode(found, type=kind)
+
+    def _save_fact(self, name: str, value: object) -> None:
+        self._put_many(facts, "name", [{"name": name, "value": msgspec.json.encode(value)}])
 
     def add_audit(self, entry: AuditEntry) -> None:
         """Note a change; the database gives it its number."""
