@@ -15,7 +15,7 @@ from msgspec import structs
 
 from coordinator.commands.actions import ask_service, change
 from coordinator.commands.options import config_option, json_option
-from coordinator.commands.setting import configuration, show, when
+from coordinator.commands.setting import configuration, create_for_owner, show, when
 from coordinator.enrolment.routes import ClaimMade, carried
 from wire.errors import ConfigError
 
@@ -151,10 +151,7 @@ def _secret_file(path: Path | None) -> Iterator[Callable[[bytes], object]]:
         yield len
         return
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError as error:
-        msg = f"{path} exists already and is left as it is; give another name, or move it away"
-        raise ConfigError(msg) from error
+        descriptor = create_for_owner(path)
     except OSError as error:
         msg = f"{path} cannot be written: {error.strerror or error}; no claim was made"
         raise ConfigError(msg) from error

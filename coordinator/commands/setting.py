@@ -48,6 +48,20 @@ def opened(config: CoordinatorConfig) -> Iterator[Database]:
         database.close()
 
 
+def create_for_owner(path: Path) -> int:
+    """Make a file that nobody else may read, and that was not there; its open descriptor, for writing.
+
+    Raises:
+        ConfigError: it is there, and is left as it is.
+        OSError: it cannot be made.
+    """
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as error:
+        msg = f"{path} exists already and is left as it is; give another name, or move it away"
+        raise ConfigError(msg) from error
+
+
 def show(document: object, columns: Sequence[str], rows: Sequence[Sequence[object]], *, as_json: bool) -> None:
     """Print an answer on stdout.
 

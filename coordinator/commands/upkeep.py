@@ -11,7 +11,8 @@ from pathlib import Path
 import click
 
 from coordinator.commands.options import config_option, json_option
-from coordinator.commands.setting import configuration, show
+from coordinator.commands.setting import configuration, create_for_owner, show
+from coordinator.config_file import ENVIRONMENT_PREFIX
 from coordinator.shell import backup as backups
 from coordinator.shell.checkup import Finding, check_up
 from coordinator.shell.clock import WallClock
@@ -22,7 +23,6 @@ from coordinator.shell.web.words import si_bytes
 from wire.errors import ConfigError, UnavailableError
 from wire.identifiers import Population
 
-DATA_DIR_VARIABLE = "NIGHTJAR_DATA_DIR"
 FOUND_FAULTS = 1
 """Exit status of ``doctor`` when something has to be mended."""
 
@@ -41,11 +41,7 @@ def init(path: Path, *, key: bool, as_json: bool) -> None:
         click.echo(text, nl=False)
         return
     try:
-        # Only its owner may read it: a password may come to stand in it.
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError as error:
-        msg = f"{path} exists already and is left as it is; give another name, or move it away"
-        raise ConfigError(msg) from error
+        descriptor = create_for_owner(path)  # a password may come to stand in it
     except OSError as error:
         msg = f"cannot write {path}: {error.strerror or error}"
         raise UnavailableError(msg) from error
@@ -55,7 +51,9 @@ def init(path: Path, *, key: bool, as_json: bool) -> None:
     answer = {"path": str(path), "next": following}
     cells: list[tuple[object, ...]] = [("configuration", path)]
     if key:
-        data_dir = path.absolute().parent / os.environ.get(DATA_DIR_VARIABLE, tomllib.loads(text)["data_dir"])
+        data_dir = path.absolute().parent / os.environ.get(
+            f"{ENVIRONMENT_PREFIX}_DATA_DIR", tomllib.loads(text)["data_dir"]
+        )
         public = load_signer(data_dir, Population("any")).public
         answer |= {"signing_key": str(data_dir / KEY_FILE), "coordinator_key": public}
         cells += [("key that signs models", data_dir / KEY_FILE), ("its public half, for coordinator_key", public)]
