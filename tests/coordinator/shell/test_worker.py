@@ -32,6 +32,7 @@ from coordinator.shell.worker_child import GIVE_UP_AFTER_S, serve
 from models.processors import Processor, choose
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.model_folder import INITIAL, LAYOUT, write_model
+from tests.processes import is_alive
 from wire.errors import UnavailableError
 from wire.identifiers import DeviceId
 from wire.messages import Assignment, CodecChoice, TrainingPlan
@@ -216,16 +217,9 @@ def test_the_worker_dies_with_its_parent(stores, tmp_path):
     started.wait()
     started.stdout.close()
     deadline = time.monotonic() + 120
-    while _alive(child) and time.monotonic() < deadline:
+    while is_alive(child) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not _alive(child)
-
-
-def _alive(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):  # the latter when it goes between opening and reading
-        return False
+    assert not is_alive(child)
 
 
 def test_the_service_process_never_imports_tensorflow():

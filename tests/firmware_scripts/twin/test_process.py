@@ -12,6 +12,7 @@ import pytest
 
 from firmware_scripts.twin import process
 from firmware_scripts.twin.process import BOOTED, Qemu
+from tests.processes import is_alive
 from wire.errors import UnavailableError
 
 LONG_S = 60.0
@@ -26,13 +27,6 @@ def machine(folder, script):
     return Qemu(["/bin/sh", "-c", script], folder / "console.log")
 
 
-def gone(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
-    except (FileNotFoundError, ProcessLookupError):  # the latter when it goes between opening and reading
-        return True
-
-
 def until(condition):
     deadline = time.monotonic() + LONG_S
     while not condition():
@@ -44,7 +38,7 @@ def test_it_is_up_when_its_console_says_so(tmp_path):
     with machine(tmp_path, "printf 'a\\033[0m\\r\\n'; echo '[ 1.0] echo: nightjar: booted'; sleep 60") as running:
         assert 0 <= running.wait_for(BOOTED, LONG_S) < LONG_S
         assert running.running()
-    assert gone(running.pid)
+    assert not is_alive(running.pid)
     assert b"booted" in (tmp_path / "console.log").read_bytes()
 
 
@@ -69,7 +63,7 @@ def test_it_ends_with_us_however_we_end(tmp_path):
     root = Path(__file__).parents[3]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root, env={**os.environ, "PYTHONPATH": "."}) as ours:
         pid = int(ours.stdout.readline())
-        assert not gone(pid)
+        assert is_alive(pid)
         os.kill(ours.pid, signal.SIGKILL)
         ours.wait()
-    until(lambda: gone(pid))
+    until(lambda: not is_alive(pid))
