@@ -73,10 +73,13 @@ def add_admission(app: Flask, ports: WebPorts) -> Limiter:
     def is_open() -> bool:
         return request.endpoint in OPEN_TO_ALL or bool(marked("open_to_all"))
 
+    def may_fetch() -> bool:
+        return request.endpoint == ARTIFACT and (not ports.config.tls or g.device is not None)
+
     @app.before_request
     def identify() -> None:
         g.caller, g.device, g.serial = ANYBODY, None, request.environ.get(SERIAL, "")
-        if is_open():
+        if is_open() or may_fetch():
             return
         now_s = ports.clock.now_s()
         characters = presented(request.authorization)
@@ -96,14 +99,17 @@ def add_admission(app: Flask, ports: WebPorts) -> Limiter:
         default_limits_exempt_when=is_open,
     )
 
+    @limiter.request_filter
+    def is_never_refused() -> bool:
+        """What is asked for most is not looked up in any count."""
+        return request.endpoint in OPEN_TO_ALL or may_fetch()
+
     @app.before_request
     def admit() -> Response | None:
-        if is_open():
+        if is_open() or may_fetch():
             return None
         if marked("for_devices"):
             return None if g.device is not None else _unknown_device()
-        if request.endpoint == ARTIFACT and (g.device is not None or not ports.config.tls):
-            return None
         wanted = marked("needs") or Role.VIEWER
         if wanted is Role.VIEWER and request.authorization is None and ports.public_reading:
             return None

@@ -12,8 +12,8 @@ from typing import cast
 
 import msgspec
 import structlog
-from flask import Flask, Response, abort, render_template, request, send_file
-from flask.sessions import SecureCookieSessionInterface
+from flask import Flask, Request, Response, abort, render_template, request, send_file
+from flask.sessions import SecureCookieSession, SecureCookieSessionInterface
 from werkzeug.exceptions import HTTPException, ServiceUnavailable
 
 from coordinator.config import CoordinatorConfig
@@ -94,11 +94,8 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
             abort(404, str(error))
         if not path.is_file():
             abort(404, f"there is no artifact {sha256}; fetch the current manifest again")
-        response = send_file(
-            path, mimetype="application/octet-stream", etag=sha256, conditional=True, max_age=ARTIFACT_AGE_S
-        )
-        response.cache_control.public = True
-        response.cache_control.immutable = True
+        response = send_file(path, mimetype="application/octet-stream", etag=sha256, conditional=True)
+        response.headers["Cache-Control"] = f"public, max-age={ARTIFACT_AGE_S}, immutable"
         if request.method == "GET" and response.status_code in {200, 206}:
             ports.post(ArtifactServed(response.content_length or 0))
         return response
@@ -140,6 +137,10 @@ class _Cookie(SecureCookieSessionInterface):
 
     def __init__(self, config: CoordinatorConfig) -> None:
         self._tls = config.tls
+
+    def open_session(self, app: Flask, request: Request) -> SecureCookieSession | None:
+        """What the cookie says; devices have none, and ask most."""
+        return super().open_session(app, request) if request.cookies else SecureCookieSession()
 
     def get_cookie_name(self, app: Flask) -> str:  # noqa: ARG002 - Flask asks so
         return "nightjar"

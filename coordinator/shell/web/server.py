@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from waitress.channel import HTTPChannel  # type: ignore[import-untyped] # waitress has no types
 from waitress.server import create_server  # type: ignore[import-untyped] # waitress has no types
 
+from coordinator.shell.web.channel import Channel
 from coordinator.shell.web.live import MOST_STREAMS
 from wire.errors import ConfigError
 
@@ -32,8 +32,6 @@ DRAIN_S = 5.0
 FRESH_S = 1.0
 """Whoever has just connected is about to ask."""
 STOP_TIMEOUT_S = 10.0
-SEND_BYTES = 1 << 19
-"""Half a megabyte at a time: a third faster than the whole buffer of a socket on loopback."""
 _LOOK_S = 0.02
 
 
@@ -67,7 +65,7 @@ def serving(
         clear_untrusted_proxy_headers=True,
         **_believed(trusted_proxy),
     )
-    server.channel_class = _Channel
+    server.channel_class = Channel
     thread = threading.Thread(target=server.run, name="web", daemon=True)
     thread.start()
     try:
@@ -96,14 +94,6 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         msg = f"cannot listen on {host} port {port}: {error.strerror or error}; give another port"
         raise ConfigError(msg) from error
-
-
-class _Channel(HTTPChannel):  # type: ignore[misc]
-    """Reads no more of a file at once than one send takes, and does not read most of it again for the next."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.sendbuf_len: int = min(self.sendbuf_len, SEND_BYTES)
 
 
 def _drain(server: Any) -> None:
