@@ -150,6 +150,7 @@ class Driver:
         self._repository = repository
         self._artifacts = artifacts
         self._clock = clock
+        self._transport = transport
         self._quarantine: Quarantine = quarantine or _NoQuarantine()
         self._inbox: queue.SimpleQueue[Inbox] = queue.SimpleQueue()
         self._served: queue.SimpleQueue[Inbox] = queue.SimpleQueue()
@@ -286,8 +287,13 @@ class Driver:
             with self._repository.transaction() as tx:
                 turn = self._begin(tx)
                 tx.remove_effects(self._done)
-                for event in batch:
-                    self._dispatch(event, turn)
+                try:
+                    for event in batch:
+                        if not isinstance(event, MessageArrived):
+                            self._quarantine.let_go()
+                        self._dispatch(event, turn)
+                finally:  # an exception is a defect, too, but one that we survive
+                    self._quarantine.let_go()
                 added = _add(turn)
                 self._staged.flush()
         except UnavailableError:
@@ -320,17 +326,18 @@ class Driver:
 
     def _follow_up(self) -> None:
         """Carry out what follows from what is durable, then let go of the messages."""
-        while self._pending:
-            number, effect = self._pending[0]
-            done = self._execution.carry_out(effect, self._board)
-            if number is not None and done:
-                self._done.append(number)
-            elif number is not None:
-                self._jobs[effect] = number
-            self._pending.popleft()
-        for message in self._unacknowledged:
-            message.acknowledge()
-        self._unacknowledged.clear()
+        with self._transport.together():
+            while self._pending:
+                number, effect = self._pending[0]
+                done = self._execution.carry_out(effect, self._board)
+                if number is not None and done:
+                    self._done.append(number)
+                elif number is not None:
+                    self._jobs[effect] = number
+                self._pending.popleft()
+            for message in self._unacknowledged:
+                message.acknowledge()
+            self._unacknowledged.clear()
 
     def _dispatch(self, event: Inbox, turn: Turn) -> None:
         match event:
@@ -384,17 +391,14 @@ class Driver:
                 )
             )
         self._quarantine.take(message)
-        try:
-            match standing:
-                case Standing.CLEAR:
-                    self._intake.take(message, turn)
-                case Standing.CONDEMNED:
-                    detail = "this report ended the coordinator again and again; it is not looked into any more"
-                    self._intake.refuse(message, "quarantined", detail, turn)
-                case Standing.UNTOUCHABLE:
-                    pass
-        finally:  # an exception is a defect, too, but one that we survive
-            self._quarantine.let_go()
+        match standing:
+            case Standing.CLEAR:
+                self._intake.take(message, turn)
+            case Standing.CONDEMNED:
+                detail = "this report ended the coordinator again and again; it is not looked into any more"
+                self._intake.refuse(message, "quarantined", detail, turn)
+            case Standing.UNTOUCHABLE:
+                pass
 
     def _end_job(self, result: Result, turn: Turn) -> None:
         match result:

@@ -18,14 +18,12 @@ class MessageArrived:
         payload: what.
         retained: the broker kept it; it may be old.
         acknowledge: tells the broker that the message is dealt with.
-        sha256: of the payload, where whoever brought it has found it on a thread of its own; empty otherwise.
     """
 
     topic: str
     payload: bytes
     retained: bool = False
     acknowledge: Callable[[], None] = field(default=lambda: None, compare=False)
-    sha256: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

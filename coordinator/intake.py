@@ -141,13 +141,11 @@ class Intake:
             return
         match content:
             case frame.Report():
-                self._take_report(device, content, payload, turn, arrived.sha256)
+                self._take_report(device, content, payload, turn)
             case frame.Chunk():
                 self._take_chunk(device, content, payload, turn)
 
-    def _take_report(
-        self, device: DeviceId, report: frame.Report, payload: bytes, turn: Turn, sha256: str = ""
-    ) -> None:
+    def _take_report(self, device: DeviceId, report: frame.Report, payload: bytes, turn: Turn) -> None:
         meant = turn.find_round(report.round)
         if meant is None:
             turn.answer(_stranger(device, report.round, report.attempt))
@@ -165,7 +163,7 @@ class Intake:
                     round=meant.number,
                     device=device,
                     attempt=report.attempt,
-                    sha256=self._keep(payload, sha256),
+                    sha256=self._private.put(payload),
                     size_bytes=len(payload),
                     num_examples=report.num_examples,
                     steps=report.steps,
@@ -175,12 +173,6 @@ class Intake:
                     received_s=turn.now_s,
                 )
                 turn.settle(meant, received, stored)
-
-    def _keep(self, payload: bytes, sha256: str) -> str:
-        if not sha256:
-            return self._private.put(payload)
-        self._private.put_all({sha256: payload})
-        return sha256
 
     def _check(
         self, device: DeviceId, report: frame.Report, payload: bytes, meant: Round, turn: Turn

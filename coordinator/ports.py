@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -345,6 +345,9 @@ class Overview(Protocol):
     def versions(self, limit: int, before: int | None = None, task: str | None = None) -> list[VersionRecord]:
         """The newest versions, in ascending order; only those with a number below ``before``, and of a task."""
 
+    def versions_made_in(self, rounds: Iterable[RoundSummary]) -> dict[int, VersionRecord]:
+        """The versions that came out of these rounds, by number."""
+
     def audit(self, limit: int, before: int | None = None) -> list[AuditEntry]:
         """The newest changes, newest first; only those with a number below ``before``."""
 
@@ -419,14 +422,14 @@ class Quarantine(Protocol):
     """Knows the messages that end the process."""
 
     def take(self, message: MessageArrived) -> None:
-        """It is about to be handled: should the process die, the next one knows.
+        """It is about to be handled: should the process die, the next one knows. What was taken before was handled.
 
         Raises:
             UnavailableError: no room, or a broken disk.
         """
 
     def let_go(self) -> None:
-        """It was handled, and we live."""
+        """What was taken last was handled, and we live."""
 
     def judge(self, message: MessageArrived) -> Standing:
         """What is known of a message."""
@@ -444,6 +447,9 @@ class Transport(Protocol):
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         """Send at least once while the process lives; never blocks."""
+
+    def together(self) -> AbstractContextManager[None]:
+        """What is published meanwhile may wait for the end, and go out at once."""
 
 
 class Worker(Protocol):

@@ -11,7 +11,7 @@ the transaction or before anything is read that they could change. One statement
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
@@ -36,7 +36,7 @@ from coordinator.core.task import Task
 from coordinator.effects import PendingEffect
 from coordinator.jobs import Inspection, Metrics
 from coordinator.operations import AuditEntry, TokenRecord
-from coordinator.ports import Lineage, StoredChunk, StoredReport, TaskRecord, VersionRecord
+from coordinator.ports import Lineage, RoundSummary, StoredChunk, StoredReport, TaskRecord, VersionRecord
 from coordinator.shell import schema
 from coordinator.shell.reading import Reading, lease_from, summary_row
 from coordinator.shell.tables import (
@@ -466,7 +466,13 @@ class DatabaseView(Reading):
             query = query.where(versions.c.version < before)
         if task is not None:
             query = query.where(versions.c.task == task)
-        return [_version(row) for row in self._connection.execute(query).mappings()][::-1]
+        return self._versions(query)[::-1]
+
+    def versions_made_in(self, rounds: Iterable[RoundSummary]) -> dict[int, VersionRecord]:
+        """The versions that came out of these rounds, by number."""
+        numbers = [each.version for each in rounds if each.version is not None]
+        found = self._versions(sa.select(versions).where(versions.c.version.in_(numbers)))
+        return {record.version: record for record in found}
 
     # Effects and counters
 
@@ -562,6 +568,9 @@ class DatabaseView(Reading):
     def _first_version(self, query: sa.Select[Any]) -> VersionRecord | None:
         row = self._connection.execute(query).mappings().first()
         return None if row is None else _version(row)
+
+    def _versions(self, query: sa.Select[Any]) -> list[VersionRecord]:
+        return [_version(row) for row in self._connection.execute(query).mappings()]
 
     def _scalar(self, query: sa.Select[Any]) -> int:
         return int(self._connection.scalar(query) or 0)

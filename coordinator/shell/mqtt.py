@@ -7,10 +7,10 @@ lost, a refusal.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import hashlib
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import structlog
 
@@ -31,9 +31,6 @@ from wire.identifiers import Population
 
 DROPPED_TOPIC = "$SYS/broker/publish/messages/dropped"
 """mosquitto's count of messages that it threw away; publishers are never told."""
-
-HASHED_BYTES = 2048
-"""Reports, mostly: from this length on hashing leaves the interpreter to the driver's thread."""
 
 NOT_YET = "the broker is not connected"
 
@@ -92,6 +89,14 @@ class MqttTransport:
         """Send at least once while the process lives; never blocks."""
         self._sessions[0].publish(topic, payload, retain=retain)
 
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """What is published and acknowledged meanwhile goes out in the end, at once."""
+        with contextlib.ExitStack() as stack:
+            for session in self._sessions:
+                stack.enter_context(session.together())
+            yield
+
     def _session(self, shard: int) -> Session:
         filters = [(topics.shard_filter(self._population, shard), 1)]
         if shard == 0:
@@ -137,9 +142,7 @@ class MqttTransport:
 
     def _arrived(self, message: Message, acknowledge: Callable[[], None]) -> None:
         if message.topic != DROPPED_TOPIC:
-            payload = message.payload
-            sha256 = hashlib.sha256(payload).hexdigest() if len(payload) >= HASHED_BYTES else ""
-            self._post(MessageArrived(message.topic, payload, message.retained, acknowledge, sha256))
+            self._post(MessageArrived(message.topic, message.payload, message.retained, acknowledge))
         elif message.payload.isdigit():
             self._watch_dropped(int(message.payload))
 

@@ -10,6 +10,7 @@ a reconnect; what came and was not acknowledged the broker sends again.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import random
 import select
@@ -36,7 +37,7 @@ MAX_QUEUED = 100_000
 RECONNECT_S = (1.0, 30.0)
 """First and longest wait between attempts; half of each is random, so that many services spread."""
 
-_READ_BYTES = 256 * 1024
+_READ_BYTES = 2 * 2**20
 _POLL_S = 1.0
 _SUBSCRIPTION = 65535
 _REFUSALS = {1: "protocol version", 2: "client id", 3: "not available", 4: "user name or password", 5: "not authorized"}
@@ -99,7 +100,7 @@ class Session:
         self._waiting: deque[tuple[str, bytes, bool]] = deque()
         self._in_flight: dict[int, bytes] = {}
         self._number = 0
-        self._asleep = False
+        self._asleep = self._gathering = False
         self._waker, self._woken = socket.socketpair()
         self._woken.setblocking(False)
         self._thread = threading.Thread(target=self._run, name=f"mqtt {client_id}", daemon=True)
@@ -133,6 +134,16 @@ class Session:
         self._waiting.append((topic, payload, retain))
         self._wake()
 
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """What is published and acknowledged meanwhile goes out in the end, at once. One thread at a time."""
+        self._gathering = True
+        try:
+            yield
+        finally:
+            self._gathering = False
+            self._wake()
+
     def _acknowledge(self, generation: int, number: int) -> None:
         with self._lock:
             # After a reconnect the same number may mean another message; the old one is sent again anyway.
@@ -141,7 +152,7 @@ class Session:
         self._wake()
 
     def _wake(self) -> None:
-        if self._asleep:  # one system call for a batch, not one for each message
+        if self._asleep and not self._gathering:  # one system call for a batch, not one for each message
             self._asleep = False
             self._waker.send(b"\0")
 

@@ -30,7 +30,8 @@ MOST_REMEMBERED = 1_000
 """Messages with a death on their account: of those that never came again the oldest are forgotten."""
 
 _DIGEST_BYTES = 16
-_LOOKED_AT_BYTES = 512
+_SHORT_BYTES = 1024
+_END_BYTES = 64
 _NOBODY = bytes(_DIGEST_BYTES)
 _log = structlog.get_logger("coordinator")
 
@@ -74,6 +75,7 @@ class FileQuarantine:
         Raises:
             UnavailableError: no room, or a broken disk.
         """
+        self._clear()
         self._held = _digest(message)
         try:
             os.pwrite(self._record, bytes.fromhex(self._held), 0)
@@ -81,11 +83,11 @@ class FileQuarantine:
             raise unavailable(self._folder, error) from error
 
     def let_go(self) -> None:
-        """Cross out what was handled; it is clear again."""
-        with suppress(OSError):  # on a broken disk it would have a death too many on its account, that is all
-            os.pwrite(self._record, _NOBODY, 0)
-            if self._deaths.pop(self._held, 0):
-                self._write_deaths()
+        """Cross out what was handled last, if anything was."""
+        if self._held:
+            with suppress(OSError):  # on a broken disk it would have a death too many on its account, that is all
+                os.pwrite(self._record, _NOBODY, 0)
+                self._clear()
 
     def judge(self, message: MessageArrived) -> Standing:
         """What is known of a message."""
@@ -115,6 +117,12 @@ class FileQuarantine:
             raise unavailable(path, error) from error
         return str(path)
 
+    def _clear(self) -> None:
+        """What was in hand was survived."""
+        if self._deaths.pop(self._held, 0):
+            self._write_deaths()
+        self._held = ""
+
     def _blame(self, digest: str) -> None:
         self._deaths[digest] = self._deaths.pop(digest, 0) + 1
         for forgotten in list(self._deaths)[: max(len(self._deaths) - MOST_REMEMBERED, 0)]:
@@ -131,9 +139,10 @@ class FileQuarantine:
 
 def _digest(message: MessageArrived) -> str:
     """What tells messages apart: a report ends with a checksum of all of it, and everything else is short."""
-    ends = message.payload[:_LOOKED_AT_BYTES] + message.payload[-_LOOKED_AT_BYTES:]
-    length = len(message.payload).to_bytes(8, "little")
-    return hashlib.blake2b(message.topic.encode() + b"\n" + length + ends, digest_size=_DIGEST_BYTES).hexdigest()
+    payload = message.payload
+    shown = payload if len(payload) <= _SHORT_BYTES else payload[:_END_BYTES] + payload[-_END_BYTES:]
+    length = len(payload).to_bytes(8, "little")
+    return hashlib.blake2b(message.topic.encode() + b"\n" + length + shown, digest_size=_DIGEST_BYTES).hexdigest()
 
 
 def _read_deaths(path: Path) -> dict[str, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -375,6 +375,10 @@ class MemoryView:
         found = [self._rounds[number] for number in _below(self._rounds, before)]
         wanted = [state for state in found if phase in {None, state.phase} and task in {None, state.task}]
         return [self._summary(state) for state in wanted[-limit:]]
+
+    def versions_made_in(self, rounds: Iterable[RoundSummary]) -> dict[int, VersionRecord]:
+        """The versions that came out of these rounds, by number."""
+        return {each.version: self._versions[each.version] for each in rounds if each.version is not None}
 
     def accepted_reports(self) -> int:
         """Accepted reports of all rounds."""

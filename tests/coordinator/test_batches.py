@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import structlog
 
 from coordinator import driver as driver_module
 from coordinator.core.round import Phase
-from coordinator.inbox import MessageArrived, Stopped
+from coordinator.inbox import ArtifactServed, MessageArrived, Stopped
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import POPULATION, World
 from tests.coordinator.model_folder import LAYOUT, write_model
@@ -161,6 +162,16 @@ def running(world: World):
 def arrived(device: str, acknowledged: threading.Event) -> MessageArrived:
     offer = messages.encode(CheckIn(agent_version="0.1.0", runtime="none", examples=10))
     return MessageArrived(topics.up(POPULATION, DeviceId(device), "check-in", 1), offer, acknowledge=acknowledged.set)
+
+
+@pytest.mark.parametrize("tick_s", [0.001, 60])
+def test_downloads_are_counted_with_a_tick_or_at_the_end(world, monkeypatch, tick_s):
+    monkeypatch.setattr(driver_module, "TICK_S", tick_s)
+    with running(world):
+        for size_bytes in (1, 20, 300):
+            world.driver.post(ArtifactServed(size_bytes))
+            time.sleep(0.01)
+    assert world.counters["bytes_down"] == 321
 
 
 def test_a_disk_that_is_full_at_the_start_is_waited_for(world, impatient):

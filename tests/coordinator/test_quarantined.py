@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from coordinator.core.seats import SeatState
+from coordinator.inbox import MessageArrived, Ticked
 from coordinator.ports import Standing
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import World
@@ -22,7 +23,8 @@ class FakeQuarantine:
         self.story.append("take")
 
     def let_go(self) -> None:
-        self.story.append("let go")
+        if self.story[-1:] == ["take"]:
+            self.story.append("let go")
 
     def judge(self, message) -> Standing:
         return self.standing if message.topic.endswith("/report") else Standing.CLEAR
@@ -50,6 +52,14 @@ def report(world, device="a"):
 def test_each_message_is_in_hand_while_it_is_looked_into(world):
     assert report(world)[-1].verdict is Verdict.ACCEPTED
     assert world.driver._quarantine.story == ["take", "let go"]
+
+
+def test_in_a_batch_only_one_message_is_in_hand_and_none_while_something_else_is_done(world):
+    def event(kind):
+        return MessageArrived(f"nightjar/1/demo/up/0/a/{kind}", b"rubbish")
+
+    world.driver.handle(event("check-in"), event("query"), Ticked(), event("dropout"))
+    assert world.driver._quarantine.story == ["take", "take", "let go", "take", "let go"]
 
 
 def test_a_condemned_report_is_kept_counted_answered_and_settles_its_seat(world):

@@ -108,7 +108,7 @@ def _add_reading(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
         now_s = ports.clock.now_s()
         with ports.repository.transaction() as view:
             found = view.recent_rounds(query.limit, query.before)[::-1]
-            made = {each.version: view.version(each.version) for each in found if each.version}
+            made = view.versions_made_in(found)
         items = [round_row(each, made.get(each.version or 0), now_s) for each in found]
         return docs.Rounds(items, items[-1].number if len(items) == query.limit else None)
 

@@ -35,8 +35,8 @@ def task_detail(view: View, name: str, first: str, now_s: float) -> docs.TaskDet
         return None
     current = next((state for state in view.open_rounds() if state.task == name), None)
     newest = view.recent_rounds(ROUNDS_SHOWN, task=name)[::-1]
-    made = {each.version: view.version(each.version) for each in newest if each.version is not None}
-    rows = [round_row(each, None if each.version is None else made[each.version], now_s) for each in newest]
+    made = view.versions_made_in(newest)
+    rows = [round_row(each, made.get(each.version or 0), now_s) for each in newest]
     return docs.TaskDetail(**_fields(view, record, current, first), settings=record.settings, rounds=rows)
 
 

@@ -172,6 +172,16 @@ def test_what_was_not_acknowledged_is_sent_again_as_such_and_what_waited_after_i
     assert (first & 0x08, fresh.payload, fresh.retained) == (0, b"three", True)
 
 
+def test_what_is_published_together_goes_out_in_the_end_in_order(world):
+    broker, session, told = world
+    broker.accept_and_greet()
+    told.next()
+    with session.together():
+        for number in range(300):
+            session.publish("x", str(number).encode())
+    assert [int(broker.next_message()[1].payload) for _ in range(300)] == list(range(300))
+
+
 def test_no_more_than_the_window_is_under_way(world, monkeypatch):
     monkeypatch.setattr(mqtt_session, "MAX_IN_FLIGHT", 2)
     broker, session, told = world

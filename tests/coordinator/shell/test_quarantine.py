@@ -36,6 +36,16 @@ def test_what_was_handled_is_clear(start):
     assert start().judge(DEADLY) is Standing.CLEAR
 
 
+def test_of_two_only_the_one_that_was_in_hand_last_has_a_death_on_its_account(start):
+    for _ in range(MOST_DEATHS - 1):
+        start().take(DEADLY)
+    one = start()
+    one.take(DEADLY)
+    one.take(OTHER)
+    assert list(start()._deaths.values()) == [1]
+    assert start().judge(DEADLY) is Standing.CLEAR
+
+
 def test_what_is_survived_begins_anew(start):
     for _ in range(MOST_DEATHS - 1):
         start().take(DEADLY)

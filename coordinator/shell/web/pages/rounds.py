@@ -42,7 +42,7 @@ def add_rounds(blueprint: Blueprint, site: Site) -> None:
         asked = asking.query(RoundsAsked)
         with ports.repository.transaction() as view:
             found = view.recent_rounds(asking.PAGE, asked.before, asked.phase, asked.task)[::-1]
-            made = {each.version: view.version(each.version) for each in found if each.version is not None}
+            made = view.versions_made_in(found)
             tasks = [each.state.name for each in view.tasks()]
         last = found[-1].number if len(found) == asking.PAGE else None
         return render_template(

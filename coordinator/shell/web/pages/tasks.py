@@ -50,8 +50,7 @@ def add_tasks(blueprint: Blueprint, site: Site) -> None:
         with ports.repository.transaction() as view:
             found = task_detail(view, name, ports.config.task.name, ports.clock.now_s())
             rounds = view.recent_rounds(ROUNDS_SHOWN, task=name)[::-1]
-            numbers = [each.version for each in rounds if each.version is not None]
-            made = {number: view.version(number) for number in numbers}
+            made = view.versions_made_in(rounds)
         if found is None:
             asking.missing(f"task {name[:64]}")
         return render_template("task.html", task=found, settings=found.settings, rounds=rounds, made=made)
