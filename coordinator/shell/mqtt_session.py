@@ -142,7 +142,8 @@ class Session:
             yield
         finally:
             self._gathering = False
-            self._wake()
+            if self._waiting or self._acknowledgements:
+                self._wake()
 
     def _acknowledge(self, generation: int, number: int) -> None:
         with self._lock:

@@ -85,9 +85,9 @@ class FileQuarantine:
     def let_go(self) -> None:
         """Cross out what was handled last, if anything was."""
         if self._held:
-            with suppress(OSError):  # on a broken disk it would have a death too many on its account, that is all
+            with suppress(OSError):  # a death that comes before this is written would be put down to it, that is all
                 os.pwrite(self._record, _NOBODY, 0)
-                self._clear()
+            self._clear()
 
     def judge(self, message: MessageArrived) -> Standing:
         """What is known of a message."""
@@ -120,7 +120,8 @@ class FileQuarantine:
     def _clear(self) -> None:
         """What was in hand was survived."""
         if self._deaths.pop(self._held, 0):
-            self._write_deaths()
+            with suppress(OSError):  # on a broken disk it would have a death too many on its account, that is all
+                self._write_deaths()
         self._held = ""
 
     def _blame(self, digest: str) -> None:

@@ -82,7 +82,7 @@ class _Piece(NamedTuple):
 
 
 class _File(ReadOnlyFileBasedBuffer):  # type: ignore[misc]
-    """The rest of a file, as waitress's buffers are asked for it, but never read."""
+    """The rest of a file on disk, as waitress's buffers are asked for it, but never read."""
 
     def __init__(self, whole: ReadOnlyFileBasedBuffer) -> None:
         super().__init__(whole.file)
