@@ -1,4 +1,4 @@
-"""amqtt as we need it: who may connect, and as whom; what devices may say and hear; and two of its faults mended."""
+"""amqtt as we need it: who may connect, and as whom; what devices may say and hear; and three of its faults mended."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hmac
 import ssl
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -129,9 +130,9 @@ class EmbeddedBroker(Broker):  # type: ignore[misc] # amqtt has no types
     amqtt 0.12 ends the session of whoever has the client id of a newcomer *before* it looks who that is. So the CONNECT
     is looked at here, first: a device gets the name in its certificate as user name and client id, whatever it says.
 
-    It also sends every client that connects the retained messages of *all* subscriptions, other clients' too, and walks
-    the table of subscriptions while others change it. Both happen in the last method below, which is asked for each
-    subscription of anybody; without a match it returns at once, before anything can change.
+    It also sends every client that connects the retained messages of *all* subscriptions, other clients' too; the last
+    method below, which is asked for each subscription of anybody, sends a client its own only. And it waits in the
+    middle of walking the table of subscriptions (:class:`Subscriptions`).
 
     Args:
         settings: see :func:`configuration`.
@@ -140,6 +141,7 @@ class EmbeddedBroker(Broker):  # type: ignore[misc] # amqtt has no types
 
     def __init__(self, settings: dict[str, Any], doors: Doors) -> None:
         super().__init__(settings)
+        self._subscriptions = Subscriptions()
         self._doors = doors
         self._contexts: list[ssl.SSLContext] = []
         self._open: dict[WriterAdapter, str] = {}
@@ -214,6 +216,21 @@ class EmbeddedBroker(Broker):  # type: ignore[misc] # amqtt has no types
         subscribers: list[tuple[Any, int]] = self.subscriptions.get(subscription[0], [])
         if any(subscriber.client_id == session.client_id for subscriber, _ in subscribers):
             await super()._publish_retained_messages_for_subscription(subscription, session)
+
+
+class Subscriptions(dict[str, list[tuple[Session, int]]]):
+    """Who wants which topics: filter -> subscribers with their quality of service. A walk sees it as it began.
+
+    amqtt walks this table for each message, and waits in between. If somebody subscribed or left meanwhile, the
+    walk of a dict breaks off, and who comes after never gets a message for which its sender has been thanked.
+    """
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(super().__iter__()))
+
+    def items(self) -> Any:  # a list, where dict promises a view
+        """Filters and their subscribers, at this moment."""
+        return [(wanted, list(subscribers)) for wanted, subscribers in super().items()]
 
 
 class _Replayed(ReaderAdapter):  # type: ignore[misc] # amqtt has no types
