@@ -59,9 +59,6 @@ from wire.identifiers import DeviceId
 
 BUSY_TIMEOUT_S = 10
 """How long one connection waits for another's write; ours take milliseconds."""
-MEDIAN_OF = 1000
-"""The median is of the newest reports, so that it stays cheap and tells of today."""
-
 STATES_TOLD_APART = 50
 """Devices choose their reasons; a person reads four of them."""
 RHYTHM, HELD_OUT_TEXT, BASELINES = "rhythm", "held-out-text", "baselines"

@@ -18,9 +18,20 @@ from msgspec.structs import replace
 from coordinator.core.lease import Lease, Presence
 from coordinator.core.round import TERMINAL, Phase, Round
 from coordinator.fleet import Sample
+from coordinator.jobs import Metrics
 from coordinator.operations import AuditEntry, TokenRecord
 from coordinator.ports import RoundSummary, StoredReport
-from coordinator.shell.tables import audit, counters, devices, reports, round_summaries, rounds, samples, tokens
+from coordinator.shell.tables import (
+    audit,
+    counters,
+    devices,
+    reports,
+    round_summaries,
+    rounds,
+    samples,
+    tokens,
+    versions,
+)
 from wire.identifiers import DeviceId
 
 MEDIAN_OF = 1000
@@ -29,7 +40,6 @@ ROWS_SEARCHED = 20_000
 """Devices that one search looks at; it goes on behind them when it is asked to."""
 WEIGHTS_TOLD_APART = 50
 """Versions that devices hold; nobody looks at more."""
-HOUR_S = 3600.0
 LAST_CHARACTER = "\uffff"
 """Sorts behind everything that a device's id may contain."""
 
@@ -43,6 +53,14 @@ class Heard(msgspec.Struct, frozen=True):
 
     last_seen_s: float
     device: str
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """How good a version is, and which round made it."""
+
+    version: int
+    round: int | None
+    metrics: Metrics
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,9 +131,12 @@ class Reading:
     def report_bytes_median(self) -> int | None:
         """Median length of the accepted reports of the newest rounds."""
         self.flush()
-        query = sa.select(reports.c.size_bytes).order_by(reports.c.round.desc()).limit(MEDIAN_OF)
-        sizes = list(self._connection.scalars(query))
-        return int(statistics.median(sizes)) if sizes else None
+        newest = sa.select(reports.c.size_bytes).order_by(reports.c.round.desc()).limit(MEDIAN_OF).subquery()
+        many = self._connection.scalar(sa.select(sa.func.count()).select_from(newest)) or 0
+        if not many:
+            return None
+        in_the_middle = sa.select(newest).order_by(newest.c.size_bytes).offset((many - 1) // 2).limit(2 - many % 2)
+        return int(statistics.mean(self._connection.scalars(in_the_middle)))
 
     def reports_of(self, device: DeviceId, round_numbers: Collection[int]) -> list[StoredReport]:
         """The accepted reports of a device in these rounds, newest first."""
@@ -129,6 +150,19 @@ class Reading:
         self.flush()
         query = sa.select(reports).where(reports.c.round == round_number, reports.c.device.in_(chosen))
         return [StoredReport(**row) for row in self._connection.execute(query).mappings()]
+
+    # Versions
+
+    def measured(self, limit: int, task: str) -> list[Measured]:
+        """How good the newest versions of a task are, in ascending order; without those that were not measured."""
+        figures = (versions.c.top1, versions.c.top3, versions.c.loss)
+        query = sa.select(versions.c.version, versions.c.round, *figures).where(versions.c.task == task)
+        newest = self._connection.execute(query.order_by(versions.c.version.desc()).limit(limit)).all()
+        return [
+            Measured(version, made_in, Metrics(top1, top3, loss))
+            for version, made_in, top1, top3, loss in reversed(newest)
+            if top1 is not None
+        ]
 
     # Devices
 
@@ -204,15 +238,13 @@ class Reading:
         self._connection.execute(sa.delete(samples).where(samples.c.at_s < sample.at_s - keep_s))
         self._connection.execute(sa.insert(samples).values(row))
 
-    def samples(self, since_s: float, most: int) -> list[Sample]:
-        """Moments since then, oldest first; of many about ``most``, the first of each hour among them."""
-        when = sa.select(samples.c.at_s).where(samples.c.at_s >= since_s).order_by(samples.c.at_s)
-        moments = list(self._connection.scalars(when))
-        if len(moments) > most:
-            first = {moment // HOUR_S: moment for moment in reversed(moments)}
-            spread = {moments[round(number * (len(moments) - 1) / (most - 1))] for number in range(most)}
-            moments = sorted(spread.union(first.values()))
-        query = sa.select(samples.c.body).where(samples.c.at_s.in_(moments)).order_by(samples.c.at_s)
+    def samples(self, since_s: float, every_s: int) -> list[Sample]:
+        """Moments since then, oldest first: the first of each stretch of ``every_s`` seconds, and the newest."""
+        stretch = sa.cast(samples.c.at_s, sa.BigInteger) // every_s
+        first = sa.select(sa.func.min(samples.c.at_s)).where(samples.c.at_s >= since_s).group_by(stretch)
+        newest = sa.select(sa.func.max(samples.c.at_s)).where(samples.c.at_s >= since_s)
+        told = samples.c.at_s.in_(sa.union(first, newest))
+        query = sa.select(samples.c.body).where(told).order_by(samples.c.at_s)
         return [_SAMPLE.decode(body) for body in self._connection.scalars(query)]
 
     def counters(self) -> Mapping[str, int]:

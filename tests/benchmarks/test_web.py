@@ -26,7 +26,7 @@ def test_the_database_holds_exactly_what_was_asked_for(tmp_path):
         assert tx.accepted_reports() == 1000
         assert tx.rounds_in(Phase.COMMITTED) == tx.last_version_number() == 38
         assert tx.rounds_in(Phase.ABANDONED) == 2
-        assert len(tx.samples(0.0, 10_000)) == 24 * 60
+        assert len(tx.samples(0.0, 1)) == 24 * 60
         assert all(summary.report_bytes == 12_000 * summary.accepted for summary in tx.recent_rounds(40))
         assert rounds_of(tx.leases(1)[0])
     database.close()

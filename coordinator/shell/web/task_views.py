@@ -19,25 +19,25 @@ def task_rows(view: View, first: str) -> list[docs.TaskRow]:
     return [docs.TaskRow(**_fields(view, record, rounds.get(record.name), first)) for record in view.tasks()]
 
 
-def task_row(view: View, name: str, first: str) -> docs.TaskRow | None:
-    """One task as people see it; None if there is none of that name."""
-    record = view.task(name)
-    if record is None:
-        return None
-    current = next((state for state in view.open_rounds() if state.task == name), None)
-    return docs.TaskRow(**_fields(view, record, current, first))
+def task_row(view: View, record: TaskRecord, first: str) -> docs.TaskRow:
+    """One task as people see it."""
+    return docs.TaskRow(**_fields(view, record, _open_round(view, record), first))
 
 
 def task_detail(view: View, name: str, first: str, now_s: float) -> docs.TaskDetail | None:
-    """One task; None if there is none of that name."""
+    """One task with its settings and newest rounds; None if there is none of that name."""
     record = view.task(name)
     if record is None:
         return None
-    current = next((state for state in view.open_rounds() if state.task == name), None)
     newest = view.recent_rounds(ROUNDS_SHOWN, task=name)[::-1]
     made = view.versions_made_in(newest)
     rows = [round_row(each, made.get(each.version or 0), now_s) for each in newest]
-    return docs.TaskDetail(**_fields(view, record, current, first), settings=record.settings, rounds=rows)
+    fields = _fields(view, record, _open_round(view, record), first)
+    return docs.TaskDetail(**fields, settings=record.settings, rounds=rows)
+
+
+def _open_round(view: View, record: TaskRecord) -> Round | None:
+    return next((state for state in view.open_rounds() if state.task == record.name), None)
 
 
 def _fields(view: View, record: TaskRecord, current: Round | None, first: str) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def test_a_sample_holds_the_count_and_the_traffic(database):
         tx.count("bytes_up", 700)
     Recorder(database, taker(database), FakeClock()).record()
     with database.transaction() as tx:
-        (sample,) = tx.samples(0.0, 9)
+        (sample,) = tx.samples(0.0, 1)
     assert (sample.bytes_up, sample.groups["at work"], sample.holders) == (700, 1, {"1": 1, "0": 1, "older": 1})
     assert KEEP_S > 86400
 
@@ -112,4 +112,4 @@ def test_the_recorder_begins_at_once_and_ends_when_told(database):
     recorder.start()
     recorder.close()
     with database.transaction() as tx:
-        assert len(tx.samples(0.0, 9)) <= 1
+        assert len(tx.samples(0.0, 1)) <= 1

@@ -10,10 +10,11 @@ from coordinator.core.round import Phase, open_round
 from coordinator.core.rules import RoundRules
 from coordinator.core.seats import Seat, SeatState
 from coordinator.fleet import Sample
+from coordinator.jobs import Metrics
 from coordinator.ports import StoredReport, VersionRecord
 from coordinator.shell import reading
 from coordinator.shell.database import Database
-from coordinator.shell.reading import Heard, Wanted
+from coordinator.shell.reading import Heard, Measured, Wanted
 from wire.identifiers import DeviceId
 
 RULES = RoundRules(
@@ -175,11 +176,12 @@ def test_samples_are_kept_for_a_while(database):
         for at_s in (10.0, 20.0, 30.0):
             tx.add_sample(sample(at_s), 15.0)
     with database.transaction() as tx:
-        assert [each.at_s for each in tx.samples(0.0, 9)] == [20.0, 30.0]
-        assert tx.samples(25.0, 9) == [sample(30.0)]
-        tx.add_sample(sample(40.0), 90.0)
-        tx.add_sample(sample(50.0), 90.0)
-        assert [each.at_s for each in tx.samples(0.0, 3)] == [20.0, 40.0, 50.0]
+        assert [each.at_s for each in tx.samples(0.0, 1)] == [20.0, 30.0]
+        assert tx.samples(25.0, 1) == [sample(30.0)]
+        for at_s in (40.5, 50.0, 60.0, 70.0):
+            tx.add_sample(sample(at_s), 90.0)
+        assert [each.at_s for each in tx.samples(0.0, 30)] == [20.0, 30.0, 60.0, 70.0]
+        assert tx.samples(80.0, 30) == []
 
 
 def test_the_pulse_differs_after_what_pages_show_and_only_then(database):
@@ -194,3 +196,16 @@ def test_the_pulse_differs_after_what_pages_show_and_only_then(database):
             change(tx)
         assert pulse() != before
         before = pulse()
+
+
+def test_what_was_measured_of_the_newest_versions_of_a_task(database):
+    metrics = Metrics(0.2, 0.3, 4.0)
+    with database.transaction() as tx:
+        for number, task in enumerate(["keyboard", "keyboard", "other", "keyboard"], start=1):
+            tx.add_version(VersionRecord(version=number, task=task, manifest="0" * 64, round=number))
+        for number in (1, 2, 3):
+            tx.set_metrics(number, metrics)
+    with database.transaction() as tx:
+        assert tx.measured(9, "keyboard") == [Measured(1, 1, metrics), Measured(2, 2, metrics)]
+        assert tx.measured(2, "keyboard") == [Measured(2, 2, metrics)]
+        assert tx.measured(9, "nobody") == []

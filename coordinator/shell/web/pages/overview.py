@@ -11,24 +11,26 @@ from flask import Blueprint, abort, render_template
 from msgspec import Meta
 
 from coordinator.baselines import Compared, compared
+from coordinator.core.rollout import Stage
 from coordinator.core.round import Phase, Round
 from coordinator.core.seats import SeatState
 from coordinator.core.waiting import doing
 from coordinator.fleet import ELIGIBLE, GROUPS, Sample
-from coordinator.ports import VersionRecord
+from coordinator.shell.reading import Measured
 from coordinator.shell.web import words
 from coordinator.shell.web.access import Role
 from coordinator.shell.web.admission import needs
 from coordinator.shell.web.pages import asking, charts
 from coordinator.shell.web.pages.site import Site
-from coordinator.shell.web.state import by_label
-from coordinator.shell.web.task_views import task_row
+from coordinator.shell.web.state import by_label, why_not_active
 
 DAY_S, HOUR_S = 86400.0, 3600.0
-SAMPLES_DRAWN = 97
-"""Of a day: one every quarter of an hour."""
+SAMPLE_EVERY_S = 900
 VERSIONS_DRAWN = 240
 """The newest ones: older ones do not say whether it is learning now."""
+VERSIONS_LOOKED_AT = 40
+"""The newest ones, for one that was taken back."""
+TAKEN_BACK = {Stage.REFUSED, Stage.ROLLED_BACK}
 ROUNDS_SHOWN = 6
 LATE_SHOWN = 12
 
@@ -69,28 +71,32 @@ def add_overview(blueprint: Blueprint, site: Site) -> None:
         with ports.repository.transaction() as view:
             first = ports.config.task.name
             asked = asking.query(OverviewAsked).task or first
-            current, task = view.current_version(asked), task_row(view, asked, first)
+            tasks, open_rounds = view.tasks(), view.open_rounds()
+            task = next((each for each in tasks if each.name == asked), None)
             if task is None and asked != first:
                 asking.missing(f"task {asked}")
+            current = view.current_version(asked)
             if current is None or task is None:
                 abort(503, "the coordinator is about to import its model and to begin its task")
             canary = view.canary_version(asked)
-            tasks, open_rounds = view.tasks(), view.open_rounds()
             open_round = next((state for state in open_rounds if state.task == asked), None)
-            versions = view.versions(VERSIONS_DRAWN, task=task.name)
+            newest = view.versions(VERSIONS_LOOKED_AT, task=asked)
+            measured = view.measured(VERSIONS_DRAWN, asked)
             recent = view.recent_rounds(ROUNDS_SHOWN)[::-1]
+            made = view.versions_made_in(recent)
             counted, accepted = view.counters(), view.accepted_reports()
             committed, lost = view.rounds_in(Phase.COMMITTED), view.rounds_in(Phase.ABANDONED)
             report_bytes, usual_s = view.report_bytes_median(), view.rhythm().usual_round_s
             kept = view.baselines()
-            samples = view.samples(now_s - DAY_S, SAMPLES_DRAWN)
+            samples = view.samples(now_s - DAY_S, SAMPLE_EVERY_S)
         census = site.census.now()
         baselines = compared(ports.config.task, kept) if asked == first else []
-        measured = [record for record in versions if record.metrics is not None]
         return render_template(
             "overview.html",
-            task=task,
-            tasks=[each.state.name for each in tasks],
+            task=task.state,
+            settings=task.settings,
+            why=why_not_active(task),
+            tasks=[each.name for each in tasks],
             others=[state for state in open_rounds if state.task != asked],
             troubles=ports.troubles(),
             round=open_round,
@@ -99,12 +105,12 @@ def add_overview(blueprint: Blueprint, site: Site) -> None:
             census=census,
             current=current,
             canary=canary,
-            versions=versions,
+            taken_back=next((each for each in reversed(newest) if each.rollout.stage in TAKEN_BACK), None),
             measured=measured,
             recall=recall(measured, baselines),
             baselines=baselines,
             recent=recent,
-            made={record.version: record for record in versions},
+            made=made,
             committed=committed,
             abandoned_rounds=lost,
             accepted=accepted,
@@ -123,24 +129,23 @@ def add_overview(blueprint: Blueprint, site: Site) -> None:
             hours=by_hour(samples),
             cost=cost(samples, counted, accepted),
             broker=ports.broker,
-            settings=next(each.settings for each in tasks if each.state.name == asked),
             evaluated=asked != first or ports.config.task.evaluation_text is not None,
             started_s=site.started_s,
         )
 
 
-def recall(measured: list[VersionRecord], baselines: list[Compared]) -> str:
+def recall(measured: list[Measured], baselines: list[Compared]) -> str:
     """The plot of recall by version; empty while there is no line to draw."""
     if len(measured) < 2:
         return ""
     drawn = [measured[at] for at in charts.thinned(len(measured))]
-    figures = [record.metrics for record in drawn if record.metrics is not None]
+    figures = [version.metrics for version in drawn]
     series: list[charts.Series] = [
         ("top-1", tuple(round(100 * each.top1, 2) for each in figures)),
         ("top-3", tuple(round(100 * each.top3, 2) for each in figures)),
     ]
     series += [(f"{each.label} top-1", (round(100 * each.top1, 2),) * len(drawn)) for each in baselines]
-    labels = tuple(str(record.version) for record in drawn)
+    labels = tuple(str(version.version) for version in drawn)
     return charts.lines("Recall by version, in percent; the table below has the figures", labels, tuple(series), " %")
 
 

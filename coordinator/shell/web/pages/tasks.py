@@ -17,7 +17,7 @@ from coordinator.shell.web.documents import Nothing, Why
 from coordinator.shell.web.operating import operate
 from coordinator.shell.web.pages import asking
 from coordinator.shell.web.pages.site import Site
-from coordinator.shell.web.task_views import task_detail, task_rows
+from coordinator.shell.web.task_views import task_row, task_rows
 from wire.messages import Work
 
 ROUNDS_SHOWN = 10
@@ -48,12 +48,13 @@ def add_tasks(blueprint: Blueprint, site: Site) -> None:
     @needs(Role.VIEWER)
     def one_task(name: str) -> str:
         with ports.repository.transaction() as view:
-            found = task_detail(view, name, ports.config.task.name, ports.clock.now_s())
+            record = view.task(name)
+            if record is None:
+                asking.missing(f"task {name[:64]}")
+            found = task_row(view, record, ports.config.task.name)
             rounds = view.recent_rounds(ROUNDS_SHOWN, task=name)[::-1]
             made = view.versions_made_in(rounds)
-        if found is None:
-            asking.missing(f"task {name[:64]}")
-        return render_template("task.html", task=found, settings=found.settings, rounds=rounds, made=made)
+        return render_template("task.html", task=found, settings=record.settings, rounds=rounds, made=made)
 
     @blueprint.post("/tasks")
     @needs(Role.OPERATOR)
