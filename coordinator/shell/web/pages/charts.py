@@ -20,6 +20,8 @@ sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__module_
 
 MOST_POINTS = 120
 """Of a line; a screen shows no more, and a day of samples has a thousand."""
+MOST_DOTS = 40
+"""Of a line. More are no longer seen one by one, and take most of the time of drawing and of the bytes of a page."""
 MOST_LABELS = 6
 """Below a plot; more would run into each other on a phone."""
 KEPT = 32
@@ -42,9 +44,9 @@ def lines(name: str, labels: tuple[str, ...], series: tuple[Series, ...], unit: 
         series: lines; the third and all that follow are level, to compare with, and have no dots.
         unit: of the values.
     """
-    chart = _chart(pygal.Line, labels, unit, dots_size=3 if len(labels) <= 40 else 1.5)
+    chart = _chart(pygal.Line, labels, unit, dots_size=3)
     for number, (title, values) in enumerate(series):
-        chart.add(title, values, show_dots=number < 2)
+        chart.add(title, values, show_dots=number < 2 and len(labels) <= MOST_DOTS)
     return _svg(chart, name)
 
 
@@ -91,12 +93,13 @@ def _chart(kind: Any, labels: Sequence[str], unit: str, **options: Any) -> Any:
         css=[],
         style=_SIZES,
         show_x_guides=False,
+        show_minor_x_labels=False,
         include_x_axis=True,
         max_scale=5,
         value_formatter=lambda value: _short(value) + unit,
         **options,
     )
-    chart.x_labels = [label if number % every == 0 else "" for number, label in enumerate(labels)]
+    chart.x_labels, chart.x_labels_major = labels, labels[::every]
     chart.add_xml_filter(_plain)
     return chart
 
