@@ -44,17 +44,9 @@ import structlog
 from coordinator.administration import operate
 from coordinator.basis import Bases
 from coordinator.config import CoordinatorConfig
-from coordinator.core.events import (
-    AggregationFailed,
-    AggregationFinished,
-    RejectCheckIn,
-    SendReceipt,
-    StartAggregation,
-)
-from coordinator.core.rollout import Rollout
-from coordinator.core.round import Phase, Round
+from coordinator.core.events import RejectCheckIn, SendReceipt
 from coordinator.creation import Maker, take_stock
-from coordinator.effects import AnnounceModel, EvaluateVersion, PendingEffect, SendMissing
+from coordinator.effects import AnnounceModel, PendingEffect, SendMissing
 from coordinator.execution import Execution
 from coordinator.inbox import (
     ArtifactServed,
@@ -71,7 +63,6 @@ from coordinator.inbox import (
     Ticked,
 )
 from coordinator.intake import Intake
-from coordinator.jobs import AggregationDone, EvaluationDone, FiguresDone, JobFailed, Metrics, Result
 from coordinator.ports import (
     BlobStore,
     Clock,
@@ -80,14 +71,13 @@ from coordinator.ports import (
     Signer,
     Standing,
     Transport,
-    VersionRecord,
     View,
     Worker,
 )
 from coordinator.releasing import Releases
+from coordinator.results import Results
 from coordinator.staging import StagedBlobs
 from coordinator.turn import Turn
-from models.manifest import Artifact, Manifest
 from wire.errors import UnavailableError
 
 TICK_S = 0.25
@@ -103,8 +93,6 @@ MOST_BYTES = 8 * 2**20
 """Of the messages of one batch: bounds what is written at once, also when all of them are large chunks."""
 TRY_AGAIN_S = (0.5, 30.0)
 """First and longest wait after the disk or the database failed."""
-NAMED = 20
-"""Devices in one log line."""
 GIVE_UP_AFTER_S = 600.0
 """A disk that is full for ten minutes needs a person, and a supervisor that sees the process end calls one."""
 
@@ -148,7 +136,6 @@ class Driver:
         self._config = config
         self._turned = turned
         self._repository = repository
-        self._artifacts = artifacts
         self._clock = clock
         self._transport = transport
         self._quarantine: Quarantine = quarantine or _NoQuarantine()
@@ -159,7 +146,6 @@ class Driver:
         self._pending: deque[tuple[int | None, PendingEffect]] = deque()
         self._unacknowledged: list[MessageArrived] = []
         self._done: list[int] = []
-        self._jobs: dict[PendingEffect, int] = {}
         self._listening_since_s: float | None = None
         with repository.transaction() as tx:
             self._board = take_stock(tx, config, clock.now_s())
@@ -167,6 +153,7 @@ class Driver:
         signer = signer or _NoSigner()
         self._maker = Maker(config, artifacts, signer)
         self._releases = Releases(config, signer)
+        self._results = Results(artifacts, self._releases)
         bases = Bases(artifacts, config.rollout.share)
         self._intake = Intake(config.population, bases, self._staged)
         self._execution = Execution(config, repository, bases, private, transport, worker, clock, generator, signer)
@@ -333,7 +320,7 @@ class Driver:
                 if number is not None and done:
                     self._done.append(number)
                 elif number is not None:
-                    self._jobs[effect] = number
+                    self._results.expect(effect, number)
                 self._pending.popleft()
             for message in self._unacknowledged:
                 message.acknowledge()
@@ -353,7 +340,7 @@ class Driver:
             case Disconnected():
                 self._listening_since_s = None
             case JobEnded(result):
-                self._end_job(result, turn)
+                self._results.take(result, turn)
             case ArtifactServed(size_bytes):
                 turn.tx.count("bytes_down", size_bytes)
             case BrokerDropped(count):
@@ -400,77 +387,6 @@ class Driver:
             case Standing.UNTOUCHABLE:
                 pass
 
-    def _end_job(self, result: Result, turn: Turn) -> None:
-        match result:
-            case AggregationDone():
-                self._forget_job(turn, StartAggregation(result.round))
-                state = self._committing(turn, result.round)
-                if state is not None:
-                    self._commit(turn, state, result)
-            case FiguresDone(number, federated):
-                self._forget_job(turn, StartAggregation(number))
-                state = self._committing(turn, number)
-                if state is not None:
-                    self._releases.note_figures(state.base_version, federated, turn)
-                    turn.step(state.task, AggregationFinished(None, turn.now_s))
-            case EvaluationDone(version, metrics, inspection):
-                self._forget_job(turn, EvaluateVersion(version))
-                self._releases.note_measured(version, metrics, inspection, turn)
-                _tell(turn, version, metrics)
-            case JobFailed(reason, round_number, version_number):
-                _log.warning("job_failed", round=round_number, version=version_number, reason=reason)
-                if version_number is not None:
-                    self._forget_job(turn, EvaluateVersion(version_number))
-                if round_number is not None:
-                    self._forget_job(turn, StartAggregation(round_number))
-                    state = self._committing(turn, round_number)
-                    if state is not None:
-                        turn.step(state.task, AggregationFailed(reason, turn.now_s))
-
-    def _committing(self, turn: Turn, number: int) -> Round | None:
-        state = turn.board.round(number)
-        return state if state is not None and state.phase is Phase.COMMITTING else None
-
-    def _forget_job(self, turn: Turn, effect: PendingEffect) -> None:
-        number = self._jobs.get(effect)
-        if number is not None:
-            turn.tx.remove_effects([number])
-            turn.after_commit.append(lambda: self._jobs.pop(effect, None))
-
-    def _commit(self, turn: Turn, state: Round, done: AggregationDone) -> None:
-        task, base, number = state.task, turn.base_version(state), turn.tx.last_version_number() + 1
-        weights = Artifact(done.weights, done.size_bytes)
-        manifest = msgspec.structs.replace(
-            Manifest.decode(self._artifacts.get(base.manifest)),
-            version=number,
-            weights=weights,
-            transfers=done.transfers,
-            mask=done.mask,
-        )
-        made = VersionRecord(
-            version=number,
-            task=task,
-            manifest=self._artifacts.put(manifest.encode()),
-            round=done.round,
-            optimizer_state=done.optimizer_state,
-            created_s=turn.now_s,
-            metrics=done.metrics,
-            rollout=Rollout(),
-            lineage=self._releases.lineage(state, turn.board.tasks[task].settings, turn),
-            inspection=done.inspection,
-        )
-        self._releases.note_figures(base.version, done.federated, turn)
-        self._releases.take_in(made, turn)
-        if done.metrics is not None:
-            _tell(turn, number, done.metrics)
-        if done.unreadable:
-            turn.tx.count("reports_unreadable", len(done.unreadable))
-            names = ", ".join(done.unreadable[:NAMED])
-            turn.after_commit.append(
-                lambda: _log.warning("reports_unreadable", round=done.round, count=len(done.unreadable), devices=names)
-            )
-        turn.step(task, AggregationFinished(number, turn.now_s))
-
 
 class _NoSigner:
     """Where nobody checks, nothing need be signed."""
@@ -505,8 +421,3 @@ def _waiting_in(inbox: queue.SimpleQueue[Inbox]) -> Iterator[Inbox]:
 
 def _add(turn: Turn) -> list[tuple[int | None, PendingEffect]]:
     return [(None if isinstance(effect, ANSWERS) else turn.tx.add_effect(effect), effect) for effect in turn.effects]
-
-
-def _tell(turn: Turn, version: int, metrics: Metrics) -> None:
-    figures = {"top1": round(metrics.top1, 4), "top3": round(metrics.top3, 4), "loss": round(metrics.loss, 4)}
-    turn.after_commit.append(lambda: _log.info("version_measured", version=version, **figures))

@@ -76,10 +76,13 @@ def add_admission(app: Flask, ports: WebPorts) -> Limiter:
     def may_fetch() -> bool:
         return request.endpoint == ARTIFACT and (not ports.config.tls or g.device is not None)
 
+    def takes_nothing() -> bool:
+        return is_open() or may_fetch()
+
     @app.before_request
     def identify() -> None:
         g.caller, g.device, g.serial = ANYBODY, None, request.environ.get(SERIAL, "")
-        if is_open() or may_fetch():
+        if takes_nothing():
             return
         now_s = ports.clock.now_s()
         characters = presented(request.authorization)
@@ -106,7 +109,7 @@ def add_admission(app: Flask, ports: WebPorts) -> Limiter:
 
     @app.before_request
     def admit() -> Response | None:
-        if is_open() or may_fetch():
+        if takes_nothing():
             return None
         if marked("for_devices"):
             return None if g.device is not None else _unknown_device()

@@ -1,0 +1,121 @@
+"""What the worker found, taken into the round that waits for it: here a round is committed."""
+
+from __future__ import annotations
+
+import msgspec
+import structlog
+
+from coordinator.core.events import AggregationFailed, AggregationFinished, StartAggregation
+from coordinator.core.rollout import Rollout
+from coordinator.core.round import Phase, Round
+from coordinator.effects import EvaluateVersion, PendingEffect
+from coordinator.jobs import AggregationDone, EvaluationDone, FiguresDone, JobFailed, Metrics, Result
+from coordinator.ports import BlobStore, VersionRecord
+from coordinator.releasing import Releases
+from coordinator.turn import Turn
+from models.manifest import Artifact, Manifest
+
+NAMED = 20
+"""Devices in one log line."""
+
+_log = structlog.get_logger("coordinator")
+
+
+class Results:
+    """Takes in results of jobs. A job's effect stays in the database until then, so a killed process begins it again.
+
+    Args:
+        artifacts: what anybody may fetch.
+        releases: decides which versions go out.
+    """
+
+    def __init__(self, artifacts: BlobStore, releases: Releases) -> None:
+        self._artifacts = artifacts
+        self._releases = releases
+        self._jobs: dict[PendingEffect, int] = {}
+
+    def expect(self, effect: PendingEffect, number: int) -> None:
+        """A job was begun for an effect, whose row has that number; it is removed with the result."""
+        self._jobs[effect] = number
+
+    def take(self, result: Result, turn: Turn) -> None:
+        """Take in what came of a job; its round may be over for long.
+
+        Raises:
+            UnavailableError: the disk or the database is broken.
+        """
+        match result:
+            case AggregationDone():
+                self._forget(turn, StartAggregation(result.round))
+                state = _committing(turn, result.round)
+                if state is not None:
+                    self._commit(turn, state, result)
+            case FiguresDone(number, federated):
+                self._forget(turn, StartAggregation(number))
+                state = _committing(turn, number)
+                if state is not None:
+                    self._releases.note_figures(state.base_version, federated, turn)
+                    turn.step(state.task, AggregationFinished(None, turn.now_s))
+            case EvaluationDone(version, metrics, inspection):
+                self._forget(turn, EvaluateVersion(version))
+                self._releases.note_measured(version, metrics, inspection, turn)
+                _tell(turn, version, metrics)
+            case JobFailed(reason, round_number, version_number):
+                _log.warning("job_failed", round=round_number, version=version_number, reason=reason)
+                if version_number is not None:
+                    self._forget(turn, EvaluateVersion(version_number))
+                if round_number is not None:
+                    self._forget(turn, StartAggregation(round_number))
+                    state = _committing(turn, round_number)
+                    if state is not None:
+                        turn.step(state.task, AggregationFailed(reason, turn.now_s))
+
+    def _forget(self, turn: Turn, effect: PendingEffect) -> None:
+        number = self._jobs.get(effect)
+        if number is not None:
+            turn.tx.remove_effects([number])
+            turn.after_commit.append(lambda: self._jobs.pop(effect, None))
+
+    def _commit(self, turn: Turn, state: Round, done: AggregationDone) -> None:
+        task, base, number = state.task, turn.base_version(state), turn.tx.last_version_number() + 1
+        weights = Artifact(done.weights, done.size_bytes)
+        manifest = msgspec.structs.replace(
+            Manifest.decode(self._artifacts.get(base.manifest)),
+            version=number,
+            weights=weights,
+            transfers=done.transfers,
+            mask=done.mask,
+        )
+        made = VersionRecord(
+            version=number,
+            task=task,
+            manifest=self._artifacts.put(manifest.encode()),
+            round=done.round,
+            optimizer_state=done.optimizer_state,
+            created_s=turn.now_s,
+            metrics=done.metrics,
+            rollout=Rollout(),
+            lineage=self._releases.lineage(state, turn.board.tasks[task].settings, turn),
+            inspection=done.inspection,
+        )
+        self._releases.note_figures(base.version, done.federated, turn)
+        self._releases.take_in(made, turn)
+        if done.metrics is not None:
+            _tell(turn, number, done.metrics)
+        if done.unreadable:
+            turn.tx.count("reports_unreadable", len(done.unreadable))
+            names = ", ".join(done.unreadable[:NAMED])
+            turn.after_commit.append(
+                lambda: _log.warning("reports_unreadable", round=done.round, count=len(done.unreadable), devices=names)
+            )
+        turn.step(task, AggregationFinished(number, turn.now_s))
+
+
+def _committing(turn: Turn, number: int) -> Round | None:
+    state = turn.board.round(number)
+    return state if state is not None and state.phase is Phase.COMMITTING else None
+
+
+def _tell(turn: Turn, version: int, metrics: Metrics) -> None:
+    figures = {"top1": round(metrics.top1, 4), "top3": round(metrics.top3, 4), "loss": round(metrics.loss, 4)}
+    turn.after_commit.append(lambda: _log.info("version_measured", version=version, **figures))
