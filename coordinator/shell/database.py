@@ -11,7 +11,7 @@ the transaction or before anything is read that they could change. One statement
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
@@ -20,23 +20,19 @@ from typing import Any, TypeVar
 import msgspec
 import sqlalchemy as sa
 from msgspec import structs
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 
 from coordinator import effects as effect_json
 from coordinator.baselines import KeptBaselines
 from coordinator.config import CoordinatorConfig, TaskSettings
-from coordinator.core.federated import Tally
 from coordinator.core.lease import Lease
 from coordinator.core.pace import Rhythm
-from coordinator.core.rollout import Rollout, Stage
 from coordinator.core.round import TERMINAL, Phase, Round
 from coordinator.core.seats import Seats
 from coordinator.core.task import Task
 from coordinator.effects import PendingEffect
-from coordinator.jobs import Inspection, Metrics
 from coordinator.operations import AuditEntry, TokenRecord
-from coordinator.ports import Lineage, RoundSummary, StoredChunk, StoredReport, TaskRecord, VersionRecord
+from coordinator.ports import StoredChunk, StoredReport, TaskRecord
 from coordinator.shell import schema
 from coordinator.shell.reading import Reading, lease_from, summary_row
 from coordinator.shell.tables import (
@@ -46,7 +42,6 @@ from coordinator.shell.tables import (
     devices,
     effects,
     facts,
-    federated,
     reports,
     round_summaries,
     rounds,
@@ -54,6 +49,8 @@ from coordinator.shell.tables import (
     tokens,
     versions,
 )
+from coordinator.shell.upserting import upsert
+from coordinator.shell.versions import Versions
 from wire.errors import ConfigError, UnavailableError
 from wire.identifiers import DeviceId
 
@@ -67,11 +64,8 @@ LEASES_KEPT = 20_000
 """Leases in memory: a cohort and those that wait; about 1 kB each."""
 
 _Fact = TypeVar("_Fact")
-_VERSION_JSON: dict[str, Any] = {"lineage": Lineage, "inspection": Inspection}
-"""Columns of a version that are JSON, and of what."""
 _ROUND = msgspec.json.Decoder(Round)
 _TASK, _SETTINGS = msgspec.json.Decoder(Task), msgspec.json.Decoder(TaskSettings)
-_INSERTS: dict[str, Callable[[sa.Table], Any]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 
 def database_file(data_dir: Path) -> Path:
@@ -125,7 +119,7 @@ class Database:
             except Exception:
                 self.close()
                 raise
-        self._memory = _Memory(self._engine.dialect.name, last)
+        self._memory = _Memory(last)
 
     def close(self) -> None:
         """Give the connections back."""
@@ -178,8 +172,7 @@ def _remedy(said: str) -> str:
 class _Memory:
     """What one process keeps from one transaction to the next, all of it also in the database."""
 
-    def __init__(self, dialect: str, last_effect: int) -> None:
-        self.insert = _INSERTS[dialect]
+    def __init__(self, last_effect: int) -> None:
         self.last_effect = last_effect
         self.leases: dict[DeviceId, Lease] = {}
         self.closed_rounds: dict[int, Round] = {}
@@ -189,13 +182,13 @@ class _Memory:
     def written(self, table: sa.Table, key: str | None, dialect: sa.Dialect) -> tuple[str, Sequence[str] | None]:
         """A statement for ``_put_many`` as the driver takes it, and the order of its values (None: they have names)."""
         if table.name not in self._written:
-            statement = self.insert(table) if key is None else _upsert(self.insert, table, key)
+            statement = sa.insert(table) if key is None else upsert(dialect.name, table, key)
             compiled = statement.compile(dialect=dialect, column_keys=[column.name for column in table.columns])
             self._written[table.name] = str(compiled), compiled.positiontup
         return self._written[table.name]
 
 
-class DatabaseView(Reading):
+class DatabaseView(Versions, Reading):
     """What a transaction can read and write; see :class:`coordinator.ports.Transaction` for each method."""
 
     def __init__(self, connection: sa.Connection, memory: _Memory) -> None:
@@ -282,7 +275,7 @@ class DatabaseView(Reading):
             "state": msgspec.json.encode(state),
             "settings": msgspec.json.encode(record.settings),
         }
-        self._connection.execute(_upsert(self._memory.insert, tasks, "name"), row)
+        self._connection.execute(upsert(self._connection.dialect.name, tasks, "name"), row)
 
     def name_first_task(self, name: str) -> None:
         """Name the one task of a database of the first release, in which it had no name."""
@@ -410,67 +403,6 @@ class DatabaseView(Reading):
         found = self._connection.execute(query.order_by(many.desc()).limit(STATES_TOLD_APART))
         return {(state, why): count for state, why, count in found}
 
-    # Versions
-
-    def version(self, number: int) -> VersionRecord | None:
-        """A version."""
-        return self._first_version(sa.select(versions).where(versions.c.version == number))
-
-    def current_version(self, task: str | None = None) -> VersionRecord | None:
-        """The version of a task that devices have; of all tasks without one."""
-        return self._newest(Stage.CURRENT, task)
-
-    def canary_version(self, task: str | None = None) -> VersionRecord | None:
-        """The version of a task that some devices try; of all tasks without one."""
-        return self._newest(Stage.CANARY, task)
-
-    def last_version_number(self) -> int:
-        """Number of the newest version, wherever it is."""
-        return self._connection.scalar(sa.select(sa.func.max(versions.c.version))) or 0
-
-    def add_version(self, record: VersionRecord) -> None:
-        """Insert a version."""
-        self._connection.execute(sa.insert(versions).values(_version_row(record)))
-
-    def save_version(self, record: VersionRecord) -> None:
-        """Replace a version."""
-        which = versions.c.version == record.version
-        self._connection.execute(sa.update(versions).where(which).values(_version_row(record)))
-
-    def federated(self, version: int) -> Tally:
-        """What devices found of a version."""
-        found = self._connection.scalar(sa.select(federated.c.tally).where(federated.c.version == version))
-        return Tally() if found is None else msgspec.json.decode(found, type=Tally)
-
-    def save_federated(self, version: int, tally: Tally) -> None:
-        """Replace it."""
-        row = {"version": version, "tally": msgspec.json.encode(tally)}
-        self._connection.execute(_upsert(self._memory.insert, federated, "version"), row)
-
-    def set_manifest(self, version: int, manifest: str) -> None:
-        """The same weights under another manifest."""
-        self._connection.execute(sa.update(versions).where(versions.c.version == version).values(manifest=manifest))
-
-    def set_metrics(self, version: int, metrics: Metrics) -> None:
-        """Note how good a version is."""
-        which = versions.c.version == version
-        self._connection.execute(sa.update(versions).where(which).values(structs.asdict(metrics)))
-
-    def versions(self, limit: int, before: int | None = None, task: str | None = None) -> list[VersionRecord]:
-        """The newest versions, in ascending order; only those with a number below ``before``, and of a task."""
-        query = sa.select(versions).order_by(versions.c.version.desc()).limit(limit)
-        if before is not None:
-            query = query.where(versions.c.version < before)
-        if task is not None:
-            query = query.where(versions.c.task == task)
-        return self._versions(query)[::-1]
-
-    def versions_made_in(self, rounds: Iterable[RoundSummary]) -> dict[int, VersionRecord]:
-        """The versions that came out of these rounds, by number."""
-        numbers = [each.version for each in rounds if each.version is not None]
-        found = self._versions(sa.select(versions).where(versions.c.version.in_(numbers)))
-        return {record.version: record for record in found}
-
     # Effects and counters
 
     def effects(self) -> list[tuple[int, PendingEffect]]:
@@ -550,24 +482,11 @@ class DatabaseView(Reading):
 
     def add_token(self, token: TokenRecord) -> None:
         """Insert a token, or replace the one of that name."""
-        self._connection.execute(_upsert(self._memory.insert, tokens, "name"), structs.asdict(token))
+        self._connection.execute(upsert(self._connection.dialect.name, tokens, "name"), structs.asdict(token))
 
     def remove_token(self, name: str) -> bool:
         """Revoke a token; False if there is none."""
         return self._connection.execute(sa.delete(tokens).where(tokens.c.name == name)).rowcount > 0
-
-    def _newest(self, stage: Stage, task: str | None) -> VersionRecord | None:
-        which = sa.select(versions).where(versions.c.stage == stage.value)
-        if task is not None:
-            which = which.where(versions.c.task == task)
-        return self._first_version(which.order_by(versions.c.version.desc()).limit(1))
-
-    def _first_version(self, query: sa.Select[Any]) -> VersionRecord | None:
-        row = self._connection.execute(query).mappings().first()
-        return None if row is None else _version(row)
-
-    def _versions(self, query: sa.Select[Any]) -> list[VersionRecord]:
-        return [_version(row) for row in self._connection.execute(query).mappings()]
 
     def _scalar(self, query: sa.Select[Any]) -> int:
         return int(self._connection.scalar(query) or 0)
@@ -590,40 +509,8 @@ def _round_row(state: Round) -> dict[str, Any]:
     }
 
 
-def _upsert(insert: Callable[[sa.Table], Any], table: sa.Table, key: str) -> Any:
-    """Insert rows, or replace those that are there, or add what is counted; both dialects write it alike."""
-    statement = insert(table)
-    others = {column.name: statement.excluded[column.name] for column in table.columns if column.name != key}
-    if table is counters:
-        others = {"value": counters.c.value + statement.excluded.value}
-    return statement.on_conflict_do_update(index_elements=[key], set_=others)
-
-
 def _lease_row(lease: Lease) -> dict[str, Any]:
     return {**structs.asdict(lease), "presence": lease.presence.value}
-
-
-def _version_row(record: VersionRecord) -> dict[str, Any]:
-    row = structs.asdict(record)
-    metrics, rollout = row.pop("metrics"), row.pop("rollout")
-    row |= dict.fromkeys(Metrics.__struct_fields__) if metrics is None else structs.asdict(metrics)
-    row |= {**structs.asdict(rollout), "stage": rollout.stage.value}
-    for name in _VERSION_JSON:
-        row[name] = None if row[name] is None else msgspec.json.encode(row[name])
-    return row
-
-
-def _version(row: sa.RowMapping) -> VersionRecord:
-    values: dict[str, Any] = {str(name): value for name, value in row.items()}
-    top1, top3, loss = (values.pop(name) for name in Metrics.__struct_fields__)
-    stage, reason, since_s = values.pop("stage"), values.pop("reason"), values.pop("since_s")
-    for name, kind in _VERSION_JSON.items():
-        values[name] = None if values[name] is None else msgspec.json.decode(values[name], type=kind)
-    return VersionRecord(
-        **values,
-        metrics=None if top1 is None else Metrics(top1, top3, loss),
-        rollout=Rollout(stage=Stage(stage), reason=reason, since_s=since_s),
-    )
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:

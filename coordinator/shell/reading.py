@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from coordinator.core.lease import Lease, Presence
 from coordinator.core.round import TERMINAL, Phase, Round
 from coordinator.fleet import Sample
-from coordinator.jobs import Metrics
 from coordinator.operations import AuditEntry, TokenRecord
 from coordinator.ports import RoundSummary, StoredReport
 from coordinator.shell.tables import (
@@ -30,7 +29,6 @@ from coordinator.shell.tables import (
     rounds,
     samples,
     tokens,
-    versions,
 )
 from wire.identifiers import DeviceId
 
@@ -53,14 +51,6 @@ class Heard(msgspec.Struct, frozen=True):
 
     last_seen_s: float
     device: str
-
-
-class Measured(msgspec.Struct, frozen=True):
-    """How good a version is, and which round made it."""
-
-    version: int
-    round: int | None
-    metrics: Metrics
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,19 +140,6 @@ class Reading:
         self.flush()
         query = sa.select(reports).where(reports.c.round == round_number, reports.c.device.in_(chosen))
         return [StoredReport(**row) for row in self._connection.execute(query).mappings()]
-
-    # Versions
-
-    def measured(self, limit: int, task: str) -> list[Measured]:
-        """How good the newest versions of a task are, in ascending order; without those that were not measured."""
-        figures = (versions.c.top1, versions.c.top3, versions.c.loss)
-        query = sa.select(versions.c.version, versions.c.round, *figures).where(versions.c.task == task)
-        newest = self._connection.execute(query.order_by(versions.c.version.desc()).limit(limit)).all()
-        return [
-            Measured(version, made_in, Metrics(top1, top3, loss))
-            for version, made_in, top1, top3, loss in reversed(newest)
-            if top1 is not None
-        ]
 
     # Devices
 

@@ -14,7 +14,8 @@ from coordinator.jobs import Metrics
 from coordinator.ports import StoredReport, VersionRecord
 from coordinator.shell import reading
 from coordinator.shell.database import Database
-from coordinator.shell.reading import Heard, Measured, Wanted
+from coordinator.shell.reading import Heard, Wanted
+from coordinator.shell.versions import Measured
 from wire.identifiers import DeviceId
 
 RULES = RoundRules(

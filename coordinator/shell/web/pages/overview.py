@@ -16,7 +16,7 @@ from coordinator.core.round import Phase, Round
 from coordinator.core.seats import SeatState
 from coordinator.core.waiting import doing
 from coordinator.fleet import ELIGIBLE, GROUPS, Sample
-from coordinator.shell.reading import Measured
+from coordinator.shell.versions import Measured
 from coordinator.shell.web import words
 from coordinator.shell.web.access import Role
 from coordinator.shell.web.admission import needs
