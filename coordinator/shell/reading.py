@@ -20,16 +20,7 @@ from coordinator.core.round import TERMINAL, Phase, Round
 from coordinator.fleet import Sample
 from coordinator.operations import AuditEntry, TokenRecord
 from coordinator.ports import RoundSummary, StoredReport
-from coordinator.shell.tables import (
-    audit,
-    counters,
-    devices,
-    reports,
-    round_summaries,
-    rounds,
-    samples,
-    tokens,
-)
+from coordinator.shell.tables import audit, counters, devices, reports, round_summaries, rounds, samples, tokens
 from wire.identifiers import DeviceId
 
 MEDIAN_OF = 1000
