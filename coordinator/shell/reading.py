@@ -7,6 +7,7 @@ devices (:mod:`coordinator.shell.census` says how rarely).
 
 from __future__ import annotations
 
+import abc
 import statistics
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -62,14 +63,14 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     weights: frozenset[str] = frozenset()
 
 
-class Reading:
+class Reading(abc.ABC):
     """Questions of people to an open transaction; see :class:`coordinator.ports.Overview` for those that it names."""
 
     _connection: sa.Connection
 
+    @abc.abstractmethod
     def flush(self) -> None:
         """Write what is held back."""
-        raise NotImplementedError
 
     # Rounds
 
