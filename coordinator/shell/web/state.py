@@ -198,7 +198,7 @@ def build_state(
     if record is None:
         msg = "the service has not taken up its task yet"
         raise UnavailableError(msg)
-    current = next((state for state in view.open_rounds() if state.task == record.name), None)
+    current = open_round_of(view, record)
     versions = view.versions(VERSIONS_SHOWN, task=record.name)
     return State(
         population=config.population,
@@ -233,6 +233,11 @@ def round_detail(view: View, number: int, now_s: float) -> RoundDetail | None:
     ]
     row = msgspec.structs.asdict(round_row(RoundSummary.of(state, figures), made, now_s))
     return RoundDetail(**row, base_version=state.base_version, seats=seats)
+
+
+def open_round_of(view: View, record: TaskRecord) -> Round | None:
+    """The round of a task that is not over; None between two."""
+    return next((state for state in view.open_rounds() if state.task == record.name), None)
 
 
 def why_not_active(record: TaskRecord) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from coordinator.core.round import Round
 from coordinator.ports import TaskRecord, View
 from coordinator.shell.web import documents as docs
-from coordinator.shell.web.state import round_row, why_not_active
+from coordinator.shell.web.state import open_round_of, round_row, why_not_active
 from wire.messages import Work
 
 ROUNDS_SHOWN = 20
@@ -21,7 +21,7 @@ def task_rows(view: View, first: str) -> list[docs.TaskRow]:
 
 def task_row(view: View, record: TaskRecord, first: str) -> docs.TaskRow:
     """One task as people see it."""
-    return docs.TaskRow(**_fields(view, record, _open_round(view, record), first))
+    return docs.TaskRow(**_fields(view, record, open_round_of(view, record), first))
 
 
 def task_detail(view: View, name: str, first: str, now_s: float) -> docs.TaskDetail | None:
@@ -32,12 +32,8 @@ def task_detail(view: View, name: str, first: str, now_s: float) -> docs.TaskDet
     newest = view.recent_rounds(ROUNDS_SHOWN, task=name)[::-1]
     made = view.versions_made_in(newest)
     rows = [round_row(each, made.get(each.version or 0), now_s) for each in newest]
-    fields = _fields(view, record, _open_round(view, record), first)
+    fields = _fields(view, record, open_round_of(view, record), first)
     return docs.TaskDetail(**fields, settings=record.settings, rounds=rows)
-
-
-def _open_round(view: View, record: TaskRecord) -> Round | None:
-    return next((state for state in view.open_rounds() if state.task == record.name), None)
 
 
 def _fields(view: View, record: TaskRecord, current: Round | None, first: str) -> dict[str, Any]:
