@@ -154,7 +154,7 @@ def _report(number: int, device: DeviceId, received_s: float) -> StoredReport:
         round=number,
         device=device,
         attempt=1,
-        sha256="0" * 64,
+        blob="0" * 64,
         size_bytes=12_000,
         num_examples=200,
         steps=10,

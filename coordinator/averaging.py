@@ -7,6 +7,7 @@ TensorFlow and this does not.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -27,6 +28,7 @@ from coordinator.jobs import (
     Inspection,
     Job,
     Metrics,
+    ReportFile,
     Result,
 )
 from coordinator.ports import BlobStore
@@ -36,7 +38,7 @@ from wire import frame
 from wire.codec import MASKED, Codec, codec_for
 from wire.codec.masks import choose_mask, mask_from_bytes, mask_to_bytes
 from wire.codec.sparsify import count_for
-from wire.errors import NightjarError, RemoteProtocolError
+from wire.errors import IntegrityError, NightjarError, RemoteProtocolError
 from wire.identifiers import DeviceId
 from wire.messages import CodecChoice
 from wire.parameters import ParameterLayout, Vector, weights_from_bytes, weights_to_bytes
@@ -99,8 +101,9 @@ def _aggregate(
 ) -> AggregationDone:
     unreadable: list[DeviceId] = []
     looked: list[frame.LocalEvaluation] = []
+    hashes: list[str] = []
     codec = asked_codec(job.codec, manifest, artifacts)
-    found = _contributions(job, codec, manifest.layout, private, unreadable, looked)
+    found = _contributions(job, codec, manifest.layout, private, unreadable, looked, hashes)
     mean = weighted_mean(found, manifest.layout.size, arithmetic)
     optimizer = optimizer_for(job.optimizer, arithmetic)
     state, residual = _state(job, optimizer, manifest.layout.size, private)
@@ -128,6 +131,7 @@ def _aggregate(
         transfers=tuple(transfer for transfer, _ in ways),
         mask=next_mask(job.codec, job.random_share, change, manifest.layout, rng, artifacts),
         federated=tally(looked),
+        reports_sha256=hashlib.sha256("".join(hashes).encode()).hexdigest(),
     )
 
 
@@ -186,9 +190,23 @@ def _earlier(job: AggregationJob, artifacts: BlobStore) -> Iterator[Base]:
 
 def _figures(job: FiguresJob, private: BlobStore) -> Iterator[frame.LocalEvaluation]:
     for stored in job.reports:
-        report = frame.decode(private.get(stored.sha256))
-        if isinstance(report, frame.Report) and report.evaluation is not None:
-            yield report.evaluation
+        evaluation = _read(private.get(stored.blob), stored, job.round).evaluation
+        if evaluation is not None:
+            yield evaluation
+
+
+def _read(data: bytes, stored: ReportFile, round_number: int) -> frame.Report:
+    """A frame that was looked into when it came: the disk is to blame for one that cannot be read any more."""
+    whose = f"the stored report of {stored.device} in round {round_number}"
+    try:
+        report = frame.decode(data)
+    except RemoteProtocolError as error:
+        msg = f"{whose} is damaged: {error}"
+        raise IntegrityError(msg) from error
+    if not isinstance(report, frame.Report):
+        msg = f"{whose} is a chunk"
+        raise IntegrityError(msg)
+    return report
 
 
 def _contributions(
@@ -198,13 +216,13 @@ def _contributions(
     private: BlobStore,
     unreadable: list[DeviceId],
     looked: list[frame.LocalEvaluation],
+    hashes: list[str],
 ) -> Iterator[Contribution]:
-    """Each update; by the way, which reports cannot be read, and what devices found on words that they kept back."""
+    """Each update; by the way, whose cannot be decoded, what devices found of the base version, and frames' hashes."""
     for stored in sorted(job.reports, key=lambda report: report.device):
-        report = frame.decode(private.get(stored.sha256))
-        if not isinstance(report, frame.Report):
-            msg = f"the stored report of {stored.device} in round {job.round} is a chunk"
-            raise RemoteProtocolError(msg)
+        data = private.get(stored.blob)
+        report = _read(data, stored, job.round)
+        hashes.append(hashlib.sha256(data).hexdigest())
         try:
             update = codec.decode(report.payload, layout)
         except RemoteProtocolError:

@@ -44,9 +44,9 @@ import structlog
 from coordinator.administration import operate
 from coordinator.basis import Bases
 from coordinator.config import CoordinatorConfig
-from coordinator.core.events import RejectCheckIn, SendReceipt
+from coordinator.core.events import RejectCheckIn, SendReceipt, StartAggregation
 from coordinator.creation import Maker, take_stock
-from coordinator.effects import AnnounceModel, PendingEffect, SendMissing
+from coordinator.effects import AnnounceModel, EvaluateVersion, ForgetBlobs, PendingEffect, SendMissing
 from coordinator.execution import Execution
 from coordinator.inbox import (
     ArtifactServed,
@@ -66,6 +66,7 @@ from coordinator.intake import Intake
 from coordinator.ports import (
     BlobStore,
     Clock,
+    PrivateStore,
     Quarantine,
     Repository,
     Signer,
@@ -87,6 +88,8 @@ LISTEN_S = 2.0
 ANSWERS = (SendReceipt, SendMissing, RejectCheckIn)
 """Effects that a device asks for again until they reach it: a report, a query or a check-in is repeated until it is
 answered. Keeping them in the database until they are sent would cost a burst a fifth of its time."""
+WORK = (StartAggregation, EvaluateVersion, ForgetBlobs)
+"""Effects that no device waits for: they come after the messages that one does wait for."""
 MOST_EVENTS = 512
 """Of one batch: more would save little, and the first of them would wait longer for its receipt."""
 MOST_BYTES = 8 * 2**20
@@ -124,7 +127,7 @@ class Driver:
         config: CoordinatorConfig,
         repository: Repository,
         artifacts: BlobStore,
-        private: BlobStore,
+        private: PrivateStore,
         transport: Transport,
         worker: Worker,
         clock: Clock,
@@ -299,7 +302,7 @@ class Driver:
         else:
             self._done.clear()
             self._adopt(turn)
-            self._pending.extend(added)
+            self._pending.extend(sorted(added, key=_is_work))
         self._unacknowledged.extend(event for event in batch if isinstance(event, MessageArrived))
 
     def _begin(self, tx: View) -> Turn:
@@ -312,19 +315,24 @@ class Driver:
             call()
 
     def _follow_up(self) -> None:
-        """Carry out what follows from what is durable, then let go of the messages."""
+        """Carry out what follows from what is durable, and let go of the messages."""
         with self._transport.together():
-            while self._pending:
-                number, effect = self._pending[0]
-                done = self._execution.carry_out(effect, self._board)
-                if number is not None and done:
-                    self._done.append(number)
-                elif number is not None:
-                    self._results.expect(effect, number)
-                self._pending.popleft()
+            while self._pending and not _is_work(self._pending[0]):
+                self._carry_out_next()
             for message in self._unacknowledged:
                 message.acknowledge()
             self._unacknowledged.clear()
+        while self._pending:
+            self._carry_out_next()
+
+    def _carry_out_next(self) -> None:
+        number, effect = self._pending[0]
+        done = self._execution.carry_out(effect, self._board)
+        if number is not None and done:
+            self._done.append(number)
+        elif number is not None:
+            self._results.expect(effect, number)
+        self._pending.popleft()
 
     def _dispatch(self, event: Inbox, turn: Turn) -> None:
         match event:
@@ -417,6 +425,10 @@ def _waiting_in(inbox: queue.SimpleQueue[Inbox]) -> Iterator[Inbox]:
     with contextlib.suppress(queue.Empty):
         while True:
             yield inbox.get_nowait()
+
+
+def _is_work(pending: tuple[int | None, PendingEffect]) -> bool:
+    return isinstance(pending[1], WORK)
 
 
 def _add(turn: Turn) -> list[tuple[int | None, PendingEffect]]:

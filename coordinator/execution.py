@@ -142,7 +142,7 @@ class Execution:
     def _figures(self, current: Round) -> FiguresJob:
         with self._repository.transaction() as tx:
             reports = tx.reports(current.number)
-        return FiguresJob(current.number, tuple(ReportFile(r.device, r.sha256, r.num_examples) for r in reports))
+        return FiguresJob(current.number, tuple(ReportFile(r.device, r.blob, r.num_examples) for r in reports))
 
     def _aggregation(self, current: Round, board: Board) -> AggregationJob:
         settings, version = board.tasks[current.task].settings, board.versions[current.task]
@@ -152,7 +152,7 @@ class Execution:
         return AggregationJob(
             round=current.number,
             manifest=version.manifest,
-            reports=tuple(ReportFile(r.device, r.sha256, r.num_examples) for r in reports),
+            reports=tuple(ReportFile(r.device, r.blob, r.num_examples) for r in reports),
             minimum=settings.minimum,
             codec=settings.codec.choice(),
             max_examples=settings.max_examples,

@@ -26,8 +26,9 @@ from coordinator.core.round import Phase, Round, awaits_report, step
 from coordinator.core.seats import SeatState
 from coordinator.core.task import Status
 from coordinator.effects import SendMissing
-from coordinator.inbox import MessageArrived
-from coordinator.ports import BlobStore, StoredChunk, StoredReport
+from coordinator.inbox import MessageArrived, fingerprint
+from coordinator.ports import StoredChunk, StoredReport
+from coordinator.staging import StagedBlobs
 from coordinator.turn import Turn
 from wire import frame, messages, topics
 from wire.errors import RemoteProtocolError
@@ -49,7 +50,7 @@ class Intake:
         private: where reports are stored.
     """
 
-    def __init__(self, population: str, bases: Bases, private: BlobStore) -> None:
+    def __init__(self, population: str, bases: Bases, private: StagedBlobs) -> None:
         self._population = Population(population)
         self._bases = bases
         self._private = private
@@ -163,7 +164,7 @@ class Intake:
                     round=meant.number,
                     device=device,
                     attempt=report.attempt,
-                    sha256=self._private.put(payload),
+                    blob=fingerprint(device, payload),
                     size_bytes=len(payload),
                     num_examples=report.num_examples,
                     steps=report.steps,
@@ -172,6 +173,7 @@ class Intake:
                     norm=norm,
                     received_s=turn.now_s,
                 )
+                self._private.keep(stored.blob, payload)
                 turn.settle(meant, received, stored)
 
     def _check(

@@ -48,10 +48,10 @@ class Evaluation(msgspec.Struct, frozen=True):
 
 
 class ReportFile(msgspec.Struct, frozen=True):
-    """A stored report that goes into the mean."""
+    """A stored report that goes into the mean; ``blob`` is its name in the private store."""
 
     device: DeviceId
-    sha256: str
+    blob: str
     num_examples: int
 
 
@@ -139,6 +139,7 @@ class AggregationDone(msgspec.Struct, frozen=True, tag=True):
         unreadable: devices whose reports could not be decoded and are not in the mean.
         federated: what the devices found of the base version.
         inspection: of the inference file; None if none was wanted.
+        reports_sha256: sha256 over the hashes of the reports, each in hex, in ascending order of devices.
     """
 
     round: int
@@ -152,6 +153,7 @@ class AggregationDone(msgspec.Struct, frozen=True, tag=True):
     mask: Artifact | None = None
     federated: Tally = Tally()
     inspection: Inspection | None = None
+    reports_sha256: str = ""
 
 
 class EvaluationDone(msgspec.Struct, frozen=True, tag=True):

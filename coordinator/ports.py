@@ -38,7 +38,7 @@ class StoredReport(msgspec.Struct, frozen=True, kw_only=True):
         round: number of the round.
         device: whose it is.
         attempt: of the device in the round.
-        sha256: hash of the frame in the private store; the frame is deleted when the round is over.
+        blob: name of the frame in the private store; the frame is deleted when the round is over.
         size_bytes: length of the frame.
         num_examples: its weight before capping.
         steps: optimizer steps done.
@@ -51,7 +51,7 @@ class StoredReport(msgspec.Struct, frozen=True, kw_only=True):
     round: int
     device: DeviceId
     attempt: int
-    sha256: str
+    blob: str
     size_bytes: int
     num_examples: int
     steps: int
@@ -386,13 +386,6 @@ class BlobStore(Protocol):
             UnavailableError: no room, or a broken disk.
         """
 
-    def put_all(self, blobs: Mapping[str, bytes]) -> None:
-        """Store all of them durably, each under its hash, which the caller has found; cheaper than one by one.
-
-        Raises:
-            UnavailableError: no room, or a broken disk; some of them may be stored.
-        """
-
     def get(self, sha256: str) -> bytes:
         """Read and verify.
 
@@ -405,6 +398,17 @@ class BlobStore(Protocol):
 
         Raises:
             UnavailableError: a broken disk.
+        """
+
+
+class PrivateStore(BlobStore, Protocol):
+    """One that also keeps frames, which bring their own checksum, under names that are no hashes of their bytes."""
+
+    def keep_all(self, blobs: Mapping[str, bytes]) -> None:
+        """Store all of them durably, each under the name that the caller gives; cheaper than one by one.
+
+        Raises:
+            UnavailableError: no room, or a broken disk; some of them may be stored.
         """
 
 

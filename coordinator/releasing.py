@@ -10,7 +10,6 @@ Everything happens within a turn of the driver, so a kill leaves all of it or no
 
 from __future__ import annotations
 
-import hashlib
 from importlib import metadata
 
 import structlog
@@ -64,19 +63,18 @@ class Releases:
         self._signer = signer
         self._code_version = metadata.version("nightjar")
 
-    def lineage(self, state: Round, settings: TaskSettings, turn: Turn) -> Lineage:
+    def lineage(self, state: Round, settings: TaskSettings, reports_sha256: str) -> Lineage:
         """What the version of a round is made of.
 
         Args:
             state: the round that makes it.
             settings: of its task.
-            turn: of the driver.
+            reports_sha256: over its reports.
         """
-        hashes = [report.sha256 for report in turn.tx.reports(state.number)]
         return Lineage(
             parent=state.base_version,
-            reports=len(hashes),
-            reports_sha256=hashlib.sha256("".join(hashes).encode()).hexdigest(),
+            reports=state.reported,
+            reports_sha256=reports_sha256,
             seed=self._seed,
             code_version=self._code_version,
             optimizer=settings.server.choice(),

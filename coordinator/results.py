@@ -95,7 +95,7 @@ class Results:
             created_s=turn.now_s,
             metrics=done.metrics,
             rollout=Rollout(),
-            lineage=self._releases.lineage(state, turn.board.tasks[task].settings, turn),
+            lineage=self._releases.lineage(state, turn.board.tasks[task].settings, done.reports_sha256),
             inspection=done.inspection,
         )
         self._releases.note_figures(base.version, done.federated, turn)

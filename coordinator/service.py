@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import os
 import signal
@@ -28,6 +27,7 @@ from coordinator.shell.broker_child import BrokerChild
 from coordinator.shell.clock import WallClock
 from coordinator.shell.database import Database, DatabaseView, database_url
 from coordinator.shell.lock import only_one
+from coordinator.shell.memory import keep_freed_memory, spare_the_collector
 from coordinator.shell.model_folder import import_model
 from coordinator.shell.mqtt import MqttTransport
 from coordinator.shell.packs import PackedBlobs
@@ -141,7 +141,8 @@ def serve(config: CoordinatorConfig, *, standby: bool = False) -> None:
             stack.enter_context(secured.gate_kept(reached, reload_broker))
         stack.callback(app.extensions["pulse"].close)  # before the server, which waits for whoever is being answered
         recorder.start()
-        _spare_the_collector()
+        spare_the_collector()
+        keep_freed_memory()
         transport.start()
 
         def ready() -> None:
@@ -254,18 +255,6 @@ class _Loop:
             self._error = error
         finally:
             self._over.set()
-
-
-def _spare_the_collector() -> None:
-    """Let Python look for garbage in cycles more rarely.
-
-    A burst makes tens of thousands of objects that stay until the round is over, and none of them in cycles; looking
-    at all of them again and again took up to a seventh of the driver's time; not in every run. Nor too rarely: nothing
-    else runs meanwhile, and after 50,000 new objects every page waited for 30 to 120 ms.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(5_000, 20, 100)
 
 
 def _troubles(loop: _Loop, transport: MqttTransport) -> list[str]:

@@ -7,9 +7,8 @@ together. Nobody is told of a report before the commit, so nothing is promised t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 
-from coordinator.ports import BlobStore
+from coordinator.ports import PrivateStore
 
 
 class StagedBlobs:
@@ -19,7 +18,7 @@ class StagedBlobs:
         store: where the blobs go.
     """
 
-    def __init__(self, store: BlobStore) -> None:
+    def __init__(self, store: PrivateStore) -> None:
         self._store = store
         self._waiting: dict[str, bytes] = {}
 
@@ -29,24 +28,24 @@ class StagedBlobs:
         self._waiting[name] = data
         return name
 
-    def put_all(self, blobs: Mapping[str, bytes]) -> None:
-        """Keep them until ``flush``."""
-        self._waiting.update(blobs)
+    def keep(self, name: str, data: bytes) -> None:
+        """Keep it until ``flush``, under a name of the caller's."""
+        self._waiting[name] = data
 
-    def get(self, sha256: str) -> bytes:
+    def get(self, name: str) -> bytes:
         """Read, also what still waits.
 
         Raises:
             IntegrityError: as the store.
             UnavailableError: as the store.
         """
-        waiting = self._waiting.get(sha256)
-        return self._store.get(sha256) if waiting is None else waiting
+        waiting = self._waiting.get(name)
+        return self._store.get(name) if waiting is None else waiting
 
-    def delete(self, sha256: str) -> None:
+    def delete(self, name: str) -> None:
         """Delete it if it is there."""
-        self._waiting.pop(sha256, None)
-        self._store.delete(sha256)
+        self._waiting.pop(name, None)
+        self._store.delete(name)
 
     def flush(self) -> None:
         """Make everything durable that waits.
@@ -55,7 +54,7 @@ class StagedBlobs:
             UnavailableError: no room, or a broken disk; all of it waits on.
         """
         if self._waiting:
-            self._store.put_all(self._waiting)
+            self._store.keep_all(self._waiting)
             self._waiting.clear()
 
     def forget(self) -> None:

@@ -126,7 +126,7 @@ class Turn:
             self._note_changes(before, after, event)
         self._take_over(after, effects, report)
         if after.phase in TERMINAL:
-            self.forget([stored.sha256 for stored in self.tx.reports(after.number)])
+            self.forget([stored.blob for stored in self.tx.reports(after.number)])
             self.forget(self.tx.drop_chunks(after.number))
             del self.board.rounds[task]
             self.board.bases.pop(after.base_version, None)
@@ -202,11 +202,11 @@ class Turn:
             self.tx.count(f"reports_{receipt.verdict.value}" + (f":{receipt.code}" if receipt.code else ""))
         self.effects.append(receipt)
 
-    def forget(self, sha256s: Iterable[str]) -> None:
+    def forget(self, blobs: Iterable[str]) -> None:
         """Delete blobs of the private store after the commit."""
-        hashes = tuple(sha256s)
-        if hashes:
-            self.effects.append(ForgetBlobs(hashes))
+        names = tuple(blobs)
+        if names:
+            self.effects.append(ForgetBlobs(names))
 
     def find_round(self, number: int) -> Round | None:
         """The round of that number, open or over."""

@@ -10,10 +10,11 @@ import struct
 import sys
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -77,7 +78,7 @@ def targets() -> list[Target]:
     """Every target, with its seeds."""
     found = [_report(name) for name in NAMES]
     found += [_large_report(), _large_mask()]
-    evaluated = replace(_TRUE_REPORT, evaluation=frame.LocalEvaluation(40, 5, 11, 7, 12, 5.5, 5.25))
+    evaluated = msgspec.structs.replace(_TRUE_REPORT, evaluation=frame.LocalEvaluation(40, 5, 11, 7, 12, 5.5, 5.25))
     frames = [frame.encode_report(_TRUE_REPORT), frame.encode_report(evaluated), *_chunks()]
     found.append(Target("frame", frames, _read_frame))
     found.append(Target("chunks", _chunks(), _read_chunks))

@@ -23,6 +23,8 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import msgspec
+
 from wire.errors import LocalProtocolError, RemoteProtocolError
 
 MAGIC = b"NJ"
@@ -76,8 +78,7 @@ class LocalEvaluation:
     loss_after: float
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     """One device's update and what the coordinator needs to judge it.
 
     Attributes:
@@ -174,7 +175,7 @@ def decode(data: bytes) -> Report | Chunk:
     if kind == KIND_CHUNK:
         return _chunk(body)
     if kind == KIND_EVALUATED_REPORT:
-        return dataclasses.replace(_report(body[_EVALUATION.size :]), evaluation=_evaluation(body))
+        return msgspec.structs.replace(_report(body[_EVALUATION.size :]), evaluation=_evaluation(body))
     msg = f"expected frame kind {KIND_REPORT} or {KIND_EVALUATED_REPORT} (report) or {KIND_CHUNK} (chunk), got {kind}"
     raise RemoteProtocolError(msg, code="frame-kind")
 

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from wire.errors import RemoteProtocolError
 from wire.identifiers import DeviceId, Population, device_id, population, shard_of
@@ -21,8 +21,7 @@ UP_KINDS = frozenset({"check-in", "report", "dropout", "query"})
 DOWN_KINDS = frozenset({"assignment", "rejection", "receipt", "missing"})
 
 
-@dataclass(frozen=True, slots=True)
-class UpTopic:
+class UpTopic(msgspec.Struct, frozen=True):
     """Where a message from a device came in."""
 
     population: Population
@@ -31,8 +30,7 @@ class UpTopic:
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
-class DownTopic:
+class DownTopic(msgspec.Struct, frozen=True):
     """Where a message to a device goes."""
 
     population: Population
@@ -40,16 +38,14 @@ class DownTopic:
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
-class StatusTopic:
+class StatusTopic(msgspec.Struct, frozen=True):
     """Where a device says whether it is there."""
 
     population: Population
     device: DeviceId
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceTopic:
+class AnnounceTopic(msgspec.Struct, frozen=True):
     """Where the current manifest is announced."""
 
     population: Population

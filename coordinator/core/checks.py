@@ -23,7 +23,8 @@ content is judged. Codes are stable and go back to the device in an INVALID rece
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+import msgspec
 
 from wire.codec import Codec
 from wire.errors import RemoteProtocolError
@@ -34,8 +35,7 @@ REPORT_SLACK_BYTES = 4096
 """Headers, counts and scales that a report may have beside its values."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True):
     """What the assignment asked of the report.
 
     Attributes:
@@ -51,8 +51,7 @@ class Asked:
     max_update_norm: float
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(msgspec.Struct, frozen=True):
     """The report is sound.
 
     Attributes:
@@ -62,8 +61,7 @@ class Accepted:
     norm: float
 
 
-@dataclass(frozen=True, slots=True)
-class Invalid:
+class Invalid(msgspec.Struct, frozen=True):
     """The report must not be counted.
 
     Attributes:

@@ -5,40 +5,34 @@ Events are in the past tense and carry their time; effects are imperative. :mod:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 
 from wire.identifiers import DeviceId
 from wire.messages import DropoutCause, RejectionReason, Verdict
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceCheckedIn:
+class DeviceCheckedIn(msgspec.Struct, frozen=True):
     """An admissible device is ready to train."""
 
     device: DeviceId
     now_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceLost:
+class DeviceLost(msgspec.Struct, frozen=True):
     """A device's connection is gone, or it says that it is no longer eligible."""
 
     device: DeviceId
     now_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceReturned:
+class DeviceReturned(msgspec.Struct, frozen=True):
     """A device is connected again."""
 
     device: DeviceId
     now_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceDroppedOut:
+class DeviceDroppedOut(msgspec.Struct, frozen=True):
     """A device says that it gives up its seat."""
 
     device: DeviceId
@@ -47,8 +41,7 @@ class DeviceDroppedOut:
     now_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class ReportReceived:
+class ReportReceived(msgspec.Struct, frozen=True):
     """A report came; an empty code means that the checks found no fault."""
 
     device: DeviceId
@@ -58,32 +51,28 @@ class ReportReceived:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ClockTicked:
+class ClockTicked(msgspec.Struct, frozen=True):
     """Time passed; ``elsewhere`` says what the devices do that did not come, for when a selection ends without them."""
 
     now_s: float
     elsewhere: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class AggregationFinished:
+class AggregationFinished(msgspec.Struct, frozen=True):
     """The reports were averaged to a new version; None if they held figures only."""
 
     version: int | None
     now_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class AggregationFailed:
+class AggregationFailed(msgspec.Struct, frozen=True):
     """The reports could not be averaged."""
 
     reason: str
     now_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class CalledOff:
+class CalledOff(msgspec.Struct, frozen=True):
     """No round is wanted for now; devices that have begun to train may finish."""
 
     reason: str

@@ -18,7 +18,6 @@ for each of the last :data:`SHARE_WINDOW` rounds. Who may wait for a round, :mod
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
 import msgspec
 from msgspec.structs import replace
@@ -96,23 +95,20 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 # Events
 
 
-@dataclass(frozen=True, slots=True)
-class Heard:
+class Heard(msgspec.Struct, frozen=True):
     """The device sent something."""
 
     now_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedIn:
+class CheckedIn(msgspec.Struct, frozen=True):
     """The device offered itself and said what it holds."""
 
     message: CheckIn
     now_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class StatusCame:
+class StatusCame(msgspec.Struct, frozen=True):
     """The device says how it is; a ``retained`` status is an old one that the broker kept, so no sign of life."""
 
     message: Status
@@ -120,22 +116,19 @@ class StatusCame:
     retained: bool
 
 
-@dataclass(frozen=True, slots=True)
-class WentAway:
+class WentAway(msgspec.Struct, frozen=True):
     """The device, or its last will, says that its connection is gone; no sign of life either."""
 
     message: Status
 
 
-@dataclass(frozen=True, slots=True)
-class ReportCounted:
+class ReportCounted(msgspec.Struct, frozen=True):
     """A report of the device was accepted in that round."""
 
     round: int
 
 
-@dataclass(frozen=True, slots=True)
-class BlockingChanged:
+class BlockingChanged(msgspec.Struct, frozen=True):
     """An operator shut the device out, for a reason, or lets it in again (no reason)."""
 
     reason: str

@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import os
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 
 from wire.errors import IntegrityError, UnavailableError
@@ -96,15 +96,6 @@ class FileBlobs:
             path.unlink(missing_ok=True)
         except OSError as error:
             raise unavailable(path, error) from error
-
-    def put_all(self, blobs: Mapping[str, bytes]) -> None:
-        """Store each under its hash.
-
-        Raises:
-            UnavailableError: as ``put``.
-        """
-        for data in blobs.values():
-            self.put(data)
 
     def sweep(self, needed: Collection[str]) -> int:
         """Delete everything else: what a process left that was killed between a blob and its row; how many files."""

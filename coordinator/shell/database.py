@@ -369,7 +369,7 @@ class DatabaseView(Versions, Reading):
         self.flush()
         over = [phase.value for phase in TERMINAL]
         still_open = sa.select(rounds.c.number).where(rounds.c.phase.not_in(over))
-        needed = set(self._connection.scalars(sa.select(reports.c.sha256).where(reports.c.round.in_(still_open))))
+        needed = set(self._connection.scalars(sa.select(reports.c.blob).where(reports.c.round.in_(still_open))))
         needed.update(self._connection.scalars(sa.select(chunks.c.sha256)))
         states = versions.c.optimizer_state
         needed.update(self._connection.scalars(sa.select(states).where(states.is_not(None))))

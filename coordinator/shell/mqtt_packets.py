@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from wire.errors import RemoteProtocolError
 
@@ -37,8 +38,7 @@ class Malformed(RemoteProtocolError):  # noqa: N818 - reads as what the packet i
         super().__init__(f"the broker sent a malformed {what}; is it an MQTT broker?", code="mqtt")
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True):
     """A PUBLISH that came (3.3); ``number`` is None at QoS 0."""
 
     topic: str

@@ -3,7 +3,7 @@
 The driver stores the reports of hundreds of messages at once. They go into one *pack*: written, flushed to the disk and
 renamed like any blob, so a pack is there whole or not at all. A pack is a row of entries::
 
-    32 bytes  sha256 of the blob
+    32 bytes  name of the blob
      4 bytes  its length, little-endian
      n bytes  the blob
 
@@ -21,8 +21,8 @@ import hashlib
 import struct
 import threading
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from coordinator.shell.blobs import WRITING, FileBlobs, unavailable, write_durably
 from wire.errors import IntegrityError
@@ -36,8 +36,7 @@ SPARE_BYTES = 128 * 2**20
 _ZEROS = bytes(256 * 1024)
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(NamedTuple):
     pack: Path
     offset: int
     size_bytes: int
@@ -70,8 +69,8 @@ class PackedBlobs:
         """
         return self._files.put(data)
 
-    def put_all(self, blobs: Mapping[str, bytes]) -> None:
-        """Store blobs durably in one pack, each under its hash.
+    def keep_all(self, blobs: Mapping[str, bytes]) -> None:
+        """Store blobs durably in one pack, each under its name of 64 hex digits.
 
         Raises:
             UnavailableError: no room, or a broken disk.
@@ -79,57 +78,58 @@ class PackedBlobs:
         fresh = {name: data for name, data in blobs.items() if name not in self._places}
         if not fresh:
             return
-        parts = [part for name, data in fresh.items() for part in (_ENTRY.pack(bytes.fromhex(name), len(data)), data)]
+        parts: list[bytes] = []
+        places: dict[str, _Place] = {}
+        offset = 0
         pack = self._folder / (hashlib.sha256("".join(fresh).encode()).hexdigest() + _SUFFIX)
+        for name, data in fresh.items():
+            parts += (_ENTRY.pack(bytes.fromhex(name), len(data)), data)
+            places[name] = _Place(pack, offset + _ENTRY.size, len(data))
+            offset += _ENTRY.size + len(data)
         try:
             write_durably(pack, *parts, _END, over=self._take_spare())
         except OSError as error:
             raise unavailable(pack, error) from error
-        offset = 0
         with self._lock:
-            for name, data in fresh.items():
-                offset += _ENTRY.size
-                self._remember(name, _Place(pack, offset, len(data)))
-                offset += len(data)
+            self._remember(pack, places)
 
-    def get(self, sha256: str) -> bytes:
-        """Read and verify.
+    def get(self, name: str) -> bytes:
+        """Read; what was put alone is verified, a frame in a pack verifies itself.
 
         Raises:
             IntegrityError: there is no such blob, or its bytes are damaged.
             UnavailableError: it cannot be read.
         """
-        place = self._places.get(sha256)
-        if place is None and not self._files.path(sha256).exists():
+        place = self._places.get(name)
+        if place is None and not self._files.path(name).exists():
             self._read_new_packs()  # another process wrote it
-            place = self._places.get(sha256)
+            place = self._places.get(name)
         if place is None:
-            return self._files.get(sha256)
+            return self._files.get(name)
         try:
             with place.pack.open("rb") as file:
-                file.seek(place.offset)
-                data = file.read(place.size_bytes)
+                file.seek(place.offset - _ENTRY.size)
+                head, data = file.read(_ENTRY.size), file.read(place.size_bytes)
         except OSError as error:
             raise unavailable(place.pack, error) from error
-        found = hashlib.sha256(data).hexdigest()
-        if found != sha256:
-            msg = f"{place.pack} is damaged: the bytes of {sha256} have the sha256 {found}"
+        if head != _ENTRY.pack(bytes.fromhex(name), place.size_bytes) or len(data) != place.size_bytes:
+            msg = f"{place.pack} is damaged: {name} is not where it was written"
             raise IntegrityError(msg)
         return data
 
-    def delete(self, sha256: str) -> None:
+    def delete(self, name: str) -> None:
         """Delete it if it is there; its bytes go with the last blob of its pack.
 
         Raises:
             UnavailableError: a broken disk.
         """
         with self._lock:
-            place = self._places.pop(sha256, None)
+            place = self._places.pop(name, None)
             if place is None:
-                self._files.delete(sha256)
+                self._files.delete(name)
                 return
             left = self._packs[place.pack]
-            left.discard(sha256)
+            left.discard(name)
             if not left:
                 del self._packs[place.pack]
                 try:
@@ -170,16 +170,15 @@ class PackedBlobs:
         try:
             for pack in sorted(self._folder.glob(f"*{_SUFFIX}")):
                 if pack not in self._packs:
-                    entries = list(_entries(pack))
+                    places = dict(_entries(pack))
                     with self._lock:
-                        for name, place in entries:
-                            self._remember(name, place)
+                        self._remember(pack, places)
         except OSError as error:
             raise unavailable(self._folder, error) from error
 
-    def _remember(self, name: str, place: _Place) -> None:
-        self._places[name] = place
-        self._packs.setdefault(place.pack, set()).add(name)
+    def _remember(self, pack: Path, places: dict[str, _Place]) -> None:
+        self._places |= places
+        self._packs[pack] = set(places)
 
 
 def _entries(pack: Path) -> Iterator[tuple[str, _Place]]:

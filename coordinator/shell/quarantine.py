@@ -12,7 +12,6 @@ of a message. Not safe for threads; the driver owns it (docs/adr/0018-messages-t
 
 from __future__ import annotations
 
-import hashlib
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +19,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from coordinator.inbox import MessageArrived
+from coordinator.inbox import MessageArrived, fingerprint
 from coordinator.ports import Standing
 from coordinator.shell.blobs import unavailable, write_durably
 
@@ -30,8 +29,6 @@ MOST_REMEMBERED = 1_000
 """Messages with a death on their account: of those that never came again the oldest are forgotten."""
 
 _DIGEST_BYTES = 16
-_SHORT_BYTES = 1024
-_END_BYTES = 64
 _NOBODY = bytes(_DIGEST_BYTES)
 _log = structlog.get_logger("coordinator")
 
@@ -139,11 +136,7 @@ class FileQuarantine:
 
 
 def _digest(message: MessageArrived) -> str:
-    """What tells messages apart: a report ends with a checksum of all of it, and everything else is short."""
-    payload = message.payload
-    shown = payload if len(payload) <= _SHORT_BYTES else payload[:_END_BYTES] + payload[-_END_BYTES:]
-    length = len(payload).to_bytes(8, "little")
-    return hashlib.blake2b(message.topic.encode() + b"\n" + length + shown, digest_size=_DIGEST_BYTES).hexdigest()
+    return fingerprint(message.topic, message.payload)[: 2 * _DIGEST_BYTES]
 
 
 def _read_deaths(path: Path) -> dict[str, int]:

@@ -57,8 +57,8 @@ class MemoryBlobs:
         self._blobs[name] = data
         return name
 
-    def put_all(self, blobs: Mapping[str, bytes]) -> None:
-        """Store all of them, each under its hash."""
+    def keep_all(self, blobs: Mapping[str, bytes]) -> None:
+        """Store all of them, each under its name."""
         for name, data in blobs.items():
             self.touched()
             self._blobs[name] = data
@@ -225,7 +225,7 @@ class MemoryView:
 
     def private_blobs(self) -> set[str]:
         """Hashes of the private blobs that are still needed: open reports, chunks, the optimizer's state."""
-        needed = {report.sha256 for number in self._open for report in self._reports.get(number, {}).values()}
+        needed = {report.blob for number in self._open for report in self._reports.get(number, {}).values()}
         needed.update(chunk.sha256 for chunk in self._chunks.values())
         needed.update(record.optimizer_state for record in self._versions.values() if record.optimizer_state)
         return needed

@@ -47,9 +47,11 @@ class MemoryBlobs:
         self.on_touch()
         return name
 
-    def put_all(self, blobs) -> None:
-        for data in blobs.values():
-            self.put(data)
+    def keep_all(self, blobs) -> None:
+        for name, data in blobs.items():
+            self.on_touch()
+            self.blobs[name] = data
+            self.on_touch()
 
     def get(self, sha256: str) -> bytes:
         if sha256 not in self.blobs:

@@ -1,7 +1,7 @@
 """An aggregation as the worker does it, over stored frames."""
 
-import dataclasses
 import gc
+import hashlib
 import tracemalloc
 
 import msgspec
@@ -10,13 +10,13 @@ import pytest
 
 from coordinator.averaging import do_job
 from coordinator.core.optimizers import OptimizerChoice, OptimizerName
-from coordinator.jobs import AggregationJob, ReportFile
+from coordinator.jobs import AggregationJob, FiguresJob, ReportFile
 from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.model_folder import import_model
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.model_folder import write_model
 from wire import frame
-from wire.errors import RemoteProtocolError
+from wire.errors import IntegrityError, RemoteProtocolError
 from wire.identifiers import DeviceId
 from wire.messages import Assignment, CodecChoice, TrainingPlan
 
@@ -51,9 +51,9 @@ class Averaging:
 
     def broken_report(self, number: int) -> ReportFile:
         """Its values are sound and its CRC is right; its positions are nonsense."""
-        good = frame.decode(self.private.get(self.report(number).sha256))
+        good = frame.decode(self.private.get(self.report(number).blob))
         k = int.from_bytes(good.payload[:4], "little")
-        cut = dataclasses.replace(good, payload=good.payload[: 8 + k] + bytes(40))
+        cut = msgspec.structs.replace(good, payload=good.payload[: 8 + k] + bytes(40))
         return ReportFile(DeviceId(f"d{number:03d}"), self.private.put(frame.encode_report(cut)), 1)
 
     def job(self, reports, state: str | None = None) -> AggregationJob:
@@ -77,6 +77,25 @@ def test_the_order_in_which_reports_came_plays_no_part(tmp_path):
     world = Averaging(tmp_path)
     reports = [world.report(number) for number in range(7)]
     assert world.do(world.job(reports)) == world.do(world.job(reversed(reports)))
+
+
+def test_it_says_what_the_mean_is_of(tmp_path):
+    world = Averaging(tmp_path)
+    reports = [world.report(2), world.broken_report(1), world.report(3)]
+    frames = [world.private.get(reports[at].blob) for at in (1, 0, 2)]  # as their devices are named
+    hashes = "".join(hashlib.sha256(data).hexdigest() for data in frames)
+    assert world.do(world.job(reports)).reports_sha256 == hashlib.sha256(hashes.encode()).hexdigest()
+
+
+@pytest.mark.parametrize("work", ["mean", "figures"])
+@pytest.mark.parametrize("damage", [lambda data: data[:-9], lambda data: data[:90] + b"?" + data[91:]])
+def test_a_report_that_the_disk_damaged_is_named(tmp_path, damage, work):
+    world = Averaging(tmp_path)
+    sound, damaged = world.report(0), world.report(1)
+    data = damage(world.private.get(damaged.blob))
+    job = world.job([sound, msgspec.structs.replace(damaged, blob=world.private.put(data))])
+    with pytest.raises(IntegrityError, match="stored report of d001 in round 1 is damaged"):
+        world.do(job if work == "mean" else FiguresJob(job.round, job.reports))
 
 
 def test_memory_does_not_grow_with_the_number_of_reports(tmp_path):

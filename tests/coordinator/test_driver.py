@@ -373,7 +373,7 @@ def test_chunks_in_any_order_and_more_than_once_make_one_report(large_world):
     assert receipts(large_world, "a") == [Verdict.ACCEPTED]
     assert large_world.tables.chunks == {}
     (stored,) = large_world.tables.reports.values()
-    assert large_world.private.blobs == {stored.sha256: whole}
+    assert large_world.private.blobs == {stored.blob: whole}
     large_world.receive("a", "report", first)
     large_world.receive("a", "report", second)
     assert receipts(large_world, "a") == [Verdict.ACCEPTED, Verdict.DUPLICATE]

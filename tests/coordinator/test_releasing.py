@@ -1,7 +1,5 @@
 """What becomes of versions, told by the driver among fakes: the gate, trials on a share of the devices, operators."""
 
-import dataclasses
-
 import msgspec
 import pytest
 
@@ -62,7 +60,7 @@ def report(world, device, value=0.01, hits=GOOD):
     asked = world.assignment(device)
     frame = report_frame(asked, delta(value), LAYOUT, evaluation=found(hits))
     if asked.work is Work.EVALUATE:
-        alone = dataclasses.replace(frames.decode(frame), codec=frames.NO_UPDATE, payload=b"")
+        alone = msgspec.structs.replace(frames.decode(frame), codec=frames.NO_UPDATE, payload=b"")
         frame = frames.encode_report(alone)
     world.receive(device, "report", frame)
 

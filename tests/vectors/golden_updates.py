@@ -1,7 +1,8 @@
 """Golden vectors of codecs 3 to 7, masks and transfers: every corner that an honest encoder can get into."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
+import msgspec
 import numpy as np
 
 from tests.vectors.cases import (
@@ -144,7 +145,7 @@ EVALUATION = LocalEvaluation(40, 5, 11, 7, 12, 5.5, 5.25)
 def evaluated():
     """A report with a local evaluation before it."""
     payload = topk_payload(4, MIXED, only(MIXED, range(15, 20)), 5, FORM_MODELLED)
-    report = replace(report_of(5, MIXED, payload), evaluation=EVALUATION)
+    report = msgspec.structs.replace(report_of(5, MIXED, payload), evaluation=EVALUATION)
     sparse = codec_for(CodecChoice(name="topk-4")).decode(payload, MIXED)
     return {
         "name": "topk-4-evaluated",

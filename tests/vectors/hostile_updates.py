@@ -8,6 +8,7 @@ import zlib
 from dataclasses import replace
 from unittest import mock
 
+import msgspec
 import numpy as np
 
 from tests.vectors.cases import MIXED, NAME_OF, ODD, TINY, crowded, floats, layout_of, report_of, shapes, spread
@@ -244,8 +245,8 @@ def hostile_evaluations():
         "loss-nan": replace(EVALUATION, loss_before=float("nan")),
         "loss-infinite": replace(EVALUATION, loss_after=float("inf")),
     }
-    frames = {name: encode_report(replace(report, evaluation=lie)) for name, lie in lies.items()}
-    good = encode_report(replace(report, evaluation=EVALUATION))
+    frames = {name: encode_report(msgspec.structs.replace(report, evaluation=lie)) for name, lie in lies.items()}
+    good = encode_report(msgspec.structs.replace(report, evaluation=EVALUATION))
     for name, body in (("cut", good[8:30]), ("cut-in-the-report-header", good[8:70])):
         head = good[:4] + struct.pack("<I", len(body)) + body
         frames[name] = head + struct.pack("<I", zlib.crc32(head))

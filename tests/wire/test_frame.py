@@ -3,6 +3,7 @@ import math
 import random
 import zlib
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -74,14 +75,14 @@ LOOKED = LocalEvaluation(40, 5, 11, 7, 12, 5.5, 5.25)
 
 
 def test_a_local_evaluation_travels_with_its_report():
-    report = dataclasses.replace(REPORT, evaluation=LOOKED)
+    report = msgspec.structs.replace(REPORT, evaluation=LOOKED)
     assert decode(encode_report(report)) == report
     assert len(encode_report(report)) == len(encode_report(REPORT)) + 28
 
 
 @pytest.mark.parametrize("wrong", [{"top1_after": 13}, {"top3_before": 41}, {"loss_after": math.nan}])
 def test_an_evaluation_that_cannot_be_is_refused(wrong):
-    report = dataclasses.replace(REPORT, evaluation=dataclasses.replace(LOOKED, **wrong))
+    report = msgspec.structs.replace(REPORT, evaluation=dataclasses.replace(LOOKED, **wrong))
     with pytest.raises(RemoteProtocolError) as fault:
         decode(encode_report(report))
     assert fault.value.code == "report-evaluation"
@@ -89,7 +90,7 @@ def test_an_evaluation_that_cannot_be_is_refused(wrong):
 
 @pytest.mark.parametrize("kept", range(40))
 def test_a_short_body_of_an_evaluated_report_is_refused(kept):
-    data = bytearray(encode_report(dataclasses.replace(REPORT, evaluation=LOOKED))[: 8 + kept])
+    data = bytearray(encode_report(msgspec.structs.replace(REPORT, evaluation=LOOKED))[: 8 + kept])
     data[4:8] = kept.to_bytes(4, "little")
     data += zlib.crc32(data).to_bytes(4, "little")
     with pytest.raises(RemoteProtocolError):

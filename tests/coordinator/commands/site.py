@@ -122,12 +122,12 @@ def web_half(site: Site, post: Callable[[Inbox, Database], None]) -> Iterator[No
     database.close()
 
 
-def report(round_number: int, sha256: str) -> StoredReport:
+def report(round_number: int, blob: str) -> StoredReport:
     return StoredReport(
         round=round_number,
         device=A,
         attempt=1,
-        sha256=sha256,
+        blob=blob,
         size_bytes=len(REPORT),
         num_examples=3,
         steps=1,

@@ -1,5 +1,4 @@
-import dataclasses
-
+import msgspec
 import numpy as np
 import pytest
 
@@ -27,7 +26,7 @@ def report(delta=None, **changes) -> frame.Report:
         seconds=1.0,
         payload=np.asarray(delta, "<f4").tobytes(),
     )
-    return dataclasses.replace(sound, **changes)
+    return msgspec.structs.replace(sound, **changes)
 
 
 def test_a_sound_report_is_accepted_with_its_norm():

@@ -42,7 +42,7 @@ def test_a_backup_has_the_accepted_reports_of_the_open_round(site, tmp_path):
     assert size_bytes > len(REPORT)
     assert missing(tmp_path / "saved") == []
     _, _, [kept], _ = view(tmp_path / "saved")
-    assert PackedBlobs(tmp_path / "saved" / PRIVATE).get(kept.sha256) == REPORT
+    assert PackedBlobs(tmp_path / "saved" / PRIVATE).get(kept.blob) == REPORT
 
 
 def test_a_restored_coordinator_goes_on_with_its_round_and_with_unused_numbers(site, tmp_path):
@@ -52,7 +52,7 @@ def test_a_restored_coordinator_goes_on_with_its_round_and_with_unused_numbers(s
     assert (current.number, current.reported) == (2, 1)
     assert last == 2 + ROUNDS_SKIPPED
     assert (marker.phase, marker.cause) == (Phase.ABANDONED, AbandonCause.RESTORED)
-    assert PackedBlobs(tmp_path / "new" / PRIVATE).get(kept.sha256) == REPORT
+    assert PackedBlobs(tmp_path / "new" / PRIVATE).get(kept.blob) == REPORT
 
 
 def test_a_restored_coordinator_signs_as_the_lost_one_did(site, tmp_path):
@@ -73,7 +73,7 @@ def test_a_backup_made_while_rounds_come_and_go_is_whole(site, tmp_path):
             sha256 = site.private.put(f"report {number}".encode())
             with database.transaction() as tx:
                 old = next(iter(tx.open_rounds()), None)
-                gone = [each.sha256 for each in tx.reports(old.number)]
+                gone = [each.blob for each in tx.reports(old.number)]
                 tx.save_round(replace(old, phase=Phase.ABANDONED, closed_at_s=1.0))
                 number += 1
                 tx.save_round(replace(old, number=number))

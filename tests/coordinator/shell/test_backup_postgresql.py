@@ -66,7 +66,7 @@ def test_restored_from_the_dump_and_the_folders_it_goes_on_with_unused_numbers(
         assert (current.phase, current.reported) == (Phase.REPORTING, 1)
         assert view.last_round_number() == 3 + ROUNDS_SKIPPED
         [report] = view.reports(3)
-    assert PackedBlobs(site / "new" / "private").get(report.sha256)
+    assert PackedBlobs(site / "new" / "private").get(report.blob)
 
 
 def test_a_folder_that_lacks_what_the_database_names_is_refused(site, postgresql, monkeypatch):

@@ -24,21 +24,31 @@ def blobs(request, tmp_path):
             return MemoryBlobs()
 
 
-def named(*blobs: bytes) -> dict[str, bytes]:
-    return {hashlib.sha256(data).hexdigest(): data for data in blobs}
-
-
-def test_many_are_put_at_once(blobs):
-    many = named(b"one", b"", b"three")
-    blobs.put_all(many)
-    blobs.put_all({})
-    blobs.put_all(named(b"three", b"four"))
+@pytest.mark.parametrize("kind", [PackedBlobs, lambda _folder: MemoryBlobs()])
+def test_many_are_kept_at_once_under_names_of_the_callers(tmp_path, kind):
+    blobs, one, two, three, four = kind(tmp_path), *(digit * 64 for digit in "1234")
+    many = {one: b"one", two: b"", three: b"three"}
+    blobs.keep_all(many)
+    blobs.keep_all({})
+    blobs.keep_all({three: b"three", four: b"four"})
     assert {name: blobs.get(name) for name in many} == many
-    for name in named(b"one", b"four"):
+    for name in (one, four):
         blobs.delete(name)
         with pytest.raises(IntegrityError):
             blobs.get(name)
-    assert blobs.get(hashlib.sha256(b"three").hexdigest()) == b"three"
+    assert blobs.get(three) == b"three"
+
+
+def test_what_is_staged_is_there_at_once_and_stored_with_the_rest(tmp_path):
+    store = PackedBlobs(tmp_path)
+    staged = StagedBlobs(store)
+    staged.keep("1" * 64, b"report")
+    chunk = staged.put(b"chunk")
+    assert [staged.get(name) for name in ("1" * 64, chunk)] == [b"report", b"chunk"]
+    with pytest.raises(IntegrityError):
+        store.get(chunk)
+    staged.flush()
+    assert [PackedBlobs(tmp_path).get(name) for name in ("1" * 64, chunk)] == [b"report", b"chunk"]
 
 
 def test_what_is_put_is_got_by_its_hash(blobs):

@@ -108,7 +108,7 @@ def test_a_report_of_a_round_that_is_not_there_is_refused(database):
         round=9,
         device=DeviceId("a"),
         attempt=1,
-        sha256="0" * 64,
+        blob="0" * 64,
         size_bytes=1,
         num_examples=1,
         steps=1,

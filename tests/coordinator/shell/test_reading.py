@@ -41,7 +41,7 @@ def database(request, tmp_path):
 
 
 def report(number: int, device: DeviceId, **fields) -> StoredReport:
-    usual = {"attempt": 1, "sha256": "0" * 64, "size_bytes": 100, "num_examples": 2, "steps": 1, "loss": 3.0}
+    usual = {"attempt": 1, "blob": "0" * 64, "size_bytes": 100, "num_examples": 2, "steps": 1, "loss": 3.0}
     rest = {"seconds": 1.0, "norm": 1.0, "received_s": 1.0}
     return StoredReport(round=number, device=device, **{**usual, **rest, **fields})
 

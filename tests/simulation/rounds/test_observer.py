@@ -129,7 +129,7 @@ def test_a_mean_with_a_wrong_weight_is_caught(make_world, monkeypatch):
 def test_a_mean_with_the_report_of_another_is_caught(make_world, monkeypatch):
     def swapped(job: AggregationJob) -> AggregationJob:
         first, second, *others = job.reports
-        stolen = msgspec.structs.replace(first, sha256=second.sha256)
+        stolen = msgspec.structs.replace(first, blob=second.blob)
         return msgspec.structs.replace(job, reports=(stolen, second, *others))
 
     change_averaging(monkeypatch, swapped)

@@ -119,7 +119,7 @@ def report(number: int, device: DeviceId, received_s: float) -> StoredReport:
         round=number,
         device=device,
         attempt=1,
-        sha256="0" * 64,
+        blob="0" * 64,
         size_bytes=11_000 + 37 * (hash(device) % 40),
         num_examples=240,
         steps=12,

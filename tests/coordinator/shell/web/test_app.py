@@ -106,7 +106,7 @@ class Site:
                         round=1,
                         device=device,
                         attempt=1,
-                        sha256="0" * 64,
+                        blob="0" * 64,
                         size_bytes=size_bytes,
                         num_examples=weight,
                         steps=1,
