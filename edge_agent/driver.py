@@ -5,21 +5,18 @@ for a machine; the new state, the outbox and the dropouts to be sent are written
 run. A kill at any line therefore leaves either the state before, and whoever sent the message sends it again, or the
 state after, and what was to be sent is sent by the next process. Every effect may run twice.
 
-What cannot be stored (a full disk, a locked database) did not happen. Most of it happens again by itself: the
-coordinator repeats, conditions are judged at the next poll. What nobody would repeat, a restart and the outcome of our
-own work, is kept and tried again until it is stored.
+What cannot be stored (a full disk, a locked database) did not happen; what nobody would repeat, a restart and the
+outcome of our own work, is owed until it is stored (:mod:`edge_agent.unstored`).
 
 The driver decides nothing that a machine could decide. It translates, and it tells the story in the log.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 import queue
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
@@ -27,7 +24,6 @@ import structlog
 
 from edge_agent import __version__
 from edge_agent.core import events, lifecycle, outbox
-from edge_agent.core.backoff import BackOff
 from edge_agent.core.eligibility import (
     DEFAULT_POLICY,
     Answer,
@@ -78,9 +74,10 @@ from edge_agent.ports import (
     Worker,
 )
 from edge_agent.session import Desk, Produced, prepare, run_session
+from edge_agent.unstored import Unstored
 from edge_agent.uplink import Identity, Uplink
 from wire import messages, topics
-from wire.errors import LocalProtocolError, NightjarError, RemoteProtocolError, UnavailableError
+from wire.errors import LocalProtocolError, NightjarError, RemoteProtocolError
 from wire.messages import (
     Announcement,
     Assignment,
@@ -90,9 +87,6 @@ from wire.messages import (
     Receipt,
     Rejection,
 )
-
-STORE_AGAIN = BackOff(first_s=2.0, most_s=60.0)
-"""A lock is gone in a moment, room on a disk when somebody makes it; trying costs next to nothing."""
 
 LEAST_POLL_S = 0.05
 """Between two polls because something is due: what cannot be done now must not be tried in a circle."""
@@ -180,11 +174,9 @@ class Driver:
         self._not_delivered_said = ""
         self._announced: str | None = None
         self._resent = 0  # sendings of the report in the outbox that no receipt followed
-        self._unstored = 0
-        self._owed: deque[Callable[[], None]] = deque()
-        self._owed_tries, self._owed_at_s = 0, 0.0
         self._keyboard = KeyboardUpkeep(ports.show_model)
         self._log = log.bind(device=identity.device, **({"emulated": True} if identity.emulated else {}))
+        self._unstored = Unstored(ports.clock, ports.jitter, self._log)
 
     @property
     def state(self) -> lifecycle.State:
@@ -229,18 +221,18 @@ class Driver:
             examples=self._ports.examples.count(),
             left_while=lifecycle.name(self._state),
         )
-        with self._contained():
+        with self._unstored.contained():
             deaths = remembered.deaths + isinstance(self._state, Preparing | Training | Finishing)
-            self._surely(lambda: self._step(events.Restarted(self._moment(), deaths)))
+            self._unstored.surely(lambda: self._step(events.Restarted(self._moment(), deaths)))
         model = self._ports.artifacts.current()
         if model is not None:
             self._keyboard.arrived(model)
 
     def poll(self) -> None:
         """Look at the conditions; let time pass."""
-        with self._contained():
-            self._catch_up()
-        with self._contained():
+        with self._unstored.contained():
+            self._unstored.catch_up()
+        with self._unstored.contained():
             readings = self._read()
             verdict = judge(readings, self._pace.policy)
             now_s, hysteresis_s = self._ports.clock.monotonic_s(), self._pace.hysteresis_s
@@ -257,9 +249,7 @@ class Driver:
         A real agent polls between such moments, too, because conditions change unasked; a simulation, which knows when
         they do, sleeps.
         """
-        due: list[float | None] = [lifecycle.due_at_s(self._state)]
-        if self._owed:
-            due.append(self._owed_at_s)
+        due = [lifecycle.due_at_s(self._state), self._unstored.due_at_s]
         if isinstance(self._state, Settling) and self._eligible_since_s is not None:
             due.append(self._eligible_since_s + self._pace.hysteresis_s)
         if self._outbox is not None and self._ports.transport.connected:
@@ -268,7 +258,7 @@ class Driver:
 
     def handle(self, item: Item) -> None:
         """Take one item from the queue."""
-        with self._contained():
+        with self._unstored.contained():
             match item:
                 case LinkUp():
                     self._link_up()
@@ -279,7 +269,7 @@ class Driver:
                 case Arrived(topic, payload):
                     self._arrived(topic, payload)
                 case WorkDone(number, outcome):
-                    self._surely(lambda: self._work_done(number, outcome))
+                    self._unstored.surely(lambda: self._work_done(number, outcome))
                 case StopAsked():
                     self._ports.worker.stop(self._keyboard.job)
                     self._step(events.Stopping(self._moment()))
@@ -388,7 +378,7 @@ class Driver:
         dropouts = [effect for effect in effects if isinstance(effect, SendDropout)]
         if state != before or dropouts:
             self._ports.journal.commit(Change(state, report, settlement, dropouts, _deaths_after(event)))
-            self._say_stored_again()
+            self._unstored.stored()
         self._state = state
         if _face(before) != _face(state):
             name, reason = _face(state)
@@ -526,51 +516,6 @@ class Driver:
     def _explain(self, outcome: object) -> str:
         """Why work failed. The text of an unforeseen exception may quote what was typed, so only its kind is said."""
         return str(outcome)[:300] if isinstance(outcome, NightjarError) else f"unforeseen {type(outcome).__name__}"
-
-    def _surely(self, happening: Callable[[], None]) -> None:
-        """Let something happen that nobody repeats: if it cannot be stored now, then at one of the next polls.
-
-        Raises:
-            UnavailableError: not now.
-        """
-        self._owed.append(happening)
-        if len(self._owed) == 1:
-            self._owed_tries, self._owed_at_s = 0, self._ports.clock.monotonic_s()
-        self._catch_up()
-
-    def _catch_up(self) -> None:
-        """Let happen what could not be stored before, in its order.
-
-        Raises:
-            UnavailableError: it still cannot be stored.
-        """
-        now_s = self._ports.clock.monotonic_s()
-        while self._owed and now_s >= self._owed_at_s:
-            happening = self._owed.popleft()
-            try:
-                happening()
-            except UnavailableError:
-                self._owed.appendleft(happening)
-                self._owed_tries += 1
-                self._owed_at_s = now_s + STORE_AGAIN.delay_s(self._owed_tries, self._ports.jitter())
-                raise
-
-    def _say_stored_again(self) -> None:
-        if self._unstored:
-            self._log.info("stored_again", failed_tries=self._unstored)
-            self._unstored = 0
-
-    @contextlib.contextmanager
-    def _contained(self) -> Iterator[None]:
-        """What could not be stored did not happen, and what cannot happen is ignored: both are said, and we go on."""
-        try:
-            yield
-        except UnavailableError as error:
-            self._unstored += 1
-            if self._unstored == 1:  # and not once a second for days: that would fill what is left of the disk
-                self._log.error("not_stored", error=str(error), again="until it works; said once")
-        except LocalProtocolError as error:
-            self._log.error("illegal_event", error=str(error))
 
 
 def _deaths_after(event: events.Event) -> int | None:
