@@ -10,11 +10,9 @@ down_revision = "0009"
 
 def upgrade() -> None:
     """One schema version on."""
-    with op.batch_alter_table("reports") as batch:
-        batch.alter_column("sha256", new_column_name="blob")
+    op.execute("ALTER TABLE reports RENAME COLUMN sha256 TO blob")  # a batch would copy every report's row
 
 
 def downgrade() -> None:
     """And back."""
-    with op.batch_alter_table("reports") as batch:
-        batch.alter_column("blob", new_column_name="sha256")
+    op.execute("ALTER TABLE reports RENAME COLUMN blob TO sha256")
