@@ -22,7 +22,7 @@ from typing import Any
 import click
 import psutil
 
-from benchmarks.measuring import show
+from benchmarks.measuring import cpu_time_s, show
 from coordinator.config import BrokerConfig, BrokerKind, CoordinatorConfig, TaskConfig
 from coordinator.enrolment.authority import new_request
 from coordinator.enrolment.premises import FOLDER, refresh, signer_of
@@ -68,7 +68,7 @@ def measured(connect: Callable[[], None], connections: int, at_once: int, server
         server: whose processor time counts; may be this process.
     """
     connect()  # not the first one
-    before_s, begun_s = _cpu_s(server), time.perf_counter()
+    before_s, begun_s = cpu_time_s(server.pid), time.perf_counter()
     waits_s: list[float] = []
 
     def one(_: int) -> None:
@@ -85,7 +85,7 @@ def measured(connect: Callable[[], None], connections: int, at_once: int, server
         "per_minute": round(60 * connections / seconds),
         "p50_ms": round(1000 * waits_s[len(waits_s) // 2], 1),
         "p99_ms": round(1000 * waits_s[int(len(waits_s) * 0.99)], 1),
-        "server_cpu_ms": round(1000 * (_cpu_s(server) - before_s) / connections, 2),
+        "server_cpu_ms": round(1000 * (cpu_time_s(server.pid) - before_s) / connections, 2),
     }
 
 
@@ -161,11 +161,6 @@ def _encrypted(place: Place, port: int) -> ssl.SSLSocket:
     except OSError:
         plain.close()
         raise
-
-
-def _cpu_s(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
 
 
 def _listens(process: psutil.Process, port: int) -> bool:

@@ -32,7 +32,7 @@ import psutil
 from paho.mqtt.enums import CallbackAPIVersion
 
 from benchmarks.emulated_fleet import Fired, Fleet, Update, together
-from benchmarks.measuring import median, quantile, show
+from benchmarks.measuring import cpu_time_s, median, quantile, show
 from coordinator.shell.broker import find_mosquitto
 from coordinator.shell.free_ports import free_ports
 from models.configurations import configuration
@@ -298,12 +298,6 @@ def raise_descriptor_limit(connections: int) -> None:
         raise click.ClickException(msg)
     if soft < needed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
-
-
-def cpu_time_s(pid: int) -> float:
-    """What a process has used so far, in user and system mode."""
-    times = psutil.Process(pid).cpu_times()
-    return float(times.user + times.system)
 
 
 def say(line: str) -> None:

@@ -28,7 +28,7 @@ import msgspec
 import psutil
 from rich.console import Console
 
-from benchmarks.measuring import median, quantile, show
+from benchmarks.measuring import cpu_time_s, median, quantile, show
 from benchmarks.setting import BUILD, SEED
 from coordinator.core.round import TERMINAL, Phase, Round
 from coordinator.shell.database import database_file
@@ -74,8 +74,8 @@ class _Running:
         """Note what was used, if this many rounds are new."""
         if rounds not in self.used_s:
             own = psutil.Process(self.coordinator)
-            serving = sum(_cpu_s(one) for one in (own, *own.children(recursive=True)))
-            self.used_s[rounds] = (serving, sum(_cpu_s(psutil.Process(pid)) for pid in self.phones))
+            serving = sum(cpu_time_s(one.pid) for one in (own, *own.children(recursive=True)))
+            self.used_s[rounds] = (serving, sum(cpu_time_s(pid) for pid in self.phones))
 
     def per_round_s(self) -> tuple[float, float]:
         """Means over the rounds that are measured."""
@@ -83,11 +83,6 @@ class _Running:
         count = max(last - first, 1)
         before, after = self.used_s[first], self.used_s[last]
         return (after[0] - before[0]) / count, (after[1] - before[1]) / count
-
-
-def _cpu_s(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
 
 
 @click.command()

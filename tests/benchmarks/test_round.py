@@ -23,4 +23,4 @@ def test_it_prints_its_figures_as_json(tmp_path):
     assert (row["phones"], row["reports"]) == (4, 4)
     assert 0 < row["selected_to_committed_s"] < row["announce_to_committed_s"]
     assert row["coordinator_cpu_s"] > 0
-    assert row["phones_cpu_s"] >= 0  # a few phones may take less than a tick of the clock
+    assert row["phones_cpu_s"] > 0
