@@ -17,8 +17,10 @@ def test_the_time_of_a_process_is_known_more_finely_than_in_ticks():
 
 
 def test_another_process_has_its_own():
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        assert 0 < cpu_time_s(child.pid) < cpu_time_s(os.getpid())
+    program = "print(flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout.readline() == b"\n"  # it has done something
+        assert cpu_time_s(child.pid) > 0
         child.communicate(b"\n")
     with pytest.raises(OSError, match="argument"):
         cpu_time_s(child.pid)
