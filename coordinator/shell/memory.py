@@ -27,8 +27,8 @@ def keep_freed_memory() -> bool:
     """Let the C library keep what a burst frees, for the next one; whether it can.
 
     By default it gives it back to the kernel at once, and every page of it costs a fault when it is needed again: with
-    bursts of a thousand reports five faults a report, a tenth of the time (docs/adr/0011). Only glibc can; another
-    library is left as it is.
+    bursts of a thousand reports five faults a report were counted (docs/adr/0011). Only glibc can; another library is
+    left as it is.
     """
     try:
         return bool(ctypes.CDLL(None).mallopt(_M_TRIM_THRESHOLD, KEPT_FREE_BYTES))
