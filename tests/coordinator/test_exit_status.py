@@ -86,7 +86,8 @@ def test_3_when_the_database_does_not_work(folder):
 def test_130_after_ctrl_c(folder):
     """A command that is interrupted; ``serve`` takes ctrl-C for the end of its work, which is 0."""
     script = (
-        "import time, coordinator.__main__ as program\n"
+        "import signal, time, coordinator.__main__ as program\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs us in the background ignores it\n"
         "@program.cli.command()\n"
         "def wait():\n"
         "    print('waiting', flush=True)\n"
