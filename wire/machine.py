@@ -36,20 +36,20 @@ def row(handle: Callable[[Any, Any], Any], *leads_to: object) -> Row:
     return Row(handle, frozenset(leads_to))
 
 
-def find_row(table: Mapping[tuple[Any, type[Any]], Row], state: object, event: object, where: str) -> Row:
+def find_row(table: Mapping[tuple[Any, type[Any]], Row], state: object, event: object, where: Callable[[], str]) -> Row:
     """The row of an event.
 
     Args:
         table: of the machine.
         state: where the machine is, as in the keys of the table.
         event: what happened.
-        where: machine and state in words, for the error.
+        where: says machine and state in words, for the error; not asked for each of a burst's thousands of steps.
 
     Raises:
         IllegalEvent: there is no such row.
     """
     found = table.get((state, type(event)))
     if found is None:
-        msg = f"{where}: {type(event).__name__} cannot happen here"
+        msg = f"{where()}: {type(event).__name__} cannot happen here"
         raise IllegalEvent(msg)
     return found

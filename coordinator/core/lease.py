@@ -146,8 +146,8 @@ def step(lease: Lease, event: Event) -> Lease:
     Raises:
         IllegalEvent: the table has no row for this event in this presence.
     """
-    where = f"lease of {lease.device}, {lease.presence.value}"
-    after: Lease = find_row(TABLE, lease.presence, event, where).handle(lease, event)
+    found = find_row(TABLE, lease.presence, event, lambda: f"lease of {lease.device}, {lease.presence.value}")
+    after: Lease = found.handle(lease, event)
     return after
 
 

@@ -137,7 +137,7 @@ def step(state: Rollout, event: Event) -> Rollout:
     Raises:
         IllegalEvent: the table has no row for this event in this stage.
     """
-    after: Rollout = find_row(TABLE, state.stage, event, f"a {state.stage.value} version").handle(state, event)
+    after: Rollout = find_row(TABLE, state.stage, event, lambda: f"a {state.stage.value} version").handle(state, event)
     return after
 
 

@@ -233,8 +233,8 @@ def step(state: Round, event: Event) -> Step:
     Raises:
         IllegalEvent: the table has no row for this event in this phase.
     """
-    where = f"round {state.number}, {state.phase.value}"
-    stepped: Step = find_row(TABLE, state.phase, event, where).handle(state, event)
+    found = find_row(TABLE, state.phase, event, lambda: f"round {state.number}, {state.phase.value}")
+    stepped: Step = found.handle(state, event)
     return stepped
 
 

@@ -158,7 +158,8 @@ def step(task: Task, event: Event) -> Task:
     Raises:
         IllegalEvent: the table has no row for this event in this status.
     """
-    after: Task = find_row(TABLE, task.status, event, f"task {task.name}, {task.status.value}").handle(task, event)
+    found = find_row(TABLE, task.status, event, lambda: f"task {task.name}, {task.status.value}")
+    after: Task = found.handle(task, event)
     return after
 
 

@@ -215,7 +215,7 @@ def step(state: State, event: Event) -> Result:
     Raises:
         IllegalEvent: the table has no such row.
     """
-    stepped: Result = find_row(TABLE, type(state), event, f"lifecycle, {name(state)}").handle(state, event)
+    stepped: Result = find_row(TABLE, type(state), event, lambda: f"lifecycle, {name(state)}").handle(state, event)
     return stepped
 
 

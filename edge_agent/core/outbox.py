@@ -158,8 +158,8 @@ def step(state: State, event: Event) -> Result:
     Raises:
         IllegalEvent: the table has no such row.
     """
-    where = f"outbox, {type(state).__name__.lower()}"
-    stepped: Result = find_row(TABLE, type(state), event, where).handle(state, event)
+    found = find_row(TABLE, type(state), event, lambda: f"outbox, {type(state).__name__.lower()}")
+    stepped: Result = found.handle(state, event)
     return stepped
 
 

@@ -194,7 +194,7 @@ def step(record: Record[State], event: Event) -> Step:
     'downgrade'
     """
     state = record.state
-    found = find_row(TABLE, type(state), event, f"releases, {type(state).__name__}")
+    found = find_row(TABLE, type(state), event, lambda: f"releases, {type(state).__name__}")
     after: Step = found.handle(record, event)
     return after
 
