@@ -8,6 +8,7 @@ single position; a payload whose head does not say the truth is refused when it 
 
 from __future__ import annotations
 
+import math
 import struct
 import zlib
 
@@ -33,11 +34,15 @@ from wire.parameters import ParameterLayout, Vector
 
 FORM_MODELLED = 0
 FORM_BITMAP = 1
+_FORMS = frozenset({FORM_MODELLED, FORM_BITMAP})
 
 _COUNT = struct.Struct("<I")
 _UNIFORM = struct.Struct("<f")
 _LOGARITHMIC = struct.Struct("<fH")
 _NORM_AND_FORM = struct.Struct("<fB")
+_UNIFORM_HEAD = struct.Struct("<IffB")
+_LOGARITHMIC_HEAD = struct.Struct("<IfHfB")
+"""Count, grid, norm and form at once: a coordinator reads thousands of heads in a burst."""
 
 
 def encode_topk8(delta: Vector, layout: ParameterLayout, rng: np.random.Generator, *, density: float) -> bytes:
@@ -138,30 +143,31 @@ class _Head:
     """What stands before the body; checked as far as that is possible without the body."""
 
     def __init__(self, payload: bytes, layout: ParameterLayout, *, uniform: bool) -> None:
-        grid_bytes = _UNIFORM.size if uniform else _LOGARITHMIC.size
-        self.size = _COUNT.size + grid_bytes + _NORM_AND_FORM.size
+        head = _UNIFORM_HEAD if uniform else _LOGARITHMIC_HEAD
+        self.size, self.uniform = head.size, uniform
         if len(payload) < self.size:
             msg = f"a payload of this codec has at least {self.size} bytes, got {len(payload)}"
             raise RemoteProtocolError(msg, code="payload")
-        (self.count,) = _COUNT.unpack_from(payload)
-        self.grid = grid_from_bytes(payload[_COUNT.size : _COUNT.size + grid_bytes], 8 if uniform else 4)
         self.norm: float
         self.form: int
-        self.norm, self.form = _NORM_AND_FORM.unpack_from(payload, _COUNT.size + grid_bytes)
-        if self.count > layout.size or not 0 <= self.norm < np.inf or self.form not in {FORM_MODELLED, FORM_BITMAP}:
+        self.count, self.scale, *ratio, self.norm, self.form = head.unpack_from(payload)
+        self.ratio = ratio[0] if ratio else 0
+        _check_grid(self.scale, self.ratio)
+        if self.count > layout.size or not 0 <= self.norm < math.inf or self.form not in _FORMS:
             msg = f"k = {self.count}, norm {self.norm} and form {self.form} do not fit {layout.size} parameters"
             raise RemoteProtocolError(msg, code="payload")
 
     def decode(self, payload: bytes, layout: ParameterLayout) -> Sparse:
-        body, most = payload[self.size :], self.grid.most
+        grid = _grid(self.scale, self.ratio, 8 if self.uniform else 4, uniform=self.uniform)
+        body, most = payload[self.size :], grid.most
         if self.form == FORM_MODELLED:
             indices, levels = modelled.decode(body, self.count, layout, with_levels=True, most=most)
         else:
             indices, levels = _from_bitmap_body(body, self.count, layout, most)
-        if _head_norm(levels, self.grid) != self.norm:
-            msg = f"the head says a norm of {self.norm}, the values have {_head_norm(levels, self.grid)}"
+        if _head_norm(levels, grid) != self.norm:
+            msg = f"the head says a norm of {self.norm}, the values have {_head_norm(levels, grid)}"
             raise RemoteProtocolError(msg, code="payload")
-        return Sparse(layout.size, indices, dequantize(levels, self.grid))
+        return Sparse(layout.size, indices, dequantize(levels, grid))
 
 
 def _head_norm(levels: Ints, grid: Grid) -> float:
@@ -184,16 +190,21 @@ def grid_from_bytes(data: bytes, bits: int) -> Grid:
     Raises:
         RemoteProtocolError: a scale that is no magnitude, or a ratio above an octave.
     """
-    if len(data) == _UNIFORM.size:
-        (scale,) = _UNIFORM.unpack(data)
-        ratio = 0
-    else:
-        scale, ratio = _LOGARITHMIC.unpack(data)
-    if not 0 <= scale < np.inf or ratio > OCTAVE:
+    uniform = len(data) == _UNIFORM.size
+    scale, ratio = (*_UNIFORM.unpack(data), 0) if uniform else _LOGARITHMIC.unpack(data)
+    _check_grid(scale, ratio)
+    return _grid(scale, ratio, bits, uniform=uniform)
+
+
+def _check_grid(scale: float, ratio: int) -> None:
+    if not 0 <= scale < math.inf or ratio > OCTAVE:
         msg = f"a scale of {scale} and a ratio of {ratio} make no grid"
         raise RemoteProtocolError(msg, code="payload")
+
+
+def _grid(scale: float, ratio: int, bits: int, *, uniform: bool) -> Grid:
     most = most_for(bits)
-    return Uniform(scale, most) if len(data) == _UNIFORM.size else Logarithmic(scale, ratio, most)
+    return Uniform(scale, most) if uniform else Logarithmic(scale, ratio, most)
 
 
 def pack_levels(levels: Ints, most: int) -> bytes:
