@@ -1,5 +1,7 @@
 """What every repository must do, the real one and the one in memory."""
 
+import contextlib
+
 import msgspec
 import pytest
 from msgspec.structs import replace
@@ -149,6 +151,52 @@ def test_dropped_chunks_name_only_blobs_that_nobody_else_needs(started):
         assert tx.chunks(1, A, 1) == []
         assert tx.drop_chunks(1) == ["2" * 64]
         assert tx.drop_chunks(1) == []
+
+
+def test_what_a_report_changes_of_a_lease_is_changed_and_nothing_else(started):
+    said = Lease(device=A, presence=Presence.READY, state="checked-in", last_seen_s=1.0, runtime="litert", examples=3)
+    other = replace(said, device=B)
+    with started.transaction() as tx:
+        tx.save_lease(said)
+        tx.save_lease(other)
+    heard = replace(said, presence=Presence.PRESENT, last_seen_s=2.0, last_round=7, rounds_counted=5)
+    with started.transaction() as tx:
+        tx.save_lease(heard)
+        tx.save_lease(replace(other, last_seen_s=3.0, reason="in use"))
+    with started.transaction() as tx:
+        assert tx.leases(10) == [heard, replace(other, last_seen_s=3.0, reason="in use")]
+        tx.save_lease(replace(heard, last_seen_s=4.0))
+        assert tx.leases(1) == [replace(heard, last_seen_s=4.0)]
+        tx.save_lease(replace(heard, last_seen_s=5.0, blocked="lost"))
+        tx.save_lease(replace(heard, last_seen_s=6.0, blocked="lost"))
+    with started.transaction() as tx:
+        assert tx.leases(1) == [replace(heard, last_seen_s=6.0, blocked="lost")]
+
+
+def test_what_was_rolled_back_of_a_lease_is_not_taken_for_written(started):
+    lease = Lease(device=A, presence=Presence.READY, state="checked-in", last_seen_s=1.0)
+    with contextlib.suppress(KeyError), started.transaction() as tx:
+        tx.save_lease(lease)
+        tx.devices_since(0.0)
+        raise KeyError
+    with started.transaction() as tx:
+        tx.save_lease(replace(lease, last_seen_s=2.0))
+    with started.transaction() as tx:
+        assert tx.leases(1) == [replace(lease, last_seen_s=2.0)]
+
+
+def test_a_round_that_had_no_chunks_may_get_some(started):
+    for _ in range(2):
+        with started.transaction() as tx:
+            assert tx.drop_chunks(1) == []
+    with started.transaction() as tx:
+        tx.add_chunk(chunk(A, 1))
+    with contextlib.suppress(KeyError), started.transaction() as tx:
+        assert tx.drop_chunks(1) == ["2" * 64]
+        assert tx.drop_chunks(1) == []
+        raise KeyError
+    with started.transaction() as tx:
+        assert tx.drop_chunks(1) == ["2" * 64]
 
 
 def test_leases_are_replaced_and_counted_by_when_they_were_seen(repository):
