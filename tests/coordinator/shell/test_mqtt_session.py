@@ -182,6 +182,23 @@ def test_what_is_published_together_goes_out_in_the_end_in_order(world):
     assert [int(broker.next_message()[1].payload) for _ in range(300)] == list(range(300))
 
 
+def test_after_a_read_it_rests_so_that_what_dribbles_in_is_read_at_once_but_sends_meanwhile(world, monkeypatch):
+    broker, session, told = world
+    monkeypatch.setattr(mqtt_session, "_REST_S", WAIT_S)
+    broker.accept_and_greet()
+    told.next()
+    session.publish("a/1", b"while it rests")  # which wakes it, so what came meanwhile is read as well
+    assert broker.next_message()[1].payload == b"while it rests"
+    broker.say(packets.publish("a/1", b"one", 7))
+    assert told.next()[0].payload == b"one"
+    for number in range(8, 12):
+        broker.say(packets.publish("a/1", b"more", number))
+    with pytest.raises(queue.Empty):
+        told.queue.get(timeout=0.2)
+    session.publish("a/1", b"again")
+    assert [told.next()[0].payload for _ in range(4)] == [b"more"] * 4
+
+
 def test_no_more_than_the_window_is_under_way(world, monkeypatch):
     monkeypatch.setattr(mqtt_session, "MAX_IN_FLIGHT", 2)
     broker, session, told = world
