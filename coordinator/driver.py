@@ -35,7 +35,7 @@ import itertools
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -278,10 +278,7 @@ class Driver:
                 turn = self._begin(tx)
                 tx.remove_effects(self._done)
                 try:
-                    for event in batch:
-                        if not isinstance(event, MessageArrived):
-                            self._quarantine.let_go()
-                        self._dispatch(event, turn)
+                    self._dispatch(batch, turn)
                 finally:  # an exception is a defect, too, but one that we survive
                     self._quarantine.let_go()
                 added = _add(turn)
@@ -334,10 +331,19 @@ class Driver:
             self._results.expect(effect, number)
         self._pending.popleft()
 
-    def _dispatch(self, event: Inbox, turn: Turn) -> None:
+    def _dispatch(self, batch: Sequence[Inbox], turn: Turn) -> None:
+        for kind, some in itertools.groupby(batch, key=type):
+            if kind is MessageArrived:
+                messages = (event for event in some if isinstance(event, MessageArrived))
+                for message, standing in self._quarantine.hand_out(messages):
+                    self._take_message(message, standing, turn)
+            else:
+                self._quarantine.let_go()
+                for event in some:
+                    self._take_event(event, turn)
+
+    def _take_event(self, event: Inbox, turn: Turn) -> None:
         match event:
-            case MessageArrived():
-                self._take_message(event, turn)
             case Ticked():
                 since_s = self._listening_since_s
                 if since_s is not None and turn.now_s >= since_s + LISTEN_S:
@@ -368,11 +374,10 @@ class Driver:
             case BrokerRefused(reason):
                 turn.tx.count("broker_refused")
                 _log.error("broker_refused_us", reason=reason)
-            case Stopped():
-                pass
+            case MessageArrived() | Stopped():
+                pass  # the one is not taken here, the other ends the loop
 
-    def _take_message(self, message: MessageArrived, turn: Turn) -> None:
-        standing = self._quarantine.judge(message)
+    def _take_message(self, message: MessageArrived, standing: Standing, turn: Turn) -> None:
         if standing is not Standing.CLEAR:
             kept = self._quarantine.keep(message)
             turn.tx.count("messages_quarantined")
@@ -385,7 +390,6 @@ class Driver:
                     why="process after process ended while handling it; delete the file to have it tried again",
                 )
             )
-        self._quarantine.take(message)
         match standing:
             case Standing.CLEAR:
                 self._intake.take(message, turn)
@@ -408,14 +412,11 @@ class _NoSigner:
 class _NoQuarantine:
     """Where no process can end, no message is to blame."""
 
-    def take(self, message: MessageArrived) -> None:
-        pass
+    def hand_out(self, messages: Iterable[MessageArrived]) -> Iterator[tuple[MessageArrived, Standing]]:
+        return ((message, Standing.CLEAR) for message in messages)
 
     def let_go(self) -> None:
         pass
-
-    def judge(self, message: MessageArrived) -> Standing:  # noqa: ARG002 - a port's
-        return Standing.CLEAR
 
     def keep(self, message: MessageArrived) -> str:
         return message.topic

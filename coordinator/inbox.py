@@ -13,9 +13,9 @@ _SHORT_BYTES = 1024
 _END_BYTES = 64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class MessageArrived:
-    """Bytes came from the broker.
+    """Bytes came from the broker. Nobody changes it; to freeze it would triple what it takes to make one.
 
     Attributes:
         topic: where.
@@ -28,6 +28,14 @@ class MessageArrived:
     payload: bytes
     retained: bool = False
     acknowledge: Callable[[], None] = field(default=lambda: None, compare=False)
+    _fingerprint: str = field(default="", init=False, repr=False, compare=False)
+
+    @property
+    def fingerprint(self) -> str:
+        """See :func:`fingerprint`; found once."""
+        if not self._fingerprint:
+            self._fingerprint = fingerprint(self.topic, self.payload)
+        return self._fingerprint
 
 
 def fingerprint(source: str, payload: bytes) -> str:

@@ -142,11 +142,11 @@ class Intake:
             return
         match content:
             case frame.Report():
-                self._take_report(device, content, payload, turn)
+                self._take_report(device, content, payload, arrived.fingerprint, turn)
             case frame.Chunk():
                 self._take_chunk(device, content, payload, turn)
 
-    def _take_report(self, device: DeviceId, report: frame.Report, payload: bytes, turn: Turn) -> None:
+    def _take_report(self, device: DeviceId, report: frame.Report, payload: bytes, name: str, turn: Turn) -> None:
         meant = turn.find_round(report.round)
         if meant is None:
             turn.answer(_stranger(device, report.round, report.attempt))
@@ -164,7 +164,7 @@ class Intake:
                     round=meant.number,
                     device=device,
                     attempt=report.attempt,
-                    blob=fingerprint(device, payload),
+                    blob=name,
                     size_bytes=len(payload),
                     num_examples=report.num_examples,
                     steps=report.steps,
@@ -236,7 +236,7 @@ class Intake:
             if not _refuse_broken(device, error, turn):
                 raise
             return
-        self._take_report(device, report, whole, turn)
+        self._take_report(device, report, whole, fingerprint(device, whole), turn)
 
 
 def _why_idle(turn: Turn) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -425,18 +425,17 @@ class Standing(enum.Enum):
 class Quarantine(Protocol):
     """Knows the messages that end the process."""
 
-    def take(self, message: MessageArrived) -> None:
-        """It is about to be handled: should the process die, the next one knows. What was taken before was handled.
+    def hand_out(self, messages: Iterable[MessageArrived]) -> Iterator[tuple[MessageArrived, Standing]]:
+        """The messages, each to be handled before the next is asked for, with what is known of it.
+
+        Should the process die meanwhile, the next one knows.
 
         Raises:
             UnavailableError: no room, or a broken disk.
         """
 
     def let_go(self) -> None:
-        """What was taken last was handled, and we live."""
-
-    def judge(self, message: MessageArrived) -> Standing:
-        """What is known of a message."""
+        """What was handed out last was handled, and we live."""
 
     def keep(self, message: MessageArrived) -> str:
         """Keep a condemned message for a person to look at; where it is kept.

@@ -6,6 +6,10 @@ dies of it as well. So the digest of each message is written down before it is h
 the next process finds written down has a death on its account. A message that is survived is clear again; one that
 process after process died of is *condemned*: it is kept as a file, for a person to look at, and not handled any more.
 
+Messages of which nothing is known are written down some at a time, because a system call for each was a tenth of what a
+report cost. When the process dies, all of those are suspected; each suspect is written down alone the next time, so
+only the one that did it dies again.
+
 The record is overwritten in place and not flushed to the disk: it costs microseconds, and a power cut is not the fault
 of a message. Not safe for threads; the driver owns it (docs/adr/0018-messages-that-end-the-process.md).
 """
@@ -13,13 +17,14 @@ of a message. Not safe for threads; the driver owns it (docs/adr/0018-messages-t
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 import structlog
 
-from coordinator.inbox import MessageArrived, fingerprint
+from coordinator.inbox import MessageArrived
 from coordinator.ports import Standing
 from coordinator.shell.blobs import unavailable, write_durably
 
@@ -28,17 +33,20 @@ MOST_DEATHS = 3
 MOST_REMEMBERED = 1_000
 """Messages with a death on their account: of those that never came again the oldest are forgotten."""
 
+TOGETHER = 16
+"""Messages that are written down at once."""
+
 _DIGEST_BYTES = 16
-_NOBODY = bytes(_DIGEST_BYTES)
+_NOBODY = bytes(TOGETHER * _DIGEST_BYTES)
 _log = structlog.get_logger("coordinator")
 
 
 class FileQuarantine:
     """Implements :class:`coordinator.ports.Quarantine`.
 
-    A folder with ``in-hand`` (the digest of what is being handled, or zeros), ``deaths.json`` (how many processes ended
-    with which digest in hand) and one ``.message`` file for each condemned message: its topic, a line feed, its bytes.
-    Whoever deletes such a file has the message tried again.
+    A folder with ``in-hand`` (the digests of what is being handled, then zeros), ``deaths.json`` (how many processes
+    ended with which digest in hand) and one ``.message`` file for each condemned message: its topic, a line feed, its
+    bytes. Whoever deletes such a file has the message tried again.
 
     Args:
         folder: made if it is not there.
@@ -49,15 +57,15 @@ class FileQuarantine:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._held = ""
+        self._held: Sequence[str] = ()
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._kept = {path.stem for path in folder.glob("*.message")}
             self._deaths = _read_deaths(folder / "deaths.json")
             self._record = os.open(folder / "in-hand", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            left = os.pread(self._record, _DIGEST_BYTES, 0)
-            if len(left) == _DIGEST_BYTES and left != _NOBODY:
-                self._blame(left.hex())
+            left = _digests_in(os.pread(self._record, len(_NOBODY), 0))
+            if left:
+                self._blame(left)
             os.pwrite(self._record, _NOBODY, 0)
         except OSError as error:
             raise unavailable(folder, error) from error
@@ -66,18 +74,21 @@ class FileQuarantine:
         """Close the record."""
         os.close(self._record)
 
-    def take(self, message: MessageArrived) -> None:
-        """Write down what is about to be handled.
+    def hand_out(self, messages: Iterable[MessageArrived]) -> Iterator[tuple[MessageArrived, Standing]]:
+        """The messages, each written down before it is handed out, with what is known of it.
 
         Raises:
             UnavailableError: no room, or a broken disk.
         """
-        self._clear()
-        self._held = _digest(message)
-        try:
-            os.pwrite(self._record, bytes.fromhex(self._held), 0)
-        except OSError as error:
-            raise unavailable(self._folder, error) from error
+        for group in self._groups(messages):
+            self._clear()
+            self._held = [_digest(message) for message in group]
+            try:
+                os.pwrite(self._record, bytes.fromhex("".join(self._held)).ljust(len(_NOBODY), b"\0"), 0)
+            except OSError as error:
+                raise unavailable(self._folder, error) from error
+            for message in group:
+                yield message, self._standing(message)
 
     def let_go(self) -> None:
         """Cross out what was handled last, if anything was."""
@@ -85,16 +96,6 @@ class FileQuarantine:
             with suppress(OSError):  # a death that comes before this is written would be put down to it, that is all
                 os.pwrite(self._record, _NOBODY, 0)
             self._clear()
-
-    def judge(self, message: MessageArrived) -> Standing:
-        """What is known of a message."""
-        if not self._deaths and not self._kept:
-            return Standing.CLEAR
-        digest = _digest(message)
-        deaths = self._deaths.get(digest, 0)
-        if digest in self._kept:
-            return Standing.UNTOUCHABLE if deaths else Standing.CONDEMNED
-        return Standing.CONDEMNED if deaths >= MOST_DEATHS else Standing.CLEAR
 
     def keep(self, message: MessageArrived) -> str:
         """Keep a condemned message as a file; its path.
@@ -114,19 +115,46 @@ class FileQuarantine:
             raise unavailable(path, error) from error
         return str(path)
 
+    def _groups(self, messages: Iterable[MessageArrived]) -> Iterator[list[MessageArrived]]:
+        """Those of which nothing is known together, every other one alone."""
+        group: list[MessageArrived] = []
+        for message in messages:
+            known = _digest(message) in self._deaths or _digest(message) in self._kept
+            if group and (known or len(group) == TOGETHER):
+                yield group
+                group = []
+            group.append(message)
+            if known:
+                yield group
+                group = []
+        if group:
+            yield group
+
+    def _standing(self, message: MessageArrived) -> Standing:
+        if not self._deaths and not self._kept:
+            return Standing.CLEAR
+        digest = _digest(message)
+        deaths = self._deaths.get(digest, 0)
+        if digest in self._kept:
+            return Standing.UNTOUCHABLE if deaths else Standing.CONDEMNED
+        return Standing.CONDEMNED if deaths >= MOST_DEATHS else Standing.CLEAR
+
     def _clear(self) -> None:
         """What was in hand was survived."""
-        if self._deaths.pop(self._held, 0):
-            with suppress(OSError):  # on a broken disk it would have a death too many on its account, that is all
+        survived = [digest for digest in self._held if self._deaths.pop(digest, 0)]
+        if survived:
+            with suppress(OSError):  # on a broken disk they would have a death too many on their account, that is all
                 self._write_deaths()
-        self._held = ""
+        self._held = ()
 
-    def _blame(self, digest: str) -> None:
-        self._deaths[digest] = self._deaths.pop(digest, 0) + 1
+    def _blame(self, digests: Sequence[str]) -> None:
+        for digest in digests:
+            self._deaths[digest] = self._deaths.pop(digest, 0) + 1
         for forgotten in list(self._deaths)[: max(len(self._deaths) - MOST_REMEMBERED, 0)]:
             del self._deaths[forgotten]
         self._write_deaths()
-        _log.warning("process_ended_with_a_message_in_hand", digest=digest, deaths=self._deaths[digest])
+        deaths = max(self._deaths.get(digest, 0) for digest in digests)
+        _log.warning("process_ended_with_messages_in_hand", suspects=len(digests), first=digests[0], deaths=deaths)
 
     def _write_deaths(self) -> None:
         # Whole or not at all when the process is killed; not flushed to the disk, as above.
@@ -136,7 +164,13 @@ class FileQuarantine:
 
 
 def _digest(message: MessageArrived) -> str:
-    return fingerprint(message.topic, message.payload)[: 2 * _DIGEST_BYTES]
+    return message.fingerprint[: 2 * _DIGEST_BYTES]
+
+
+def _digests_in(record: bytes) -> list[str]:
+    """What stands in a record, which may have been cut; zeros are nobody."""
+    found = (record[at : at + _DIGEST_BYTES] for at in range(0, len(record), _DIGEST_BYTES))
+    return [digest.hex() for digest in found if len(digest) == _DIGEST_BYTES and any(digest)]
 
 
 def _read_deaths(path: Path) -> dict[str, int]:

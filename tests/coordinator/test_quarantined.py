@@ -19,15 +19,14 @@ class FakeQuarantine:
         self.standing = Standing.CLEAR
         self.story: list[str] = []
 
-    def take(self, message) -> None:
-        self.story.append("take")
+    def hand_out(self, messages):
+        for message in messages:
+            self.story.append("take")
+            yield message, self.standing if message.topic.endswith("/report") else Standing.CLEAR
 
     def let_go(self) -> None:
-        if self.story[-1:] == ["take"]:
+        if self.story[-1:] in (["take"], ["keep"]):
             self.story.append("let go")
-
-    def judge(self, message) -> Standing:
-        return self.standing if message.topic.endswith("/report") else Standing.CLEAR
 
     def keep(self, message) -> str:
         self.story.append("keep")
@@ -66,7 +65,7 @@ def test_a_condemned_report_is_kept_counted_answered_and_settles_its_seat(world)
     world.driver._quarantine.standing = Standing.CONDEMNED
     told = report(world)[-1]
     assert (told.verdict, told.code) == (Verdict.INVALID, "quarantined")
-    assert world.driver._quarantine.story == ["keep", "take", "let go"]
+    assert world.driver._quarantine.story == ["take", "keep", "let go"]
     assert world.tables.rounds[1].seats["a"].state is SeatState.REFUSED
     assert world.counters["messages_quarantined"] == 1
     assert world.acknowledged == 3
