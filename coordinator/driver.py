@@ -282,6 +282,8 @@ class Driver:
                 finally:  # an exception is a defect, too, but one that we survive
                     self._quarantine.let_go()
                 added = _add(turn)
+                self._staged.begin_flush()
+                tx.flush()  # rows, while the disk takes the reports' bytes
                 self._staged.flush()
         except UnavailableError:
             self._staged.forget()

@@ -212,6 +212,9 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True):
 class Transaction(Protocol):
     """Reads and writes that become durable together, or not at all."""
 
+    def flush(self) -> None:
+        """Hand over to the database what was only noted until now; it is not durable by that."""
+
     def tasks(self) -> list[TaskRecord]:
         """Every task, in the order in which they were made."""
 

@@ -7,8 +7,12 @@ together. Nobody is told of a report before the commit, so nothing is promised t
 from __future__ import annotations
 
 import hashlib
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from coordinator.ports import PrivateStore
+
+BESIDE_BYTES = 256 * 1024
+"""From so much on, a thread of its own writes while the driver writes the rows."""
 
 
 class StagedBlobs:
@@ -21,16 +25,20 @@ class StagedBlobs:
     def __init__(self, store: PrivateStore) -> None:
         self._store = store
         self._waiting: dict[str, bytes] = {}
+        self._waiting_bytes = 0
+        self._begun: Future[None] | None = None
+        self._writer = ThreadPoolExecutor(1, "staging")  # makes its thread when it is first needed
 
     def put(self, data: bytes) -> str:
         """Keep it until ``flush``; its hash."""
         name = hashlib.sha256(data).hexdigest()
-        self._waiting[name] = data
+        self.keep(name, data)
         return name
 
     def keep(self, name: str, data: bytes) -> None:
         """Keep it until ``flush``, under a name of the caller's."""
         self._waiting[name] = data
+        self._waiting_bytes += len(data)
 
     def get(self, name: str) -> bytes:
         """Read, also what still waits.
@@ -47,16 +55,30 @@ class StagedBlobs:
         self._waiting.pop(name, None)
         self._store.delete(name)
 
+    def begin_flush(self) -> None:
+        """Nothing more comes before ``flush``: what is much is begun with now, by another thread."""
+        if self._waiting_bytes >= BESIDE_BYTES:
+            self._begun = self._writer.submit(self._store.keep_all, self._waiting)
+
     def flush(self) -> None:
         """Make everything durable that waits.
 
         Raises:
             UnavailableError: no room, or a broken disk; all of it waits on.
         """
-        if self._waiting:
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            begun.result()
+        elif self._waiting:
             self._store.keep_all(self._waiting)
-            self._waiting.clear()
+        self._clear()
 
     def forget(self) -> None:
         """The batch failed: nobody will ask for what waits."""
-        self._waiting.clear()
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            wait([begun])
+        self._clear()
+
+    def _clear(self) -> None:
+        self._waiting, self._waiting_bytes = {}, 0

@@ -120,6 +120,9 @@ class MemoryView:
 
     # Transactions
 
+    def flush(self) -> None:
+        """Everything is in its table at once."""
+
     def commit(self) -> None:
         """Keep what was written."""
         self._undo.clear()

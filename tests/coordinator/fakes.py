@@ -85,6 +85,9 @@ class MemoryView:
         self._t = tables
         self._touch = on_touch
 
+    def flush(self):
+        pass
+
     def tasks(self):
         return sorted(self._t.tasks.values(), key=lambda record: record.state.number)
 

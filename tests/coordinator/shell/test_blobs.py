@@ -1,12 +1,14 @@
 """What every blob store must do, and what files can suffer."""
 
 import hashlib
+import os
+import threading
 
 import pytest
 
-from coordinator.shell.blobs import FileBlobs
+from coordinator.shell.blobs import FileBlobs, write_durably
 from coordinator.shell.packs import PackedBlobs
-from coordinator.staging import StagedBlobs
+from coordinator.staging import BESIDE_BYTES, StagedBlobs
 from tests.coordinator.fakes import MemoryBlobs
 from wire.errors import IntegrityError, RemoteProtocolError, UnavailableError
 
@@ -49,6 +51,64 @@ def test_what_is_staged_is_there_at_once_and_stored_with_the_rest(tmp_path):
         store.get(chunk)
     staged.flush()
     assert [PackedBlobs(tmp_path).get(name) for name in ("1" * 64, chunk)] == [b"report", b"chunk"]
+
+
+def test_what_is_much_is_stored_by_another_thread_between_the_beginning_and_the_end_of_a_flush(tmp_path):
+    store = PackedBlobs(tmp_path)
+    staged, writers = StagedBlobs(store), []
+    keep_all = store.keep_all
+
+    def noted(blobs):
+        writers.append(threading.current_thread())
+        keep_all(blobs)
+
+    store.keep_all = noted
+    for data in (b"little", bytes(BESIDE_BYTES)):
+        staged.keep("1" * 64, data)
+        staged.begin_flush()
+        assert staged.get("1" * 64) == data
+        staged.flush()
+        assert store.get("1" * 64) == data
+        store.delete("1" * 64)
+    assert [writer is threading.current_thread() for writer in writers] == [True, False]
+
+
+@pytest.mark.parametrize("size_bytes", [10, BESIDE_BYTES])
+def test_a_disk_that_refuses_what_is_staged_is_said_at_the_flush_and_what_is_forgotten_is_not_tried_again(size_bytes):
+    store, tries = MemoryBlobs(), []
+
+    def refuse(_blobs):
+        tries.append(1)
+        raise UnavailableError("no room")
+
+    store.keep_all = refuse
+    staged = StagedBlobs(store)
+    for _ in range(2):
+        staged.keep("1" * 64, bytes(size_bytes))
+        staged.begin_flush()
+        with pytest.raises(UnavailableError, match="no room"):
+            staged.flush()
+        staged.forget()
+        staged.flush()
+    assert len(tries) == 2
+
+
+def test_what_fails_before_the_flush_waits_for_what_was_begun(tmp_path):
+    staged = StagedBlobs(PackedBlobs(tmp_path))
+    staged.keep("1" * 64, bytes(BESIDE_BYTES))
+    staged.begin_flush()
+    staged.forget()
+    assert len(list(tmp_path.glob("*.pack"))) == 1
+    staged.flush()
+    assert len(list(tmp_path.glob("*.pack"))) == 1
+
+
+def test_a_disk_that_takes_a_part_gets_the_rest_again(tmp_path, monkeypatch):
+    original = os.writev
+    monkeypatch.setattr(os, "writev", lambda handle, parts: original(handle, [b"".join(parts)[:700]]))
+    parts = [bytes([number % 251]) * number for number in range(1500)]
+    write_durably(tmp_path / "file", *parts)
+    assert (tmp_path / "file").read_bytes() == b"".join(parts)
 
 
 def test_what_is_put_is_got_by_its_hash(blobs):
