@@ -33,7 +33,8 @@ ARTIFACTS, PRIVATE = "artifacts", "private"
 """Folders of a coordinator's data, and of a backup."""
 ROUNDS_SKIPPED = 1_000_000
 """Far more rounds than can have passed since any backup; a number has room for billions of them."""
-_ATTEMPTS = 3
+_ATTEMPTS = 10
+"""A round may end, and its reports go, between the copy of the files and that of the database."""
 
 
 def back_up(data_dir: Path, folder: Path, *, with_authority: bool = False) -> int:
