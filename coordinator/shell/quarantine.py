@@ -119,7 +119,7 @@ class FileQuarantine:
         """Those of which nothing is known together, every other one alone."""
         group: list[MessageArrived] = []
         for message in messages:
-            known = _digest(message) in self._deaths or _digest(message) in self._kept
+            known = bool(self._deaths or self._kept) and self._is_known(_digest(message))
             if group and (known or len(group) == TOGETHER):
                 yield group
                 group = []
@@ -129,6 +129,9 @@ class FileQuarantine:
                 group = []
         if group:
             yield group
+
+    def _is_known(self, digest: str) -> bool:
+        return digest in self._deaths or digest in self._kept
 
     def _standing(self, message: MessageArrived) -> Standing:
         if not self._deaths and not self._kept:
