@@ -112,7 +112,7 @@ def overheard(port):
     frames = {}
 
     def keep(_client, _userdata, message):
-        frames[fingerprint(message.topic.split("/")[-2], message.payload)] = message.payload
+        frames[fingerprint(message.topic, message.payload)] = message.payload
 
     client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id="ear")
     client.username_pw_set("ear")
