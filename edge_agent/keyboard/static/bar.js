@@ -54,7 +54,7 @@ export class Bar {
   async refresh(text) {
     this.#wanted = this.#latest = text;
     if (this.#asking) return;
-    this.#asking = true;
+    this.#busy(true);
     while (this.#wanted !== null) {
       const about = this.#wanted;
       const dismissals = this.#dismissals;
@@ -69,7 +69,13 @@ export class Bar {
       }
       if (dismissals === this.#dismissals) this.#show(answer, about, fault);
     }
-    this.#asking = false;
+    this.#busy(false);
+  }
+
+  // What is shown may be about an earlier text until the answer comes; the page says so to whoever cannot see it.
+  #busy(asking) {
+    this.#asking = asking;
+    this.#slots[0].parentElement.setAttribute("aria-busy", String(asking));
   }
 
   dismiss(text) {

@@ -19,9 +19,10 @@ class Screen:
         return self.page.input_value("#text")
 
     def wait_for_words(self, words: Sequence[str]) -> None:
-        """Waits until the suggestions read like this."""
+        """Waits until the suggestions read like this, and are about what is written now."""
         self.page.wait_for_function(
-            """words => [...document.querySelectorAll("#suggestions button")]
+            """words => document.getElementById("suggestions").ariaBusy !== "true"
+                && [...document.querySelectorAll("#suggestions button")]
                 .map(button => button.textContent).join("|") === words.join("|")""",
             arg=list(words),
         )
