@@ -6,6 +6,8 @@ of sending.
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from coordinator.basis import Bases
@@ -64,7 +66,7 @@ class Execution:
         self._first = config.task.name
         self._text = config.task.evaluation_text
         self._share = config.rollout.share
-        self._sign, self._key = signer.sign, signer.public
+        self._sign, self._key = functools.lru_cache(maxsize=8)(signer.sign), signer.public  # a cohort is sent the same
         self._population = Population(config.population)
         self._repository = repository
         self._bases = bases
