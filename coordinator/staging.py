@@ -25,20 +25,18 @@ class StagedBlobs:
     def __init__(self, store: PrivateStore) -> None:
         self._store = store
         self._waiting: dict[str, bytes] = {}
-        self._waiting_bytes = 0
         self._begun: Future[None] | None = None
         self._writer = ThreadPoolExecutor(1, "staging")  # makes its thread when it is first needed
 
     def put(self, data: bytes) -> str:
         """Keep it until ``flush``; its hash."""
         name = hashlib.sha256(data).hexdigest()
-        self.keep(name, data)
+        self._waiting[name] = data
         return name
 
     def keep(self, name: str, data: bytes) -> None:
         """Keep it until ``flush``, under a name of the caller's."""
         self._waiting[name] = data
-        self._waiting_bytes += len(data)
 
     def get(self, name: str) -> bytes:
         """Read, also what still waits.
@@ -57,7 +55,7 @@ class StagedBlobs:
 
     def begin_flush(self) -> None:
         """Nothing more comes before ``flush``: what is much is begun with now, by another thread."""
-        if self._waiting_bytes >= BESIDE_BYTES:
+        if sum(map(len, self._waiting.values())) >= BESIDE_BYTES:
             self._begun = self._writer.submit(self._store.keep_all, self._waiting)
 
     def flush(self) -> None:
@@ -71,14 +69,11 @@ class StagedBlobs:
             begun.result()
         elif self._waiting:
             self._store.keep_all(self._waiting)
-        self._clear()
+        self._waiting.clear()
 
     def forget(self) -> None:
         """The batch failed: nobody will ask for what waits."""
         begun, self._begun = self._begun, None
         if begun is not None:
             wait([begun])
-        self._clear()
-
-    def _clear(self) -> None:
-        self._waiting, self._waiting_bytes = {}, 0
+        self._waiting.clear()
