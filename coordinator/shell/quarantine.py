@@ -119,7 +119,7 @@ class FileQuarantine:
         """Those of which nothing is known together, every other one alone."""
         group: list[MessageArrived] = []
         for message in messages:
-            known = bool(self._deaths or self._kept) and self._is_known(_digest(message))
+            known = self._is_known(message)
             if group and (known or len(group) == TOGETHER):
                 yield group
                 group = []
@@ -130,11 +130,13 @@ class FileQuarantine:
         if group:
             yield group
 
-    def _is_known(self, digest: str) -> bool:
-        return digest in self._deaths or digest in self._kept
+    def _is_known(self, message: MessageArrived) -> bool:
+        if not self._deaths and not self._kept:  # nearly always
+            return False
+        return _digest(message) in self._deaths or _digest(message) in self._kept
 
     def _standing(self, message: MessageArrived) -> Standing:
-        if not self._deaths and not self._kept:
+        if not self._is_known(message):
             return Standing.CLEAR
         digest = _digest(message)
         deaths = self._deaths.get(digest, 0)
