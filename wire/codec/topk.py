@@ -36,13 +36,11 @@ FORM_MODELLED = 0
 FORM_BITMAP = 1
 _FORMS = frozenset({FORM_MODELLED, FORM_BITMAP})
 
-_COUNT = struct.Struct("<I")
 _UNIFORM = struct.Struct("<f")
 _LOGARITHMIC = struct.Struct("<fH")
-_NORM_AND_FORM = struct.Struct("<fB")
 _UNIFORM_HEAD = struct.Struct("<IffB")
 _LOGARITHMIC_HEAD = struct.Struct("<IfHfB")
-"""Count, grid, norm and form at once: a coordinator reads thousands of heads in a burst."""
+"""Count, grid, norm and form."""
 
 
 def encode_topk8(delta: Vector, layout: ParameterLayout, rng: np.random.Generator, *, density: float) -> bytes:
@@ -91,14 +89,12 @@ def encode_levels(indices: Ints, levels: Ints, grid: Grid, layout: ParameterLayo
     plain = _bitmap_body(indices, levels, layout, grid.most)
     if len(plain) < len(body):
         form, body = FORM_BITMAP, plain
-    return b"".join(
-        [
-            _COUNT.pack(indices.size),
-            grid_to_bytes(grid),
-            _NORM_AND_FORM.pack(_head_norm(levels, grid), form),
-            body,
-        ]
-    )
+    norm_said = _head_norm(levels, grid)
+    match grid:
+        case Uniform():
+            return _UNIFORM_HEAD.pack(indices.size, grid.scale, norm_said, form) + body
+        case Logarithmic():
+            return _LOGARITHMIC_HEAD.pack(indices.size, grid.least, grid.ratio, norm_said, form) + body
 
 
 def decode_topk8(payload: bytes, layout: ParameterLayout) -> Sparse:
@@ -150,8 +146,11 @@ class _Head:
             raise RemoteProtocolError(msg, code="payload")
         self.norm: float
         self.form: int
-        self.count, self.scale, *ratio, self.norm, self.form = head.unpack_from(payload)
-        self.ratio = ratio[0] if ratio else 0
+        self.ratio = 0
+        if uniform:
+            self.count, self.scale, self.norm, self.form = head.unpack_from(payload)
+        else:
+            self.count, self.scale, self.ratio, self.norm, self.form = head.unpack_from(payload)
         _check_grid(self.scale, self.ratio)
         if self.count > layout.size or not 0 <= self.norm < math.inf or self.form not in _FORMS:
             msg = f"k = {self.count}, norm {self.norm} and form {self.form} do not fit {layout.size} parameters"
