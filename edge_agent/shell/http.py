@@ -107,10 +107,17 @@ class Downloader:
             else:
                 return
 
+    def hang_up(self) -> None:
+        """Close the connection; it is kept between artifacts, because a new one costs more than a small artifact.
+
+        To be called when a model is complete: the next one is minutes or hours away, and thousands of phones must not
+        each keep a connection until then.
+        """
+        self._pool.clear()
+
     def _continue(self, sha256: Sha256, partial: Path, limit_bytes: int, should_stop: ShouldStop) -> None:
         have = partial.stat().st_size if partial.exists() else 0
-        # The next fetch is minutes or hours away; thousands of phones must not each keep a connection until then.
-        headers = {"Accept-Encoding": "identity", "Connection": "close"} | ({"Range": f"bytes={have}-"} if have else {})
+        headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
         url = f"{self._base_url}/artifacts/{sha256}"
         try:
             response = self._pool.request("GET", url, headers=headers, preload_content=False, redirect=False)
@@ -122,7 +129,8 @@ class Downloader:
                     msg = f"status {response.status} to a request from byte {have}: begin anew"
                     raise UnavailableError(msg)
             finally:
-                # Not back to the pool: a body that was not read to its end would be taken for the next answer.
+                # A body that was read to its end has given its connection back already, for the next artifact. What is
+                # left of any other must not be taken for the next answer.
                 response.close()
         except (urllib3.exceptions.HTTPError, OSError) as error:
             msg = f"the coordinator at {self._base_url} did not deliver artifact {sha256[:12]}: {error}"

@@ -80,6 +80,8 @@ class ModelFiles:
         except OSError as error:
             msg = f"the model could not be stored in {self._folder}: {error}"
             raise UnavailableError(msg) from error
+        finally:
+            self._downloader.hang_up()
         return model
 
     def forget_personal(self) -> None:

@@ -38,6 +38,9 @@ class Shelf:
     def fetch(self, name: str, partial: Path, limit_bytes: int, should_stop: Callable[[], bool]) -> None:
         partial.write_bytes(self.files[name])
 
+    def hang_up(self) -> None:
+        """There is no connection."""
+
 
 class StoredPhone(Phone):
     """With real files for its models."""

@@ -19,10 +19,11 @@ QUICK = Patience(tries=4, back_off=BackOff(0.001, 0.001), connect_s=60.0, read_s
 
 @dataclass
 class Script:
-    """What the server does at each request; the last entry stays. Remembers the Range headers."""
+    """What the server does at each request; the last entry stays. Remembers the Range headers, and who asked."""
 
     answers: list
     ranges: list = field(default_factory=list)
+    connections: set = field(default_factory=set)
 
     def next(self):
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -33,7 +34,10 @@ def serve(*answers):
     script = Script(list(answers))
 
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
         def do_GET(self):
+            script.connections.add(self.client_address)
             script.ranges.append(self.headers.get("Range"))
             script.next()(self)
 
@@ -57,6 +61,7 @@ def whole(data=DATA, length=None, cut=None):
         handler.send_header("Content-Length", str(len(data) if length is None else length))
         handler.end_headers()
         handler.wfile.write(data[:cut])
+        handler.close_connection = cut is not None
 
     return answer
 
@@ -89,7 +94,11 @@ def never():
 
 
 def fetch(url, path, should_stop=never, patience=QUICK):
-    Downloader(url, patience, jitter=lambda: 0.0).fetch(NAME, path, len(DATA), should_stop)
+    downloader = Downloader(url, patience, jitter=lambda: 0.0)
+    try:
+        downloader.fetch(NAME, path, len(DATA), should_stop)
+    finally:
+        downloader.hang_up()
 
 
 @pytest.fixture
@@ -102,6 +111,42 @@ def test_whole_download(path):
         fetch(url, path)
     assert path.read_bytes() == DATA
     assert script.ranges == [None]
+
+
+def test_the_artifacts_of_a_model_come_through_one_connection(tmp_path):
+    with serve(whole()) as (url, script):
+        downloader = Downloader(url, QUICK)
+        for number in range(3):
+            downloader.fetch(NAME, tmp_path / f"{number}.part", len(DATA), never)
+        assert len(script.connections) == 1
+        downloader.hang_up()
+        downloader.fetch(NAME, tmp_path / "of the next model.part", len(DATA), never)
+        assert len(script.connections) == 2
+        downloader.hang_up()
+
+
+def test_a_connection_that_died_between_two_artifacts_is_no_fault(tmp_path):
+    def and_close(handler):
+        whole()(handler)
+        handler.close_connection = True  # without having said so
+
+    with serve(and_close) as (url, script):
+        downloader = Downloader(url, QUICK)
+        for number in range(3):
+            downloader.fetch(NAME, tmp_path / f"{number}.part", len(DATA), never)
+        downloader.hang_up()
+    assert len(script.connections) == 3
+
+
+def test_what_is_left_of_a_refused_body_is_not_taken_for_the_next_answer(path):
+    with serve(whole(DATA * 20), whole()) as (url, script):
+        downloader = Downloader(url, QUICK)
+        with pytest.raises(RemoteProtocolError, match="at most"):
+            downloader.fetch(NAME, path, len(DATA), never)
+        downloader.fetch(NAME, path, len(DATA), never)
+        downloader.hang_up()
+    assert path.read_bytes() == DATA
+    assert len(script.connections) == 2
 
 
 def test_a_cut_download_is_continued_where_it_ended(path):

@@ -14,11 +14,15 @@ from wire.parameters import weights_from_bytes, weights_to_bytes
 
 
 class FolderDownloader:
-    """Takes artifacts from a folder; counts what was asked for."""
+    """Takes artifacts from a folder; counts what was asked for, and how often the connection was closed."""
 
     def __init__(self, folder):
         self.folder = folder
         self.asked = []
+        self.hung_up = 0
+
+    def hang_up(self):
+        self.hung_up += 1
 
     def fetch(self, sha256, partial, limit_bytes, should_stop):
         if should_stop():
@@ -65,6 +69,7 @@ def test_only_what_is_missing_is_fetched(files, remote):
     files._downloader.asked.clear()
     files.fetch(second.sha256, never)
     assert files._downloader.asked == [second.sha256, second.manifest.weights.sha256]
+    assert files._downloader.hung_up == 2
     files._downloader.asked.clear()
     files.fetch(second.sha256, never)
     assert files._downloader.asked == []
