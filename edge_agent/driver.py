@@ -242,6 +242,7 @@ class Driver:
             self._step(ConditionsJudged(self._moment(), standing, reason, verdict.cause))
             self._send_what_is_due()
             self._fetch_for_keyboard(readings)
+        self._uplink.late_status(self._state, self._ports.clock.monotonic_s())
 
     def due_at_s(self) -> float | None:
         """The moment from which on a poll has something to do even if the conditions stay as they are; None: never.
@@ -249,7 +250,7 @@ class Driver:
         A real agent polls between such moments, too, because conditions change unasked; a simulation, which knows when
         they do, sleeps.
         """
-        due = [lifecycle.due_at_s(self._state), self._unstored.due_at_s]
+        due = [lifecycle.due_at_s(self._state), self._unstored.due_at_s, self._uplink.status_due_at_s]
         if isinstance(self._state, Settling) and self._eligible_since_s is not None:
             due.append(self._eligible_since_s + self._pace.hysteresis_s)
         if self._outbox is not None and self._ports.transport.connected:
@@ -281,7 +282,7 @@ class Driver:
 
     def _link_up(self) -> None:
         self._log.info("broker_connected")
-        self._uplink.status(self._state)
+        self._uplink.status(self._state, self._ports.clock.monotonic_s(), at_once=True)
         self._uplink.dropouts()
         self._step(events.Connected(self._moment()))
         self._nudge_outbox()
@@ -383,7 +384,7 @@ class Driver:
         if _face(before) != _face(state):
             name, reason = _face(state)
             self._log.info(name.replace("-", "_"), reason=reason)
-            self._uplink.status(self._state)
+            self._uplink.status(self._state, self._ports.clock.monotonic_s())
         for effect in effects:
             self._run_effect(effect)
 

@@ -6,6 +6,7 @@ key by which the coordinator knows them. Who is told what, and when, the machine
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import structlog
@@ -21,6 +22,9 @@ from wire.messages import CheckIn, Dropout, Query, Status, Work
 
 MOST_CHARACTERS = 400
 """Of a reason or detail: the protocol takes 500, and nobody reads more."""
+
+STATUS_REST_S = 1.0
+"""Between two statuses: what a device did for less than a second, nobody can read any more."""
 
 KINDS = tuple(work.value for work in Work)
 """What this agent can be assigned to do: all that there is."""
@@ -65,6 +69,9 @@ class Uplink:
     def __init__(self, identity: Identity, transport: Transport, journal: Journal) -> None:
         self.shards = identity.shards
         """Of the coordinator, as it announced them last."""
+        self.status_due_at_s: float | None = None
+        """When the status that was held back is to be said; None: it was said."""
+        self._status_from_s = -math.inf
         self._identity = identity
         self._transport = transport
         self._journal = journal
@@ -104,8 +111,18 @@ class Uplink:
             if self._publish(message):
                 self._journal.dropout_sent(pending.number)
 
-    def status(self, state: lifecycle.State) -> None:
-        """Say, for everybody who asks later, what the device does and why."""
+    def status(self, state: lifecycle.State, now_s: float, *, at_once: bool = False) -> None:
+        """Say, for everybody who asks later, what the device does and why; if the last status is too young, when due.
+
+        Args:
+            state: of the device.
+            now_s: monotonic.
+            at_once: whatever was said last; the broker may have told our last will since.
+        """
+        if now_s < self._status_from_s and not at_once:
+            self.status_due_at_s = self._status_from_s
+            return
+        self._status_from_s, self.status_due_at_s = now_s + STATUS_REST_S, None
         who = self._identity
         status = Status(
             online=True,
@@ -115,6 +132,11 @@ class Uplink:
             taken_back=who.taken_back,
         )
         self._transport.publish(topics.status(who.population, who.device), messages.encode(status), retain=True)
+
+    def late_status(self, state: lifecycle.State, now_s: float) -> None:
+        """Say the status that was held back, if it is due."""
+        if self.status_due_at_s is not None and self.status_due_at_s <= now_s:
+            self.status(state, now_s)
 
     def report(self, parcel: Parcel, parts: tuple[int, ...]) -> None:
         """Send parts of the report in the outbox."""

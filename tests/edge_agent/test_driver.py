@@ -98,11 +98,37 @@ def test_a_whole_round(phone):
     assert held.weights == phone.model.manifest.weights.sha256
 
 
-def test_status_is_published_on_every_change_with_its_reason(phone):
-    to_report(phone)
+def test_the_status_says_every_state_that_lasts_with_its_reason(phone):
+    phone.check_in()
+    phone.pass_time(2)
+    phone.be_assigned()
+    phone.pass_time(2)
+    phone.work()
+    phone.pass_time(2)
+    phone.work()
     states = [s.state for s in phone.transport.of("status")]
     assert states == ["settling", "checked-in", "preparing", "training", "reporting"]
     assert all(s.online and s.reason and s.emulated for s in phone.transport.of("status"))
+
+
+def test_of_states_within_a_second_the_status_says_the_first_and_the_last(phone):
+    to_report(phone)
+    assert [s.state for s in phone.transport.of("status")] == ["settling", "checked-in"]
+    said_at_s = phone.clock.now_s
+    assert phone.driver.due_at_s() == said_at_s + 1.0
+    phone.pass_time(0.5)
+    assert phone.transport.of("status")[-1].state == "checked-in"
+    phone.pass_time(0.5)
+    assert [s.state for s in phone.transport.of("status")] == ["settling", "checked-in", "reporting"]
+    phone.pass_time(60)
+    assert len(phone.transport.of("status")) == 3, "said once"
+
+
+def test_the_status_is_said_at_once_when_the_broker_has_told_the_last_will(phone):
+    to_report(phone)
+    phone.driver.handle(LinkDown("gone"))
+    phone.driver.handle(LinkUp())
+    assert [s.state for s in phone.transport.of("status")][-1] == "reporting"
 
 
 def test_the_update_in_the_report_is_what_the_codec_makes_of_the_delta(phone):

@@ -87,14 +87,14 @@ def goes_on_as_if_nothing_had_happened(world: World) -> None:
 def test_killed_in_state(make_world, state):
     # A phone finishes early only if it is unplugged in the middle of a training.
     more = ",unplug" if state == "finishing" else ""
-    world = make_world(faults=f"power-cut:{state}{more}", severity=100, rounds=6)
+    world = make_world(faults=f"power-cut:{state}{more}", severity=100, rounds=12)
     goes_on_as_if_nothing_had_happened(world)
     assert world.dice.thrown[f"power-cut:{state}"] > 0
 
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_coordinator_killed_in_phase(make_world, phase):
-    world = make_world(faults=f"coordinator-restart:{phase}", severity=20, rounds=5)
+    world = make_world(faults=f"coordinator-restart:{phase}", severity=20, rounds=10)
     goes_on_as_if_nothing_had_happened(world)
     assert world.dice.thrown[f"coordinator-restart:{phase}"] > 0
 
@@ -103,7 +103,7 @@ def test_coordinator_killed_in_phase(make_world, phase):
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("fault", ["broker-restart", "broker-amnesia", "coordinator-disk-full"])
 def test_trouble_in_phase(make_world, fault, phase):
-    world = make_world(faults=f"{fault}:{phase}", severity=100, rounds=5)
+    world = make_world(faults=f"{fault}:{phase}", severity=100, rounds=10)
     goes_on_as_if_nothing_had_happened(world)
     assert world.dice.thrown[f"{fault}:{phase}"] > 0
 
