@@ -71,8 +71,8 @@ def split(local: Ints, spec: ParameterSpec, axis: int) -> Lines:
         place, line = np.divmod(local, lines)
         order = np.argsort(line, kind="stable")  # the places are ascending already
         line, place = line[order], place[order]
-    used, counts = np.unique(line, return_counts=True)
-    return Lines(axis, used, counts, place)
+    begins = np.flatnonzero(np.concatenate([[True], line[1:] != line[:-1]])[: line.size])
+    return Lines(axis, line[begins], np.diff(begins, append=line.size), place)
 
 
 def join(found: Lines, spec: ParameterSpec) -> tuple[Ints, Ints]:
