@@ -87,7 +87,7 @@ class PackedBlobs:
             places[name] = _Place(pack, offset + _ENTRY.size, len(data))
             offset += _ENTRY.size + len(data)
         try:
-            write_durably(pack, *parts, _END, over=self._take_spare())
+            write_durably(pack, *parts, _END, over=self._take_spare(offset + len(_END)))
         except OSError as error:
             raise unavailable(pack, error) from error
         with self._lock:
@@ -150,8 +150,14 @@ class PackedBlobs:
         self._spares.clear()
         return packs - len(self._packs) + len(unfinished) + self._files.sweep(needed)
 
-    def _take_spare(self) -> Path | None:
-        return self._spares.popitem()[0] if self._spares else None
+    def _take_spare(self, size_bytes: int) -> Path | None:
+        """The smallest that has the room, so that large ones are left for large packs; or else the largest."""
+        if not self._spares:
+            return None
+        by_size = sorted(self._spares, key=lambda spare: self._spares[spare])
+        found = next((spare for spare in by_size if self._spares[spare] >= size_bytes), by_size[-1])
+        del self._spares[found]
+        return found
 
     def _set_aside(self, pack: Path) -> None:
         """Delete a pack, but for its room."""

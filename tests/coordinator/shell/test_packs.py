@@ -63,6 +63,22 @@ def test_a_longer_pack_takes_the_room_of_a_shorter_one(tmp_path):
     assert [reader.get(sha256(data)) for data in (TWO, THREE)] == [TWO, THREE]
 
 
+def test_a_pack_takes_the_smallest_room_that_is_enough_and_otherwise_the_largest(tmp_path):
+    blobs = PackedBlobs(tmp_path)
+    small, middle, large = (bytes([number]) * (4_000 * number) for number in (1, 2, 3))
+    for data in (middle, large, small):
+        blobs.keep_all(named(data))
+    rooms = {path.stat().st_size: path.stat().st_ino for path in files(tmp_path)}
+    by_size = [rooms[size] for size in sorted(rooms)]
+    for data in (large, small, middle):
+        blobs.delete(sha256(data))
+    taken = []
+    for data in (b"5" * 5_000, b"3" * 3_000, b"99" * 10_000):
+        blobs.keep_all(named(data))
+        taken.append(next(path for path in packs(tmp_path) if path.stat().st_ino not in taken).stat().st_ino)
+    assert taken == [by_size[1], by_size[0], by_size[2]]
+
+
 def test_no_more_room_is_kept_than_is_allowed(tmp_path, monkeypatch):
     monkeypatch.setattr("coordinator.shell.packs.SPARE_BYTES", 10_000)
     blobs = PackedBlobs(tmp_path)
