@@ -86,8 +86,10 @@ class PackedBlobs:
             parts += (_ENTRY.pack(bytes.fromhex(name), len(data)), data)
             places[name] = _Place(pack, offset + _ENTRY.size, len(data))
             offset += _ENTRY.size + len(data)
+        with self._lock:
+            spare = self._take_spare(offset + len(_END))
         try:
-            write_durably(pack, *parts, _END, over=self._take_spare(offset + len(_END)))
+            write_durably(pack, *parts, _END, over=spare)
         except OSError as error:
             raise unavailable(pack, error) from error
         with self._lock:

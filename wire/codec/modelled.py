@@ -186,7 +186,7 @@ def _count_classes(used: int, count: int) -> Ints:
 
 
 def _one_class(numerator: int, denominator: int, size: int) -> Ints:
-    return np.full(size, numbers.token_of(8 * numerator // denominator))
+    return np.full(size, numbers.class_of_mean(numerator, denominator))
 
 
 def _gap_classes(spec: ParameterSpec, axis: int, counts: Ints) -> Ints:

@@ -96,6 +96,11 @@ def mean_class(numerator: Ints, denominator: Ints) -> Ints:
     return tokens(8 * numerator // denominator)[0]
 
 
+def class_of_mean(numerator: int, denominator: int) -> int:
+    """As :func:`mean_class`, of one mean."""
+    return token_of(8 * numerator // denominator)
+
+
 @functools.cache
 def geometric_prior(alphabet: int, classes: int, weight: int) -> Ints:
     """Expected counts of tokens for geometric numbers of each class.

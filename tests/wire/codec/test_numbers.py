@@ -2,7 +2,17 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.codec.numbers import LARGEST, alphabet_for, geometric_prior, join, mean_class, rest_widths, tokens
+from wire.codec.numbers import (
+    LARGEST,
+    alphabet_for,
+    class_of_mean,
+    geometric_prior,
+    join,
+    mean_class,
+    rest_widths,
+    token_of,
+    tokens,
+)
 
 some_numbers = st.lists(st.one_of(st.integers(0, 40), st.integers(0, LARGEST)), max_size=50)
 
@@ -20,12 +30,15 @@ def test_token_and_rest_are_the_number(values, direct_bits):
 def test_tokens_ascend_with_the_numbers(number, direct_bits):
     token = tokens(np.array([number, number + 1]), direct_bits)[0]
     assert token[0] <= token[1] <= token[0] + 1
+    assert token_of(number, direct_bits) == token[0]
     assert alphabet_for(number, direct_bits) == token[0] + 1
 
 
 @given(st.integers(0, 2**36), st.integers(1, 2**28))
 def test_a_mean_class_stays_below_eighty(numerator, denominator):
-    assert 0 <= int(mean_class(np.array([numerator]), np.array([denominator]))[0]) < 80
+    found = int(mean_class(np.array([numerator]), np.array([denominator]))[0])
+    assert 0 <= found < 80
+    assert class_of_mean(numerator, denominator) == found
 
 
 def test_a_geometric_prior_knows_its_mean():
