@@ -24,7 +24,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from tests.brokers import hang_up
 from wire import messages, topics
 from wire.identifiers import DeviceId, Population
-from wire.messages import Message
+from wire.messages import Dropout, DropoutCause, Message, Status
 
 PATIENCE_S = 120.0
 """For a machine that does ten other things."""
@@ -150,3 +150,14 @@ class FakeCoordinator:
             message = messages.decode(kind, payload)
             if all(getattr(message, name) == value for name, value in wanted.items()):
                 return message
+
+    def dropped_out(self, cause: DropoutCause, reason: str) -> Dropout:
+        """The dropout of a phone that lost a condition; its status says so before or after, for it may be held back."""
+        dropout, said = None, False
+        while dropout is None or not said:
+            match self.next("status", "dropout"):
+                case Dropout(cause=found) as message if found is cause:
+                    dropout = message
+                case Status(online=True, state="ineligible", reason=found) if found == reason:
+                    said = True
+        return dropout

@@ -264,8 +264,7 @@ def test_a_phone_that_is_unplugged_while_training_drops_out_within_a_moment(worl
                 coordinator.say("phone", make_assignment(exported, number, plan=LONG))
             case Status(state=state):
                 training = state == "training"
-    assert coordinator.next("status", state="ineligible", reason="unplugged").online
-    coordinator.next("dropout", cause=DropoutCause.UNPLUGGED)
+    coordinator.dropped_out(DropoutCause.UNPLUGGED, "unplugged")
     assert agent.stop()[0] == 0
 
 

@@ -104,9 +104,8 @@ def test_a_condition_that_is_lost_while_it_trains_stops_it_and_the_watching_comm
             coordinator.say("phone", make_assignment(exported, number, plan=LONG))
             coordinator.next("status", state="training")
             lose()
-            assert coordinator.next("status", state="ineligible").reason == reason
-            dropout = coordinator.next("dropout")
-            assert (dropout.round, dropout.cause, dropout.detail) == (number, cause, reason)
+            dropout = coordinator.dropped_out(cause, reason)
+            assert (dropout.round, dropout.detail) == (number, reason)
             assert watched(reason), looks
             regain()
         with seen:
