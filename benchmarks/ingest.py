@@ -227,7 +227,6 @@ def measure_one(connections: int, bursts: int, folder: Path, update: Update, por
     log = folder / "coordinator.log"
     log.touch()
     rates, bare_rates, waits, cpu_s, lost, resent = [], [], [], [], 0, 0
-    cold_rate = 0.0
     try:
         say(f"{connections:,} connections: connecting")
         together(fleets, "connect")
@@ -236,43 +235,41 @@ def measure_one(connections: int, bursts: int, folder: Path, update: Update, por
             wait_for_text(log, "broker_connected", coordinator)
             memory = Memory(coordinator=coordinator.pid, broker=broker)
             for burst in range(1 - WARM_UP, bursts + 1):
-                bare_rate = bare_burst(fleets, port, connections)
+                bare_rates.append(bare_burst(fleets, port, connections))
                 number = together(fleets, "check_in")[0]
                 begun_cpu_s = cpu_time_s(coordinator.pid)
                 fired: list[Fired] = together(fleets, "fire", "demo", True)
-                used_cpu_s = cpu_time_s(coordinator.pid) - begun_cpu_s
-                rate = connections / (max(one.ended_s for one in fired) - min(one.begun_s for one in fired))
-                cold_rate = cold_rate or rate
+                cpu_s.append(cpu_time_s(coordinator.pid) - begun_cpu_s)
+                seconds = max(one.ended_s for one in fired) - min(one.begun_s for one in fired)
+                rates.append(connections / seconds)
+                waits.append([wait for one in fired for wait in one.waits_s])
                 resent += sum(one.resent for one in fired)
                 accepted = sum(one.verdicts.get("accepted", 0) + one.verdicts.get("duplicate", 0) for one in fired)
                 lost += connections - min(stored(folder, number), accepted)
-                if burst > 0:
-                    rates.append(rate)
-                    bare_rates.append(bare_rate)
-                    cpu_s.append(used_cpu_s)
-                    waits += [wait for one in fired for wait in one.waits_s]
                 which = f"burst {burst} of {bursts}" if burst > 0 else "warming up"
                 say(
-                    f"{connections:,} connections, {which}: {rate:,.0f} reports/s, bare {bare_rate:,.0f}, {lost} lost; "
-                    "averaging"
+                    f"{connections:,} connections, {which}: {rates[-1]:,.0f} reports/s, bare {bare_rates[-1]:,.0f}, "
+                    f"{lost} lost; averaging"
                 )
                 wait_for_text(log, f"event=round_committed round={number} ", coordinator, AVERAGING_TIMEOUT_S)
             memory.close()
     finally:
         for fleet in fleets:
             fleet.close()
+    waited_s = [wait for of_burst in waits[WARM_UP:] for wait in of_burst]
+    rate, bare_rate = median(rates[WARM_UP:]), median(bare_rates[WARM_UP:])
     return {
         "connections": connections,
         "report_bytes": len(update.frame(0, 1, 1, 0)),
-        "reports_per_s": median(rates),
-        "bare_subscriber_per_s": median(bare_rates),
-        "ratio_to_bare_subscriber": median(rates) / median(bare_rates),
-        "cold_reports_per_s": cold_rate,
+        "reports_per_s": rate,
+        "bare_subscriber_per_s": bare_rate,
+        "ratio_to_bare_subscriber": rate / bare_rate,
+        "cold_reports_per_s": rates[0],
         "reports_lost": lost,
         "reports_resent": resent,
-        "p50_ms": 1e3 * quantile(waits, 0.5),
-        "p99_ms": 1e3 * quantile(waits, 0.99),
-        "coordinator_cpu_us_per_report": 1e6 * median(cpu_s) / connections,
+        "p50_ms": 1e3 * quantile(waited_s, 0.5),
+        "p99_ms": 1e3 * quantile(waited_s, 0.99),
+        "coordinator_cpu_us_per_report": 1e6 * median(cpu_s[WARM_UP:]) / connections,
         "coordinator_rss_mb": memory.peak_mb("coordinator"),
         "broker_rss_mb": memory.peak_mb("broker"),
         "bursts": bursts,
