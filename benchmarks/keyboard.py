@@ -6,6 +6,7 @@ letters and a space; if it stands among the three suggestions, it costs the lett
 the words of the vocabulary, before their first letter; keystrokes count every word.
 
 - ``trigram``: interpolated Kneser-Ney.
+- ``trigram_history``: the trigram in the place of the LSTM in ``blended``: what it lacks of ``blended`` is the LSTM's.
 - ``global``: the model of the fleet.
 - ``personalised``: that of a session on the phone, where it was better on the phone's own held-out part.
 - ``blended``: the latter with the person's own history and own words, which go on learning as messages are sent: what a
@@ -150,7 +151,8 @@ def measure(corpus: str, model: str, phones: int, messages: int, passes: float, 
     files, vocabulary = _global_model(parts, configuration(model), passes, seed)
     public = [vocabulary.encode(words(text)) for text in parts.public]
     trigram = TrigramPredictor(vocabulary, train_scores(public, vocabulary.size))
-    total: dict[str, Counts] = {name: Counts() for name in ("trigram", "global", "personalised", "blended")}
+    names = ("trigram", "trigram_history", "global", "personalised", "blended")
+    total: dict[str, Counts] = {name: Counts() for name in names}
     others: presage.Presage | None = None
     if presage.installed():
         others = presage.Presage(presage.train([" ".join(words(text)) for text in parts.public], BUILD / "presage"))
@@ -168,9 +170,10 @@ def measure(corpus: str, model: str, phones: int, messages: int, passes: float, 
         gain = own.top1 + own.top3 - fleet.top1 - fleet.top3
         helped, hurt = helped + (gain > 0), hurt + (gain < 0)
         total["trigram"] += _replayed(through(trigram), phone, vocabulary)
+        total["trigram_history"] += blended(trigram, phone)
         total["global"] += fleet
         total["personalised"] += own
-        total["blended"] += _blended(load_keyboard_model(files, personal), phone, vocabulary)
+        total["blended"] += blended(Reader(load_keyboard_model(files, personal)), phone)
         if others is not None:
             total["presage"] += _replayed(others.suggest, phone, vocabulary)
     return {
@@ -187,10 +190,14 @@ def _replayed(suggest: Suggest, phone: Phone, vocabulary: Vocabulary) -> Counts:
     return _sum(replay(suggest, message, vocabulary) for message in phone.held_out)
 
 
-def _blended(model: Any, phone: Phone, vocabulary: Vocabulary) -> Counts:
-    """The keyboard as it is, learning as it does each time that a message is sent."""
-    predictor = Blended(Reader(model), phone.typed)
-    suggester = Suggester(predictor)
+def blended(predictor: Predictor, phone: Phone) -> Counts:
+    """Replay through the whole keyboard, which goes on learning from each message that is sent.
+
+    Args:
+        predictor: what the person's history is blended with.
+        phone: whose messages.
+    """
+    suggester = Suggester(Blended(predictor, phone.typed))
     typed: Counter[str] = Counter()
 
     def note(message: str) -> None:
@@ -204,7 +211,7 @@ def _blended(model: Any, phone: Phone, vocabulary: Vocabulary) -> Counts:
             note(message)
         for message in phone.held_out:
             suggester.replace_own_words(OwnWord(w, w, n) for w, n in typed.items() if n >= LEARNED_FROM)
-            yield replay(suggest, message, vocabulary)
+            yield replay(suggest, message, predictor.vocabulary)
             suggester.learn(message)
             note(message)
 

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from benchmarks import presage
-from benchmarks.keyboard import Counts, TrigramPredictor, replay
+from benchmarks.keyboard import Counts, TrigramPredictor, blended, replay, through
+from models.corpora import Phone
 from models.ngram import train_scores, train_trigram
 from models.vocabulary import BOS, FIRST_WORD, Vocabulary, words
 
@@ -42,6 +43,15 @@ def test_the_scores_of_the_trigram_have_its_best_words_first():
         said = predictor.scores(finished)
         first = best.suggestions(np.array([before]), np.array([last]))[0, 0]
         assert said[FIRST_WORD:].argmax() + FIRST_WORD == first
+
+
+def test_the_trigram_with_a_history_foresees_what_the_person_writes_against_the_public_text():
+    public = [VOCABULARY.encode(words(line)) for line in ["the cat sat"] * 5]
+    trigram = TrigramPredictor(VOCABULARY, train_scores(public, VOCABULARY.size))
+    phone = Phone("ann", typed=["sat the cat the sat"] * 20, held_out=["sat the cat the sat"])
+    alone = replay(through(trigram), phone.held_out[0], VOCABULARY)
+    assert alone.words == blended(trigram, phone).words == 5
+    assert alone.top1 < blended(trigram, phone).top1 == 5
 
 
 @pytest.mark.skipif(not presage.installed(), reason="presage is not installed (apt-get install presage)")
