@@ -321,8 +321,6 @@ class Driver:
             for message in self._unacknowledged:
                 message.acknowledge()
             self._unacknowledged.clear()
-        if any(isinstance(effect, StartAggregation) for _, effect in self._pending):  # the last receipts of a round
-            self._transport.let_out()
         while self._pending:
             self._carry_out_next()
 

@@ -457,9 +457,6 @@ class Transport(Protocol):
     def together(self) -> AbstractContextManager[None]:
         """What is published meanwhile may wait for the end, and go out at once."""
 
-    def let_out(self) -> None:
-        """Leave the processors to what was published for a moment, a few ms."""
-
 
 class Worker(Protocol):
     """Does jobs elsewhere, one after the other; results come back as events."""

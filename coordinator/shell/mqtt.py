@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import ssl
-import time
 from collections.abc import Callable, Iterator
 
 import structlog
@@ -34,10 +33,6 @@ DROPPED_TOPIC = "$SYS/broker/publish/messages/dropped"
 """mosquitto's count of messages that it threw away; publishers are never told."""
 
 NOT_YET = "the broker is not connected"
-
-LET_OUT_S = 0.005
-"""The last receipts of a burst of a thousand need about so long to leave. Without it they share the processors with the
-list of reports and with the averaging, and the whole burst takes a tenth longer (ADR 11)."""
 
 _log = structlog.get_logger("coordinator")
 
@@ -101,10 +96,6 @@ class MqttTransport:
             for session in self._sessions:
                 stack.enter_context(session.together())
             yield
-
-    def let_out(self) -> None:
-        """Leave the processors to what was published for a moment."""
-        time.sleep(LET_OUT_S)
 
     def _session(self, shard: int) -> Session:
         filters = [(topics.shard_filter(self._population, shard), 1)]

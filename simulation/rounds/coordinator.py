@@ -368,9 +368,6 @@ class _Transport:
     def together(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def let_out(self) -> None:
-        pass
-
 
 @dataclass(frozen=True, slots=True)
 class _Worker:

@@ -289,7 +289,6 @@ class FakeTransport:
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, Message, bool]] = []
-        self.let_out_after: list[int] = []
         self.on_touch: Callable[[], None] = lambda: None
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
@@ -300,9 +299,6 @@ class FakeTransport:
 
     def together(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
-
-    def let_out(self) -> None:
-        self.let_out_after.append(len(self.sent))
 
     def to(self, device: str, kind: type | None = None) -> list[Message]:
         end = f"/down/{device}/"
