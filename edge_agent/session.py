@@ -21,7 +21,7 @@ from edge_agent.core.outbox import Parcel
 from edge_agent.core.personalisation import ENOUGH_WORDS, SHARES, better, held_out
 from edge_agent.core.training import Stopped, evaluate, train, try_out
 from edge_agent.ports import Artifacts, Evaluation, ExampleStore, LoadProgram, Model, NewReport, Program, Trust
-from edge_agent.shell.files import replace_file
+from host.files import replace_file
 from models.batches import Batches, pack
 from models.vocabulary import Vocabulary, words
 from wire.codec import Sparse, codec_for, with_error_feedback

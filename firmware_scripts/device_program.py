@@ -16,6 +16,8 @@ from wire.errors import ConfigError
 PROGRAM = "nightjar-device.pyz"
 INSTALLER = "install.sh"
 _MODULES = (
+    "host/__init__.py",
+    "host/files.py",
     "wire/__init__.py",
     "wire/errors.py",
     "wire/machine.py",

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from host.files import put_in_place
 from models.configurations import ModelConfiguration
 from wire.errors import ConfigError, UnavailableError
 
@@ -47,7 +48,7 @@ def export_program(configuration: ModelConfiguration, vocabulary_size: int, cach
         with tempfile.TemporaryDirectory(dir=cache) as folder:
             made = Path(folder) / "program.tflite"
             _convert(configuration, vocabulary_size, made)
-            made.replace(kept)  # atomic: a reader sees a whole file or none
+            put_in_place(made, kept)  # a reader sees a whole file or none
         return kept.read_bytes()
     except OSError as error:
         msg = f"cannot keep programs in {cache}: {error}; give a folder that can be written"

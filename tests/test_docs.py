@@ -56,7 +56,7 @@ def test_every_codec_has_its_wire_id_and_name_in_a_heading_of_the_wire_format(wi
 def refusal_codes():
     """Every code of a RemoteProtocolError in the packages that read bytes."""
     codes = {"malformed", "hash-mismatch"}
-    for folder in ("wire", "models", "coordinator", "edge_agent"):
+    for folder in ("wire", "host", "models", "coordinator", "edge_agent"):
         for path in (ROOT / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.Call):

@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from host.files import replace_file
 from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
 
 CURRENT, FORMER = "current.pem", "former.pem"
@@ -62,7 +63,7 @@ class Authority:
         with _disk(folder):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             if not (folder / CURRENT).exists():
-                _write(folder / CURRENT, _new(now_s))
+                replace_file(folder / CURRENT, _new(now_s))
             self._current = _read(folder / CURRENT)
             former = _read(folder / FORMER) if (folder / FORMER).exists() else None
         # A power cut in the middle of a rotation leaves the same one twice.
@@ -124,8 +125,8 @@ class Authority:
             raise ConfigError(msg)
         with _disk(self._folder):
             # The former one first, so that a power cut in between loses nothing.
-            _write(self._folder / FORMER, _bytes(self._current))
-            _write(self._folder / CURRENT, _new(now_s))
+            replace_file(self._folder / FORMER, _bytes(self._current))
+            replace_file(self._folder / CURRENT, _new(now_s))
             self._former, self._current = self._current, _read(self._folder / CURRENT)
 
     def retire(self) -> None:
@@ -290,21 +291,6 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 def _bytes(signer: _Signer) -> bytes:
     return _key_pem(signer.key) + _pem(signer.certificate).encode()
-
-
-def _write(path: Path, data: bytes) -> None:
-    fresh = path.with_name(path.name + ".new")
-    fresh.unlink(missing_ok=True)
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _read(path: Path) -> _Signer:

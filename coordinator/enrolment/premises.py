@@ -6,7 +6,6 @@ Only :func:`refresh` writes it, and each file whole; who reads it is told when s
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from cryptography.hazmat.primitives import serialization
 from coordinator.config import CoordinatorConfig
 from coordinator.enrolment.authority import new_request
 from coordinator.enrolment.signing import CertifyServer, ListAuthorities, Revoke, Signer, own_command
+from host.files import replace_file
 from wire.errors import UnavailableError
 
 FOLDER, AUTHORITY_FOLDER = "tls", "authority"
@@ -69,7 +69,7 @@ def refresh(config: CoordinatorConfig, signer: Signer, shut_out: Iterable[str], 
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         authorities = signer.ask(ListAuthorities())
-        trust_changed = _replace(folder / AUTHORITIES, "".join(authorities))
+        trust_changed = replace_file(folder / AUTHORITIES, "".join(authorities).encode())
         return Changes(
             server=_server(config, folder, authorities[0], signer, now_s),
             authorities=trust_changed,
@@ -128,8 +128,8 @@ def _server(config: CoordinatorConfig, folder: Path, authority: str, signer: Sig
         return False
     key, csr = new_request()
     (certificate,) = signer.ask(CertifyServer(csr, names, config.enrolment.server_days))
-    _replace(folder / SERVER_KEY, key)
-    _replace(folder / SERVER, certificate + authority)  # the whole chain: that it ends here is seen, too
+    replace_file(folder / SERVER_KEY, key.encode())
+    replace_file(folder / SERVER, (certificate + authority).encode())  # the whole chain: that it ends here is seen, too
     return True
 
 
@@ -154,22 +154,9 @@ def _revoked(folder: Path, serials: list[str], authorities: int, signer: Signer,
         lists = [x509.load_pem_x509_crl(pem) for pem in _documents(path.read_bytes())]
         if len(lists) == authorities and sorted((str(each.serial_number) for each in lists[0]), key=int) == serials:
             return False
-    return _replace(path, "".join(signer.ask(Revoke(serials))))
+    return replace_file(path, "".join(signer.ask(Revoke(serials))).encode())
 
 
 def _documents(pem: bytes) -> list[bytes]:
     end = b"-----END X509 CRL-----\n"
     return [part + end for part in pem.split(end) if part.strip()]
-
-
-def _replace(path: Path, text: str) -> bool:
-    if path.exists() and path.read_text() == text:
-        return False
-    fresh = path.with_name(path.name + ".new")
-    fresh.unlink(missing_ok=True)
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
-    return True

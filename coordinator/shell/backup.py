@@ -26,6 +26,7 @@ from coordinator.shell.database import Database, database_file
 from coordinator.shell.packs import PackedBlobs
 from coordinator.shell.schema import copy_sqlite
 from coordinator.shell.signing import KEY_FILE
+from host.files import put_folder_in_place, put_in_place, replace_file
 from models.manifest import Manifest
 from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
 
@@ -74,7 +75,7 @@ def back_up(data_dir: Path, folder: Path, *, with_authority: bool = False) -> in
                 _copy_key(data_dir, writing)
                 if with_authority:
                     _copy_authority(data_dir, writing)
-                writing.rename(folder)
+                put_folder_in_place(writing, folder)
                 return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     except OSError as error:
         raise unavailable(folder, error) from error
@@ -112,7 +113,7 @@ def restore(folder: Path, data_dir: Path, now_s: float) -> int:
             arriving = Path(place) / database_file(folder).name
             copy_sqlite(database_file(folder), arriving)
             number = _fill(data_dir, folder, _sqlite(arriving), now_s)
-            arriving.rename(database_file(data_dir))
+            put_in_place(arriving, database_file(data_dir))
     except OSError as error:
         raise unavailable(data_dir, error) from error
     return number
@@ -226,9 +227,7 @@ def _copy_authority(source: Path, target: Path) -> None:
     while held != (now := _authority_files(source)):
         held = now
     for name, data in now.items():
-        path = target / AUTHORITY_FOLDER / name
-        path.touch(mode=0o600)
-        path.write_bytes(data)
+        replace_file(target / AUTHORITY_FOLDER / name, data)
 
 
 def _authority_files(folder: Path) -> dict[str, bytes]:
@@ -243,7 +242,7 @@ def _copy_file(source: Path, copy: Path) -> None:
     except FileNotFoundError:
         return  # its round ended just now
     if source.exists():  # else it ended meanwhile, and what was copied may be half written over
-        arriving.rename(copy)
+        put_in_place(arriving, copy)
 
 
 def _end_claims(url: str, now_s: float) -> None:

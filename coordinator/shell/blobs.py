@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from host.files import put_in_place
 from wire.errors import IntegrityError, UnavailableError
 from wire.identifiers import sha256 as checked_sha256
 
@@ -59,7 +60,7 @@ class FileBlobs:
             return name
         try:
             target.parent.mkdir(exist_ok=True)
-            write_durably(target, data)
+            _write(target, data)
         except OSError as error:
             raise unavailable(target, error) from error
         return name
@@ -107,6 +108,18 @@ class FileBlobs:
         return removed
 
 
+def _write(target: Path, data: bytes) -> None:
+    """Not by ``replace_file``: the service and its worker may store the same blob at the same time."""
+    handle, partial = tempfile.mkstemp(prefix=WRITING, dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        put_in_place(Path(partial), target)
+    except OSError:
+        Path(partial).unlink(missing_ok=True)
+        raise
+
+
 def write_durably(target: Path, *parts: bytes, over: Path | None = None) -> None:
     """Write a file that is there whole or not at all, also after a power cut.
 
@@ -125,7 +138,7 @@ def write_durably(target: Path, *parts: bytes, over: Path | None = None) -> None
         handle, name = os.open(over, os.O_RDWR), str(over)
     try:
         try:
-            _write(handle, parts)
+            _write_parts(handle, parts)
             os.fsync(handle)
         finally:
             os.close(handle)
@@ -141,7 +154,7 @@ def write_durably(target: Path, *parts: bytes, over: Path | None = None) -> None
         os.close(folder)
 
 
-def _write(handle: int, parts: Sequence[bytes]) -> None:
+def _write_parts(handle: int, parts: Sequence[bytes]) -> None:
     """Without copies, and with few calls that give the interpreter away."""
     for at in range(0, len(parts), _PARTS_AT_ONCE):
         some = parts[at : at + _PARTS_AT_ONCE]

@@ -17,6 +17,7 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
+from host.files import put_in_place
 from wire.errors import ConfigError, UnavailableError
 
 _log = structlog.get_logger("coordinator")
@@ -100,7 +101,8 @@ def _keep_copy(path: Path, revision: str) -> Path:
     kept = path.with_name(f"{path.name}.{revision}")
     arriving = kept.with_name(f"{kept.name}.writing")
     copy_sqlite(path, arriving)
-    return arriving.rename(kept)
+    put_in_place(arriving, kept)
+    return kept
 
 
 def _found(connection: sa.Connection) -> str | None:

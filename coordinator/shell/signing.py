@@ -6,13 +6,13 @@ without it would have to be made known to every device again.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from host.files import replace_file
 from wire.errors import ConfigError, UnavailableError
 from wire.identifiers import Population, Sha256
 from wire.signatures import signed_bytes
@@ -74,10 +74,4 @@ def _make(path: Path) -> None:
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    writing = path.with_suffix(".writing")
-    writing.unlink(missing_ok=True)
-    descriptor = os.open(writing, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(pem)
-        os.fsync(file.fileno())
-    writing.rename(path)  # a kill leaves a whole key or none
+    replace_file(path, pem)

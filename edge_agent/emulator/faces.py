@@ -12,6 +12,7 @@ import stat
 from pathlib import Path
 
 from edge_agent.emulator.day import PhoneState
+from host.files import replace_file
 
 BATTERY_C = 29.0
 
@@ -116,6 +117,4 @@ def _status(phone: PhoneState) -> str:
 def _replace(path: Path, text: str) -> None:
     """Whole or not at all: a probe may look at any moment."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_text(text)
-    fresh.replace(path)
+    replace_file(path, text.encode())

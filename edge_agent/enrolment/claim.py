@@ -6,14 +6,13 @@ refused to the card's own device, and the coordinator's audit log says so.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from edge_agent.shell.files import sync_folder
+from host.files import overwrite_file, sync_folder
 from wire.errors import ConfigError
 
 MOST_BYTES = 16 * 1024
@@ -61,14 +60,10 @@ def wipe_claim(path: Path, claim: str) -> bool:
         ConfigError: the file cannot be written.
     """
     try:
-        with path.open("r+b") as file:
-            held = file.read()
-            if claim.encode() not in held:
-                return False
-            file.seek(0)
-            file.write(held.replace(claim.encode(), b"x" * len(claim.encode())))
-            file.flush()
-            os.fsync(file.fileno())
+        held = path.read_bytes()
+        if claim.encode() not in held:
+            return False
+        overwrite_file(path, held.replace(claim.encode(), b"x" * len(claim.encode())))
     except FileNotFoundError:
         return False
     except OSError as error:

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from edge_agent.enrolment.identity import FOLDER, NEXT_KEY
-from edge_agent.shell.files import replace_secret
+from host.files import replace_file
 from wire.errors import ConfigError
 
 
@@ -25,7 +25,7 @@ def next_key(data_dir: Path) -> tuple[bytes, str]:
         key = _read(path)
         if key is None:
             key = ec.generate_private_key(ec.SECP256R1())
-            replace_secret(path, _pem(key))
+            replace_file(path, _pem(key))
     except OSError as error:
         msg = f"the key cannot be kept in {path}: {error.strerror or error}"
         raise ConfigError(msg) from error

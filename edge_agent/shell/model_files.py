@@ -11,7 +11,6 @@ the result must have the hash of the whole weights, and if it has not, those are
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,8 +18,8 @@ import structlog
 
 from edge_agent import __version__
 from edge_agent.ports import Model
-from edge_agent.shell.files import replace_file, sync_folder
 from edge_agent.shell.http import Downloader
+from host.files import put_in_place, replace_file
 from models.folder import MANIFEST, PROGRAM, VOCABULARY, WEIGHTS
 from models.manifest import MAX_MANIFEST_BYTES, Manifest
 from models.vocabulary import Vocabulary
@@ -95,10 +94,7 @@ class ModelFiles:
             return
         partial = self._folder / f"{name}.part"
         self._downloader.fetch(name, partial, limit_bytes, should_stop)
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
-        partial.replace(path)
-        sync_folder(self._folder)
+        put_in_place(partial, path)
 
     def _bring_weights(self, wanted: Manifest, should_stop: Callable[[], bool]) -> None:
         """The shortest way first; whatever is wrong with it, the whole weights are right."""

@@ -21,6 +21,7 @@ from firmware_scripts.bundle.reading import FORMAT, MANIFEST, SIGNATURE, read_ar
 from firmware_scripts.bundle.signing import check_signature, sign
 from firmware_scripts.bundle.wheelhouse import SOURCE_DATE_EPOCH
 from firmware_scripts.core.manifest import ListedFile
+from host.files import put_in_place
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ def write_archive(path: Path, contents: Contents, key: Ed25519PrivateKey) -> Non
             member = tarfile.TarInfo(f"{path.stem}/{name}")
             member.size, member.mtime, member.mode = len(data), SOURCE_DATE_EPOCH, 0o644
             archive.addfile(member, io.BytesIO(data))
-    partial.replace(path)
+    put_in_place(partial, path)
 
 
 def check_archive(path: Path, key: Ed25519PublicKey) -> tuple[ListedFile, ...]:

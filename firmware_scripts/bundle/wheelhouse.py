@@ -19,7 +19,7 @@ from wire.errors import ConfigError, UnavailableError
 AGENT = "nightjar"
 # The first moment that a zip file can hold.
 SOURCE_DATE_EPOCH = 315_532_800
-_SOURCES = ("wire", "models", "edge_agent", "requirements", "pyproject.toml", "README.md")
+_SOURCES = ("wire", "host", "models", "edge_agent", "requirements", "pyproject.toml", "README.md")
 # A device gets no command whose package it has not.
 _OTHERS_COMMAND = re.compile(r'nightjar-[a-z]+ = "(?!edge_agent\.)')
 _TIMEOUT_S = 900.0

@@ -7,12 +7,11 @@ was up. Status 2 is a claim that will never do; 3 is a network, a coordinator or
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
-from firmware_scripts.device.files import sync_folder
 from firmware_scripts.device.systemd import Systemd
+from host.files import overwrite_file, sync_folder
 
 ENROLL = "nightjar-enroll.service"
 _REFUSED = 2
@@ -56,10 +55,6 @@ def wipe(path: Path) -> None:
     Raises:
         OSError: it cannot be.
     """
-    with path.open("r+b") as file:
-        size = path.stat().st_size
-        file.write(b"\n" * size)
-        file.flush()
-        os.fsync(file.fileno())
+    overwrite_file(path, b"\n" * path.stat().st_size)
     path.unlink()
     sync_folder(path.parent)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from firmware_scripts.device import health
 from firmware_scripts.device.enrolling import Enrolling
-from firmware_scripts.device.files import replace_link, sync_folder
 from firmware_scripts.device.health import Look, Time
 from firmware_scripts.device.installing import adopt
 from firmware_scripts.device.places import Places
@@ -30,6 +29,7 @@ from firmware_scripts.device.releases import (
     UnpackFailed,
 )
 from firmware_scripts.device.systemd import Systemd
+from host.files import replace_link, sync_folder
 from wire.errors import NightjarError
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shutil
 
-from firmware_scripts.device.files import replace_file, replace_link
 from firmware_scripts.device.places import Places
 from firmware_scripts.device.unpacking import OWN
+from host.files import READABLE, replace_file, replace_link
 
 PROGRAM = "nightjar-device.pyz"
 TRIES = "nightjar-firstboot.service"
@@ -39,12 +39,12 @@ def adopt(places: Places, version: str, *, counts: bool) -> bool:
     wants = places.units / _WANTS
     for folder in (places.program.parent, places.commands, wants):
         folder.mkdir(parents=True, exist_ok=True)
-    replace_file(places.program, (own / PROGRAM).read_bytes())
+    replace_file(places.program, (own / PROGRAM).read_bytes(), READABLE)
     for name, command in _COMMANDS.items():
         replace_file(places.commands / name, f'#!/bin/sh\nexec {command} "$@"\n'.encode(), 0o755)
     changed = False
     for unit in sorted((own / "units").glob("nightjar-*.service")):
-        changed |= replace_file(places.units / unit.name, unit.read_bytes())
+        changed |= replace_file(places.units / unit.name, unit.read_bytes(), READABLE)
     for unit_name in (TRIES, AGENT) if counts else (TRIES,):
         changed |= replace_link(wants / unit_name, f"/etc/systemd/system/{unit_name}")
     return changed

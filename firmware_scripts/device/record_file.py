@@ -6,9 +6,9 @@ import json
 from types import MappingProxyType
 from typing import Any
 
-from firmware_scripts.device.files import replace_file
 from firmware_scripts.device.places import Places
 from firmware_scripts.device.releases import Empty, Record, Settled, State, Trying, Unpacking, numbers
+from host.files import READABLE, replace_file
 from wire.errors import RemoteProtocolError
 
 FORMAT = 1
@@ -36,7 +36,7 @@ class RecordFile:
             OSError: it cannot be stored.
         """
         self._places.kept.mkdir(parents=True, exist_ok=True)
-        replace_file(self._places.record, encode(record))
+        replace_file(self._places.record, encode(record), READABLE)
 
 
 def encode(record: Record[State]) -> bytes:

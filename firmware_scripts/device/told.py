@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from firmware_scripts.device.files import replace_file
+from host.files import READABLE, replace_file
 
 MOST_LINES = 200
 _HEAD = "# What this device did, newest last. docs/on-the-device.md says what to do about each line.\n"
@@ -47,6 +47,6 @@ class Teller:
             if lines[-1].endswith(f")  {text}\n"):
                 return  # a card wears with each write
             lines = [*lines[:1], *lines[1:][-MOST_LINES + 1 :], f"{when} (up {self._up_s():.0f} s)  {text}\n"]
-            replace_file(self._path, "".join(lines).encode())
+            replace_file(self._path, "".join(lines).encode(), READABLE)
         except OSError as error:
             print(f"{self._path} cannot be written: {error}", file=sys.stderr, flush=True)  # noqa: T201

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from firmware_scripts.bundle.reading import MANIFEST, SIGNATURE, SIGNED_CONTEXT, Checked, read_archive, read_manifest
 from firmware_scripts.core.manifest import ListedFile
-from firmware_scripts.device.files import sync_folder
 from firmware_scripts.device.places import Places
 from firmware_scripts.device.releases import numbers
+from host.files import put_folder_in_place
 from wire.errors import IntegrityError, RemoteProtocolError, UnavailableError
 
 LOCK = "requirements.lock"
@@ -134,10 +134,8 @@ def unpack(bundle: Bundle, places: Places, key: Path, pip_options: Sequence[str]
         shutil.rmtree(partial / "wheels")
         (partial / MANIFEST).write_bytes(again.manifest)
         (partial / SIGNATURE).write_bytes(again.signature)
-        os.sync()  # thousands of small files: one flush for all
         shutil.rmtree(folder, ignore_errors=True)
-        partial.replace(folder)
-        sync_folder(places.releases)
+        put_folder_in_place(partial, folder)
     except OSError as error:
         msg = f"{bundle.path.name} could not be unpacked: {error}"
         raise UnavailableError(msg) from error

@@ -19,6 +19,7 @@ from pathlib import Path
 from firmware_scripts.image.cache import only_one
 from firmware_scripts.image.recipe import Architecture, Recipe
 from firmware_scripts.image.tools import environment, require, run
+from host.files import put_in_place
 from wire.errors import ConfigError, UnavailableError
 
 SUITE = "bookworm"
@@ -78,7 +79,7 @@ def root_file_system(recipe: Recipe, cache: Path, mirror: str, lock: tuple[Packa
         if not cached:
             partial = tar.with_name(f"{tar.stem}.part.tar")
             _make(recipe, partial, mirror, lock)
-            partial.replace(tar)
+            put_in_place(partial, tar)
     packages = _installed(tar)
     if lock and (different := sorted({p.name for p in set(packages) ^ set(lock)})):
         msg = f"the mirror does not give what the lock asks for: {', '.join(different)}; a snapshot may"

@@ -23,6 +23,7 @@ from firmware_scripts.image.sbom import image_sbom
 from firmware_scripts.ports import Report
 from firmware_scripts.shell.hashing import sha256_of
 from firmware_scripts.shell.sparse import map_of
+from host.files import put_in_place
 from wire.errors import ConfigError
 
 IMAGE_FILE = "nightjar/image.json"
@@ -106,7 +107,7 @@ def make_image(
             finish=finish,
         )
         make_disk(parts, partial, work, EPOCH_S)
-    partial.replace(image)
+    put_in_place(partial, image)
     sha256 = sha256_of(image)
     beside: dict[str, bytes] = {
         "bmap": format_bmap(map_of(image, report)),

@@ -16,6 +16,7 @@ from firmware_scripts.shell.fat import boot_partition
 from firmware_scripts.twin.guest import Guest
 from firmware_scripts.twin.machines import Started, machine_of, qemu_command
 from firmware_scripts.twin.process import Qemu
+from host.files import put_in_place
 from wire.errors import ConfigError, RemoteProtocolError
 
 DISK, LOG, SOCKET = "disk.img", "console.log", "guest"
@@ -72,7 +73,7 @@ def prepare(image: Path, folder: Path, order: Order | None) -> Twin:
     run(["cp", "--sparse=always", "--reflink=auto", image, partial], environment(0))
     if order is not None:
         customise(partial, order, lambda _: None)
-    partial.replace(disk)
+    put_in_place(partial, disk)
     return Twin(folder.absolute(), board)
 
 

@@ -2,24 +2,20 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.power_cut import power_cut_library
+
 HERE = Path(__file__).parent
 
 
 @pytest.mark.slow
 def test_a_power_cut_at_every_change_of_a_file(tmp_path):
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("no C compiler for the library that ends the process: apt install gcc libc6-dev")
-    library = tmp_path / "power_cut.so"
-    command = [compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(HERE / "power_cut.c"), "-ldl"]
-    subprocess.run(command, check=True, capture_output=True)
+    library = power_cut_library(tmp_path)
     done = subprocess.run(
         [sys.executable, "-m", "tests.edge_agent.power_cut_life"],
         cwd=HERE.parents[1],

@@ -10,6 +10,7 @@ from coordinator.shell.blobs import FileBlobs, write_durably
 from coordinator.shell.packs import PackedBlobs
 from coordinator.staging import BESIDE_BYTES, StagedBlobs
 from tests.coordinator.fakes import MemoryBlobs
+from tests.power_cut import assert_old_or_new, power_cut_library, recorded
 from wire.errors import IntegrityError, RemoteProtocolError, UnavailableError
 
 
@@ -109,6 +110,15 @@ def test_a_disk_that_takes_a_part_gets_the_rest_again(tmp_path, monkeypatch):
     parts = [bytes([number % 251]) * number for number in range(1500)]
     write_durably(tmp_path / "file", *parts)
     assert (tmp_path / "file").read_bytes() == b"".join(parts)
+
+
+def test_a_power_cut_at_each_step_leaves_a_whole_blob_or_none(tmp_path):
+    folder = tmp_path / "blobs"
+    folder.mkdir()
+    before = "from coordinator.shell.blobs import FileBlobs"
+    (folder / hashlib.sha256(b"update").hexdigest()[:2]).mkdir()
+    run = recorded(folder, power_cut_library(tmp_path), before, "FileBlobs(Path('.')).put(b'update')")
+    assert_old_or_new(run, FileBlobs(folder).path(hashlib.sha256(b"update").hexdigest()))
 
 
 def test_what_is_put_is_got_by_its_hash(blobs):

@@ -7,6 +7,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from coordinator.shell.signing import KEY_FILE, load_signer
+from tests.power_cut import assert_old_or_new, power_cut_library, recorded
 from wire.errors import ConfigError, UnavailableError
 from wire.signatures import signed_bytes
 
@@ -30,10 +31,14 @@ def test_what_it_signs_holds_for_that_manifest_and_population_only(tmp_path):
             key.verify(bytes.fromhex(signature), signed_bytes(population, manifest))
 
 
-def test_a_kill_while_the_key_is_written_leaves_none(tmp_path):
-    (tmp_path / "signing.writing").write_bytes(b"half a key")
-    assert load_signer(tmp_path, "demo").public
-    assert not (tmp_path / "signing.writing").exists()
+def test_a_power_cut_at_each_step_leaves_a_whole_key_or_none(tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    library = power_cut_library(tmp_path)
+    before = "from coordinator.shell.signing import load_signer"
+    run = recorded(data, library, before, "load_signer(Path('.'), 'demo')")
+    assert_old_or_new(run, data / KEY_FILE)
+    assert run.widest_modes() == 0o600
 
 
 def test_a_key_that_others_may_read_is_refused(tmp_path):

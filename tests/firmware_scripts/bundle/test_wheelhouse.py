@@ -13,7 +13,7 @@ def project(tmp_path):
     """A copy of the sources, so that nobody changes them between two builds."""
     copy = tmp_path / "project"
     copy.mkdir()
-    for name in ("wire", "models", "edge_agent", "requirements"):
+    for name in ("wire", "host", "models", "edge_agent", "requirements"):
         shutil.copytree(PROJECT / name, copy / name)
     for name in ("pyproject.toml", "README.md"):
         shutil.copy(PROJECT / name, copy)
@@ -36,7 +36,7 @@ def test_the_agent_built_twice_is_the_same_file_and_holds_only_what_a_device_nee
     with zipfile.ZipFile(built[0]) as archive:
         names = archive.namelist()
         commands = archive.read(next(n for n in names if n.endswith("entry_points.txt"))).decode()
-    assert {name.split("/")[0] for name in names if "dist-info" not in name} == {"wire", "models", "edge_agent"}
+    assert {name.split("/")[0] for name in names if "dist-info" not in name} == {"wire", "host", "models", "edge_agent"}
     assert "edge_agent/keyboard/static/icon.svg" in names
     assert "nightjar-agent" in commands
     assert "coordinator" not in commands

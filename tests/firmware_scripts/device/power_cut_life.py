@@ -1,6 +1,6 @@
 """An update of a device, ended by SIGKILL in the middle of its n-th change of a file, for every n; then a new start.
 
-Run as a program with tests/edge_agent/power_cut.c preloaded. systemd is played, and unpacking writes a few files;
+Run as a program with tests/power_cut.c preloaded. systemd is played, and unpacking writes a few files;
 everything else is what runs on a device. Prints the number of changes, and what went wrong after which.
 """
 

@@ -170,7 +170,7 @@ class Device:
     def unpack(self):
         lib = self.places.releases / self.offered / "lib"
         shutil.rmtree(lib.parent, ignore_errors=True)
-        for name in ("wire", "models", "edge_agent"):
+        for name in ("wire", "host", "models", "edge_agent"):
             shutil.copytree(PROJECT / name, lib / name, ignore=shutil.ignore_patterns("__pycache__"))
         spoil(lib, self.kind, self.offered)
         own = lib.parent / "device"

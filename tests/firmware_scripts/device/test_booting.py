@@ -11,7 +11,6 @@ import pytest
 from firmware_scripts.device import health
 from firmware_scripts.device.boot import AGAIN_S, boot, enrol_again
 from firmware_scripts.device.enrolling import ENROLL, Enrolling, wipe
-from firmware_scripts.device.files import replace_link
 from firmware_scripts.device.hands import Agent, DeviceHands
 from firmware_scripts.device.health import AGENT, SELF_TEST, Look, Time, examine
 from firmware_scripts.device.places import Places
@@ -20,6 +19,7 @@ from firmware_scripts.device.releases import Offered, Settled, Trying
 from firmware_scripts.device.switch import Switch
 from firmware_scripts.device.systemd import Systemd
 from firmware_scripts.device.told import MOST_LINES, Teller
+from host.files import replace_link
 from wire.errors import UnavailableError
 
 CONNECTED, ALONE = "connected to the broker", "not connected to the broker"
