@@ -120,7 +120,7 @@ class VersionRecord(msgspec.Struct, frozen=True, kw_only=True):
         metrics: None until measured, or for good if there is no evaluation text.
         rollout: where it is, and why.
         signature: of its manifest, in hex; empty where nobody signs.
-        lineage: what it was made of; None for a version of the first releases.
+        lineage: what it was made of; None for an imported version.
         inspection: of its inference file; None until there is one.
     """
 

@@ -273,7 +273,6 @@ def _import_once(
 ) -> None:
     with database.transaction() as tx:
         task = config.task
-        tx.name_first_task(task.name)
         current = tx.current_version(task.name)
         if current is not None:
             manifest = with_mask(Manifest.decode(artifacts.get(current.manifest)), task.codec, config.seed, artifacts)

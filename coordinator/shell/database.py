@@ -291,16 +291,6 @@ class DatabaseView(Versions, Reading):
         }
         self._connection.execute(upsert(self._connection.dialect.name, tasks, "name"), row)
 
-    def name_first_task(self, name: str) -> None:
-        """Name the one task of a database of the first release, in which it had no name."""
-        nameless = self.task("")
-        if nameless is None:
-            return
-        self._connection.execute(sa.delete(tasks).where(tasks.c.name == ""))
-        self.save_task(structs.replace(nameless, state=structs.replace(nameless.state, name=name)))
-        for table in (rounds, versions):
-            self._connection.execute(sa.update(table).where(table.c.task == "").values(task=name))
-
     # Rounds
 
     def open_rounds(self) -> list[Round]:
@@ -333,9 +323,7 @@ class DatabaseView(Versions, Reading):
         self._rounds[state.number] = state
 
     def _find_rounds(self, query: sa.Select[Any]) -> list[Round]:
-        found = [(_ROUND.decode(state), task) for state, task in self._connection.execute(query)]
-        # The first release wrote rounds without a task; the column has it.
-        return [state if state.task == task else structs.replace(state, task=task) for state, task in found]
+        return [_ROUND.decode(state) for state in self._connection.scalars(query)]
 
     # Reports and chunks
 

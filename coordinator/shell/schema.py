@@ -1,8 +1,6 @@
-"""The version of the tables: brought up to date as a whole, or refused in words.
+"""The version of the tables: created or brought up to date in one transaction, or refused in words.
 
-Before tables of SQLite are changed the database is copied beside itself, and the change is one transaction, so a kill
-or a full disk in the middle leaves it as it was. There is no way back but that copy: a program that is older than its
-database says so and leaves it alone.
+A program that is older than its database says so and leaves it alone.
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from host.files import put_in_place
 from wire.errors import ConfigError, UnavailableError
 
 _log = structlog.get_logger("coordinator")
@@ -28,26 +25,21 @@ def upgrade(engine: sa.Engine) -> None:
 
     Raises:
         ConfigError: a newer Nightjar made them.
-        UnavailableError: there is no room for the copy.
         DBAPIError: the database does not work.
     """
     with engine.connect() as connection:
-        found = _found(connection)
-        if found == head():
+        version = _version(connection)
+        if version == head():
             return
         connection.rollback()
-        copy = ""
         if engine.dialect.name == "sqlite":
-            if found is not None:
-                copy = str(_keep_copy(Path(str(engine.url.database)), found))
-            _begin_changes(connection)
-        if found is not None:
-            _log.info("database_upgrade", tables=found, wanted=head(), copy=copy)
+            # Python's driver begins no transaction by itself for statements that change tables.
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        if version is not None:
+            _log.info("database_upgrade", tables=version, wanted=head())
         config = migrations()
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
-        if engine.dialect.name == "sqlite":
-            _check_references(connection)
         connection.commit()
 
 
@@ -59,10 +51,10 @@ def check(engine: sa.Engine) -> None:
         DBAPIError: the database does not work.
     """
     with engine.connect() as connection:
-        found = _found(connection)
-    if found != head():
+        version = _version(connection)
+    if version != head():
         msg = (
-            f"the database has tables of version {found}, this program wants {head()}; "
+            f"the database has tables of version {version}, this program wants {head()}; "
             "stop the service and run 'nightjar-coordinator db upgrade'"
         )
         raise ConfigError(msg)
@@ -87,41 +79,16 @@ def copy_sqlite(source: Path, target: Path) -> None:
     target.chmod(0o600)
 
 
-def _begin_changes(connection: sa.Connection) -> None:
-    """SQLite's own procedure for changing tables that others refer to: in one transaction, without their references.
-
-    Python's driver begins no transaction by itself for statements that change tables.
-    """
-    connection.detach()  # it is closed afterwards: it is not like the others any more
-    connection.exec_driver_sql("PRAGMA foreign_keys = OFF")
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-
-def _keep_copy(path: Path, revision: str) -> Path:
-    kept = path.with_name(f"{path.name}.{revision}")
-    arriving = kept.with_name(f"{kept.name}.writing")
-    copy_sqlite(path, arriving)
-    put_in_place(arriving, kept)
-    return kept
-
-
-def _found(connection: sa.Connection) -> str | None:
+def _version(connection: sa.Connection) -> str | None:
     """The version of the tables; None for an empty database."""
-    found = MigrationContext.configure(connection).get_current_revision()
-    if found is not None and found not in {script.revision for script in _scripts().walk_revisions()}:
+    version = MigrationContext.configure(connection).get_current_revision()
+    if version is not None and version not in {script.revision for script in _scripts().walk_revisions()}:
         msg = (
-            f"the database has tables of version {found}, this program knows them up to {head()} only: a newer "
-            "Nightjar made them; run that one, or restore the copy or the backup from before its upgrade"
+            f"the database has tables of version {version}, this program knows them up to {head()} only: a newer "
+            "Nightjar made them; run that one, or restore the backup from before its upgrade"
         )
         raise ConfigError(msg)
-    return found
-
-
-def _check_references(connection: sa.Connection) -> None:
-    lost = connection.exec_driver_sql("PRAGMA foreign_key_check").first()
-    if lost is not None:
-        msg = f"rows of the table {lost[0]} would refer to rows that are not there; nothing was changed"
-        raise UnavailableError(msg)
+    return version
 
 
 def head() -> str | None:

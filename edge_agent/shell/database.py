@@ -30,7 +30,7 @@ from wire.errors import ConfigError, LocalProtocolError, UnavailableError
 from wire.messages import DropoutCause
 from wire.parameters import Vector
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 1
 _SCHEMA = """
 CREATE TABLE examples (id INTEGER PRIMARY KEY, text TEXT NOT NULL, bytes INTEGER NOT NULL, typed_at_s REAL NOT NULL);
 CREATE TABLE lifecycle (only INTEGER PRIMARY KEY CHECK (only = 1), state BLOB NOT NULL);
@@ -40,15 +40,10 @@ CREATE TABLE residual (only INTEGER PRIMARY KEY CHECK (only = 1), layout TEXT NO
 CREATE TABLE dropouts (number INTEGER PRIMARY KEY AUTOINCREMENT, round INTEGER NOT NULL, attempt INTEGER NOT NULL,
                        cause TEXT NOT NULL, detail TEXT NOT NULL);
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-"""
-_KEYBOARD_SCHEMA = """
 CREATE TABLE own_words (word TEXT PRIMARY KEY, written TEXT NOT NULL, count INTEGER NOT NULL, typed_at_s REAL NOT NULL);
 CREATE TABLE recall (id INTEGER PRIMARY KEY, typed_at_s REAL NOT NULL, version INTEGER NOT NULL,
                      words INTEGER NOT NULL, top1 INTEGER NOT NULL, top3 INTEGER NOT NULL);
 """
-_SCHEMA += _KEYBOARD_SCHEMA
-_MIGRATIONS = {1: "ALTER TABLE outbox ADD COLUMN carried BLOB;", 2: _KEYBOARD_SCHEMA}
-"""Version of the tables -> how to get to the next one."""
 MOST_PENDING_DROPOUTS = 16
 """Dropouts of rounds long past help nobody."""
 
@@ -119,11 +114,9 @@ class Database:
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if version == 0:
             self._connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
-        elif version > SCHEMA_VERSION:
+        elif version != SCHEMA_VERSION:
             msg = f"version {version} of the tables, this agent knows {SCHEMA_VERSION}"
             raise sqlite3.DatabaseError(msg)
-        for older in range(version or SCHEMA_VERSION, SCHEMA_VERSION):
-            self._connection.executescript(f"BEGIN; {_MIGRATIONS[older]} PRAGMA user_version = {older + 1}; COMMIT;")
 
     def close(self) -> None:
         """Close the file."""

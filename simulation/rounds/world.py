@@ -45,7 +45,7 @@ SAMPLE_EVERY_S = 60.0
 SETTLING_S = 3600.0
 """Time after the last fault within which every report has its answer: a full disk of a quarter of an hour, a round, and
 several of the longest waits between two tries (five minutes)."""
-CODECS = ("dense-f16", "dense-f32", "topk-8", "topk-4", "rice-8")
+CODECS = ("dense-f16", "dense-f32", "topk-8", "topk-4")
 """The first is the default: of a few hundred parameters, entropy coding would be most of the running time."""
 
 OTHER_TASKS = (

@@ -1,7 +1,7 @@
 """Writes the golden and hostile vectors of the codecs: ``python -m tests.vectors.make_updates FOLDER``.
 
 They were made once and are never edited: a change of the format gets a version and a folder of its own. A test makes
-them again and compares. (reports.json and hostile.json, the vectors of codecs 1 and 2, are older than this.)
+them again and compares. (reports.json and hostile.json, the vectors of codec 1 and of frames, are older than this.)
 """
 
 import sys

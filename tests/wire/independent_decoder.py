@@ -9,50 +9,6 @@ from fractions import Fraction
 
 from tests.wire.independent_modelled import Bits, Refused, modelled, unpack
 
-
-def par(a, b):
-    return max((3 * a // (4 * b)).bit_length() - 1, 0)
-
-
-def tensor_positions(bits, shape):
-    axis = bits.rice([0])[0]
-    size = 1
-    for dimension in shape:
-        size *= dimension
-    if len(shape) < 2:
-        rows, columns = 1, size
-    else:
-        rows, columns = shape[0], size // shape[0]
-    if axis > 1 or (axis == 1 and (len(shape) != 2 or min(shape) == 1)):
-        raise Refused
-    lines, width = (rows, columns) if axis == 0 else (columns, rows)
-    used = bits.rice([max(lines.bit_length() - 4, 0)])[0]
-    if used == 0:
-        return []
-    if used > lines:
-        raise Refused
-    numbers, line = [], -1
-    for gap in bits.rice([par(lines - used, used)] * used):
-        line += gap + 1
-        numbers.append(line)
-    excess = bits.rice([max((used * width).bit_length() - 4, 0)])[0]
-    if line >= lines or excess > used * (width - 1):
-        raise Refused
-    counts = [c + 1 for c in bits.rice([par(excess, used)] * used)]
-    if sum(counts) != used + excess or max(counts) > width:
-        raise Refused
-    gaps = iter(bits.rice([par(max(width - c, 0), c) for c in counts for _ in range(c)]))
-    found = []
-    for number, count in zip(numbers, counts, strict=True):
-        place = -1
-        for _ in range(count):
-            place += next(gaps) + 1
-            if place >= width:
-                raise Refused
-            found.append(number * columns + place if axis == 0 else place * columns + number)
-    return sorted(found)
-
-
 LARGEST = (2 - 2.0**-23) * 2.0**127
 
 
@@ -111,21 +67,6 @@ def value_of(level, magnitudes):
 
 
 # The other forms, and masks
-
-
-def rice(payload, layout):
-    k, scale = unpack("<If", payload)
-    levels = unpack(f"<{k}b", payload, 8)
-    if not 0 <= scale < math.inf or -128 in levels:
-        raise Refused
-    values = [f32(level * (scale / 127)) for level in levels]
-    bits, indices, start = Bits(payload[8 + k :]), [], 0
-    for _, shape in layout:
-        indices += [start + i for i in tensor_positions(bits, shape)]
-        start += math.prod(shape)
-    if len(bits.bits) - bits.at >= 8 or "1" in bits.bits[bits.at :] or len(indices) != k:
-        raise Refused
-    return indices, values
 
 
 def bitmap(data, size, k, top):
@@ -254,8 +195,6 @@ def decode_report(frame, layout, mask=()):
             indices, values = list(range(size)), list(unpack(f"<{size}{letter}", payload))
             if not all(map(math.isfinite, values)):
                 raise Refused
-        case 2:
-            indices, values = rice(payload, layout)
         case 4:
             indices, values = topk(payload, layout, uniform_grid, 127)
         case 5:

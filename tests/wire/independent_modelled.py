@@ -22,15 +22,6 @@ class Bits:
     def number(self, width):
         return int(self.take(width) or "0", 2)
 
-    def rice(self, parameters):
-        quotients = []
-        for _ in parameters:
-            zeros = 0
-            while self.take(1) == "0":
-                zeros += 1
-            quotients.append(zeros)
-        return [q << r | int(self.take(r) or "0", 2) for q, r in zip(quotients, parameters, strict=True)]
-
 
 def unpack(format_, data, offset=0):
     if len(data) < offset + struct.calcsize(format_):

@@ -7,7 +7,6 @@ nothing of each other; randomness and error-feedback state are arguments and res
 id     name         payload
 =====  ===========  ===========================================================================================
 1      dense-f32    n values, little-endian float32
-2      rice-8       as topk-8, positions in Rice codes and levels as they are: the first form, kept readable
 3      dense-f16    n values, little-endian float16
 4      topk-8       the k largest entries: 8 bits on a uniform grid, stochastic rounding; entropy-coded
 5      topk-4       the k largest entries: 4 bits on a logarithmic grid, nearest point; entropy-coded
@@ -24,7 +23,7 @@ from functools import partial
 
 import numpy as np
 
-from wire.codec import masks, rice, topk
+from wire.codec import masks, topk
 from wire.codec.quantize import Ints
 from wire.codec.sparsify import Sparse, count_for
 from wire.errors import LocalProtocolError, RemoteProtocolError
@@ -59,7 +58,8 @@ class Codec:
     send: Send
 
 
-NAMES = ("dense-f32", "rice-8", "dense-f16", "topk-8", "topk-4", "mask-8", "mask-4")
+WIRE_IDS = {"dense-f32": 1, "dense-f16": 3, "topk-8": 4, "topk-4": 5, "mask-8": 6, "mask-4": 7}
+NAMES = tuple(WIRE_IDS)
 """Every codec by name, in the order of the wire ids."""
 MASKED = frozenset({"mask-8", "mask-4"})
 """Those that need a mask."""
@@ -88,13 +88,6 @@ def codec_for(choice: CodecChoice, mask: Ints | None = None) -> Codec:
             kind = "<f4" if choice.name == "dense-f32" else "<f2"
             ways = partial(_encode_dense, kind=kind), partial(_decode_dense, kind=kind), partial(_norm_dense, kind=kind)
             return _codec(choice.name, *ways)
-        case "rice-8":
-            return _codec(
-                "rice-8",
-                partial(rice.encode_rice8, density=density),
-                rice.decode_rice8,
-                _no_more(rice.norm_rice8, density),
-            )
         case "topk-8":
             return _codec(
                 "topk-8",
@@ -157,7 +150,7 @@ def _codec(name: str, encode: Encode, decode: Decode, short: Norm, send: Send | 
         payload = encode(delta, layout, rng)
         return payload, decode(payload, layout)
 
-    return Codec(name, NAMES.index(name) + 1, checked, decode, short, sent)
+    return Codec(name, WIRE_IDS[name], checked, decode, short, sent)
 
 
 def _encode_dense(delta: Vector, _layout: ParameterLayout, _rng: np.random.Generator, *, kind: str) -> bytes:

@@ -47,7 +47,7 @@ RULES = RoundRules(
 class Site:
     """Round 1 committed version 1; round 2 has a report of a, and b is at work."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, database_url: str = "") -> None:
         self.config = folder / "coordinator.toml"
         self.data = folder / "data"
         write_model(folder / "model")
@@ -60,7 +60,7 @@ class Site:
         self.artifacts = FileBlobs(self.data / ARTIFACTS)
         self.private = PackedBlobs(self.data / PRIVATE)
         manifest = import_model(folder / "model", self.artifacts)
-        database = Database(f"sqlite:///{database_file(self.data)}")
+        database = Database(database_url or f"sqlite:///{database_file(self.data)}")
         with database.transaction() as tx:
             state = Task(name="keyboard", number=1, created_s=90.0, committed=1)
             tx.save_task(TaskRecord(state=state, settings=TaskSettings()))

@@ -14,9 +14,8 @@ from coordinator.core.round import Phase
 from coordinator.shell.backup import ROUNDS_SKIPPED
 from coordinator.shell.database import Database
 from coordinator.shell.packs import PackedBlobs
-from tests.coordinator.model_folder import write_model
+from tests.coordinator.commands.site import Site
 from tests.coordinator.shell.postgresql import fresh_database
-from tests.coordinator.shell.upgrade.test_upgrade import old_folder, old_postgresql
 from wire.errors import ConfigError
 
 pytestmark = pytest.mark.postgresql
@@ -35,10 +34,8 @@ def libpq(url: str) -> str:
 
 @pytest.fixture
 def site(tmp_path, postgresql, monkeypatch):
-    """A running coordinator's data, and its configuration."""
-    old_folder("0003", tmp_path / "data")
-    old_postgresql("0003", postgresql)
-    write_model(tmp_path / "model")
+    """A coordinator's folder, with its database in PostgreSQL."""
+    Site(tmp_path, postgresql)
     (tmp_path / "coordinator.toml").write_text('data_dir = "new"\n[task]\nmodel = "model"\n')
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -62,10 +59,10 @@ def test_restored_from_the_dump_and_the_folders_it_goes_on_with_unused_numbers(
     done = CliRunner().invoke(cli, ["restore", str(site / "saved")])
     assert done.exit_code == 0, done.exception
     with contextlib.closing(Database(empty)) as database, database.transaction() as view:
-        current = view.round(3)
+        current = view.round(2)
         assert (current.phase, current.reported) == (Phase.REPORTING, 1)
-        assert view.last_round_number() == 3 + ROUNDS_SKIPPED
-        [report] = view.reports(3)
+        assert view.last_round_number() == 2 + ROUNDS_SKIPPED
+        [report] = view.reports(2)
     assert PackedBlobs(site / "new" / "private").get(report.blob)
 
 

@@ -1,27 +1,19 @@
 import contextlib
 import sqlite3
 import threading
-from pathlib import Path
 
-import msgspec
 import pytest
 import sqlalchemy as sa
-from alembic import command
 from alembic.autogenerate import compare_metadata
-from alembic.config import Config
 from alembic.migration import MigrationContext
 
-import coordinator.shell
-from coordinator import effects
-from coordinator.core.lease import Presence
 from coordinator.core.round import Phase, open_round
 from coordinator.core.rules import RoundRules
-from coordinator.core.task import Status
 from coordinator.effects import AnnounceModel
 from coordinator.ports import StoredChunk, StoredReport, VersionRecord
 from coordinator.shell.database import Database
 from coordinator.shell.tables import METADATA
-from wire.errors import UnavailableError
+from wire.errors import ConfigError, UnavailableError
 from wire.identifiers import DeviceId
 
 RULES = RoundRules(
@@ -49,29 +41,51 @@ def test_migrations_make_exactly_the_tables_that_the_code_uses(database, tmp_pat
     engine.dispose()
 
 
-def test_a_database_of_the_first_version_is_brought_up_to_date_with_what_is_in_it(tmp_path):
-    url = f"sqlite:///{tmp_path / 'old.sqlite'}"
-    engine = sa.create_engine(url)
-    config = Config()
-    config.set_main_option("script_location", str(Path(coordinator.shell.__file__).parent / "migrations"))
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
-        connection.exec_driver_sql(
-            "INSERT INTO devices VALUES ('a', 1, 'training', '', 5.0, '0.1.0', 'none', NULL, NULL, 3, 0), "
-            "('b', 0, 'offline', '', 4.0, '0.1.0', 'none', NULL, NULL, 3, 0)"
-        )
-        connection.exec_driver_sql("INSERT INTO effects (body) VALUES (?)", (effects.to_json(AnnounceModel()),))
-    engine.dispose()
-    database = Database(url)
+def test_a_number_of_an_effect_is_never_used_again(database):
     with database.transaction() as tx:
-        assert tx.lease(DeviceId("a")).presence is Presence.PRESENT
-        assert tx.lease(DeviceId("b")).presence is Presence.AWAY
-        assert tx.lease(DeviceId("a")).examples == 3
-        assert tx.begin_effects() == [(1, AnnounceModel(), 1)]
+        assert tx.add_effect(AnnounceModel()) == 1
         tx.remove_effects([1])
-        assert tx.add_effect(AnnounceModel()) == 2, "a number is never used again"
-    database.close()
+        assert tx.add_effect(AnnounceModel()) == 2
+
+
+class StoppedHereError(Exception):
+    pass
+
+
+def test_stopped_at_any_statement_while_the_tables_are_made_it_starts_again(tmp_path):
+    url, statements = f"sqlite:///{tmp_path / 'test.sqlite'}", 0
+    while True:
+        statements += 1
+        left = [statements]
+
+        def count_down(left=left) -> None:
+            left[0] -= 1
+            if not left[0]:
+                raise StoppedHereError
+
+        try:
+            Database(url, count_down).close()
+        except StoppedHereError:
+            with contextlib.closing(sqlite3.connect(tmp_path / "test.sqlite")) as connection:
+                tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            if tables:
+                assert ("credentials",) in tables, "all or none"
+                break
+        else:
+            break
+    assert statements > 20
+    Database(url).close()
+
+
+@pytest.mark.parametrize("migrate", [True, False])
+def test_a_database_of_a_newer_program_is_refused(tmp_path, migrate):
+    path = tmp_path / "test.sqlite"
+    Database(f"sqlite:///{path}").close()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.commit()
+    with pytest.raises(ConfigError, match=r"tables of version 9999.*a newer Nightjar made them"):
+        Database(f"sqlite:///{path}", migrate=migrate)
 
 
 def test_a_second_start_finds_what_the_first_wrote(tmp_path):
@@ -154,51 +168,3 @@ def test_a_locked_database_is_an_error_and_not_a_loss(database, tmp_path):
     blocker.close()
     with database.transaction() as tx:
         tx.count("bytes_up")
-
-
-@pytest.mark.parametrize("paused", [False, True])
-def test_what_there_was_before_there_were_tasks_becomes_the_files_task(tmp_path, paused):
-    url = f"sqlite:///{tmp_path / 'old.sqlite'}"
-    pause = '{"reason":"night","who":"anna","since_s":7.0}'
-    state = open_round(2, 1, RULES, 7, 20.0)
-    with migrating(url, "0007") as (connection, _):
-        for number, top1 in ((0, 0.1), (1, 0.3), (2, 0.2)):
-            connection.exec_driver_sql(
-                "INSERT INTO versions (version, manifest, created_s, top1) VALUES (?, 'x', ?, ?)",
-                (number, 10 + number, top1),
-            )
-        for number, phase in ((1, "committed"), (2, "selection")):
-            row = (number, phase, 0, msgspec.json.encode(state))
-            connection.exec_driver_sql("INSERT INTO rounds VALUES (?, ?, ?, ?)", row)
-        if paused:
-            connection.exec_driver_sql("INSERT INTO facts VALUES ('pause', ?)", (pause.encode(),))
-    database = Database(url)
-    with database.transaction() as tx:
-        tx.name_first_task("keyboard")
-        tx.name_first_task("another")  # there is none any more
-    with database.transaction() as tx:
-        (record,) = tx.tasks()
-        assert (record.name, record.state.committed, record.state.created_s) == ("keyboard", 1, 10.0)
-        assert (record.state.best_top1, record.state.since_best) == (0.3, 1)
-        assert (record.state.status is Status.PAUSED, record.state.reason) == (paused, "night" if paused else "")
-        assert [one.task for one in tx.open_rounds()] == [tx.round(2).task] == ["keyboard"]
-        assert {version.task for version in tx.versions(9)} == {"keyboard"}
-    database.close()
-    with migrating(url, "head") as (connection, config):
-        command.downgrade(config, "0007")
-        kept = connection.exec_driver_sql("SELECT value FROM facts WHERE name = 'pause'").scalar()
-        assert (kept is None) == (not paused)
-        assert not paused or msgspec.json.decode(kept)["reason"] == "night"
-
-
-@contextlib.contextmanager
-def migrating(url: str, revision: str):
-    """An old database, brought to that schema."""
-    engine = sa.create_engine(url)
-    config = Config()
-    config.set_main_option("script_location", str(Path(coordinator.shell.__file__).parent / "migrations"))
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, revision)
-        yield connection, config
-    engine.dispose()

@@ -236,24 +236,6 @@ def test_a_file_that_is_no_database_is_a_config_error(path, clock):
         Database(path, CAPS, clock)
 
 
-def test_a_database_of_the_first_version_is_brought_up_to_date_with_what_is_in_it(path, clock):
-    database = Database(path, CAPS, clock)
-    database.add("kept")
-    database.commit(Change(Reporting(3, 1), report=new_report()))
-    database.close()
-    with sqlite3.connect(path) as connection:
-        connection.executescript(
-            "ALTER TABLE outbox DROP COLUMN carried; DROP TABLE own_words; DROP TABLE recall; PRAGMA user_version = 1;"
-        )
-    connection.close()
-    again = Database(path, CAPS, clock)
-    assert again.texts() == ["kept"]
-    assert again.frame() == b"frame"
-    again.commit(Change(STARTING, settlement=Settlement(adopt=False, put_back=True)))
-    np.testing.assert_array_equal(again.residual("layout"), [1.0, 2.0])
-    again.close()
-
-
 def test_what_a_late_report_carried_is_put_back(database):
     carried = Sparse(2, np.array([1]), np.array([5.0], np.float32))
     report = NewReport(Parcel(3, 1, 1), b"frame", "layout", np.array([1.0, 2.0], np.float32), carried)

@@ -17,7 +17,7 @@ from wire.parameters import ParameterLayout, ParameterSpec
 
 LAYOUT = ParameterLayout((ParameterSpec("embedding", (30, 8)), ParameterSpec("bias", (20,))))
 MASK = np.arange(0, 260, 13)
-OWN_CHOICE = ["rice-8", "topk-8", "topk-4"]
+OWN_CHOICE = ["topk-8", "topk-4"]
 
 cases = layouts.flatmap(lambda layout: st.tuples(st.just(layout), vectors(layout.size)))
 densities = st.one_of(st.floats(0.001, 1), st.just(1.0))
@@ -47,7 +47,6 @@ def quantized(values, bits):
 def test_wire_ids_are_unique_and_stable():
     assert {name: codec_named(name).wire_id for name in NAMES} == {
         "dense-f32": 1,
-        "rice-8": 2,
         "dense-f16": 3,
         "topk-8": 4,
         "topk-4": 5,
@@ -58,7 +57,7 @@ def test_wire_ids_are_unique_and_stable():
 
 @settings(max_examples=60)
 @given(cases, st.floats(0.01, 1), st.integers(0, 9))
-@pytest.mark.parametrize("name", ["dense-f32", "rice-8", "topk-8", "topk-4"])
+@pytest.mark.parametrize("name", ["dense-f32", "topk-8", "topk-4"])
 def test_what_is_said_to_be_sent_is_what_is_read(name, case, density, seed):
     layout, update = case
     codec = codec_for(CodecChoice(name=name, density=density))
@@ -70,7 +69,7 @@ def test_what_is_said_to_be_sent_is_what_is_read(name, case, density, seed):
 
 
 def test_an_unknown_codec_names_the_known_ones():
-    with pytest.raises(RemoteProtocolError, match="dense-f32, rice-8"):
+    with pytest.raises(RemoteProtocolError, match="dense-f32, dense-f16"):
         codec_for(CodecChoice(name="gzip"))
 
 
@@ -243,7 +242,7 @@ def test_values_at_the_end_of_float32_survive(name):
     assert got.values.tolist() == vector[got.indices].tolist()
 
 
-@pytest.mark.parametrize("name", ["topk-4", "topk-8", "rice-8"])
+@pytest.mark.parametrize("name", ["topk-4", "topk-8"])
 def test_more_values_than_were_asked_for_are_refused_before_they_are_decoded(name):
     layout = ParameterLayout((ParameterSpec("w", (20, 10)),))
     rng = np.random.default_rng(5)
