@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -51,6 +52,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def main() -> None:
     """Entry point."""
+    # As ctrl-C, which a shell's background job ignores: programs that were started are ended and clean up.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(run())
 
 

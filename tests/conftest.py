@@ -1,38 +1,55 @@
 """Shared by all tests: in CI a skipped test is a failure, because CI installs everything that a test may need.
 
-What it cannot install are recorded data that may not be copied into the project, and rights that the machine does not
-give; a test of those says so and skips.
+The exceptions are listed by name in tests/skips.py, and counted at the end of each run.
 """
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.skips import Skips, sort_skips
+
 # How long an example takes is the machine's matter, and no fault of the code.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any machine")
+# In CI the same examples come each time: a red run is the fault of the change, and can be repeated.
+settings.register_profile("ci", settings.get_profile("any machine"), derandomize=True)
+IN_CI = os.environ.get("CI") == "true" or os.environ.get("NIGHTJAR_NO_SKIPS") == "1"
+settings.load_profile("ci" if IN_CI else "any machine")
 
-RECORDED = "recorded data lie beside the checkout, not in it"
-NOT_ALLOWED = "this machine or user may not"
-"""In the reasons of skips that are allowed everywhere."""
+# A shell's background job (`make test &`) and nohup ignore SIGINT, and so would every child that a test interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if _skips_forbidden() and _skipped(terminalreporter):
-        terminalreporter.write_sep("!", "NIGHTJAR_NO_SKIPS is set and tests were skipped", red=True)
+    skips = _skips(terminalreporter)
+    if skips.allowed:
+        terminalreporter.write_sep("-", f"{len(skips.allowed)} skipped that may be (tests/skips.py)")
+        terminalreporter.write_line("\n".join(skips.allowed))
+    if _skips_forbidden() and skips.forbidden:
+        terminalreporter.write_sep("!", f"NIGHTJAR_NO_SKIPS is set, and {len(skips.forbidden)} were skipped", red=True)
+        terminalreporter.write_line("\n".join(f"{name}: {reason}" for name, reason in skips.forbidden))
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    # With pytest-xdist only the process that has the reporter sees all tests; its workers have none.
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if _skips_forbidden() and exitstatus == 0 and reporter is not None and _skipped(reporter):
+    if _skips_forbidden() and exitstatus == 0 and reporter is not None and _skips(reporter).forbidden:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-def _skipped(reporter: pytest.TerminalReporter) -> bool:
-    skipped = [str(report.longrepr) for report in reporter.stats.get("skipped", [])]
-    return any(RECORDED not in reason and NOT_ALLOWED not in reason for reason in skipped)
+def _skips(reporter: pytest.TerminalReporter) -> Skips:
+    skipped = reporter.stats.get("skipped", [])
+    return sort_skips(
+        (
+            report.nodeid.split("[")[0],
+            report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr),
+        )
+        for report in skipped
+    )
 
 
 def _skips_forbidden() -> bool:

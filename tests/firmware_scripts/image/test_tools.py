@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from firmware_scripts.core.exit_status import ExitStatus
 from firmware_scripts.image.tools import environment, run
 from wire.errors import UnavailableError
 
@@ -25,18 +26,25 @@ def test_one_that_is_not_there_is_said():
         run(["no-such-program"], environment(0))
 
 
-def test_one_that_is_interrupted_is_given_the_time_to_clean_up(tmp_path):
-    """mmdebstrap undoes its mounts then; killed, it leaves them."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_one_that_is_interrupted_is_given_the_time_to_clean_up(tmp_path, number):
+    """mmdebstrap undoes its mounts then; killed, it leaves them. A background job of a shell ignores SIGINT."""
     script = (
-        "import sys; from firmware_scripts.image.tools import environment, run\n"
-        "run(['sh', '-c', 'trap \"sleep 0.5; touch $0; exit 1\" TERM; sleep 1; touch $0.up; "
-        "while :; do sleep 0.05; done', sys.argv[1]], environment(0))\n"
+        "import signal, sys, firmware_scripts.__main__ as program\n"
+        "from firmware_scripts.image.tools import environment, run\n"
+        f"if {number} == signal.SIGTERM: signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "@program.cli.command()\n"
+        "def wait():\n"
+        "    run(['sh', '-c', 'trap \"sleep 0.5; touch $0; exit 1\" TERM; sleep 1; touch $0.up; "
+        f"while :; do sleep 0.05; done', {str(tmp_path / 'cleaned')!r}], environment(0))\n"
+        "program.main()\n"
     )
     cleaned = tmp_path / "cleaned"
-    command = [sys.executable, "-c", script, str(cleaned)]
+    command = [sys.executable, "-c", script, "wait"]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE) as ours:
         while not cleaned.with_name("cleaned.up").exists():
             assert ours.poll() is None
-        ours.send_signal(signal.SIGINT)
+        ours.send_signal(number)
         said = ours.communicate(timeout=60)[1]
     assert cleaned.exists(), said.decode()
+    assert ours.returncode == ExitStatus.INTERRUPTED

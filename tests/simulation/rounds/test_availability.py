@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from simulation.rounds.availability import DAY_S, Availability, GeneratedAvailability, TracedAvailability
-from tests.conftest import RECORDED
+from tests.skips import RECORDED
 from wire.errors import ConfigError
 
 REAL = Path(__file__).parents[4] / "shared" / "data" / "phone_availability" / "windows.csv"

@@ -1,0 +1,55 @@
+"""Which tests may be skipped where everything is installed, by name. Under NIGHTJAR_NO_SKIPS others fail the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+RECORDED = "recorded data lie beside the checkout, not in it"
+"""The reason of tests of data that may not be copied into the project."""
+NOT_ALLOWED = "this machine or user may not"
+"""In the reasons of tests of rights that no installation gives: containers have no loop devices, users no chown."""
+
+_LOOP = "tests/firmware_scripts/shell/test_loop_device.py::"
+MAY_BE_SKIPPED = {
+    "tests/simulation/rounds/test_availability.py::test_the_real_traces_are_those_that_were_measured": RECORDED,
+    "tests/edge_agent/shell/test_folder.py::test_somebody_elses_folder_is_refused": NOT_ALLOWED,
+    _LOOP + "test_a_mounted_device_is_refused_by_the_kernel_and_by_us": NOT_ALLOWED,
+    _LOOP + "test_while_we_hold_a_device_the_kernel_lets_nobody_else_claim_or_mount_it": NOT_ALLOWED,
+    _LOOP + "test_a_device_that_another_writer_has_locked_is_refused": NOT_ALLOWED,
+    _LOOP + "test_a_loop_device_is_refused_unless_it_is_allowed_by_name": NOT_ALLOWED,
+    _LOOP + "test_a_read_only_device_is_refused": NOT_ALLOWED,
+    _LOOP + "test_yes_without_a_serial_is_no_confirmation_of_a_disk": NOT_ALLOWED,
+    _LOOP + "test_a_file_system_that_is_full_is_told_and_is_no_success": NOT_ALLOWED,
+    _LOOP + "test_a_card_is_customised_where_it_lies_and_a_mounted_one_is_not": NOT_ALLOWED,
+}
+"""The only reason for which a test may be skipped, by its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skips:
+    """What a run did not test.
+
+    Attributes:
+        allowed: names of tests that may be skipped, and were for that reason.
+        forbidden: names and reasons of the others.
+    """
+
+    allowed: tuple[str, ...]
+    forbidden: tuple[tuple[str, str], ...]
+
+
+def sort_skips(skipped: Iterable[tuple[str, str]]) -> Skips:
+    """Sort the skipped tests of a run.
+
+    Args:
+        skipped: name (pytest's node id) and reason of each.
+    """
+    ordered = sorted(set(skipped))
+    allowed = tuple(name for name, reason in ordered if _allowed(name, reason))
+    return Skips(allowed, tuple((name, reason) for name, reason in ordered if not _allowed(name, reason)))
+
+
+def _allowed(name: str, reason: str) -> bool:
+    wanted = MAY_BE_SKIPPED.get(name)
+    return wanted is not None and wanted in reason
