@@ -42,7 +42,7 @@ def test_a_listed_test_may_not_be_skipped_for_another_reason():
 def run(folder, files, *arguments, **environment):
     (folder / "tests").mkdir()
     (folder / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib\n")
-    for name in ("tests/conftest.py", "tests/skips.py"):
+    for name in ("tests/conftest.py", "tests/ci.py", "tests/skips.py"):
         (folder / name).write_text((ROOT / name).read_text())
     for name in files:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -19,12 +19,15 @@ from coordinator.inbox import Disconnected, JobEnded, Operated
 from coordinator.jobs import AggregationJob, JobFailed
 from coordinator.operations import CreateTask
 from models.manifest import Manifest
+from tests.ci import IN_CI
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import World
 from tests.coordinator.model_folder import LAYOUT, write_model
 from wire.messages import Assignment, Dropout, DropoutCause, Receipt, Status, Verdict
 from wire.parameters import weights_from_bytes
 
+# Each takes 20 ms: the property that the service stands on is worth the time where nobody waits for it.
+EXAMPLES = 200 if IN_CI else 25
 DEVICES = tuple("abcdef")
 device = st.sampled_from(DEVICES)
 HAPPENINGS = st.one_of(
@@ -168,7 +171,7 @@ class Observed:
 
 @pytest.mark.parametrize(("goal", "minimum", "tasks"), [(2, 2, 1), (3, 1, 1), (4, 2, 1), (2, 1, 2), (1, 1, 3)])
 @given(st.lists(HAPPENINGS, min_size=10, max_size=60))
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=EXAMPLES)
 def test_no_report_is_lost_or_counted_twice_whatever_happens(goal, minimum, tasks, story):
     with tempfile.TemporaryDirectory() as folder:
         observed = Observed(Path(folder), tasks, goal=goal, minimum=minimum, over_selection=1.3)
@@ -184,7 +187,7 @@ def test_no_report_is_lost_or_counted_twice_whatever_happens(goal, minimum, task
 
 
 @given(st.lists(HAPPENINGS, max_size=25), st.integers(0, 99))
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=EXAMPLES)
 def test_nothing_waits_for_ever(story, seed):
     """However things stand, time and devices that come back end the round, and the next one commits."""
     with tempfile.TemporaryDirectory() as folder:
