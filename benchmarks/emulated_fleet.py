@@ -1,22 +1,25 @@
-"""Thousands of connections that speak just enough MQTT 3.1.1 to be phones: the load of the ingest and round benchmarks.
+"""Thousands of emulated phones that check in and report: the load of the ingest and web benchmarks.
 
-Not the agent and not paho: one of those for each connection would be the bottleneck that is measured. A fleet is a
-child process with one asyncio loop; the benchmark tells it over a pipe what its phones do next. Times are of
-``time.monotonic``, which all processes of a machine share.
+Not agents: what they send is made beforehand. A fleet is a child process with one event loop; the benchmark tells it
+over a pipe what its phones do next. Times are of ``time.monotonic``, which all processes of a machine share.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import multiprocessing
+import ssl
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection as Pipe
+from pathlib import Path
 from typing import Any
 
-from coordinator.shell import mqtt_packets as packets
+from benchmarks.mqtt_client import Connection
 from wire import messages, topics
 from wire.frame import Report, encode_report
 from wire.identifiers import DeviceId, Population
@@ -26,10 +29,9 @@ POPULATION = Population("demo")
 CONNECTS_AT_ONCE = 200
 RESEND_AFTER_S = 5.0
 """As the agent's outbox, which doubles its waits as well; without its jitter."""
+LOOK_EVERY_S = 0.25
 TIMEOUT_S = 300.0
-
-KEEPALIVE_S = 600
-"""Longer than any benchmark, so that no phone has to ping."""
+AUTHORITIES = "authorities.pem"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +71,11 @@ class Fired:
     """How a burst went.
 
     Attributes:
-        begun_s: when the first byte was handed to the kernel.
-        ended_s: when the last answer came.
-        waits_s: from sending to the answer, one a phone.
-        verdicts: answers by verdict.
-        resent: reports that were sent again for want of an answer.
+        begun_s: when the first report was sent.
+        ended_s: when the last receipt came.
+        waits_s: from sending to the receipt, one a phone.
+        verdicts: receipts by verdict.
+        resent: reports that were sent again for want of a receipt.
     """
 
     begun_s: float
@@ -81,58 +83,6 @@ class Fired:
     waits_s: list[float] = field(default_factory=list)
     verdicts: dict[str, int] = field(default_factory=dict)
     resent: int = 0
-
-
-class Phone(asyncio.Protocol):
-    """One connection."""
-
-    def __init__(self, name: str) -> None:
-        self.device = DeviceId(name)
-        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.took: Callable[[str, bytes], None] = lambda _topic, _payload: None
-        self.acknowledged: Callable[[], None] = lambda: None
-        self._reader = packets.Reader()
-        self._transport: asyncio.Transport | None = None
-        self._message = 0
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Introduce ourselves."""
-        if isinstance(transport, asyncio.Transport):
-            self._transport = transport
-        self._write(packets.connect(self.device, "device", "", KEEPALIVE_S, clean=True))
-
-    def data_received(self, data: bytes) -> None:
-        """Take packets."""
-        for first, body in self._reader.feed(data):
-            match first & 0xF0:
-                case packets.CONNACK:
-                    self._write(packets.subscribe(1, [(topics.device_filters(POPULATION, self.device)[0], 1)]))
-                case packets.SUBACK:
-                    if not self.ready.done():
-                        self.ready.set_result(None)
-                case packets.PUBACK:
-                    self.acknowledged()
-                case packets.PUBLISH:
-                    message = packets.read_publish(first, body)
-                    if message.number is not None:
-                        self._write(packets.puback(message.number))
-                    self.took(message.topic, message.payload)
-                case _:
-                    pass
-
-    def publish(self, topic: str, payload: bytes) -> None:
-        """QoS 1."""
-        self._message = self._message % 65535 + 1
-        self._write(packets.publish(topic, payload, self._message))
-
-    def close(self) -> None:
-        """Hang up."""
-        if self._transport is not None:
-            self._transport.abort()
-
-    def _write(self, data: bytes) -> None:
-        if self._transport is not None:
-            self._transport.write(data)
 
 
 class Fleet:
@@ -144,18 +94,27 @@ class Fleet:
         update: what they report.
         first: number of the first phone among all fleets.
         shards: of the coordinator.
+        credentials: folder with ``authorities.pem`` and key and certificate of each phone, ``NAME.pem``; None speaks
+            plain text.
     """
 
-    def __init__(self, port: int, names: Sequence[str], update: Update, first: int, shards: int = 1) -> None:
+    def __init__(
+        self,
+        port: int,
+        names: Sequence[str],
+        update: Update,
+        first: int,
+        shards: int = 1,
+        credentials: Path | None = None,
+    ) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(
-            target=_run, args=(theirs, port, list(names), update, first, shards), daemon=True
-        )
+        arguments = (theirs, port, list(names), update, first, shards, credentials)
+        self._process = context.Process(target=_run, args=arguments, daemon=True)
         self._process.start()
 
     def begin(self, order: str, *arguments: Any) -> None:
-        """Give an order: ``connect``, ``check_in``, ``load``, ``fire`` or ``round``."""
+        """Give an order: ``connect``, ``check_in`` or ``fire``."""
         self._pipe.send((order, *arguments))
 
     def result(self) -> Any:
@@ -182,18 +141,21 @@ def together(fleets: Sequence[Fleet], order: str, *arguments: Any) -> list[Any]:
     return [fleet.result() for fleet in fleets]
 
 
-def _run(pipe: Connection, port: int, names: list[str], update: Update, first: int, shards: int) -> None:
-    asyncio.run(_Child(pipe, port, names, update, first, shards).serve())
+def _run(pipe: Pipe, *arguments: Any) -> None:
+    asyncio.run(_Child(pipe, *arguments).serve())
 
 
 class _Child:
     """The fleet's side of the pipe."""
 
-    def __init__(self, pipe: Connection, port: int, names: list[str], update: Update, first: int, shards: int) -> None:
-        self._pipe, self._port, self._names, self._update, self._first = pipe, port, names, update, first
-        self._shards = shards
-        self._phones: list[Phone] = []
-        self._frames: list[bytes] = []
+    def __init__(
+        self, pipe: Pipe, port: int, names: list[str], update: Update, first: int, shards: int, credentials: Path | None
+    ) -> None:
+        self._pipe, self._port, self._update, self._first = pipe, port, update, first
+        self._names = [DeviceId(name) for name in names]
+        self._shards, self._credentials = shards, credentials
+        self._phones: dict[DeviceId, Connection] = {}
+        self._frames: dict[DeviceId, bytes] = {}
 
     async def serve(self) -> None:
         loop = asyncio.get_running_loop()
@@ -210,105 +172,101 @@ class _Child:
 
     async def _connect(self) -> None:
         loop, gate = asyncio.get_running_loop(), asyncio.Semaphore(CONNECTS_AT_ONCE)
+        folder, context = self._credentials, None
+        if folder is not None:
+            context = ssl.create_default_context(cafile=folder / AUTHORITIES)
+            context.check_hostname = False
 
-        async def connect(name: str) -> Phone:
+        def phone(name: DeviceId) -> Connection:
+            if folder is not None and context is not None:
+                context.load_cert_chain(folder / f"{name}.pem")  # of the connections that begin from now on
+            return Connection(name, topics.device_filters(POPULATION, name)[0], context)
+
+        async def connect(name: DeviceId) -> Connection:
             async with gate:
-                _, phone = await loop.create_connection(lambda: Phone(name), "127.0.0.1", self._port)
-                await phone.ready
-                return phone
+                _, made = await loop.create_connection(lambda: phone(name), "127.0.0.1", self._port)
+                await made.ready
+                return made
 
-        self._phones = await asyncio.gather(*(connect(name) for name in self._names))
+        made = await asyncio.gather(*(connect(name) for name in self._names))
+        self._phones = dict(zip(self._names, made, strict=True))
 
     async def _check_in(self) -> int:
         """Offer every phone until it is selected; the number of the round."""
-        asked = await self._assignments()
-        self._frames = [
-            self._update.frame(self._first + index, one.round, one.attempt, one.version)
-            for index, one in enumerate(asked)
-        ]
-        return asked[0].round
-
-    async def _assignments(self) -> list[Assignment]:
-        waiting = {phone.device: phone for phone in self._phones}
-        found: dict[str, Assignment] = {}
-        done = asyncio.get_running_loop().create_future()
+        waiting = set(self._names)
+        done = asyncio.Event()
         offer = messages.encode(CheckIn(agent_version="9.9.9", runtime="none", examples=10**6, emulated=True))
 
-        def take(phone: Phone, topic: str, payload: bytes) -> None:
-            if topic.endswith("/assignment"):
-                message = messages.decode("assignment", payload)
-                if isinstance(message, Assignment):
-                    found[phone.device] = message
-                    waiting.pop(phone.device, None)
-                    if not waiting and not done.done():
-                        done.set_result(None)
+        def take(name: DeviceId, number: int, topic: str, payload: bytes) -> None:
+            message = messages.decode("assignment", payload) if topic.endswith("/assignment") else None
+            if isinstance(message, Assignment) and name in waiting:
+                numbers.add(message.round)
+                self._frames[name] = self._update.frame(number, message.round, message.attempt, message.version)
+                waiting.remove(name)
+                if not waiting:
+                    done.set()
 
-        for phone in self._phones:
-            phone.took = _bound(take, phone)
-        while not done.done():
-            for phone in list(waiting.values()):
-                phone.publish(topics.up(POPULATION, phone.device, "check-in", self._shards), offer)
-            await asyncio.wait([done], timeout=2.0)
-        return [found[phone.device] for phone in self._phones]
+        numbers: set[int] = set()
+        for number, (name, phone) in enumerate(self._phones.items(), self._first):
+            phone.took = functools.partial(take, name, number)
+        while waiting:
+            for name in list(waiting):
+                self._phones[name].publish(topics.up(POPULATION, name, "check-in", self._shards), offer)
+            await _within(done, 2.0)
+        (number,) = numbers
+        return number
 
-    async def _load(self) -> None:
-        """Frames for nobody in particular: the bare subscriber does not look inside."""
-        self._frames = [self._update.frame(self._first + index, 1, 1, 0) for index in range(len(self._phones))]
-
-    async def _fire(self, population: str, until_receipt: bool) -> Fired:
-        """Every phone sends its report at the same moment."""
-        loop = asyncio.get_running_loop()
-        done = loop.create_future()
-        sent: dict[str, float] = {}
-        waits: dict[str, float] = {}
+    async def _fire(self, within_s: float = 0.0) -> Fired:
+        """Every phone sends its report, evenly within so many seconds, and waits for its receipt."""
+        done = asyncio.Event()
+        sent_s: dict[DeviceId, float] = {}
+        receipts: dict[DeviceId, tuple[float, bytes]] = {}
         resent = 0
 
-        answers: list[bytes] = []
+        def take(name: DeviceId, topic: str, payload: bytes) -> None:
+            if topic.endswith("/receipt") and name not in receipts:
+                receipts[name] = time.monotonic() - sent_s[name], payload  # read when the burst is over
+                if len(receipts) == len(self._names):
+                    done.set()
 
-        def answered(phone: Phone) -> None:
-            if phone.device not in waits:
-                waits[phone.device] = time.monotonic() - sent[phone.device]
-                if len(waits) == len(self._phones) and not done.done():
-                    done.set_result(None)
+        def send(name: DeviceId) -> None:
+            self._phones[name].publish(topics.up(POPULATION, name, "report", self._shards), self._frames[name])
 
-        def take(phone: Phone, topic: str, payload: bytes) -> None:
-            if topic.endswith("/receipt") and phone.device not in waits:
-                answers.append(payload)  # read when the burst is over
-                answered(phone)
+        async def send_again() -> None:
+            nonlocal resent
+            waits_s: dict[DeviceId, float] = {}
+            while True:
+                await asyncio.sleep(LOOK_EVERY_S)
+                for name in [name for name in sent_s if name not in receipts]:
+                    wait_s = waits_s.get(name, RESEND_AFTER_S)
+                    if time.monotonic() > sent_s[name] + wait_s:
+                        waits_s[name] = 2 * wait_s + RESEND_AFTER_S
+                        resent += 1
+                        send(name)
 
-        where = Population(population)
-        publishes = [
-            (phone, topics.up(where, phone.device, "report", self._shards), data)
-            for phone, data in zip(self._phones, self._frames, strict=True)
-        ]
-        for phone in self._phones:
-            if until_receipt:
-                phone.took = _bound(take, phone)
-            else:
-                phone.acknowledged = _bound(answered, phone)
+        for name, phone in self._phones.items():
+            phone.took = functools.partial(take, name)
         begun_s = time.monotonic()
-        for phone, topic, data in publishes:
-            sent[phone.device] = time.monotonic()
-            phone.publish(topic, data)
-        wait_s = RESEND_AFTER_S
-        while not done.done():
-            await asyncio.wait([done], timeout=wait_s)
-            wait_s *= 2
-            for phone, topic, data in publishes:
-                if phone.device not in waits:
-                    phone.publish(topic, data)
-                    resent += 1
+        again = asyncio.create_task(send_again())
+        try:
+            for number, name in enumerate(self._names):
+                if within_s:
+                    await asyncio.sleep(max(begun_s + within_s * number / len(self._names) - time.monotonic(), 0.0))
+                sent_s[name] = time.monotonic()
+                send(name)
+            await done.wait()
+        finally:
+            again.cancel()
         ended_s = time.monotonic()
-        for phone in self._phones:
-            phone.acknowledged = lambda: None
-        verdicts = Counter(_verdict(answer) for answer in answers)
-        return Fired(begun_s, ended_s, list(waits.values()), dict(verdicts), resent)
+        verdicts = Counter(_verdict(payload) for _, payload in receipts.values())
+        return Fired(begun_s, ended_s, [wait for wait, _ in receipts.values()], dict(verdicts), resent)
 
 
-def _verdict(answer: bytes) -> str:
-    message = messages.decode("receipt", answer)
+def _verdict(receipt: bytes) -> str:
+    message = messages.decode("receipt", receipt)
     return message.verdict.value if isinstance(message, Receipt) else ""
 
 
-def _bound(function: Callable[..., None], *first: Any) -> Callable[..., None]:
-    return lambda *rest: function(*first, *rest)
+async def _within(event: asyncio.Event, timeout_s: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), timeout_s)

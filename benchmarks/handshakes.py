@@ -22,12 +22,12 @@ from typing import Any
 import click
 import psutil
 
+from benchmarks import mqtt_client
 from benchmarks.measuring import cpu_time_s, show
 from coordinator.config import BrokerConfig, BrokerKind, CoordinatorConfig, TaskConfig
 from coordinator.enrolment.authority import new_request
 from coordinator.enrolment.premises import FOLDER, refresh, signer_of
 from coordinator.enrolment.signing import CertifyDevice, ListAuthorities
-from coordinator.shell import mqtt_packets as packets
 from coordinator.shell.broker import find_mosquitto
 from coordinator.shell.broker_child import BrokerChild
 from coordinator.shell.clock import WallClock
@@ -96,12 +96,11 @@ def at_broker(place: Place, kind: BrokerKind, connections: int, at_once: int) ->
 
     def connect() -> None:
         with _encrypted(place, broker.port) as connection:
-            connection.sendall(packets.connect(DEVICE, DEVICE, "", 30, clean=True))
-            _, refused = packets.read_connack(connection.recv(4)[2:])
-            if refused:
-                msg = f"refused: {refused}"
+            connection.sendall(mqtt_client.connect(DEVICE))
+            if connection.recv(4)[2:] != b"\0\0":
+                msg = "the broker refused the connection"
                 raise ConnectionError(msg)
-            connection.sendall(packets.DISCONNECT)
+            connection.sendall(mqtt_client.DISCONNECT)
 
     try:
         process = next(p for p in psutil.Process().children(recursive=True) if _listens(p, broker.port))

@@ -1,62 +1,71 @@
-"""Reports per second through mosquitto: stored and receipted by the coordinator, beside a subscriber that discards.
+"""Reports stored and receipted by a coordinator with the default transport, alone and while another round is averaged.
 
-Both drain the same burst from the same broker with the same settings, in turn: every connection sends one report at the
-same moment. The bare subscriber is paho that counts and forgets; it is what this machine could do at most. Devices of
-one process share payloads, but every report has its own header and is stored by itself.
+So many phones, each with a TLS connection and a certificate of its own that stand before the clock starts, send one
+report each: at the same moment, or evenly ``--within`` so many seconds. Everything is as shipped: mosquitto, SQLite,
+``synchronous = FULL``; reports have 20 kB and are of the gboard model. The first burst counts only for what it loses.
+Then bursts come in pairs: one alone, and right after it another, for a round of another task, while the reports of the
+first are averaged. ``averaged_throughout`` says whether the averaging took as long as the second burst.
 
-The first bursts on each side are not counted, but for what they lose: memory, database and disk are used for the first
-time. ``cold_reports_per_s`` is the very first one's rate.
-
-Rates need a machine that does nothing else; on a busy one look at the CPU time a report costs the coordinator.
+Load and service share the machine. Figures are medians over the bursts.
 """
 
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import resource
-import signal
-import socket
-import sqlite3
-import subprocess
-import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from multiprocessing.connection import Connection
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
-import paho.mqtt.client as paho
-import psutil
-from paho.mqtt.enums import CallbackAPIVersion
 
+from benchmarks import service
 from benchmarks.emulated_fleet import Fired, Fleet, Update, together
 from benchmarks.measuring import cpu_time_s, median, quantile, show
-from coordinator.shell.broker import find_mosquitto
-from coordinator.shell.free_ports import free_ports
-from models.configurations import configuration
-from models.folder import write_model_folder
-from models.vocabulary import FIRST_WORD, Vocabulary
+from benchmarks.service import say
+from coordinator.commands.actions import ask_service
+from coordinator.config import CoordinatorConfig
+from coordinator.config_file import load_config
+from simulation.demo.processes import Service, stopping
 from wire.codec import codec_for
 from wire.messages import CodecChoice
 from wire.parameters import ParameterLayout
 
-TITLE = "ingest through mosquitto (medians over bursts)"
+TITLE = "reports stored and receipted (medians over bursts)"
+MODEL = "gboard"
 REPORT_BYTES = 20_000
 PAYLOADS = 16
 FLEETS = 2
-WARM_UP = 2
-"""Bursts on each side that are not counted."""
-BARE = "bare"
 SEED = 7
-SAMPLE_S = 0.05
-START_TIMEOUT_S = 60.0
-AVERAGING_TIMEOUT_S = 900.0
+AVERAGING_TIMEOUT_S = 1800.0
 """Thousands of reports, on a machine that may have better things to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """What one burst came to.
+
+    Attributes:
+        round: its number.
+        seconds: from the first report to the last receipt.
+        waits_s: from each report to its receipt.
+        accepted: receipts that said so.
+        resent: reports that were sent again.
+        cpu_s: processor time of the coordinator's main process.
+        averaged_throughout: whether another round was still being averaged when the last receipt came.
+    """
+
+    round: int
+    seconds: float
+    waits_s: list[float]
+    accepted: int
+    resent: int
+    cpu_s: float
+    averaged_throughout: bool
 
 
 def updates(layout: ParameterLayout, report_bytes: int) -> Update:
@@ -74,224 +83,150 @@ def updates(layout: ParameterLayout, report_bytes: int) -> Update:
     return Update(codec.wire_id, layout.fingerprint, tuple(chosen.encode(delta, layout, rng) for delta in deltas))
 
 
-def write_model(folder: Path, name: str = "gboard") -> ParameterLayout:
-    """A model of full size whose program nobody runs."""
-    shape = configuration(name)
-    vocabulary = Vocabulary(tuple(f"word{number}" for number in range(shape.max_vocabulary - FIRST_WORD)))
-    layout = shape.layout(vocabulary.size)
-    write_model_folder(folder, shape, vocabulary, b"a program", np.zeros(layout.size, np.float32))
-    return layout
-
-
-@contextlib.contextmanager
-def process(arguments: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A command of the coordinator while the block runs."""
-    with log.open("ab") as file:
-        child = subprocess.Popen([sys.executable, "-m", "coordinator", *arguments], stdout=file, stderr=file)  # noqa: S603
-    try:
-        yield child
-    finally:
-        child.send_signal(signal.SIGTERM)
-        child.wait(120)
-
-
-def wait_for_port(port: int) -> None:
-    """Until somebody listens there.
-
-    Raises:
-        TimeoutError: nobody does.
-    """
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-            return
-        time.sleep(0.05)
-    msg = f"nothing listens on port {port}"
-    raise TimeoutError(msg)
-
-
-def wait_for_text(path: Path, text: str, writer: subprocess.Popen[bytes], timeout_s: float = START_TIMEOUT_S) -> None:
-    """Until a process has written it into its log.
-
-    Raises:
-        TimeoutError: it does not, or has ended.
-    """
-    deadline = time.monotonic() + timeout_s
-    while text not in path.read_text():
-        if time.monotonic() > deadline or writer.poll() is not None:
-            msg = f"{path} does not say {text!r}:\n{path.read_text()[-2000:]}"
-            raise TimeoutError(msg)
-        time.sleep(0.05)
-
-
-class Memory:
-    """Resident memory of processes over time."""
-
-    def __init__(self, **pids: int) -> None:
-        self._processes = {name: psutil.Process(pid) for name, pid in pids.items()}
-        self._begun_s = time.monotonic()
-        self._ended = threading.Event()
-        self.curve: list[dict[str, float]] = []
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop watching."""
-        self._ended.set()
-        self._thread.join()
-
-    def peak_mb(self, name: str) -> float:
-        """The most that a process held."""
-        return max(sample[name] for sample in self.curve)
-
-    def _watch(self) -> None:
-        while not self._ended.wait(SAMPLE_S):
-            sample = {"s": round(time.monotonic() - self._begun_s, 2)}
-            with contextlib.suppress(psutil.NoSuchProcess):
-                for name, one in self._processes.items():
-                    sample[name] = round(one.memory_info().rss / 1e6, 1)
-                self.curve.append(sample)
-
-
-def drain(pipe: Connection, port: int) -> None:
-    """The bare subscriber: for each number that comes through the pipe, when that many messages had come."""
-    count, wanted, done = 0, 0, threading.Event()
-
-    def discard(_client: Any, _data: Any, _message: Any) -> None:
-        nonlocal count
-        count += 1
-        if count == wanted:
-            done.set()
-
-    client = paho.Client(CallbackAPIVersion.VERSION2, client_id="bare", protocol=paho.MQTTv311)
-    client.username_pw_set("bare")
-    client.on_connect = lambda one, *_: one.subscribe(f"nightjar/1/{BARE}/up/0/+/+", qos=1)
-    client.on_subscribe = lambda *_: pipe.send(True)
-    client.on_message = discard
-    client.connect("127.0.0.1", port)
-    client.loop_start()
-    with contextlib.suppress(EOFError):
-        while True:
-            count, wanted = 0, pipe.recv()
-            done.clear()
-            pipe.send(True)
-            done.wait()
-            pipe.send(time.monotonic())
-
-
-def bare_burst(fleets: Sequence[Fleet], port: int, connections: int) -> float:
-    """Messages a second that the bare subscriber drains."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    subscriber = context.Process(target=drain, args=(theirs, port), daemon=True)
-    subscriber.start()
-    try:
-        ours.recv()
-        ours.send(connections)
-        ours.recv()
-        together(fleets, "load")
-        fired: list[Fired] = together(fleets, "fire", BARE, False)
-        ended_s: float = ours.recv()
-    finally:
-        subscriber.terminate()
-        subscriber.join()
-    return connections / (ended_s - min(one.begun_s for one in fired))
-
-
-def write_configuration(folder: Path, port: int, web_port: int, connections: int) -> Path:
-    """A coordinator that selects all connections, as soon as they are there."""
-    path = folder / "coordinator.toml"
-    path.write_text(
-        f'port = {web_port}\ndata_dir = "data"\nlog = "info"\ntransport = "plain"\n'
-        f'[broker]\nkind = "external"\nport = {port}\n'
-        f'[task]\nmodel = "model"\ngoal = {connections}\nminimum = {connections}\nover_selection = 1.0\n'
-        "selection_window_s = 0.0\nselection_deadline_s = 120.0\nreport_deadline_s = 600.0\nretry_after_s = 1.0\n"
-        'max_update_norm = 1e9\n[task.codec]\nname = "topk-8"\n'
-    )
-    return path
-
-
-def stored(folder: Path, round_number: int) -> int:
-    """Reports of a round in the coordinator's database."""
-    with contextlib.closing(sqlite3.connect(folder / "data" / "coordinator.sqlite")) as database:
-        found = database.execute("SELECT count(*) FROM reports WHERE round = ?", (round_number,)).fetchone()
-    return int(found[0])
-
-
-def measure_one(connections: int, bursts: int, folder: Path, update: Update, port: int, broker: int) -> dict[str, Any]:
-    """One row: so many connections, so many bursts on each side, in turn."""
-    names = [f"phone-{number:05d}" for number in range(connections)]
-    share = -(-connections // FLEETS)
-    fleets = [Fleet(port, names[at : at + share], update, at) for at in range(0, connections, share)]
-    (web_port,) = free_ports(1)
-    log = folder / "coordinator.log"
-    log.touch()
-    rates, bare_rates, waits, cpu_s, lost, resent = [], [], [], [], 0, 0
-    try:
-        say(f"{connections:,} connections: connecting")
-        together(fleets, "connect")
-        configuration_path = write_configuration(folder, port, web_port, connections)
-        with process(["serve", "--config", str(configuration_path)], log) as coordinator:
-            wait_for_text(log, "broker_connected", coordinator)
-            memory = Memory(coordinator=coordinator.pid, broker=broker)
-            for burst in range(1 - WARM_UP, bursts + 1):
-                bare_rates.append(bare_burst(fleets, port, connections))
-                number = together(fleets, "check_in")[0]
-                begun_cpu_s = cpu_time_s(coordinator.pid)
-                fired: list[Fired] = together(fleets, "fire", "demo", True)
-                cpu_s.append(cpu_time_s(coordinator.pid) - begun_cpu_s)
-                seconds = max(one.ended_s for one in fired) - min(one.begun_s for one in fired)
-                rates.append(connections / seconds)
-                waits.append([wait for one in fired for wait in one.waits_s])
-                resent += sum(one.resent for one in fired)
-                accepted = sum(one.verdicts.get("accepted", 0) + one.verdicts.get("duplicate", 0) for one in fired)
-                lost += connections - min(stored(folder, number), accepted)
-                which = f"burst {burst} of {bursts}" if burst > 0 else "warming up"
-                say(
-                    f"{connections:,} connections, {which}: {rates[-1]:,.0f} reports/s, bare {bare_rates[-1]:,.0f}, "
-                    f"{lost} lost; averaging"
-                )
-                wait_for_text(log, f"event=round_committed round={number} ", coordinator, AVERAGING_TIMEOUT_S)
-            memory.close()
-    finally:
-        for fleet in fleets:
-            fleet.close()
-    waited_s = [wait for of_burst in waits[WARM_UP:] for wait in of_burst]
-    rate, bare_rate = median(rates[WARM_UP:]), median(bare_rates[WARM_UP:])
+def everybody(connections: int) -> dict[str, Any]:
+    """Settings of a task that selects all connections for one round, as soon as they are there."""
     return {
-        "connections": connections,
-        "report_bytes": len(update.frame(0, 1, 1, 0)),
-        "reports_per_s": rate,
-        "bare_subscriber_per_s": bare_rate,
-        "ratio_to_bare_subscriber": rate / bare_rate,
-        "cold_reports_per_s": rates[0],
-        "reports_lost": lost,
-        "reports_resent": resent,
-        "p50_ms": 1e3 * quantile(waited_s, 0.5),
-        "p99_ms": 1e3 * quantile(waited_s, 0.99),
-        "coordinator_cpu_us_per_report": 1e6 * median(cpu_s[WARM_UP:]) / connections,
-        "coordinator_rss_mb": memory.peak_mb("coordinator"),
-        "broker_rss_mb": memory.peak_mb("broker"),
-        "bursts": bursts,
-        "memory_curve": memory.curve,
+        "rounds": 1,
+        "goal": connections,
+        "minimum": connections,
+        "over_selection": 1.0,
+        "selection_window_s": 0.0,
+        "selection_deadline_s": 600.0,
+        "report_deadline_s": 1800.0,
+        "retry_after_s": 1.0,
+        "max_update_norm": 1e9,
+        "codec": {"name": "topk-8"},
     }
 
 
-def measure(sizes: Sequence[int], bursts: int) -> list[dict[str, Any]]:
-    """Rows for each number of connections."""
-    raise_descriptor_limit(max(sizes))
-    rows = []
-    with tempfile.TemporaryDirectory(prefix="nightjar-ingest-") as where:
-        for connections in sizes:
-            folder = Path(where) / str(connections)
-            folder.mkdir()
-            update = updates(write_model(folder / "model"), REPORT_BYTES)
-            (port,) = free_ports(1)
-            arguments = ["broker", "--kind", "mosquitto", "--port", str(port), "--data", str(folder / "broker")]
-            with process(arguments, folder / "broker.log") as broker:
-                wait_for_port(port)
-                rows.append(measure_one(connections, bursts, folder, update, port, broker.pid))
-    return rows
+class Bursts:
+    """A running coordinator and its connected phones.
+
+    Args:
+        config: of the coordinator.
+        serving: its process.
+        fleets: all phones.
+        task: settings of the tasks that are made.
+        within_s: how long the phones take to send.
+    """
+
+    def __init__(
+        self,
+        config: CoordinatorConfig,
+        serving: Service,
+        fleets: Sequence[Fleet],
+        task: dict[str, Any],
+        within_s: float,
+    ) -> None:
+        self._config, self._serving, self._fleets, self._task = config, serving, fleets, task
+        self._within_s = within_s
+
+    def new_task(self, name: str) -> None:
+        """Make a task; the phones that check in next work for its one round."""
+        ask_service(self._config, "POST", "/tasks", {**self._task, "name": name})
+
+    def burst(self, beside: Burst | None = None) -> Burst:
+        """Have all phones selected, and then send.
+
+        Args:
+            beside: its round may be being averaged meanwhile.
+        """
+        number = together(self._fleets, "check_in")[0]
+        before_s = cpu_time_s(self._serving.pid)
+        fired: list[Fired] = together(self._fleets, "fire", self._within_s)
+        cpu_s = cpu_time_s(self._serving.pid) - before_s
+        return Burst(
+            round=number,
+            seconds=max(one.ended_s for one in fired) - min(one.begun_s for one in fired),
+            waits_s=[wait for one in fired for wait in one.waits_s],
+            accepted=sum(one.verdicts.get("accepted", 0) + one.verdicts.get("duplicate", 0) for one in fired),
+            resent=sum(one.resent for one in fired),
+            cpu_s=cpu_s,
+            averaged_throughout=beside is not None and self._row(beside.round)["phase"] == "committing",
+        )
+
+    def stored(self, burst: Burst) -> int:
+        """Reports that went into the version of a burst's round, once that is committed.
+
+        Raises:
+            TimeoutError: it is not committed.
+        """
+        deadline_s = time.monotonic() + AVERAGING_TIMEOUT_S
+        while (row := self._row(burst.round))["phase"] != "committed":
+            if time.monotonic() > deadline_s or not self._serving.running:
+                msg = f"round {burst.round} is {row['phase']}:\n{self._serving.tail(40)}"
+                raise TimeoutError(msg)
+            time.sleep(0.25)
+        return int(row["accepted"])
+
+    def _row(self, number: int) -> dict[str, Any]:
+        rows: list[dict[str, Any]] = ask_service(self._config, "GET", "/rounds?limit=5")["items"]
+        return next(row for row in rows if row["number"] == number)
+
+
+def measure_one(connections: int, bursts: int, within_s: float, folder: Path) -> list[dict[str, Any]]:
+    """Two rows: alone, and during averaging."""
+    say(f"{connections:,} connections: certificates")
+    update = updates(service.write_model(folder / "model", MODEL), REPORT_BYTES)
+    task = everybody(connections)
+    path = service.write_configuration(folder, task)
+    config = load_config(path, {})
+    names = [f"phone-{number:05d}" for number in range(connections)]
+    credentials = service.certify(config, names, folder / "devices")
+    share = -(-connections // FLEETS)
+    fleets = [
+        Fleet(config.broker.port, names[at : at + share], update, at, credentials=credentials)
+        for at in range(0, connections, share)
+    ]
+    serving = service.coordinator(path)
+    alone: list[Burst] = []
+    beside: list[Burst] = []
+    lost = {False: 0, True: 0}
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(stopping([[serving]]))
+        for fleet in fleets:
+            stack.callback(fleet.close)
+        service.start(serving, path)
+        say(f"{connections:,} connections: connecting")
+        together(fleets, "connect")
+        shots = Bursts(config, serving, fleets, task, within_s)
+        cold = shots.burst()
+        lost[False] += connections - min(shots.stored(cold), cold.accepted)
+        for number in range(1, bursts + 1):
+            for kind, found in (("alone", alone), ("beside", beside)):
+                shots.new_task(f"{kind}-{number}")
+                found.append(shots.burst(alone[-1] if kind == "beside" else None))
+                say(
+                    f"{connections:,} connections, burst {number} of {bursts}, {kind}: "
+                    f"{found[-1].seconds:.2f} s to the last receipt"
+                )
+            for found in (alone, beside):
+                lost[found is beside] += connections - min(shots.stored(found[-1]), found[-1].accepted)
+        (ours, *_), brokers = service.processes(serving)
+        memory = {
+            "coordinator_peak_rss_mb": service.peak_mb(ours),
+            "broker_peak_rss_mb": max(service.peak_mb(one) for one in brokers),
+        }
+    return [
+        {
+            "connections": connections,
+            "transport": service.TRANSPORT,
+            "during_averaging": during,
+            "averaged_throughout": all(one.averaged_throughout for one in found),
+            "sent_within_s": within_s,
+            "report_bytes": len(update.frame(0, 1, 1, 0)),
+            "reports_per_s": connections / median([one.seconds for one in found]),
+            "all_receipted_s": median([one.seconds for one in found]),
+            "receipts_p50_ms": 1e3 * median([quantile(one.waits_s, 0.5) for one in found]),
+            "receipts_p99_ms": 1e3 * median([quantile(one.waits_s, 0.99) for one in found]),
+            "reports_lost": lost[during],
+            "reports_resent": sum(one.resent for one in found),
+            "coordinator_cpu_us_per_report": 1e6 * median([one.cpu_s for one in found]) / connections,
+            **memory,
+            "bursts": bursts,
+        }
+        for during, found in ((False, alone), (True, beside))
+    ]
 
 
 def raise_descriptor_limit(connections: int) -> None:
@@ -309,44 +244,26 @@ def raise_descriptor_limit(connections: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
-def say(line: str) -> None:
-    """Progress for a person; the result alone goes to standard output."""
-    click.echo(line, err=True)
-
-
-def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """Draw the memory of coordinator and broker over time."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(len(rows), 1, squeeze=False, figsize=(8, 3 * len(rows)), layout="constrained")
-    for axis, row in zip(axes[:, 0], rows, strict=True):
-        for name in ("coordinator", "broker"):
-            axis.plot([at["s"] for at in row["memory_curve"]], [at[name] for at in row["memory_curve"]], label=name)
-        axis.set(title=f"{row['connections']:,} connections", xlabel="s", ylabel="resident memory, MB", ylim=(0, None))
-        axis.legend()
-    figure.savefig(path, dpi=150)
-
-
 @click.command()
 @click.option("--connections", "sizes", multiple=True, type=click.IntRange(1), default=(1000, 5000), show_default=True)
 @click.option(
-    "--bursts", type=click.IntRange(1), default=3, show_default=True, help="Bursts on each side; medians are printed."
+    "--within",
+    "within_s",
+    type=click.FloatRange(0),
+    default=0.0,
+    show_default=True,
+    help="Seconds over which the reports are sent evenly; 0 for all at once.",
 )
+@click.option("--bursts", type=click.IntRange(1), default=1, show_default=True, help="Of each kind.")
 @click.option("--json", "as_json", is_flag=True)
-@click.option("--plot", "plot_path", type=click.Path(path_type=Path), help="Draw memory over time into this file.")
-def main(*, sizes: tuple[int, ...], bursts: int, as_json: bool, plot_path: Path | None) -> None:
-    """Measure reports a second, stored and receipted, beside a bare subscriber."""
-    if find_mosquitto() is None:
-        msg = "mosquitto is not installed: apt install mosquitto"
-        raise click.ClickException(msg)
-    rows = measure(sizes, bursts)
-    if plot_path is not None:
-        plot(rows, plot_path)
-    if not as_json:
-        rows = [{name: value for name, value in row.items() if name != "memory_curve"} for row in rows]
+def main(*, sizes: tuple[int, ...], within_s: float, bursts: int, as_json: bool) -> None:
+    """Measure reports stored and receipted, alone and while another round is averaged."""
+    service.need_mosquitto()
+    raise_descriptor_limit(max(sizes))
+    rows = []
+    for connections in sizes:
+        with tempfile.TemporaryDirectory(prefix="nightjar-ingest-") as folder:
+            rows += measure_one(connections, bursts, within_s, Path(folder))
     show(TITLE, rows, as_json=as_json, key="runs")
 
 

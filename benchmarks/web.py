@@ -1,21 +1,18 @@
-"""The coordinator's pages and API lists over a large database, while reports come in; and weights beside nginx.
+"""The coordinator's pages and API lists over a large database, while reports come in.
 
-A coordinator of its own process on a database that its own code has filled. Requests go out at a fixed rate, whether
-the last ones were answered or not, so that a page that hangs is not spared the requests that would have met it. A few
-phones report all the time through mosquitto. Weights are fetched from the coordinator and from nginx in turn, by the
-same bare client. Then slow clients hold connections open, and ``/healthz`` is asked.
+A coordinator of its own process on a database that its own code has filled; the pages are on their port without
+certificates, everything else is the default transport. Requests go out at a fixed rate, whether the last ones were
+answered or not, so that a page that hangs is not spared the requests that would have met it. A few phones report all
+the time over TLS. Then slow clients hold connections open, and ``/healthz`` is asked.
 
-The bars: every page and list p99 under 150 ms at 20 requests/s; weights at half of nginx's rate; idle under 200 MB.
+The bars: every page and list p99 under 150 ms at 20 requests/s; idle under 200 MB.
 """
 
 from __future__ import annotations
 
 import contextlib
-import getpass
 import multiprocessing
-import shutil
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -31,31 +28,31 @@ import msgspec
 import psutil
 import urllib3
 
+from benchmarks import service
 from benchmarks.emulated_fleet import Fleet
 from benchmarks.filled_database import Size, fill
-from benchmarks.ingest import process, say, updates, wait_for_port, write_configuration, write_model
+from benchmarks.ingest import MODEL, everybody, updates
 from benchmarks.measuring import median, quantile, show
+from benchmarks.service import say
 from coordinator.config import CoordinatorConfig
-from coordinator.config_file import load_config
 from coordinator.shell.blobs import FileBlobs
-from coordinator.shell.broker import find_mosquitto
 from coordinator.shell.clock import WallClock
 from coordinator.shell.database import Database, database_url
-from coordinator.shell.free_ports import free_ports
 from coordinator.shell.tokens import TokenTable
 from coordinator.shell.web.access import Role, new_token
 from models.manifest import Manifest
+from simulation.demo.processes import stopping
+from wire.parameters import ParameterLayout
 
 REQUESTS_PER_S = 20.0
 PHONES = 50
 BURST_EVERY_S = 2.0
 """So many reports come in so often."""
-DOWNLOADS = 200
 SLOW_CLIENTS = 300
 HEALTH_REQUESTS = 200
 IDLE_S = 5.0
 REPORT_BYTES = 12_000
-START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 120.0
 
 PAGES = (
     "/",
@@ -126,9 +123,11 @@ def ask_aside(url: str, paths: Sequence[str], token: str, requests: int) -> dict
 
 
 @contextlib.contextmanager
-def reports_coming_in(port: int, layout: Any) -> Iterator[list[int]]:
+def reports_coming_in(config: CoordinatorConfig, folder: Path, layout: ParameterLayout) -> Iterator[list[int]]:
     """A few phones that report all the time; the reports that were accepted."""
-    fleet = Fleet(port, [f"reporter-{number:03}" for number in range(PHONES)], updates(layout, REPORT_BYTES), 0)
+    names = [f"reporter-{number:03}" for number in range(PHONES)]
+    credentials = service.certify(config, names, folder / "devices")
+    fleet = Fleet(config.broker.port, names, updates(layout, REPORT_BYTES), 0, credentials=credentials)
     accepted, ended = [0], threading.Event()
 
     def order(*what: Any) -> Any:
@@ -139,7 +138,7 @@ def reports_coming_in(port: int, layout: Any) -> Iterator[list[int]]:
         while not ended.is_set():
             begun_s = time.monotonic()
             order("check_in")
-            accepted[0] += order("fire", "demo", True).verdicts.get("accepted", 0)
+            accepted[0] += order("fire").verdicts.get("accepted", 0)
             ended.wait(max(begun_s + BURST_EVERY_S - time.monotonic(), 0))
 
     order("connect")
@@ -153,46 +152,19 @@ def reports_coming_in(port: int, layout: Any) -> Iterator[list[int]]:
         fleet.close()
 
 
-@contextlib.contextmanager
-def nginx(folder: Path) -> Iterator[int]:
-    """Serves a folder as nginx does it best; its port."""
-    program = shutil.which("nginx")
-    if program is None:
-        msg = "nginx is not installed: apt install nginx-light"
-        raise click.ClickException(msg)
-    (port,) = free_ports(1)
-    own = folder / "nginx"
-    own.mkdir()
-    configuration = own / "nginx.conf"
-    kept = " ".join(f"{kind}_temp_path {own};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
-    configuration.write_text(
-        f"user {getpass.getuser()}; daemon off; worker_processes 1; pid {own}/pid; error_log {own}/log;\n"
-        f"events {{ worker_connections 512; }}\nhttp {{ access_log off; sendfile on; tcp_nopush on; {kept}\n"
-        f"server {{ listen 127.0.0.1:{port}; root {folder}; }} }}\n"
-    )
-    child = subprocess.Popen([program, "-c", str(configuration), "-e", str(own / "log")])  # noqa: S603
-    try:
-        wait_for_port(port)
-        yield port
-    finally:
-        child.terminate()
-        child.wait(120)
-
-
-def download_s(port: int, path: str, size_bytes: int) -> float:
-    """Seconds from the request to the last byte, over a connection of its own."""
-    buffer = bytearray(1 << 20)
+def health_ms(port: int) -> float:
+    """Milliseconds from the connection to the answer of ``/healthz``."""
     with socket.create_connection(("127.0.0.1", port)) as connection:
         begun_s = time.perf_counter()
-        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
-        came = 0
-        while got := connection.recv_into(buffer):
-            came += got
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        answer = b""
+        while got := connection.recv(4096):
+            answer += got
         seconds = time.perf_counter() - begun_s
-    if came < size_bytes:
-        msg = f"{path} from port {port}: {came} bytes of {size_bytes} came"
+    if not answer.startswith(b"HTTP/1.1 200 "):
+        msg = f"/healthz answered {answer[:200]!r}"
         raise RuntimeError(msg)
-    return seconds
+    return seconds * 1e3
 
 
 @contextlib.contextmanager
@@ -215,39 +187,29 @@ def slow_clients(port: int, path: str, token: str) -> Iterator[None]:
 
 def measure(size: Size, requests: int, folder: Path) -> dict[str, Any]:
     """All figures."""
-    layout = write_model(folder / "model")
-    broker_port, web_port = free_ports(2)
-    path = write_configuration(folder, broker_port, web_port, PHONES)
-    config = load_config(path, {})
-    log = folder / "coordinator.log"
-    log.touch()
-    broker = ["broker", "--kind", "mosquitto", "--port", str(broker_port), "--data", str(folder / "broker")]
-    with process(broker, folder / "broker.log"):
-        wait_for_port(broker_port)
-        with process(["serve", "--config", str(path)], log):
-            wait_until_healthy(web_port)  # it has imported the model
+    layout = service.write_model(folder / "model", MODEL)
+    path = service.write_configuration(folder, {**everybody(PHONES), "rounds": 0})
+    serving = service.coordinator(path)
+    with stopping([[serving]]):
+        config = service.start(serving, path)  # it imports the model
+        serving.stop(STOP_TIMEOUT_S)
         token, weights, found = prepare(config, size)
-        with process(["serve", "--config", str(path)], log) as coordinator:
-            wait_until_healthy(web_port)
-            say(f"{found}; idle for {IDLE_S:g} s")
-            time.sleep(IDLE_S)
-            idle = psutil.Process(coordinator.pid).memory_info().rss / 1e6
-            url = f"http://127.0.0.1:{web_port}"
-            paths = [
-                each.format(round=found.rounds // 2, version=found.rounds // 2, device=size.devices // 2)
-                for each in PAGES
-            ]
-            with reports_coming_in(broker_port, layout) as accepted:
-                ask_aside(url, paths, token, 2)
-                say(f"{requests} requests for each of {len(paths)} paths, {REQUESTS_PER_S:g} a second")
-                before, begun_s = accepted[0], time.monotonic()
-                times = ask_aside(url, paths, token, requests)
-                rate = (accepted[0] - before) / (time.monotonic() - begun_s)
-            say(f"{rate:.0f} reports/s came in meanwhile")
-            ratio = beside_nginx(folder, config, weights, web_port)
-            artifact = f"/artifacts/{weights.sha256}"
-            with slow_clients(web_port, artifact, token):
-                health = [download_s(web_port, "/healthz", 1) * 1e3 for _ in range(HEALTH_REQUESTS)]
+        service.start(serving, path)
+        say(f"{found}; idle for {IDLE_S:g} s")
+        time.sleep(IDLE_S)
+        idle = psutil.Process(serving.pid).memory_info().rss / 1e6
+        paths = [
+            each.format(round=found.rounds // 2, version=found.rounds // 2, device=size.devices // 2) for each in PAGES
+        ]
+        with reports_coming_in(config, folder, layout) as accepted:
+            ask_aside(config.page_url, paths, token, 2)
+            say(f"{requests} requests for each of {len(paths)} paths, {REQUESTS_PER_S:g} a second")
+            before, begun_s = accepted[0], time.monotonic()
+            times = ask_aside(config.page_url, paths, token, requests)
+            rate = (accepted[0] - before) / (time.monotonic() - begun_s)
+        say(f"{rate:.0f} reports/s came in meanwhile")
+        with slow_clients(config.page_port, f"/artifacts/{weights.sha256}", token):
+            health = [health_ms(config.page_port) for _ in range(HEALTH_REQUESTS)]
     pages = [
         {
             "path": each,
@@ -259,9 +221,9 @@ def measure(size: Size, requests: int, folder: Path) -> dict[str, Any]:
     ]
     return {
         "pages": pages,
-        "weights_ratio_to_nginx": ratio,
         "health_p99_ms_with_slow_clients": quantile(health, 0.99),
         "idle_rss_mb": idle,
+        "reports_per_s_meanwhile": rate,
         "devices": found.devices,
         "rounds": found.rounds,
         "reports": found.reports,
@@ -292,35 +254,6 @@ def prepare(config: CoordinatorConfig, size: Size) -> tuple[str, Any, Size]:
     return characters, weights, found
 
 
-def beside_nginx(folder: Path, config: CoordinatorConfig, weights: Any, web_port: int) -> float:
-    """Rate of weights from the coordinator, over nginx's."""
-    file = FileBlobs(config.data_dir / "artifacts").path(weights.sha256)
-    ours, theirs = [], []
-    with nginx(folder) as port:
-        for _ in range(DOWNLOADS):
-            ours.append(download_s(web_port, f"/artifacts/{weights.sha256}", weights.size_bytes))
-            theirs.append(download_s(port, f"/{file.relative_to(folder)}", weights.size_bytes))
-    size_mb = weights.size_bytes / 1e6
-    say(f"{size_mb / median(ours):,.0f} MB/s of weights, nginx {size_mb / median(theirs):,.0f} MB/s")
-    return median(theirs) / median(ours)
-
-
-def wait_until_healthy(port: int) -> None:
-    """Until the coordinator says that it works.
-
-    Raises:
-        TimeoutError: it does not.
-    """
-    deadline_s = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline_s:
-        with contextlib.suppress(urllib3.exceptions.HTTPError):
-            if urllib3.request("GET", f"http://127.0.0.1:{port}/healthz", timeout=5.0, retries=False).status == 200:
-                return
-        time.sleep(0.1)
-    msg = f"the coordinator on port {port} is not healthy"
-    raise TimeoutError(msg)
-
-
 @click.command()
 @click.option("--devices", default=100_000, show_default=True)
 @click.option("--rounds", default=1000, show_default=True)
@@ -329,9 +262,7 @@ def wait_until_healthy(port: int) -> None:
 @click.option("--json", "as_json", is_flag=True)
 def main(*, devices: int, rounds: int, reports: int, requests: int, as_json: bool) -> None:
     """Measure the coordinator's HTTP side over a large database."""
-    if find_mosquitto() is None:
-        msg = "mosquitto is not installed: apt install mosquitto"
-        raise click.ClickException(msg)
+    service.need_mosquitto()
     with tempfile.TemporaryDirectory(prefix="nightjar-web-") as folder:
         found = measure(Size(devices, rounds, reports), requests, Path(folder))
     if as_json:

@@ -8,7 +8,7 @@ import numpy as np
 import psutil
 import pytest
 
-from benchmarks.emulated_fleet import POPULATION, Fleet, Update, together
+from benchmarks.emulated_fleet import Fleet, Update, together
 from benchmarks.ingest import raise_descriptor_limit
 from tests.coordinator.model_folder import write_model
 from tests.faults.world import Coordinator, Mosquitto, Supervisor, publish_retained, wait_until
@@ -46,7 +46,7 @@ def test_a_burst_of_5000_reports_and_a_kill_in_its_middle_lose_nothing(tmp_path)
                 together(fleets, "connect")
                 coordinator.wait_healthy()
                 number = together(fleets, "check_in")[0]
-                fired = together(fleets, "fire", POPULATION, True)
+                fired = together(fleets, "fire")
                 coordinator.wait_done()
         finally:
             for fleet in fleets:

@@ -57,7 +57,7 @@ def test_killed_in_a_burst_no_report_is_lost_and_none_is_counted_twice(tmp_path,
                 together([fleet], "connect")
                 assert together([fleet], "check_in") == [1]
                 assert "event=standby_takes_over" not in standby.log()
-                fired: Fired = together([fleet], "fire", "demo", True)[0]
+                fired: Fired = together([fleet], "fire")[0]
             finally:
                 fleet.close()
             first.wait_done()

@@ -1,0 +1,177 @@
+"""Just enough of an MQTT 3.1.1 client to generate load: thousands of connections in one event loop, TLS or not.
+
+Not paho: a client with a thread for each of 5,000 connections would be the bottleneck that is measured. QoS 1 and clean
+sessions only; nothing is sent again by itself. TLS goes through memory buffers, because asyncio's own keeps 256 KiB for
+each connection.
+
+Source: MQTT Version 3.1.1, OASIS Standard, 2014.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import struct
+from collections.abc import Callable, Iterator
+
+CONNACK, PUBLISH, PUBACK, SUBACK = 0x20, 0x30, 0x40, 0x90
+"""First bytes of packets that a broker sends (2.2.1), without the flags of PUBLISH."""
+DISCONNECT = b"\xe0\x00"
+KEEPALIVE_S = 3600
+"""Longer than any benchmark, so that no connection has to ping."""
+READ_BYTES = 65536
+
+
+def connect(name: str) -> bytes:
+    """CONNECT with a clean session (3.1); the name is client id and user name."""
+    return _packet(0x10, _text("MQTT") + struct.pack(">BBH", 4, 0x82, KEEPALIVE_S) + _text(name) + _text(name))
+
+
+def subscribe(topic_filter: str) -> bytes:
+    """SUBSCRIBE at QoS 1 (3.8)."""
+    return _packet(0x82, struct.pack(">H", 1) + _text(topic_filter) + b"\x01")
+
+
+def publish(topic: str, payload: bytes, number: int) -> bytes:
+    """PUBLISH at QoS 1 (3.3)."""
+    return _packet(PUBLISH | 0x02, _text(topic) + struct.pack(">H", number) + payload)
+
+
+def take_packets(buffer: bytearray) -> Iterator[tuple[int, bytes]]:
+    r"""Remove the whole packets from the front of a buffer: first byte and body of each.
+
+    >>> buffer = bytearray(b"\x40\x02\x00\x07\x20")
+    >>> list(take_packets(buffer)), bytes(buffer)
+    ([(64, b'\x00\x07')], b' ')
+    """
+    while True:
+        size, at = 0, 1
+        while at < len(buffer):
+            size |= (buffer[at] & 0x7F) << 7 * (at - 1)
+            at += 1
+            if buffer[at - 1] < 0x80:
+                break
+        else:
+            return
+        if len(buffer) < at + size:
+            return
+        first, body = buffer[0], bytes(buffer[at : at + size])
+        del buffer[: at + size]
+        yield first, body
+
+
+def _packet(first: int, body: bytes) -> bytes:
+    length, left = bytearray(), len(body)
+    while left > 0x7F:
+        length.append(left & 0x7F | 0x80)
+        left >>= 7
+    length.append(left)
+    return bytes([first]) + length + body
+
+
+def _text(value: str) -> bytes:
+    data = value.encode()
+    return struct.pack(">H", len(data)) + data
+
+
+class Connection(asyncio.Protocol):
+    """One client. Subscribes as soon as it is connected.
+
+    Args:
+        name: client id and user name.
+        topic_filter: what it subscribes to.
+        context: with the certificate that this connection shows; None speaks plain text.
+
+    Attributes:
+        ready: done when the subscription stands, or failed.
+        took: called with topic and payload of each message.
+    """
+
+    def __init__(self, name: str, topic_filter: str, context: ssl.SSLContext | None) -> None:
+        self.name = name
+        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.took: Callable[[str, bytes], None] = lambda _topic, _payload: None
+        self._filter = topic_filter
+        self._buffer = bytearray()
+        self._transport: asyncio.WriteTransport | None = None
+        self._number = 0
+        self._encrypted, self._to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = None if context is None else context.wrap_bio(self._encrypted, self._to_send)
+        self._shaken_hands = False
+
+    def publish(self, topic: str, payload: bytes) -> None:
+        """Send at QoS 1."""
+        self._number = self._number % 65535 + 1
+        self._send(publish(topic, payload, self._number))
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Shake hands, or introduce ourselves at once."""
+        assert isinstance(transport, asyncio.WriteTransport)  # what create_connection makes
+        self._transport = transport
+        if self._tls is None:
+            self._send(connect(self.name))
+        else:
+            self._shake_hands(self._tls)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Say so to who waits for the connection."""
+        if not self.ready.done():
+            self.ready.set_exception(exc or ConnectionError(f"the broker hung up on {self.name}"))
+
+    def data_received(self, data: bytes) -> None:
+        """Decrypt, and take packets."""
+        if self._tls is None:
+            self._take(data)
+            return
+        self._encrypted.write(data)
+        if not self._shaken_hands:
+            self._shake_hands(self._tls)
+        if self._shaken_hands:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                while plain := self._tls.read(READ_BYTES):
+                    self._take(plain)
+        self._flush()
+
+    def _shake_hands(self, tls: ssl.SSLObject) -> None:
+        with contextlib.suppress(ssl.SSLWantReadError):
+            tls.do_handshake()
+            self._shaken_hands = True
+            self._send(connect(self.name))
+        self._flush()
+
+    def _take(self, data: bytes) -> None:
+        self._buffer += data
+        for first, body in take_packets(self._buffer):
+            match first & 0xF0:
+                case 0x20 if body[1]:
+                    self.ready.set_exception(ConnectionError(f"the broker refused {self.name}: {body[1]}"))
+                case 0x20:
+                    self._send(subscribe(self._filter))
+                case 0x90:
+                    self.ready.set_result(None)
+                case 0x30:
+                    end = 2 + int.from_bytes(body[:2], "big")
+                    start = end + 2 if first & 0x06 else end
+                    if first & 0x06:
+                        self._send(struct.pack(">BB", PUBACK, 2) + body[end:start])
+                    self.took(body[2:end].decode(), body[start:])
+                case _:
+                    pass
+
+    def _send(self, data: bytes) -> None:
+        if self._tls is None:
+            if self._transport is not None:
+                self._transport.write(data)
+        else:
+            self._tls.write(data)
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._transport is not None and self._to_send.pending:
+            self._transport.write(self._to_send.read())

@@ -1,0 +1,134 @@
+"""A coordinator with the default transport: its configuration, its devices' certificates, its process, its answers.
+
+TLS with a certificate for each device, the best broker that is installed, SQLite, and the pages on a port without
+certificates beside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import psutil
+import urllib3
+
+from benchmarks.emulated_fleet import AUTHORITIES
+from coordinator.config import BrokerKind, CoordinatorConfig
+from coordinator.config_file import load_config
+from coordinator.enrolment.authority import new_request
+from coordinator.enrolment.premises import refresh, signer_of
+from coordinator.enrolment.signing import CertifyDevice, ListAuthorities
+from coordinator.shell.broker import MOSQUITTO, choose, find_mosquitto
+from coordinator.shell.clock import WallClock
+from coordinator.shell.free_ports import free_ports
+from models.configurations import configuration
+from models.folder import write_model_folder
+from models.initial import initial_weights
+from models.vocabulary import FIRST_WORD, Vocabulary
+from simulation.demo.configuration import write_toml
+from simulation.demo.processes import Service
+from wire.parameters import ParameterLayout
+
+TRANSPORT = f"tls with certificates, {choose(BrokerKind.AUTO)}"
+START_TIMEOUT_S = 120.0
+SEED = 7
+
+
+def need_mosquitto() -> None:
+    """Say what is missing.
+
+    Raises:
+        click.ClickException: mosquitto is not installed.
+    """
+    if find_mosquitto() is None:
+        msg = "mosquitto is not installed: apt install mosquitto"
+        raise click.ClickException(msg)
+
+
+def write_model(folder: Path, name: str) -> ParameterLayout:
+    """A model of a real configuration with its largest vocabulary, whose program nobody runs."""
+    shape = configuration(name)
+    vocabulary = Vocabulary(tuple(f"word{number}" for number in range(shape.max_vocabulary - FIRST_WORD)))
+    write_model_folder(folder, shape, vocabulary, b"a program", initial_weights(shape, vocabulary.size, SEED))
+    return shape.layout(vocabulary.size)
+
+
+def write_configuration(folder: Path, task: Mapping[str, Any]) -> Path:
+    """``coordinator.toml``; its model is to lie in ``model`` beside it."""
+    port, page_port, broker_port = free_ports(3)
+    table = {
+        "data_dir": "data",
+        "port": port,
+        "page_port": page_port,
+        "broker": {"kind": "auto", "port": broker_port},
+        "task": {"model": "model", **task},
+    }
+    return write_toml(folder / "coordinator.toml", table)
+
+
+def certify(config: CoordinatorConfig, names: Sequence[str], folder: Path) -> Path:
+    """Give each device its key and certificate, as :class:`benchmarks.emulated_fleet.Fleet` reads them; the folder."""
+    folder.mkdir()
+    signer = signer_of(config)
+    try:
+        refresh(config, signer, (), WallClock().now_s())
+        (folder / AUTHORITIES).write_text("".join(signer.ask(ListAuthorities())))
+        for name in names:
+            key, csr = new_request()
+            (certificate,) = signer.ask(CertifyDevice(csr, name, 1.0))
+            (folder / f"{name}.pem").write_text(key + certificate)
+    finally:
+        signer.close()
+    return folder
+
+
+def coordinator(path: Path) -> Service:
+    """``coordinator serve``, not started yet; its log lies beside its configuration."""
+    command = [sys.executable, "-m", "coordinator", "serve", "--config", str(path)]
+    return Service("coordinator", command, path.parent / "coordinator.log")
+
+
+def start(service: Service, path: Path) -> CoordinatorConfig:
+    """Start it, and wait until it says that it works; its configuration.
+
+    Raises:
+        TimeoutError: it does not.
+    """
+    service.start()
+    config = load_config(path, os.environ)
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline_s and service.running:
+        with contextlib.suppress(urllib3.exceptions.HTTPError):
+            if urllib3.request("GET", f"{config.page_url}/healthz", timeout=5.0, retries=False).status == 200:
+                return config
+        time.sleep(0.1)
+    msg = f"the coordinator is not healthy:\n{service.tail(40)}"
+    raise TimeoutError(msg)
+
+
+def processes(serving: Service) -> tuple[list[int], list[int]]:
+    """Process ids of a coordinator with its workers, itself first, and of its broker."""
+    ours = [serving.pid]
+    brokers: list[int] = []
+    for child in psutil.Process(serving.pid).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            broker = child.name() == MOSQUITTO or "broker" in child.cmdline()
+            (brokers if broker else ours).append(child.pid)
+    return ours, brokers
+
+
+def peak_mb(pid: int) -> float:
+    """The most memory that a process ever had resident."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1e3
+
+
+def say(line: str) -> None:
+    """Progress for a person; the result alone goes to standard output."""
+    click.echo(line, err=True)
