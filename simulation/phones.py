@@ -1,17 +1,20 @@
 """Real agents without a model, many in one process: ``python -m simulation.phones SETTING.json``.
 
 Everything but the training is real: driver, database, broker connection, downloads, codec, outbox. So a round's cost
-without its training can be measured. Each agent has its threads, as it has on its device.
+without its training can be measured. Each agent has its threads, as it has on its device. A phone that is enrolled
+speaks TLS and shows its certificate, another plain text.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import queue
 import random
 import sys
 import threading
 import traceback
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -21,6 +24,7 @@ import numpy.typing as npt
 
 from edge_agent.core.eligibility import Answer, Condition, Reading, Readings
 from edge_agent.driver import Driver, Pace, Ports
+from edge_agent.enrolment.identity import held_identity, tls_context
 from edge_agent.ports import Conditions, Evaluation, Item, Model, TrainStep
 from edge_agent.session import Desk, in_this_process
 from edge_agent.shell import mqtt
@@ -36,23 +40,25 @@ from edge_agent.uplink import Identity
 from wire import messages, topics
 from wire.identifiers import DeviceId, Population
 from wire.messages import Status
-from wire.parameters import Vector
+from wire.parameters import ParameterLayout, Vector
 
 TEXTS = ("the cat sat", "a dog ran")
 CAPS = Caps(1000, 100_000, 1e9)
 GIGABYTE = 10**9
 SESSION_LIMIT_S = 600.0
+ROWS_SEED, ROWS_SPREAD = 7, 1.5
+"""So that a report at the default density has the size of real ones: 10.4 kB of gboard, 1.7 kB of tiny."""
 
 
 class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the phones of one process have in common.
 
     Attributes:
-        folder: each has a folder of its name in it.
+        folder: each has its data in a folder of its name.
         names: of the phones.
         population: whose phones they are.
-        broker_port: on loopback.
-        url: of the coordinator.
+        broker_port: on loopback; an enrolled phone has its own.
+        url: of the coordinator; likewise.
         hysteresis_s: how long conditions must hold.
         poll_s: between two looks at them.
         log: debug, info or warning.
@@ -61,8 +67,8 @@ class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     folder: str
     names: tuple[str, ...]
     population: str
-    broker_port: int
-    url: str
+    broker_port: int = 0
+    url: str = ""
     hysteresis_s: float = 0.0
     poll_s: float = 0.5
     keep_alive_s: int = mqtt.KEEP_ALIVE_S
@@ -109,6 +115,37 @@ class Learned:
         return np.full(self._size, self._step, np.float32)
 
 
+class LikeTraining(Learned):
+    """Training that takes no time and comes to noise: in some rows of a tensor large, in most small, as real updates.
+
+    Args:
+        model: the base.
+        name: of the phone; each has noise of its own, and the same large rows.
+    """
+
+    def __init__(self, model: Model, name: str) -> None:
+        self._layout = model.manifest.layout
+        super().__init__(self._layout.size)
+        self._seed = [zlib.crc32(name.encode()), model.manifest.version]
+
+    def delta(self) -> Vector:
+        """Noise, of norm 1."""
+        rows, noise = _rows_and_noise(self._layout)
+        found: Vector = rows * np.roll(noise, int(np.random.default_rng(self._seed).integers(noise.size)))
+        return found / np.linalg.norm(found)
+
+
+@functools.cache
+def _rows_and_noise(layout: ParameterLayout) -> tuple[Vector, Vector]:
+    generator = np.random.default_rng(ROWS_SEED)
+    rows = [
+        np.repeat(generator.lognormal(0.0, ROWS_SPREAD, len(range(0, spec.size, spec.shape[-1]))), spec.shape[-1])
+        for spec in layout.tensors
+    ]
+    noise = generator.standard_normal(layout.size, np.float32)
+    return np.concatenate(rows).astype(np.float32), noise
+
+
 class AllHold:
     """Conditions that always hold."""
 
@@ -147,8 +184,14 @@ def make_phone(
     database = Database(folder / "agent.db", CAPS, clock)
     database.add_once("person", list(texts))
     device, population = DeviceId(name), Population(setting.population)
+    broker, url, tls, key = mqtt.Broker("127.0.0.1", setting.broker_port, name), setting.url, None, ""
+    enrolled = held_identity(folder)
+    if enrolled is not None:
+        tls = tls_context(folder, enrolled)
+        broker = mqtt.Broker(enrolled.broker_host, enrolled.broker_port, name, tls=tls)
+        url, key = enrolled.coordinator_url, enrolled.coordinator_key
     transport = mqtt.MqttTransport(
-        mqtt.Broker("127.0.0.1", setting.broker_port, name),
+        broker,
         client_id=f"nightjar-agent-{population}-{name}",
         filters=topics.device_filters(population, device),
         will=(topics.status(population, device), messages.encode(Status(online=False, reason="connection lost"))),
@@ -164,12 +207,12 @@ def make_phone(
             random_for=lambda number, attempt: np.random.default_rng([number, attempt]),
             conditions=conditions,
             transport=transport,
-            artifacts=ModelFiles(folder / "artifacts", Downloader(setting.url, patience)),
+            artifacts=ModelFiles(folder / "artifacts", Downloader(url, patience, tls=tls)),
             examples=database,
             journal=database,
             worker=ThreadWorker(inbox.put),
             desk=Desk(database, database.residual, in_this_process(learned, clock.monotonic_s)),
-            trust=KnownKey(population, database, holds=holds),
+            trust=KnownKey(population, database, key, holds),
             show_model=show_model,
         ),
         inbox,
@@ -207,14 +250,13 @@ def _run(driver: Driver) -> None:
         os._exit(1)  # the whole process, as it would alone
 
 
-def learned(model: Model) -> Learned:
-    """What the training of a model comes to."""
-    return Learned(model.manifest.layout.size)
-
-
 def main(path: str) -> None:
     """Live with training that takes no time, and conditions that always hold."""
-    live(path, lambda setting, name: make_phone(setting, name, learned, AllHold(), Patience()))
+
+    def make(setting: Setting, name: str) -> tuple[Driver, mqtt.MqttTransport]:
+        return make_phone(setting, name, lambda model: LikeTraining(model, name), AllHold(), Patience())
+
+    live(path, make)
 
 
 if __name__ == "__main__":

@@ -138,7 +138,7 @@ def prepare(settings: DemoSettings, console: Console) -> Prepared:
     phone_configs = tuple(write_toml(folder / p["device"] / "agent.toml", p) for p in phones)
     if not settings.plain:
         with console.status("making certificates"):
-            enrol_phones(coordinator_config, [path.parent for path in phone_configs])
+            enrol_phones(coordinator_config, {path.parent.name: path.parent / "data" for path in phone_configs})
     return Prepared(
         settings=settings,
         folder=folder,

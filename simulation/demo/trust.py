@@ -7,7 +7,7 @@ on a card: the coordinator's office is asked in this process, before the coordin
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -27,12 +27,12 @@ from wire.identifiers import DeviceId, Population
 CLAIM_LIFE_S = 3600.0
 
 
-def enrol_phones(coordinator_toml: Path, homes: Sequence[Path]) -> None:
+def enrol_phones(coordinator_toml: Path, data_dirs: Mapping[str, Path]) -> None:
     """Make an authority, and give each phone its certificate.
 
     Args:
         coordinator_toml: of the coordinator, which does not run yet.
-        homes: of the phones: a folder of the phone's name, its data in ``data``.
+        data_dirs: of the phones, by their names; they do not exist yet.
 
     Raises:
         UnavailableError: a certificate could not be made.
@@ -45,8 +45,8 @@ def enrol_phones(coordinator_toml: Path, homes: Sequence[Path]) -> None:
         refresh(config, signer, (), clock.now_s())
         key = load_signer(config.data_dir, Population(config.population)).public
         office = Office(config, Register(database), signer, clock, key)
-        for home in homes:
-            _enrol(config, office, DeviceId(home.name), home / "data", clock.now_s())
+        for name, data_dir in data_dirs.items():
+            _enrol(config, office, DeviceId(name), data_dir, clock.now_s())
     finally:
         database.close()
         signer.close()
@@ -57,7 +57,7 @@ def _enrol(config: CoordinatorConfig, office: Office, device: DeviceId, data_dir
         f"demo-{device}", now_s, CLAIM_LIFE_S, device=device, prefix="", uses=1, approval=False
     )
     office.register.add_claim(claim, "demo")
-    data_dir.mkdir(mode=0o700)
+    data_dir.mkdir(mode=0o700, parents=True)
     key, csr = next_key(data_dir)
     found = office.enrol(characters, csr, urlsplit(config.url).hostname or "")
     if not isinstance(found, Certified):
