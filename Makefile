@@ -4,6 +4,8 @@ TENSORFLOW ?= tensorflow
 ARGS ?=
 BIN = .venv/bin
 RUN = PYTHONUNBUFFERED=1 $(BIN)/python
+# More than two processors: most tests wait for a broker, a browser or a process of their own.
+SIDE_BY_SIDE = -n 4 --dist loadgroup --no-loadscope-reorder
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -14,8 +16,12 @@ setup: ## make the environment in .venv (TENSORFLOW=tensorflow-gpu for a GPU hos
 demo: setup ## the main job: broker, coordinator and emulated phones on this machine (ARGS="--help" lists the options)
 	@$(RUN) -m simulation demo $(ARGS)
 
-test: setup ## every test that this machine can run
-	@$(BIN)/python -m pytest $(ARGS)
+test: setup ## every test that this machine can run in ten minutes, side by side (ARGS="-n 0" for one after another)
+	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(ARGS)
+
+test-long: setup ## the tests that take long, and the fast ones on Debian trixie
+	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "long and not twin" $(ARGS)
+	@scripts/trixie_tests.sh
 
 test-twin: setup ## what boots virtual devices in QEMU: enrolment, training, power cuts, bad releases
 	@$(BIN)/python -m pytest -m twin $(ARGS)
@@ -35,4 +41,4 @@ bench: setup ## every benchmark
 clean: ## remove environments and everything generated
 	rm -rf .venv .venv-agent-* .venv-fuzz build var *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-.PHONY: help setup demo test test-twin check agent-tests fuzz bench clean
+.PHONY: help setup demo test test-long test-twin check agent-tests fuzz bench clean

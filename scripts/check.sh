@@ -9,5 +9,5 @@ $bin/ruff format --check --quiet .
 $bin/ruff check --quiet .
 $bin/mypy
 $bin/lint-imports
-$bin/python -m pytest --quiet -m "not slow and not broker and not tflite and not tensorflow and not browser and not twin"
+scripts/fast_tests.sh $bin/python -n 2 --dist loadgroup
 $bin/python -m pytest --quiet --doctest-modules "${packages[@]}"

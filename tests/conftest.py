@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.ci import IN_CI
+from tests.side_by_side import in_good_order
 from tests.skips import Skips, sort_skips
 
 # How long an example takes is the machine's matter, and no fault of the code.
@@ -21,6 +22,11 @@ settings.load_profile("ci" if IN_CI else "any machine")
 # A shell's background job (`make test &`) and nohup ignore SIGINT, and so would every child that a test interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items[:] = in_good_order(items)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -15,6 +15,7 @@ import pytest
 from edge_agent.ports import Model
 from edge_agent.shell.model_files import exported_model
 from models.folder import MANIFEST
+from tests.side_by_side import made_once
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,7 +47,10 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "no exported program: there is no TensorFlow here, and NIGHTJAR_TEST_ARTIFACTS does not name a folder "
             "made by `python -m models export --model tiny --corpus personas --out FOLDER`"
         )
-    folder = tmp_path_factory.mktemp("exported")
+    return made_once(tmp_path_factory, "exported", _export)
+
+
+def _export(folder: Path) -> None:
     # In a child, so that this process stays without TensorFlow as the agent does.
     command = [
         sys.executable,
@@ -62,4 +66,3 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    return folder

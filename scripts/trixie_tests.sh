@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Runs the fast tests in a root file system of Debian trixie (Python 3.13), made for this run and thrown away. It gets
+# the tracked files and wheels that pip fetches out here, so nothing in it needs the network.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+folder=build/trixie
+mkdir -p "$folder"
+.venv/bin/python -m pip download --quiet --disable-pip-version-check --python-version 3.13 --only-binary :all: \
+    --dest "$folder/wheels" -r requirements/agent.txt -r requirements/coordinator.txt -r requirements/firmware.txt \
+    -r requirements/dev.txt
+git ls-files -z | tar --create --null --files-from - --file "$folder/source.tar" --transform 's,^,nightjar/,'
+
+cat > "$folder/inside.sh" <<'INSIDE'
+set -eu
+cd /nightjar
+python3 -m venv /environment
+/environment/bin/python -m pip install --quiet --no-index --find-links /wheels -r requirements/agent.txt \
+    -r requirements/coordinator.txt -r requirements/firmware.txt -r requirements/dev.txt
+git init --quiet && git add . # tests of what is tracked ask git
+exec scripts/fast_tests.sh /environment/bin/python "$@"
+INSIDE
+mmdebstrap --quiet --variant=apt --format=null --aptopt='APT::Install-Recommends "false"' \
+    --dpkgopt='path-exclude=/usr/share/man/*' --include=python3,python3-venv,git,openssl,fdisk,e2fsprogs \
+    --customize-hook="tar-in $folder/source.tar /" --customize-hook="copy-in $folder/wheels $folder/inside.sh /" \
+    --customize-hook="chroot \"\$1\" bash /inside.sh ${*@Q}" trixie

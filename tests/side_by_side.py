@@ -1,0 +1,48 @@
+"""What the processes of one run share (pytest-xdist): who runs which tests, and what is made once for all of them."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+def in_good_order(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Slow tests first, so that none of them is the last one on its own; those that share a fixture in one process."""
+    for item in items:
+        shared = _shares(item)
+        if shared:
+            item.add_marker(pytest.mark.xdist_group(shared))
+    return sorted(
+        items, key=lambda item: (item.get_closest_marker("slow") is None, item.get_closest_marker("long") is None)
+    )
+
+
+def _shares(item: pytest.Item) -> str:
+    """The name of what this test shares with others: a module's fixtures, or a database server."""
+    fixtures = item._fixtureinfo.name2fixturedefs  # pytest has no public way to ask for a fixture's scope
+    if "postgresql_server" in fixtures:
+        return "postgresql"
+    scopes = {definitions[-1].scope for name, definitions in fixtures.items() if definitions}
+    return item.nodeid.split("::")[0] if scopes & {"module", "package"} else ""
+
+
+def made_once(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+    """A folder that the first process of a run to ask for it fills; others wait for it.
+
+    Args:
+        name: of the folder, the same in all processes.
+        make: fills it; given the empty folder.
+    """
+    base = tmp_path_factory.getbasetemp()
+    shared = (base.parent if base.name.startswith("popen-") else base) / name
+    with shared.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        ready = shared / ".ready"
+        if not ready.exists():
+            shared.mkdir()
+            make(shared)
+            ready.touch()
+    return shared
