@@ -315,12 +315,11 @@ class Driver:
 
     def _follow_up(self) -> None:
         """Carry out what follows from what is durable, and let go of the messages."""
-        with self._transport.together():
-            while self._pending and not _is_work(self._pending[0]):
-                self._carry_out_next()
-            for message in self._unacknowledged:
-                message.acknowledge()
-            self._unacknowledged.clear()
+        while self._pending and not _is_work(self._pending[0]):
+            self._carry_out_next()
+        for message in self._unacknowledged:
+            message.acknowledge()
+        self._unacknowledged.clear()
         while self._pending:
             self._carry_out_next()
 

@@ -454,9 +454,6 @@ class Transport(Protocol):
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         """Send at least once while the process lives; never blocks."""
 
-    def together(self) -> AbstractContextManager[None]:
-        """What is published meanwhile may wait for the end, and go out at once."""
-
 
 class Worker(Protocol):
     """Does jobs elsewhere, one after the other; results come back as events."""

@@ -6,12 +6,14 @@ throwing somebody out, but one that each broker knows: a session belongs to who 
 
 from __future__ import annotations
 
-import socket
 import ssl
+import time
+
+import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion
 
 from coordinator.config import BrokerConfig
-from coordinator.shell import mqtt_packets as packets
-from wire.errors import RemoteProtocolError, UnavailableError
+from wire.errors import UnavailableError
 from wire.identifiers import DeviceId
 
 TIMEOUT_S = 3.0
@@ -28,17 +30,22 @@ def end_session(broker: BrokerConfig, tls: ssl.SSLContext, device: DeviceId) -> 
     Raises:
         UnavailableError: the broker does not let us.
     """
-    reader = packets.Reader()
+    client = paho.Client(CallbackAPIVersion.VERSION2, device, clean_session=True, protocol=paho.MQTTv311)
+    client.username_pw_set(broker.username, broker.password or None)
+    client.tls_set_context(tls)
+    client.connect_timeout = TIMEOUT_S
     try:
-        with (
-            socket.create_connection((broker.host, broker.port), TIMEOUT_S) as plain,
-            tls.wrap_socket(plain, server_hostname=broker.host) as connection,
-        ):
-            connection.sendall(packets.connect(device, broker.username, broker.password, 10, clean=True))
-            while not list(reader.feed(data := connection.recv(4096))):
-                if not data:
-                    break
-            connection.sendall(packets.DISCONNECT)
-    except (OSError, RemoteProtocolError) as error:
+        client.connect(broker.host, broker.port, keepalive=10)
+        given_up_s = time.monotonic() + TIMEOUT_S
+        while not client.is_connected() and time.monotonic() < given_up_s:
+            if client.loop(0.1):
+                break
+        connected = client.is_connected()
+    except OSError as error:
         msg = f"the broker does not let us end the session of {device}: {error}"
         raise UnavailableError(msg) from error
+    finally:
+        client.disconnect()
+    if not connected:
+        msg = f"the broker does not let us end the session of {device}"
+        raise UnavailableError(msg)

@@ -1,18 +1,25 @@
-"""MQTT for the driver: one durable session for each ingest shard.
+"""MQTT for the driver: paho, one durable session for each ingest shard.
 
-Callbacks only queue bytes. A message is acknowledged after the driver has dealt with it; until then the broker keeps it
-for us, also while we are down. What a broker does wrong is seen here and said: messages thrown away, a session that was
-lost, a refusal.
+Callbacks only queue bytes and never raise (paho would hand over the same message for ever). A message is acknowledged
+after the driver has made it durable; until then the broker keeps it for us, also while we are down. What a broker does
+wrong is reported: messages it dropped, a session it lost, a refusal.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
+import random
+import socket
 import ssl
-from collections.abc import Callable, Iterator
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import paho.mqtt.client as paho
 import structlog
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
+from paho.mqtt.reasoncodes import ReasonCode
 
 from coordinator.config import BrokerConfig
 from coordinator.inbox import (
@@ -24,15 +31,21 @@ from coordinator.inbox import (
     MessageArrived,
     SessionLost,
 )
-from coordinator.shell.mqtt_packets import Message
-from coordinator.shell.mqtt_session import Hooks, Session
 from wire import topics
 from wire.identifiers import Population
 
 DROPPED_TOPIC = "$SYS/broker/publish/messages/dropped"
-"""mosquitto's count of messages that it threw away; publishers are never told."""
-
+"""mosquitto's count of messages that it dropped; publishers are never told."""
 NOT_YET = "the broker is not connected"
+KEEP_ALIVE_S = 30
+"""After 1.5 times this silence the broker gives us up."""
+MAX_IN_FLIGHT = 1000
+"""Messages published and not acknowledged by the broker; more wait in memory."""
+MAX_QUEUED = 60_000
+"""Messages that wait while the broker is away: MQTT numbers 65,535. What is beyond is not sent; devices ask again."""
+RECONNECT_S = (1.0, 30.0)
+"""First and longest wait between attempts to connect; up to as much as the first is added at random."""
+CLOSE_S = 5.0
 
 _log = structlog.get_logger("coordinator")
 
@@ -44,7 +57,7 @@ class MqttTransport:
         broker: where it is.
         population: whose topics.
         shards: ingest sessions.
-        post: takes what comes.
+        post: takes what comes; must not block.
         tls: encrypts; None speaks plain text.
     """
 
@@ -56,24 +69,17 @@ class MqttTransport:
         post: Callable[[Inbox], None],
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self._tls = tls
-        self._broker = broker
-        self._post = post
-        self._population = population
-        self._dropped: int | None = None
-        self._trouble = NOT_YET
-        self._been_up = [False] * shards
-        self._sessions = [self._session(shard) for shard in range(shards)]
+        self._sessions = [_Session(broker, population, shard, post, tls) for shard in range(shards)]
 
     @property
     def connected(self) -> bool:
-        """Whether all sessions stand."""
-        return all(session.connected for session in self._sessions)
+        """Whether all sessions are connected and subscribed."""
+        return not self.trouble
 
     @property
     def trouble(self) -> str:
-        """Why not all sessions stand; empty if they do."""
-        return "" if self.connected else self._trouble
+        """Why not all sessions are connected; empty if they are."""
+        return next((session.trouble for session in self._sessions if session.trouble), "")
 
     def start(self) -> None:
         """Begin to connect, and keep trying for ever."""
@@ -81,7 +87,7 @@ class MqttTransport:
             session.start()
 
     def close(self) -> None:
-        """Say goodbye to the broker; it keeps our sessions."""
+        """Disconnect; the broker keeps our sessions."""
         for session in self._sessions:
             session.close()
 
@@ -89,62 +95,152 @@ class MqttTransport:
         """Send at least once while the process lives; never blocks."""
         self._sessions[0].publish(topic, payload, retain=retain)
 
-    @contextlib.contextmanager
-    def together(self) -> Iterator[None]:
-        """What is published and acknowledged meanwhile goes out in the end, at once."""
-        with contextlib.ExitStack() as stack:
-            for session in self._sessions:
-                stack.enter_context(session.together())
-            yield
 
-    def _session(self, shard: int) -> Session:
-        filters = [(topics.shard_filter(self._population, shard), 1)]
+class _Session:
+    """One paho client. Its callbacks run on its own thread."""
+
+    def __init__(
+        self,
+        broker: BrokerConfig,
+        population: Population,
+        shard: int,
+        post: Callable[[Inbox], None],
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        self.trouble = NOT_YET
+        self._broker, self._shard, self._post = broker, shard, post
+        self._filters = [(topics.shard_filter(population, shard), 1)]
         if shard == 0:
-            filters += [(topics.status_filter(self._population), 1), (DROPPED_TOPIC, 0)]
-        return Session(
-            address=(self._broker.host, self._broker.port),
-            client_id=f"nightjar-coordinator-{self._population}-{shard}",
-            login=(self._broker.username, self._broker.password),
-            filters=filters,
-            hooks=Hooks(
-                up=functools.partial(self._up, shard),
-                down=functools.partial(self._down, shard),
-                refused=self._refused,
-                unreachable=self._unreachable,
-                arrived=self._arrived,
-            ),
-            tls=self._tls,
+            self._filters += [(topics.status_filter(population), 1), (DROPPED_TOPIC, 0)]
+        self._dropped: int | None = None
+        self._lock = threading.Lock()
+        self._connection = 0  # counts connections
+        self._been_up = self._session_kept = self._full_logged = self._unreachable_logged = False
+        self._closing, self._gone = threading.Event(), threading.Event()
+        self._gone.set()
+        client = paho.Client(
+            CallbackAPIVersion.VERSION2,
+            f"nightjar-coordinator-{population}-{shard}",
+            clean_session=False,
+            protocol=paho.MQTTv311,
+            manual_ack=True,
         )
+        if broker.username:
+            client.username_pw_set(broker.username, broker.password or None)
+        if tls is not None:
+            client.tls_set_context(tls)
+        client.max_inflight_messages_set(MAX_IN_FLIGHT)
+        client.max_queued_messages_set(MAX_QUEUED)
+        # paho doubles its waits but does not spread them: the first one differs, so all of them do.
+        first_s, longest_s = RECONNECT_S
+        client.reconnect_delay_set(first_s * (1 + random.random()), longest_s)  # type: ignore[arg-type]  # noqa: S311
+        client.on_socket_open = self._on_socket_open
+        client.on_socket_close = self._on_socket_close
+        client.on_connect = self._on_connect
+        client.on_connect_fail = self._on_connect_fail
+        client.on_subscribe = self._on_subscribe
+        client.on_disconnect = self._on_disconnect
+        client.on_message = self._on_message
+        self._client = client
 
-    def _up(self, shard: int, session_kept: bool) -> None:
-        _log.info("broker_connected", host=self._broker.host, port=self._broker.port, shard=shard)
-        if self._been_up[shard] and not session_kept:
-            # What waited for us there, and what devices send until we are subscribed, is gone with PUBACKs.
-            self._post(SessionLost(shard))
-        self._been_up[shard] = True
-        if shard == 0:
+    def start(self) -> None:
+        self._client.connect_async(self._broker.host, self._broker.port, KEEP_ALIVE_S)
+        self._client.loop_start()
+
+    def close(self) -> None:
+        self._closing.set()
+        self._client.disconnect()  # behind what was published
+        if self._gone.wait(CLOSE_S):
+            self._client.loop_stop()
+            self._client.reinitialise()  # closes its pair of sockets
+
+    def publish(self, topic: str, payload: bytes, *, retain: bool) -> None:
+        published = self._client.publish(topic, payload, qos=1, retain=retain)
+        if published.rc == MQTTErrorCode.MQTT_ERR_QUEUE_SIZE and not self._full_logged:
+            self._full_logged = True
+            _log.error("outgoing_queue_full", messages=MAX_QUEUED, remedy="devices will ask again")
+
+    def _acknowledge(self, connection: int, number: int) -> None:
+        # After a reconnect the same number may mean another message; the broker sends the old one again anyway.
+        with self._lock:
+            if connection == self._connection:
+                self._client.ack(number, 1)
+
+    # paho's thread from here on
+
+    def _on_socket_open(self, _client: paho.Client, _userdata: Any, connection: Any) -> None:
+        # A small message behind a small message would otherwise wait some 40 ms for the first one's acknowledgement.
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._gone.clear()
+
+    def _on_socket_close(self, _client: paho.Client, _userdata: Any, _connection: Any) -> None:
+        with self._lock:
+            self._connection += 1
+
+    def _on_connect(
+        self, client: paho.Client, _userdata: Any, flags: paho.ConnectFlags, reason: ReasonCode, _properties: Any
+    ) -> None:
+        if reason.is_failure:
+            self._refused(f"the broker refused us: {str(reason).lower()}")
+            return
+        self._session_kept = flags.session_present
+        client.subscribe(self._filters)
+
+    def _on_connect_fail(self, _client: paho.Client, _userdata: Any) -> None:
+        error = sys.exc_info()[1]  # paho calls from where it caught it
+        if isinstance(error, ssl.SSLError):
+            self._refused(f"no encrypted connection: {error.reason}")
+            return
+        where = f"{self._broker.host}:{self._broker.port}"
+        self.trouble = f"{NOT_YET}: nobody answers at {where}"
+        if not self._unreachable_logged:
+            self._unreachable_logged = True
+            _log.warning("broker_unreachable", broker=where, again="with back-off, for ever")
+
+    def _on_subscribe(
+        self, client: paho.Client, _userdata: Any, _mid: int, reasons: Sequence[ReasonCode], _properties: Any
+    ) -> None:
+        if any(reason.is_failure for reason in reasons):
+            self._refused("the broker refused our subscriptions; check its access list")
+            connection = client.socket()
+            if isinstance(connection, socket.socket):
+                connection.shutdown(socket.SHUT_RDWR)  # connects again and asks again
+            return
+        self.trouble, self._full_logged, self._unreachable_logged = "", False, False
+        _log.info("broker_connected", host=self._broker.host, port=self._broker.port, shard=self._shard)
+        if self._been_up and not self._session_kept:
+            # What waited for us there, and what devices sent until we were subscribed, is gone with PUBACKs.
+            self._post(SessionLost(self._shard))
+        self._been_up = True
+        if self._shard == 0:
             self._post(Connected())
 
-    def _down(self, shard: int, reason: str) -> None:
-        _log.warning("broker_lost", shard=shard, reason=reason)
-        self._trouble = f"the broker is not connected: {reason}"
-        if shard == 0:
+    def _on_disconnect(
+        self, _client: paho.Client, _userdata: Any, _flags: Any, reason: ReasonCode, _properties: Any
+    ) -> None:
+        self._gone.set()
+        if self._closing.is_set():
+            return
+        _log.warning("broker_lost", shard=self._shard, reason=str(reason))
+        if not self.trouble:
+            self.trouble = f"{NOT_YET}: {str(reason).lower()}"
+        if self._shard == 0:
             self._post(Disconnected())
 
     def _refused(self, reason: str) -> None:
-        self._trouble = f"the broker is not connected: {reason}"
+        self.trouble = f"{NOT_YET}: {reason}"
         self._post(BrokerRefused(reason))
 
-    def _unreachable(self) -> None:
-        where = f"{self._broker.host}:{self._broker.port}"
-        _log.warning("broker_unreachable", broker=where, again="with back-off, for ever")
-        self._trouble = f"the broker is not connected: nobody answers at {where}"
-
-    def _arrived(self, message: Message, acknowledge: Callable[[], None]) -> None:
-        if message.topic != DROPPED_TOPIC:
-            self._post(MessageArrived(message.topic, message.payload, message.retained, acknowledge))
-        elif message.payload.isdigit():
-            self._watch_dropped(int(message.payload))
+    def _on_message(self, client: paho.Client, _userdata: Any, message: paho.MQTTMessage) -> None:
+        try:
+            if message.topic == DROPPED_TOPIC:
+                self._watch_dropped(int(message.payload))
+                return
+            done = functools.partial(self._acknowledge, self._connection, message.mid) if message.qos else _nothing
+            self._post(MessageArrived(message.topic, bytes(message.payload), message.retain, done))
+        except Exception:
+            _log.exception("message_not_taken")
+            client.ack(message.mid, message.qos)
 
     def _watch_dropped(self, total: int) -> None:
         before = self._dropped if self._dropped is not None else total
@@ -152,3 +248,7 @@ class MqttTransport:
         lost = total - before if total >= before else total  # less than before: the broker was restarted
         if lost:
             self._post(BrokerDropped(lost))
+
+
+def _nothing() -> None:
+    """At QoS 0 nobody waits for an acknowledgement."""

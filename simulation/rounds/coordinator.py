@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -364,9 +363,6 @@ class _Transport:
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         self.send(topic, payload, retain)
-
-    def together(self) -> AbstractContextManager[None]:
-        return nullcontext()
 
 
 @dataclass(frozen=True, slots=True)

@@ -297,9 +297,6 @@ class FakeTransport:
         self.sent.append((topic, messages.decode(kind, payload), retain))
         self.on_touch()
 
-    def together(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext()
-
     def to(self, device: str, kind: type | None = None) -> list[Message]:
         end = f"/down/{device}/"
         return [m for topic, m, _ in self.sent if end in topic and (kind is None or isinstance(m, kind))]

@@ -59,28 +59,19 @@ def count_transactions(world: World, monkeypatch) -> list[int]:
 
 
 def test_no_device_waits_for_work_that_follows_from_its_report(reporting, monkeypatch):
-    gathering, seen = [False], []
-    together, submit = reporting.transport.together, reporting.worker.submit
-
-    @contextlib.contextmanager
-    def noted():
-        gathering[0] = True
-        with together():
-            yield
-        gathering[0] = False
+    seen, submit = [], reporting.worker.submit
 
     def looked(job):
-        seen.append((gathering[0], reporting.acknowledged, verdicts(reporting)))
+        seen.append((reporting.acknowledged, verdicts(reporting)))
         submit(job)
 
-    monkeypatch.setattr(reporting.transport, "together", noted)
     monkeypatch.setattr(reporting.worker, "submit", looked)
     with reporting.together():
         send_report(reporting, DEVICES[0])
     with reporting.together():
         for device in DEVICES[1:]:
             send_report(reporting, device)
-    assert seen == [(False, 4, {device: [Verdict.ACCEPTED] for device in DEVICES})]
+    assert seen == [(4, {device: [Verdict.ACCEPTED] for device in DEVICES})]
 
 
 def test_a_batch_is_written_in_one_transaction_and_each_of_it_is_answered(reporting, monkeypatch):

@@ -12,7 +12,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from coordinator.config import BrokerConfig, BrokerKind
 from coordinator.inbox import BrokerDropped, BrokerRefused, Connected, Disconnected, MessageArrived, SessionLost
-from coordinator.shell import mqtt_session
+from coordinator.shell import mqtt
 from coordinator.shell.broker import find_mosquitto, mosquitto_password_line
 from coordinator.shell.mqtt import MqttTransport
 from tests.brokers import hang_up
@@ -32,7 +32,7 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def _quick_reconnects(monkeypatch):
-    monkeypatch.setattr(mqtt_session, "RECONNECT_S", (0.05, 0.2))
+    monkeypatch.setattr(mqtt, "RECONNECT_S", (0.05, 0.2))
 
 
 @pytest.fixture
