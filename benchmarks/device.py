@@ -6,29 +6,46 @@ runtime is left out. Figures:
 
 - ``installed_mb``: the packages that the runtime's requirements bring in, and our own code; no test tools.
 - ``import_s``: of everything that an agent with a keyboard imports.
-- ``idle_rss_mb``: such an agent with the model loaded and words suggested.
-- ``training_rss_mb``: that agent and its training process together, a page that both share counted once.
+- ``idle_rss_mb``, ``idle_pss_mb``: a whole agent that waits: enrolled with a coordinator, connected to its broker over
+  TLS, its database open, a model loaded and stepped. (Without a keyboard it would load a model in a training only.)
+- ``idle_keyboard_rss_mb``, ``idle_keyboard_pss_mb``: likewise with the keyboard's server; it has fetched the model from
+  the coordinator and suggested words.
+- ``training_rss_mb``: the latter and its training process, the sum of both; ``training_pss_mb``: the same, but a page
+  that both share is counted once.
 - ``train_step_ms``, ``tensorflow_tape_step_ms``: a step of the same model in each, in turn, one thread each.
 - ``wasted_batches``: processor time after an unplug, until the training process is gone, in steps.
+
+Memory is in MiB, as the kernel counts it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
+import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
+import urllib3
 from packaging.requirements import Requirement
 
+from benchmarks import service
 from benchmarks.measuring import median, show, time_ms
-from benchmarks.setting import setting
+from benchmarks.setting import BUILD, setting
+from coordinator.commands.actions import ask_service
+from coordinator.config import CoordinatorConfig
+from coordinator.shell.free_ports import free_ports
 from edge_agent.ports import Model
+from simulation.demo.configuration import write_toml
+from simulation.demo.processes import stopping
+from simulation.demo.trust import enrol_phones
 
 TITLE = "agent on a device, 1.41M parameters, one thread"
 REQUIREMENTS = {
@@ -39,6 +56,9 @@ ENVIRONMENT = "scripts/agent_environment.sh"
 OWN = ("edge_agent", "wire", "models")
 ROUNDS = 40
 """Steps of each that are timed, after three that are not."""
+KINDS = ("plain", "keyboard")
+"""Of agents; also their names."""
+CONNECTS_WITHIN_S, SETTLES_S = 300.0, 5.0
 
 
 def measure(runtimes: list[str], rounds: int = ROUNDS) -> dict[str, Any]:
@@ -58,21 +78,25 @@ def measure(runtimes: list[str], rounds: int = ROUNDS) -> dict[str, Any]:
             continue
         python = environment / "bin/python"
         packages[runtime] = _installed_mb(environment, REQUIREMENTS[runtime])
-        said = msgspec.json.decode(_child(python, "memory", at.model))
+        plain, keyboard = _agents(python, at.model)
         ours_ms, theirs_ms = _in_turn_ms(python, at.model, tape, rounds)
         step_ms = median(ours_ms)
         rows.append(
             {
-                "runtime": said["runtime"],
+                "runtime": keyboard["runtime"],
                 "installed_mb": sum(packages[runtime].values()),
-                "import_s": said["import_s"],
-                "idle_rss_mb": said["idle_rss_mb"],
-                "training_rss_mb": said["training_rss_mb"],
+                "import_s": keyboard["import_s"],
+                "idle_rss_mb": plain["idle_rss_mb"],
+                "idle_pss_mb": plain["idle_pss_mb"],
+                "idle_keyboard_rss_mb": keyboard["idle_rss_mb"],
+                "idle_keyboard_pss_mb": keyboard["idle_pss_mb"],
+                "training_rss_mb": keyboard["training_rss_mb"],
+                "training_pss_mb": keyboard["training_pss_mb"],
                 "train_step_ms": step_ms,
                 "tensorflow_tape_step_ms": median(theirs_ms),
                 "speedup_vs_tensorflow_tape": median([b / a for a, b in zip(ours_ms, theirs_ms, strict=True)]),
-                "trainer_peak_rss_mb": said["trainer_peak_rss_mb"],
-                "wasted_batches": said["wasted_cpu_ms"] / step_ms,
+                "trainer_peak_rss_mb": keyboard["trainer_peak_rss_mb"],
+                "wasted_batches": keyboard["wasted_cpu_ms"] / step_ms,
             }
         )
     return {"runtimes": rows, "packages_mb": packages}
@@ -122,9 +146,57 @@ def _in_turn_ms(python: Path, model: Model, tape: Any, rounds: int) -> tuple[lis
     return ours[3:], theirs[3:]
 
 
-def _child(python: Path, what: str, model: Model) -> bytes:
-    command = [str(python), "-m", "benchmarks.device_child", what, str(model.program.parent)]
-    return subprocess.run(command, stdout=subprocess.PIPE, env=_one_thread(), check=True).stdout  # noqa: S603 - ourselves
+def _agents(python: Path, model: Model) -> list[dict[str, Any]]:
+    """Figures of an agent without a keyboard and of one with it, each enrolled with a coordinator of this model."""
+    folder = (BUILD / "benchmark-device").absolute()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    (folder / "model").symlink_to(model.program.parent.absolute())
+    path = service.write_configuration(folder, {})
+    enrol_phones(path, {kind: folder / kind / "data" for kind in KINDS})
+    serving = service.coordinator(path)
+    with stopping([[serving]]):
+        config = service.start(serving, path)
+        return [_agent(python, model, kind, config, folder / kind) for kind in KINDS]
+
+
+def _agent(python: Path, model: Model, kind: str, config: CoordinatorConfig, home: Path) -> dict[str, Any]:
+    (port,) = free_ports(1)
+    keyboard = kind == "keyboard"
+    toml = write_toml(home / "agent.toml", {"data_dir": "data", "keyboard": {"enabled": keyboard, "port": port}})
+    command = [str(python), "-m", "benchmarks.device_child", kind, str(toml), str(model.program.parent)]
+    with subprocess.Popen(  # noqa: S603 - ourselves
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_one_thread(), text=True
+    ) as child:
+        deadline_s = time.monotonic() + CONNECTS_WITHIN_S
+        while not (_online(config, kind) and (not keyboard or _suggests(port))):
+            if child.poll() is not None or time.monotonic() > deadline_s:
+                child.kill()
+                msg = f"the {kind} agent did not connect and load its model"
+                raise TimeoutError(msg)
+            time.sleep(0.5)
+        time.sleep(SETTLES_S)
+        said, _ = child.communicate("\n")
+    found: dict[str, Any] = {}
+    for line in said.splitlines():
+        found |= msgspec.json.decode(line)
+    return found
+
+
+def _online(config: CoordinatorConfig, name: str) -> bool:
+    devices = ask_service(config, "GET", "/devices")["items"]
+    return any(device["device"] == name and device["online"] for device in devices)
+
+
+def _suggests(port: int) -> bool:
+    """Whether the keyboard's model foresees the next word of a few texts."""
+    with contextlib.suppress(urllib3.exceptions.HTTPError):
+        answers = [
+            urllib3.request("POST", f"http://127.0.0.1:{port}/api/suggest", json={"text": text}, retries=False).json()
+            for text in ("", "i ", "i am ", "i am at ")
+        ]
+        return all(answer["version"] is not None and len(answer["suggestions"]) == 3 for answer in answers)
+    return False
 
 
 def _one_thread() -> dict[str, str]:

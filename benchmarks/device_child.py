@@ -1,7 +1,8 @@
 """The half of :mod:`benchmarks.device` that runs in an agent's environment: it imports what an agent has, and no more.
 
-``python -m benchmarks.device_child memory FOLDER`` prints figures as JSON. ``... steps FOLDER`` does one training step
-for each line on standard input, and prints its milliseconds.
+``python -m benchmarks.device_child keyboard|plain CONFIG FOLDER`` runs the agent of a configuration. When a line comes
+on standard input it prints how much memory the agent has; one with a keyboard then trains and prints what that took.
+``... steps FOLDER`` does one training step for each line on standard input, and prints its milliseconds.
 """
 
 from __future__ import annotations
@@ -10,78 +11,107 @@ import json
 import os
 import re
 import resource
+import signal
 import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
-SOME_KEY = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
-"""A public key of Ed25519: RFC 8032's first test vector."""
 TRIALS = 5
 """Stops that are timed."""
 
 
 def main() -> None:
     """Measure one thing."""
-    what, folder = sys.argv[1], Path(sys.argv[2])
-    if what == "memory":
-        sys.stdout.write(json.dumps(_memory(folder)) + "\n")
-    else:
-        _steps(folder)
+    match sys.argv[1:]:
+        case ["steps", folder]:
+            _steps(Path(folder))
+        case [kind, config, folder]:
+            _agent(Path(config), Path(folder), keyboard=kind == "keyboard")
+        case _:
+            sys.exit(__doc__)
 
 
-def _memory(folder: Path) -> dict[str, float | str]:
+def _agent(config: Path, folder: Path, *, keyboard: bool) -> None:
     begin = time.perf_counter()
     import edge_agent.assembly
-    import edge_agent.keyboard.app
-    import edge_agent.keyboard.server  # noqa: F401
 
+    if keyboard:
+        import edge_agent.keyboard.app
+        import edge_agent.keyboard.server
     import_s = time.perf_counter() - begin
 
-    from edge_agent.shell.keyboard_model import load_keyboard_model
+    from edge_agent.config import load
+    from edge_agent.shell.logs import set_up
+
+    def measure() -> None:
+        try:
+            _print({"import_s": import_s, **_idle(folder, keyboard=keyboard)})
+            if keyboard:
+                _print(_training(folder))
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    set_up("warning")
+    threading.Thread(target=measure, daemon=True).start()
+    edge_agent.assembly.run_agent(load(config, {}))
+
+
+def _idle(folder: Path, *, keyboard: bool) -> dict[str, float]:
+    """Memory once the other half has seen that the agent is connected; one with a keyboard has its model by then."""
     from edge_agent.shell.memory import return_free_memory
+
+    held = None if keyboard else _loaded(folder)
+    return_free_memory()
+    sys.stdin.readline()
+    found = _rollup(os.getpid())
+    del held
+    return {"idle_rss_mb": found["Rss"], "idle_pss_mb": found["Pss"]}
+
+
+def _loaded(folder: Path) -> Any:
+    """The model of an agent without a keyboard, which would load it in a training only."""
+    from edge_agent.shell.keyboard_model import load_keyboard_model
+    from edge_agent.shell.model_files import exported_model
+
+    model = load_keyboard_model(exported_model(folder))
+    state = model.start()
+    for token in (1, 5, 6):
+        _, state = model.step(token, state)
+    return model
+
+
+def _training(folder: Path) -> dict[str, float | str]:
     from edge_agent.shell.model_files import exported_model
     from edge_agent.shell.tflite import runtime_name
     from edge_agent.shell.trainer import TrainerProcess
     from wire.messages import TrainingPlan
 
     model = exported_model(folder)
-    _check_a_signature(model.sha256)
-    keyboard = load_keyboard_model(model)
-    state = keyboard.start()
-    for token in (1, 5, 6):
-        _, state = keyboard.step(token, state)
-    return_free_memory()
-    idle_mb = _rollup(os.getpid())["Rss"]
-
     peaks: list[int] = []
     train = TrainerProcess(1 << 30, idle_priority=False, report_peak=peaks.append)
     task = _task(model, TrainingPlan(learning_rate=0.5, clip_norm=1.0, local_epochs=3))
     worker = threading.Thread(target=train, args=(task, lambda: False))
     worker.start()
-    together_mb = 0.0
+    most = {"Rss": 0.0, "Pss": 0.0}
     while worker.is_alive():
-        together_mb = max(together_mb, sum(_rollup(pid).get("Pss", 0.0) for pid in (os.getpid(), *_children())))
+        both = [_rollup(pid) for pid in (os.getpid(), *_children())]
+        most = {name: max(most[name], sum(one.get(name, 0.0) for one in both)) for name in most}
         time.sleep(0.01)
     wasted_s = [_wasted_cpu_s(train, model) for _ in range(TRIALS)]
     return {
         "runtime": runtime_name(),
-        "import_s": import_s,
-        "idle_rss_mb": idle_mb,
-        "training_rss_mb": together_mb,
+        "training_rss_mb": most["Rss"],
+        "training_pss_mb": most["Pss"],
         "trainer_peak_rss_mb": peaks[0] / (1 << 20),
         "wasted_cpu_ms": sorted(wasted_s)[TRIALS // 2] * 1e3,
     }
 
 
-def _check_a_signature(manifest: Any) -> None:
-    """As an agent does before it fetches a model: what stays in memory of it counts."""
-    from edge_agent.shell.signatures import holds_in_a_process
-    from wire.identifiers import Population
-    from wire.signatures import signed_bytes
-
-    holds_in_a_process(SOME_KEY, "0" * 128, signed_bytes(Population("benchmark"), manifest))
+def _print(found: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.flush()
 
 
 def _task(model: Any, plan: Any) -> Any:  # the types must not be imported before the clock runs
@@ -155,7 +185,7 @@ def _cpu_s(pid: int) -> float:
 
 
 def _rollup(pid: int) -> dict[str, float]:
-    """Memory of a process, MB: ``Rss``, and ``Pss``, in which a page that two processes share counts half for each."""
+    """Memory of a process, MiB: ``Rss``, and ``Pss``, in which a page that two processes share counts half for each."""
     found = re.findall(r"^(Rss|Pss):\s+(\d+) kB", _text(Path(f"/proc/{pid}/smaps_rollup")), re.MULTILINE)
     return {name: int(kilobytes) / 1024 for name, kilobytes in found}
 
