@@ -53,12 +53,13 @@ def cli() -> None:
 @click.option("--standby", is_flag=True, help="Wait while another one runs on the same data folder; then take over.")
 def serve(config_path: Path, *, standby: bool) -> None:
     """Run the whole service until ctrl-C."""
+    from coordinator.config import LogFormat
     from coordinator.config_file import load_config
     from coordinator.service import serve as run
-    from coordinator.shell.logs import configure_logs
+    from host.logs import configure_logs
 
     config = load_config(config_path, os.environ)
-    configure_logs(config.log, config.log_format)
+    configure_logs(config.log.value, json=config.log_format is LogFormat.JSON)
     run(config, standby=standby)
 
 

@@ -79,6 +79,7 @@ from coordinator.releasing import Releases
 from coordinator.results import Results
 from coordinator.staging import StagedBlobs
 from coordinator.turn import Turn
+from host.retrying import GIVE_UP_AFTER_S, STORE_AGAIN, keep_trying
 from wire.errors import UnavailableError
 
 TICK_S = 0.25
@@ -94,10 +95,6 @@ MOST_EVENTS = 512
 """Of one batch: more would save little, and the first of them would wait longer for its receipt."""
 MOST_BYTES = 8 * 2**20
 """Of the messages of one batch: bounds what is written at once, also when all of them are large chunks."""
-TRY_AGAIN_S = (0.5, 30.0)
-"""First and longest wait after the disk or the database failed."""
-GIVE_UP_AFTER_S = 600.0
-"""A disk that is full for ten minutes needs a person, and a supervisor that sees the process end calls one."""
 
 _log = structlog.get_logger("coordinator")
 
@@ -209,29 +206,20 @@ class Driver:
 
     def _patiently(self, steps: Sequence[Callable[[], None]]) -> None:
         """Do one step after the other, and go on trying while the disk or the database refuses."""
-        left = deque(steps)
-        failing_since_s, wait_s, tries = 0.0, TRY_AGAIN_S[0], 0
-        while left:
-            try:
-                left[0]()
-            except UnavailableError as error:
-                now_s = self._clock.now_s()
-                failing_since_s = failing_since_s or now_s
-                if now_s - failing_since_s > GIVE_UP_AFTER_S or self._stopping.is_set():
-                    raise
-                tries += 1
-                if not self._trouble:
-                    _log.error(
-                        "not_stored", error=str(error), again="until it works; said once", gives_up_s=GIVE_UP_AFTER_S
-                    )
-                self._trouble = str(error)
-                self._turned()
-                self._stopping.wait(wait_s)
-                wait_s = min(2 * wait_s, TRY_AGAIN_S[1])
-            else:
-                left.popleft()
-        if self._trouble:
-            _log.info("stored_again", after_s=round(self._clock.now_s() - failing_since_s, 1), failed_tries=tries)
+        began_s, refusals = self._clock.now_s(), 0
+
+        def refused(error: UnavailableError, _wait_s: float) -> None:
+            nonlocal refusals
+            refusals += 1
+            if not self._trouble:
+                _log.error("not_stored", error=str(error), again="until it works; said once")
+            self._trouble = str(error)
+            self._turned()
+
+        for step in steps:
+            keep_trying(step, self._stopping.wait, refused, STORE_AGAIN, GIVE_UP_AFTER_S)
+        if refusals:
+            _log.info("stored_again", after_s=round(self._clock.now_s() - began_s, 1), failed_tries=refusals)
             self._trouble = ""
 
     def resume(self) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 
 import msgspec
@@ -33,13 +33,13 @@ from coordinator.shell.mqtt import MqttTransport
 from coordinator.shell.packs import PackedBlobs
 from coordinator.shell.quarantine import FileQuarantine
 from coordinator.shell.recorder import Recorder
-from coordinator.shell.service_manager import ALIVE, READY, STOPPING, given_listener, say
 from coordinator.shell.signing import KeySigner, load_signer
 from coordinator.shell.tokens import TokenTable
 from coordinator.shell.web.app import create_app
 from coordinator.shell.web.ports import WebPorts
 from coordinator.shell.web.server import serving
 from coordinator.shell.worker import WorkerProcess
+from host.systemd import ServiceManager, given_listener
 from models.corpora.tsv import tsv
 from models.manifest import Manifest
 from wire.errors import ConfigError
@@ -102,7 +102,7 @@ def serve(config: CoordinatorConfig, *, standby: bool = False) -> None:
         )
         stack.callback(transport.close)
         generator = np.random.default_rng()  # jitter of retry windows: nothing that must be repeatable
-        supervisor = _Supervisor(os.environ)
+        service_manager = ServiceManager(os.environ)
         driver = Driver(
             config,
             database,
@@ -114,7 +114,7 @@ def serve(config: CoordinatorConfig, *, standby: bool = False) -> None:
             generator,
             quarantine,
             signer,
-            supervisor.turned,
+            service_manager.turned,
         )
         later.target = driver.post
 
@@ -155,7 +155,7 @@ def serve(config: CoordinatorConfig, *, standby: bool = False) -> None:
             )
 
         loop.run_until_signal(ready)
-        say(STOPPING, os.environ)
+        service_manager.stopping()
         _log.info("coordinator_stopping")
 
 
@@ -180,21 +180,6 @@ class _Later:
     def post(self, event: Inbox) -> None:
         if self.target is not None:
             self.target(event)
-
-
-class _Supervisor:
-    """Tells systemd that the service is up, and from then on that its driver turns."""
-
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self._environment = environment
-        self._up = False
-
-    def turned(self) -> None:
-        if not self._up:
-            say(READY, self._environment)
-        elif "WATCHDOG_USEC" in self._environment:
-            say(ALIVE, self._environment)
-        self._up = True
 
 
 class _Loop:

@@ -21,7 +21,7 @@ import edge_agent.one_thread  # noqa: F401 - before anything imports numpy
 from edge_agent import __version__
 from edge_agent.commands import EXIT_NO
 from edge_agent.config import AgentConfig, load
-from edge_agent.shell.logs import set_up
+from host.logs import configure_logs
 from wire.errors import NightjarError
 
 P = ParamSpec("P")
@@ -42,7 +42,7 @@ def told(command: Callable[P, None]) -> Callable[P, None]:
 
     @functools.wraps(command)
     def tell(*arguments: P.args, **named: P.kwargs) -> None:
-        set_up("warning")
+        configure_logs("warning")
         try:
             command(*arguments, **named)
         except NightjarError as error:
@@ -72,7 +72,7 @@ def run(path: Path, log_level: str) -> None:
     """Run the agent until it is asked to stop (SIGTERM or ctrl-C)."""
     from edge_agent.assembly import run_agent
 
-    set_up(log_level)
+    configure_logs(log_level)
     run_agent(_load(path))
 
 
@@ -93,7 +93,7 @@ def emulate(paths: tuple[Path, ...], artifacts: Path, log_level: str) -> None:
     """Run many emulated phones in this process until it is asked to stop. They share one trainer."""
     from edge_agent.emulated_fleet import run_fleet
 
-    set_up(log_level)
+    configure_logs(log_level)
     run_fleet([_load(path) for path in paths], artifacts)
 
 

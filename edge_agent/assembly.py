@@ -38,12 +38,12 @@ from edge_agent.shell.model_files import ModelFiles
 from edge_agent.shell.mqtt import Broker, MqttTransport
 from edge_agent.shell.probes.idle import TypingActivity
 from edge_agent.shell.releases import taken_back
-from edge_agent.shell.service_manager import ServiceManager
 from edge_agent.shell.tflite import runtime_name
 from edge_agent.shell.trainer import TrainerProcess
 from edge_agent.shell.trust import KnownKey
 from edge_agent.shell.worker import ThreadWorker
 from edge_agent.uplink import Identity
+from host.systemd import ServiceManager
 from wire import messages, topics
 from wire.errors import UnavailableError
 from wire.messages import Status
@@ -102,7 +102,7 @@ def run_agent(config: AgentConfig) -> None:
                 desk=Desk(database, database.residual, trainer_for(config), config.training.personalise),
                 trust=KnownKey(config.population, database, config.coordinator_key),
                 show_model=keyboard.show_model,
-                turned=lambda: service_manager.turned(connected=transport.connected),
+                turned=lambda: service_manager.turned(_status(connected=transport.connected)),
             ),
             inbox,
         )
@@ -115,6 +115,11 @@ def run_agent(config: AgentConfig) -> None:
         driver.run()
         service_manager.stopping()
         take_leave(config, transport)
+
+
+def _status(*, connected: bool) -> str:
+    """The status text of the unit, by which a new release of the agent is judged."""
+    return "connected to the broker" if connected else "not connected to the broker"
 
 
 def identity_of(config: AgentConfig, runtime: str) -> Identity:

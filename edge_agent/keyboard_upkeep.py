@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from edge_agent.core.backoff import BackOff
 from edge_agent.ports import Artifacts, Model, Trust
+from wire.backoff import BackOff
 from wire.canary import tries
 from wire.errors import NightjarError
 from wire.identifiers import DeviceId, Sha256

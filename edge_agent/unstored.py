@@ -13,12 +13,9 @@ from collections.abc import Callable, Iterator
 
 import structlog
 
-from edge_agent.core.backoff import BackOff
 from edge_agent.ports import Clock
+from host.retrying import STORE_AGAIN
 from wire.errors import LocalProtocolError, UnavailableError
-
-STORE_AGAIN = BackOff(first_s=2.0, most_s=60.0)
-"""A lock is gone in a moment, room on a disk when somebody makes it; trying costs next to nothing."""
 
 
 class Unstored:

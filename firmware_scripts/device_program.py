@@ -18,6 +18,7 @@ INSTALLER = "install.sh"
 _MODULES = (
     "host/__init__.py",
     "host/files.py",
+    "host/locks.py",
     "wire/__init__.py",
     "wire/errors.py",
     "wire/machine.py",

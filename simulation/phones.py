@@ -31,12 +31,12 @@ from edge_agent.shell import mqtt
 from edge_agent.shell.clock import SystemClock
 from edge_agent.shell.database import Caps, Database
 from edge_agent.shell.http import Downloader, Patience
-from edge_agent.shell.logs import set_up
 from edge_agent.shell.model_files import ModelFiles
 from edge_agent.shell.signatures import holds
 from edge_agent.shell.trust import KnownKey
 from edge_agent.shell.worker import ThreadWorker
 from edge_agent.uplink import Identity
+from host.logs import configure_logs
 from wire import messages, topics
 from wire.identifiers import DeviceId, Population
 from wire.messages import Status
@@ -228,7 +228,7 @@ def live(path: str, make: Callable[[Setting, str], tuple[Driver, mqtt.MqttTransp
         make: (setting, name) -> agent and connection.
     """
     setting = msgspec.json.decode(Path(path).read_bytes(), type=Setting)
-    set_up(setting.log)
+    configure_logs(setting.log)
     mqtt.KEEP_ALIVE_S = setting.keep_alive_s
     sys.setswitchinterval(0.001)  # a hundred agents in turn; each would have an interpreter of its own
     threads = []

@@ -5,12 +5,11 @@ The kernel gives the lock back when its holder ends, however it ends. It holds o
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from host.locks import take_lock
 from wire.errors import ConfigError
 
 
@@ -27,18 +26,13 @@ def only_one(data_dir: Path, *, standing_by: bool = False) -> Iterator[None]:
     """
     try:
         data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)  # reports that wait tell something about people
-        lock = os.open(data_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        msg = f"data_dir: cannot use the folder {data_dir}: {error.strerror or error}"
-        raise ConfigError(msg) from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX if standing_by else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(lock)
+        lock = take_lock(data_dir / "lock", waiting=standing_by)
+    except BlockingIOError as error:
         remedy = "stop it, give this one another folder, or let it wait (serve --standby)"
         msg = f"data_dir: another coordinator runs on {data_dir}; {remedy}"
         raise ConfigError(msg) from error
-    try:
+    except OSError as error:
+        msg = f"data_dir: cannot use the folder {data_dir}: {error.strerror or error}"
+        raise ConfigError(msg) from error
+    with lock:
         yield
-    finally:
-        os.close(lock)

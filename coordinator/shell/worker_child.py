@@ -24,6 +24,7 @@ from coordinator.ports import BlobStore
 from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.packs import PackedBlobs
 from coordinator.shell.parent_death import die_with_parent
+from host.retrying import keep_trying
 from models.batches import Batches, pack
 from models.corpora.tsv import tsv
 from models.manifest import Artifact, Manifest
@@ -34,11 +35,6 @@ from wire.parameters import Vector
 
 EVALUATION_ROWS = 32
 """Rows of an evaluation batch: twice the training batch, for speed, at 26 MB of logits for 10,000 words."""
-
-TRY_AGAIN_S = (0.5, 30.0)
-"""First and longest wait after the disk failed."""
-GIVE_UP_AFTER_S = 600.0
-"""As the driver; well below the time after which a job counts as hanging (:mod:`coordinator.shell.worker`)."""
 
 _JOBS: msgspec.json.Decoder[Job] = msgspec.json.Decoder(Job)
 
@@ -132,17 +128,13 @@ def _patiently(
     place: Place,
     sleep: Callable[[float], object],
 ) -> Result:
-    """A disk that is full for some minutes must not cost a round."""
-    waited_s, wait_s = 0.0, TRY_AGAIN_S[0]
-    while True:
-        try:
-            return _attempt(job, artifacts, private, evaluator, place)
-        except UnavailableError as error:
-            if waited_s >= GIVE_UP_AFTER_S:
-                return failed(job, str(error))
-            sys.stderr.write(f"{type(job).__name__}: {error}; again in {wait_s:g} s\n")  # the worker's log
-        sleep(wait_s)
-        waited_s, wait_s = waited_s + wait_s, min(2 * wait_s, TRY_AGAIN_S[1])
+    def refused(error: UnavailableError, wait_s: float) -> None:
+        sys.stderr.write(f"{type(job).__name__}: {error}; again in {wait_s:g} s\n")  # the worker's log
+
+    try:
+        return keep_trying(lambda: _attempt(job, artifacts, private, evaluator, place), sleep, refused)
+    except UnavailableError as error:
+        return failed(job, str(error))
 
 
 def _attempt(job: Job, artifacts: FileBlobs, private: BlobStore, evaluator: Evaluator, place: Place) -> Result:

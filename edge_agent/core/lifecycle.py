@@ -34,7 +34,6 @@ from __future__ import annotations
 
 import msgspec
 
-from edge_agent.core.backoff import BackOff
 from edge_agent.core.eligibility import Standing
 from edge_agent.core.events import (
     Announced,
@@ -57,6 +56,7 @@ from edge_agent.core.events import (
     Trained,
     WorkFailed,
 )
+from wire.backoff import BackOff
 from wire.machine import Row, find_row, row
 from wire.messages import Assignment, DropoutCause
 

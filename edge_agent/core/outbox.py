@@ -24,8 +24,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from edge_agent.core.backoff import BackOff
 from edge_agent.core.events import Moment
+from wire.backoff import BackOff
 from wire.machine import Row, find_row, row
 from wire.messages import Missing, Receipt, Verdict
 

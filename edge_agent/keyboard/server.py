@@ -6,15 +6,14 @@ other address, what is typed would cross a network that everybody on it can read
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import socket
-import threading
 from typing import Any
 
 from flask import Flask
 from waitress.server import create_server  # type: ignore[import-untyped]  # it ships no types
 
+from host.http_server import HttpServer
 from wire.addresses import is_loopback
 from wire.errors import ConfigError
 
@@ -35,10 +34,9 @@ class Serving:
         self.port: int = listener.getsockname()[1]
         # A browser opens more connections at once than there are threads; that they wait a moment is no warning.
         logging.getLogger("waitress.queue").setLevel(logging.ERROR)
-        self._connections: dict[int, Any] = {}
-        self._server = create_server(app, map=self._connections, sockets=[listener], threads=THREADS, ident=None)
-        self._thread = threading.Thread(target=self._server.run, name="keyboard", daemon=True)
-        self._thread.start()
+        connections: dict[int, Any] = {}
+        server = create_server(app, map=connections, sockets=[listener], threads=THREADS, ident=None)
+        self._server = HttpServer(server, connections, "keyboard")
 
     @property
     def url(self) -> str:
@@ -47,17 +45,7 @@ class Serving:
 
     def close(self) -> None:
         """Finish what is being answered, close every connection, and free the port. A second call does nothing."""
-        if not self._thread.is_alive():
-            return
-        self._server.task_dispatcher.shutdown()
-        # The loop's own thread must close the sockets: it may be waiting on them just now.
-        with contextlib.suppress(OSError):  # awake just now, it has closed them before it could be woken
-            self._server.trigger.pull_trigger(self._close_connections)
-        self._thread.join()
-
-    def _close_connections(self) -> None:
-        for connection in list(self._connections.values()):
-            connection.close()
+        self._server.close()
 
 
 def serve(app: Flask, host: str, port: int) -> Serving:

@@ -6,7 +6,6 @@ The file ``lock`` in it is locked while an agent runs, and holds the number of i
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import stat
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import structlog
 
+from host.locks import holder_of, take_lock
 from wire.errors import ConfigError
 
 LOCK = "lock"
@@ -35,19 +35,14 @@ def own_folder(folder: Path) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         _close_to_others(folder)
-        lock = (folder / LOCK).open("a+")
+        lock = take_lock(folder / LOCK)
+    except BlockingIOError as error:
+        msg = f"data_dir: another agent is running in {folder}; stop it, or give this one a folder of its own"
+        raise ConfigError(msg) from error
     except OSError as error:
         msg = f"data_dir: expected a folder that can be written, got: {error}"
         raise ConfigError(msg) from error
     with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            msg = f"data_dir: another agent is running in {folder}; stop it, or give this one a folder of its own"
-            raise ConfigError(msg) from error
-        lock.truncate(0)
-        lock.write(f"{os.getpid()}\n")
-        lock.flush()
         yield
 
 
@@ -58,17 +53,10 @@ def running_agent(folder: Path) -> int | None:
         ConfigError: the folder is not ours to look into.
     """
     try:
-        with (folder / LOCK).open() as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return int(lock.read().strip() or 0)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
+        return holder_of(folder / LOCK)
+    except OSError as error:
         msg = f"data_dir: expected the agent's folder, got: {error}"
         raise ConfigError(msg) from error
-    return None
 
 
 def _close_to_others(folder: Path) -> None:

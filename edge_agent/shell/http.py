@@ -17,7 +17,7 @@ from pathlib import Path
 
 import urllib3
 
-from edge_agent.core.backoff import BackOff
+from wire.backoff import BackOff
 from wire.errors import IntegrityError, RemoteProtocolError, UnavailableError
 from wire.identifiers import Sha256
 

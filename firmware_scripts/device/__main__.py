@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import fcntl
 import json
 import os
 import sys
@@ -26,6 +25,7 @@ from firmware_scripts.device.switch import Switch
 from firmware_scripts.device.systemd import Systemd, is_live
 from firmware_scripts.device.told import Teller
 from firmware_scripts.device.unpacking import open_bundle, unpack
+from host.locks import take_lock
 from wire.errors import ConfigError, NightjarError, RemoteProtocolError, UnavailableError
 
 TRIAL_S = 180.0
@@ -170,16 +170,13 @@ def _is_well(systemd: Systemd) -> bool:
 @contextmanager
 def _alone(places: Places) -> Iterator[None]:
     places.kept.mkdir(parents=True, exist_ok=True)
-    fd = os.open(places.kept / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            msg = "another nightjar-device is at work (the first boot may be): wait for it, see nightjar-status.txt"
-            raise UnavailableError(msg) from error
+        lock = take_lock(places.kept / "lock")
+    except BlockingIOError as error:
+        msg = "another nightjar-device is at work (the first boot may be): wait for it, see nightjar-status.txt"
+        raise UnavailableError(msg) from error
+    with lock:
         yield
-    finally:
-        os.close(fd)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ SELF_TEST = "nightjar-self-test.service"
 MOST_RESTARTS = 3
 LOOK_EVERY_S = 2.0
 CONNECTED = "connected"
-"""How the status text of the agent's unit begins while it is connected (edge_agent.shell.service_manager)."""
+"""How the status text of the agent's unit begins while it is connected (edge_agent.assembly)."""
 
 
 @dataclass(frozen=True, slots=True)

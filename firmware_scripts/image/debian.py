@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from firmware_scripts.image.cache import only_one
 from firmware_scripts.image.recipe import Architecture, Recipe
 from firmware_scripts.image.tools import environment, require, run
 from host.files import put_in_place
+from host.locks import take_lock
 from wire.errors import ConfigError, UnavailableError
 
 SUITE = "bookworm"
@@ -74,7 +74,8 @@ def root_file_system(recipe: Recipe, cache: Path, mirror: str, lock: tuple[Packa
         OSError: the cache cannot be written.
     """
     tar = cache / cached_name(recipe, mirror, lock)
-    with only_one(tar.with_suffix(".lock")):
+    tar.parent.mkdir(parents=True, exist_ok=True)
+    with take_lock(tar.with_suffix(".lock"), waiting=True):
         cached = tar.exists()
         if not cached:
             partial = tar.with_name(f"{tar.stem}.part.tar")

@@ -17,10 +17,11 @@ import numpy as np
 from coordinator.averaging import do_job
 from coordinator.config import CoordinatorConfig
 from coordinator.core.round import TERMINAL, Phase, Round
-from coordinator.driver import MOST_EVENTS, TRY_AGAIN_S, Driver
+from coordinator.driver import MOST_EVENTS, Driver
 from coordinator.inbox import ArtifactServed, Connected, Disconnected, Inbox, JobEnded, MessageArrived, Ticked
 from coordinator.jobs import AggregationDone, AggregationJob, Job, Metrics, Result, failed
 from coordinator.ports import VersionRecord
+from host.retrying import STORE_AGAIN
 from models.manifest import Manifest
 from simulation.rounds.broker import Broker
 from simulation.rounds.faults import PHASE_FAULTS, Dice, Fault, Fuse, PowerCut
@@ -205,9 +206,9 @@ class CoordinatorHost:
         if self._doomed and any(_is_of(event, self._doomed) for event in batch):
             self._doomed = ""
             self._fuse.left = self._dice.within(1, TOUCHES)
-        self._try(list(driver.steps(batch)), self._life, TRY_AGAIN_S[0])
+        self._try(list(driver.steps(batch)), self._life, tries=0)
 
-    def _try(self, steps: list[Callable[[], None]], life: int, wait_s: float) -> None:
+    def _try(self, steps: list[Callable[[], None]], life: int, tries: int) -> None:
         if self._life != life:
             return
         try:
@@ -217,7 +218,8 @@ class CoordinatorHost:
         except PowerCut:
             self.kill()
         except UnavailableError:
-            self._timeline.after(wait_s, partial(self._try, steps, life, min(2 * wait_s, TRY_AGAIN_S[1])))
+            wait_s = STORE_AGAIN.delay_s(tries + 1, jitter=0.0)
+            self._timeline.after(wait_s, partial(self._try, steps, life, tries + 1))
         else:
             self._look()
             self._timeline.after(BATCH_S, partial(self._free, life))
@@ -322,7 +324,7 @@ class CoordinatorHost:
             self.kill()
             return
         except UnavailableError:  # the real worker has patience, too
-            self._timeline.after(TRY_AGAIN_S[0], partial(self._do_job, job, life))
+            self._timeline.after(STORE_AGAIN.delay_s(1, jitter=0.0), partial(self._do_job, job, life))
             return
         except NightjarError as error:
             result = failed(job, str(error))

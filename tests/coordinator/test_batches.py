@@ -15,6 +15,7 @@ from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import POPULATION, World
 from tests.coordinator.model_folder import LAYOUT, write_model
 from wire import messages, topics
+from wire.backoff import BackOff
 from wire.errors import UnavailableError
 from wire.identifiers import DeviceId
 from wire.messages import CheckIn, Receipt, Verdict
@@ -151,7 +152,7 @@ def _full_disk() -> None:
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr(driver_module, "TRY_AGAIN_S", (0.001, 0.002))
+    monkeypatch.setattr(driver_module, "STORE_AGAIN", BackOff(0.002, 0.002))
 
 
 @contextlib.contextmanager
@@ -232,7 +233,7 @@ def test_a_disk_that_is_full_for_a_while_is_said_and_waited_for(world, impatient
 
 
 def test_a_disk_that_stays_full_ends_the_process(world, impatient, monkeypatch):
-    monkeypatch.setattr(driver_module, "GIVE_UP_AFTER_S", 5.0)
+    monkeypatch.setattr(driver_module, "GIVE_UP_AFTER_S", 0.01)
     ended = threading.Event()
     with running(world) as failed:
         acknowledged = threading.Event()

@@ -16,7 +16,6 @@ from click.testing import CliRunner
 
 from edge_agent.__main__ import main
 from edge_agent.ports import StopAsked
-from edge_agent.shell.service_manager import ServiceManager
 from tests.edge_agent.fakes import Phone
 
 ROOT = Path(__file__).parents[2]
@@ -46,42 +45,6 @@ def line(tmp_path):
     found = Line(tmp_path / "n")
     yield found
     found.socket.close()
-
-
-def test_ready_once_then_a_sign_of_life_in_every_third_of_the_watchdogs_time(line):
-    now_s = [100.0]
-    manager = ServiceManager(line.environment, lambda: now_s[0])
-    manager.turned()
-    assert line.heard() == ["READY=1"]
-    for _ in range(40):
-        now_s[0] += 0.1
-        manager.turned()
-    assert line.heard() == ["WATCHDOG=1"] * 3
-    manager.stopping()
-    assert line.heard() == ["STOPPING=1"]
-
-
-@pytest.mark.parametrize("environment", [{}, {"NOTIFY_SOCKET": "/nowhere/at/all"}, {"NOTIFY_SOCKET": "@nobody-there"}])
-def test_without_systemd_nothing_happens(environment):
-    manager = ServiceManager(environment)
-    manager.turned()
-    manager.turned()
-    manager.stopping()
-
-
-def test_without_a_watchdog_there_are_no_signs_of_life(line):
-    manager = ServiceManager({"NOTIFY_SOCKET": line.environment["NOTIFY_SOCKET"]})
-    manager.turned()
-    manager.turned()
-    assert line.heard() == ["READY=1"]
-
-
-def test_the_connection_is_the_status_text_and_said_when_it_changes(line):
-    manager = ServiceManager({"NOTIFY_SOCKET": line.environment["NOTIFY_SOCKET"]})
-    for connected in (False, False, True, True, False):
-        manager.turned(connected=connected)
-    no, yes = "STATUS=not connected to the broker", "STATUS=connected to the broker"
-    assert line.heard() == ["READY=1", no, yes, no]
 
 
 def test_a_driver_that_hangs_gives_no_sign_of_life(tmp_path):

@@ -3,7 +3,8 @@
 import pytest
 import structlog
 
-from edge_agent.unstored import STORE_AGAIN, Unstored
+from edge_agent.unstored import Unstored
+from host.retrying import STORE_AGAIN
 from wire.errors import LocalProtocolError, UnavailableError
 
 
@@ -63,7 +64,7 @@ def test_it_waits_longer_each_time(unstored, clock):
         clock.time_s = unstored.due_at_s
         with pytest.raises(UnavailableError):
             unstored.catch_up()
-    assert waits == [2, 4, 8, 16, 32, 60, 60, 60]
+    assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
 def test_a_full_disk_is_said_once_and_its_end_once(unstored):

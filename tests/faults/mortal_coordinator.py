@@ -21,8 +21,8 @@ from coordinator.effects import AnnounceModel, ForgetBlobs
 from coordinator.execution import Execution
 from coordinator.intake import Intake
 from coordinator.service import serve
-from coordinator.shell.logs import configure_logs
 from coordinator.staging import StagedBlobs
+from host.logs import configure_logs
 
 DEADLY = struct.pack("<f", 666.25)
 

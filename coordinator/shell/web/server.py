@@ -1,7 +1,7 @@
 """The HTTP server around the application, and how it ends: nobody who is being answered is cut off.
 
 waitress sends in one loop and answers in threads. At the end it takes no new connection any more, answers what has
-come, and then closes what is left. With a socket of systemd's (:mod:`coordinator.shell.service_manager`) whoever
+come, and then closes what is left. With a socket of systemd's (:mod:`host.systemd`) whoever
 connects meanwhile waits in that socket's queue for the next process.
 """
 
@@ -12,13 +12,14 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from waitress.server import create_server  # type: ignore[import-untyped] # waitress has no types
 
 from coordinator.shell.web.channel import Channel
 from coordinator.shell.web.live import MOST_STREAMS
+from host.http_server import HttpServer
 from wire.errors import ConfigError
 
 THREADS = 8
@@ -66,18 +67,12 @@ def serving(
         **_believed(trusted_proxy),
     )
     server.channel_class = Channel
-    thread = threading.Thread(target=server.run, name="web", daemon=True)
-    thread.start()
+    running = HttpServer(server, connections, "web")
     try:
         yield
     finally:
         _drain(server)
-        # Devices keep their connections open, and the server's loop runs as long as there is one. Its own thread must
-        # close them: it may be waiting on them just now.
-        server.task_dispatcher.shutdown()
-        with suppress(OSError):  # awake just now, it has closed them before it could be woken
-            server.trigger.pull_trigger(lambda: _close(server, connections))
-        thread.join(timeout=STOP_TIMEOUT_S)
+        running.close(STOP_TIMEOUT_S)
 
 
 def _believed(trusted_proxy: str) -> dict[str, Any]:
@@ -114,13 +109,6 @@ def _drain(server: Any) -> None:
     accepted.wait(DRAIN_S)
     while time.monotonic() < deadline_s and any(_is_busy(channel) for channel in list(server.active_channels.values())):
         time.sleep(_LOOK_S)
-
-
-def _close(server: Any, connections: dict[int, Any]) -> None:
-    for channel in list(server.active_channels.values()):
-        channel.handle_close()  # with what it had still to send
-    for connection in list(connections.values()):
-        connection.close()
 
 
 def _is_busy(channel: Any) -> bool:

@@ -28,7 +28,8 @@ from coordinator.shell import worker_child
 from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.model_folder import import_model
 from coordinator.shell.worker import JOB_TIMEOUT_S, TRIES, WorkerProcess, do_once
-from coordinator.shell.worker_child import GIVE_UP_AFTER_S, serve
+from coordinator.shell.worker_child import serve
+from host.retrying import GIVE_UP_AFTER_S
 from models.processors import Processor, choose
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.model_folder import INITIAL, LAYOUT, write_model

@@ -8,8 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from edge_agent.core.backoff import BackOff
 from edge_agent.shell.http import Downloader, Patience
+from wire.backoff import BackOff
 from wire.errors import IntegrityError, RemoteProtocolError, UnavailableError
 
 DATA = bytes(range(256)) * 1000

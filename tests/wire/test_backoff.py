@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_agent.core.backoff import BackOff
+from wire.backoff import BackOff
 
 
 @settings(deadline=None)

@@ -1,3 +1,4 @@
+import contextlib
 import os
 import socket
 import subprocess
@@ -6,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.shell.service_manager import ALIVE, READY, given_listener, say
+from host.systemd import ServiceManager, given_listener
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import os, sys
-from coordinator.shell.service_manager import given_listener
+from host.systemd import given_listener
 from wire.errors import ConfigError
 try:
     found = given_listener(os.environ, "127.0.0.1", int(sys.argv[1]))
@@ -69,11 +70,68 @@ def test_a_socket_that_listens_elsewhere_is_refused(listener):
     assert "ListenStream=" in said
 
 
-def test_without_systemd_there_is_no_socket_and_nobody_is_told(tmp_path):
+def test_without_systemd_there_is_no_socket():
     assert given_listener({"LISTEN_PID": str(os.getpid() + 1), "LISTEN_FDS": "1"}, "127.0.0.1", 1) is None
     assert given_listener({}, "127.0.0.1", 1) is None
-    for address in ("", str(tmp_path / "nobody"), "@nobody-there"):
-        say(READY, {"NOTIFY_SOCKET": address})
+
+
+class Line:
+    """Where systemd would listen."""
+
+    def __init__(self, path):
+        self.environment = {"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "3000000"}
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(str(path))
+        self.socket.setblocking(False)
+
+    def heard(self):
+        found = []
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                found.append(self.socket.recv(100).decode())
+        return found
+
+
+@pytest.fixture
+def line(tmp_path):
+    found = Line(tmp_path / "n")
+    yield found
+    found.socket.close()
+
+
+def test_ready_once_then_a_sign_of_life_in_every_third_of_the_watchdogs_time(line):
+    now_s = [100.0]
+    manager = ServiceManager(line.environment, lambda: now_s[0])
+    manager.turned()
+    assert line.heard() == ["READY=1"]
+    for _ in range(40):
+        now_s[0] += 0.1
+        manager.turned()
+    assert line.heard() == ["WATCHDOG=1"] * 3
+    manager.stopping()
+    assert line.heard() == ["STOPPING=1"]
+
+
+@pytest.mark.parametrize("environment", [{}, {"NOTIFY_SOCKET": "/nowhere/at/all"}, {"NOTIFY_SOCKET": "@nobody-there"}])
+def test_without_systemd_nothing_happens(environment):
+    manager = ServiceManager(environment)
+    manager.turned()
+    manager.turned()
+    manager.stopping()
+
+
+def test_without_a_watchdog_there_are_no_signs_of_life(line):
+    manager = ServiceManager({"NOTIFY_SOCKET": line.environment["NOTIFY_SOCKET"]})
+    manager.turned()
+    manager.turned()
+    assert line.heard() == ["READY=1"]
+
+
+def test_the_status_text_is_sent_when_it_changes(line):
+    manager = ServiceManager({"NOTIFY_SOCKET": line.environment["NOTIFY_SOCKET"]})
+    for status in ("", "off", "off", "on", "on", "off"):
+        manager.turned(status)
+    assert line.heard() == ["READY=1", "STATUS=off", "STATUS=on", "STATUS=off"]
 
 
 @pytest.mark.parametrize("abstract", [False, True])
@@ -82,14 +140,12 @@ def test_signs_of_life_arrive(tmp_path, abstract):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
         line.bind("\0" + address[1:] if abstract else address)
         line.settimeout(10)
-        say(READY, {"NOTIFY_SOCKET": address})
+        ServiceManager({"NOTIFY_SOCKET": address}).turned()
         assert line.recv(100) == b"READY=1"
 
 
-def test_a_systemd_that_does_not_read_holds_nobody_up(tmp_path):
-    address = str(tmp_path / "n")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
-        line.bind(address)
-        for _ in range(10_000):  # far more than a queue of the kernel holds
-            say(ALIVE, {"NOTIFY_SOCKET": address})
-        assert line.recv(100) == b"WATCHDOG=1"
+def test_a_systemd_that_does_not_read_holds_nobody_up(line):
+    manager = ServiceManager({**line.environment, "WATCHDOG_USEC": "1"})
+    for _ in range(10_000):  # far more than a queue of the kernel holds
+        manager.turned()
+    assert line.heard()[1] == "WATCHDOG=1"

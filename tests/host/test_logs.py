@@ -5,14 +5,13 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import logging, sys
 import structlog
-from coordinator.config import LogFormat, LogLevel
-from coordinator.shell.logs import configure_logs
+from host.logs import configure_logs
 
-configure_logs(LogLevel.INFO, LogFormat(sys.argv[1]))
+configure_logs("info", json=sys.argv[1] == "json")
 log = structlog.get_logger("coordinator")
 log.debug("too_small")
 log.info("round_opened", round=3, reason='said "why" in\\ntwo lines', trial=False)

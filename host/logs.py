@@ -1,0 +1,57 @@
+"""Log lines: one event a line, on standard error, as logfmt or as JSON; the same for every program.
+
+What libraries say through :mod:`logging` has the same form. Events and numbers only: nothing that was typed, no token,
+no parameter is ever given to a logger.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import structlog
+
+
+def configure_logs(level: str, *, json: bool = False) -> None:
+    """Set up structlog and logging for this process.
+
+    Args:
+        level: ``debug``, ``info``, ``warning`` or ``error``.
+        json: one object a line, instead of logfmt.
+    """
+    stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
+    render: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer()
+        if json
+        else structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"], bool_as_flag=False)
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            stamp,
+            structlog.processors.format_exc_info,
+            _without_nothing,
+            render,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    theirs: list[structlog.typing.Processor] = [structlog.stdlib.add_log_level, structlog.stdlib.add_logger_name, stamp]
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=theirs,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.format_exc_info,
+                render,
+            ],
+        )
+    )
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+
+
+def _without_nothing(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    return {key: value for key, value in event.items() if value is not None}
