@@ -1,34 +1,30 @@
 """What the person who starts an agent can set: one TOML file, and environment variables over it.
 
-``NIGHTJAR_AGENT_DEVICE`` sets ``device``, ``NIGHTJAR_AGENT_BROKER_HOST`` sets ``host`` in ``[broker]``, and so on for
-every setting that is not in ``[emulator]``. All faults are reported at once. Relative paths are relative to the folder
-of the file. Read once, by ``__main__``; nothing else looks at files or variables of configuration.
+``NIGHTJAR_AGENT_DEVICE`` sets ``device``, ``NIGHTJAR_AGENT_BROKER_HOST`` sets ``host`` in ``[broker]``, and so on
+(:mod:`host.configuration`). Read once, by ``__main__``; nothing else looks at files or variables of configuration.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import tomllib
-import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-import msgspec
 from msgspec import Meta
 
 from edge_agent.core.eligibility import DEFAULT_POLICY, Condition, Demand, Policy, quiet_span
 from edge_agent.emulator.day import DEFAULT_DAY, Day, day_from_toml
 from edge_agent.enrolment.identity import held_identity
 from edge_agent.shell.probes.network import Metered
+from host.configuration import Reader, accepted, read_toml
 from wire.addresses import is_loopback
-from wire.errors import ConfigError, RemoteProtocolError
+from wire.errors import ConfigError
 from wire.identifiers import DeviceId, Population, device_id, population
 from wire.signatures import public_key
 
-ENVIRONMENT_PREFIX = "NIGHTJAR_AGENT_"
+ENVIRONMENT_PREFIX = "NIGHTJAR_AGENT"
 
 _DEMO = Population("demo")
 
@@ -278,18 +274,21 @@ def check(path: Path, *, enrols: bool) -> None:
     Raises:
         ConfigError: as :func:`load`.
     """
-    elsewhere = {f"{ENVIRONMENT_PREFIX}DATA_DIR": "/nowhere/at/all"}
-    _read(path, elsewhere | ({f"{ENVIRONMENT_PREFIX}DEVICE": "enrolled"} if enrols else {}), enrols=enrols)
+    elsewhere = {f"{ENVIRONMENT_PREFIX}_DATA_DIR": "/nowhere/at/all"}
+    _read(path, elsewhere | ({f"{ENVIRONMENT_PREFIX}_DEVICE": "enrolled"} if enrols else {}), enrols=enrols)
 
 
 def _read(path: Path, environment: Mapping[str, str], *, enrols: bool) -> AgentConfig:
-    table = _toml(path)
-    reader = _Reader(path.resolve().parent, {k: v for k, v in environment.items() if k.startswith(ENVIRONMENT_PREFIX)})
-    config = reader.agent(table, enrols=enrols)
-    if config is None or reader.faults:
-        msg = f"{path}: {len(reader.faults)} fault(s)\n" + "\n".join(f"  - {fault}" for fault in reader.faults)
-        raise ConfigError(msg)
-    return config
+    table = read_toml(path, _FIRST)
+    folder = path.resolve().parent
+    reader = Reader(folder, environment, ENVIRONMENT_PREFIX, _CHECKS, _MISSING)
+    enrolled = _take_identity(reader, folder, table) or enrols
+    _take_day(reader, folder, table)
+    config = reader.read(AgentConfig, table)
+    reader.note_unknown_variables(AgentConfig)
+    if config is not None and not reader.faults:
+        reader.faults += _in_the_open(config, enrolled=enrolled)
+    return accepted(path, config, reader.faults)
 
 
 def data_dir_of(path: Path, environment: Mapping[str, str]) -> Path:
@@ -298,146 +297,59 @@ def data_dir_of(path: Path, environment: Mapping[str, str]) -> Path:
     Raises:
         ConfigError: the file cannot be read, or says no such folder.
     """
-    said = environment.get(f"{ENVIRONMENT_PREFIX}DATA_DIR", _toml(path).get("data_dir"))
+    table = read_toml(path, _FIRST)
+    said = Reader(path.parent, environment, ENVIRONMENT_PREFIX).text_of("data_dir", table)
     if not isinstance(said, str) or not said:
-        msg = f'{path}: data_dir is missing; add a line such as data_dir = "{_EXAMPLES["data_dir"]}"'
+        msg = f"{path}: data_dir: is missing{_MISSING['data_dir']}"
         raise ConfigError(msg)
     return path.resolve().parent / said
 
 
-def _toml(path: Path) -> dict[str, Any]:
+def _take_identity(reader: Reader, folder: Path, table: dict[str, Any]) -> bool:
+    """What a device was told when it enrolled counts where the file says nothing; whether it did enrol."""
+    data_dir = reader.text_of("data_dir", table)
+    if not isinstance(data_dir, str):
+        return False
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        msg = f"there is no configuration file {path}; 'python -m edge_agent example' prints one to begin with"
-        raise ConfigError(msg) from error
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        msg = f"{path}: expected a readable TOML file, got: {error}"
-        raise ConfigError(msg) from error
-
-
-_Settings = TypeVar("_Settings")
-_SECTIONS = {
-    "broker": BrokerSettings,
-    "conditions": ConditionSettings,
-    "rules": RuleSettings,
-    "training": TrainingSettings,
-    "store": StoreSettings,
-    "keyboard": KeyboardSettings,
-}
-
-
-class _Reader:
-    """Collects settings and faults."""
-
-    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
-        self.faults: list[str] = []
-        self._folder = folder
-        self._environment = environment
-
-    def agent(self, table: dict[str, Any], *, enrols: bool) -> AgentConfig | None:
-        found: dict[str, Any] = {}
-        enrolled = self._take_identity(table) or enrols
-        for section, kind in _SECTIONS.items():
-            found[section] = self._section(kind, section, self._table(table.pop(section, {}), section))
-        if "emulator" in table:
-            found["emulator"] = self._emulator(self._table(table.pop("emulator"), "emulator"))
-        for name in ("device", "data_dir"):
-            if name not in table and self._variable("", name) not in self._environment:
-                self.faults.append(
-                    f'{name} is missing; add a line such as {name} = "{_EXAMPLES[name]}"{_ENROL.get(name, "")}'
-                )
-        found |= self._fields(AgentConfig, "", table, skip={*_SECTIONS, "emulator"})
-        self.faults += [f"environment: {name} is no setting" for name in sorted(self._environment)]
-        if self.faults:
-            return None
-        config = AgentConfig(**found)
-        self.faults += _in_the_open(config, enrolled=enrolled)
-        return config
-
-    def _take_identity(self, table: dict[str, Any]) -> bool:
-        """What a device was told when it enrolled counts where the file says nothing; whether it did enrol."""
-        data_dir = self._environment.get(self._variable("", "data_dir"), table.get("data_dir"))
-        if not isinstance(data_dir, str):
-            return False
-        try:
-            identity = held_identity(self._folder / data_dir)
-        except ConfigError as error:
-            self.faults.append(str(error))
-            return True
-        if identity is None:
-            return False
-        for name, enrolled in (("device", identity.device), ("population", identity.population)):
-            said = self._environment.get(self._variable("", name), table.get(name, enrolled))
-            if said != enrolled:
-                self.faults.append(f"{name}: this device is enrolled as {enrolled!r}, got {said!r}; remove the line")
-            table[name] = enrolled
-        table.setdefault("coordinator_url", identity.coordinator_url)
-        table.setdefault("coordinator_key", identity.coordinator_key)
-        broker = table.setdefault("broker", {})
-        if isinstance(broker, dict):
-            table["broker"] = {"host": identity.broker_host, "port": identity.broker_port, **broker}
+        identity = held_identity(folder / data_dir)
+    except ConfigError as error:
+        reader.faults.append(str(error))
         return True
-
-    def _section(self, kind: type[_Settings], section: str, table: dict[str, Any]) -> _Settings | None:
-        before = len(self.faults)
-        found = self._fields(kind, section, table, skip=set())
-        return kind(**found) if len(self.faults) == before else None
-
-    def _emulator(self, table: dict[str, Any]) -> EmulatorSettings | None:
-        day = table.pop("day", None)
-        if isinstance(day, str):
-            path = self._folder / day
-            try:
-                table["day"] = day_from_toml(path.read_text(encoding="utf-8"), "emulator.day")
-            except (OSError, UnicodeDecodeError) as error:
-                self.faults.append(f"emulator.day: expected a TOML file, got: {path}: {error}")
-            except ConfigError as error:
-                self.faults.append(str(error))
-        elif day is not None:
-            table["day"] = day
-        return self._section(EmulatorSettings, "emulator", table)
-
-    def _fields(self, kind: type, section: str, table: dict[str, Any], skip: set[str]) -> dict[str, Any]:
-        hints = typing.get_type_hints(kind, include_extras=True)
-        found = {}
-        for one in dataclasses.fields(kind):
-            if one.name in skip:
-                continue
-            variable = self._variable(section, one.name)
-            source, value = f"{section}.{one.name}" if section else one.name, table.pop(one.name, None)
-            from_environment = variable in self._environment
-            if from_environment:
-                source, value = variable, self._environment.pop(variable)
-            if value is None:
-                continue
-            try:
-                # Variables are texts, so "3" must do for a number there, and only there.
-                if from_environment and typing.get_origin(hints[one.name]) is tuple:
-                    value = [part.strip() for part in value.split(",") if part.strip()]
-                value = msgspec.convert(value, hints[one.name], strict=not from_environment, dec_hook=_path)
-                value = _CHECKS.get(one.name, _as_is)(value)
-                found[one.name] = self._folder / value if isinstance(value, Path) else value
-            except (msgspec.ValidationError, RemoteProtocolError, ValueError) as error:
-                self.faults.append(f"{source}: {error}")
-        known = ", ".join(one.name for one in dataclasses.fields(kind))
-        where = f"[{section}]" if section else "the top of the file"
-        self.faults += [f"{name!r} is no setting of {where}; it has {known}" for name in table]
-        return found
-
-    def _table(self, value: object, section: str) -> dict[str, Any]:
-        if isinstance(value, dict):
-            return dict(value)
-        self.faults.append(f"{section}: expected a table [{section}], got {type(value).__name__}")
-        return {}
-
-    @staticmethod
-    def _variable(section: str, name: str) -> str:
-        return ENVIRONMENT_PREFIX + (f"{section}_{name}" if section else name).upper()
+    if identity is None:
+        return False
+    for name, enrolled in (("device", identity.device), ("population", identity.population)):
+        said = reader.text_of(name, table)
+        if said not in (None, enrolled):
+            reader.faults.append(f"{name}: this device is enrolled as {enrolled!r}, got {said!r}; remove the line")
+        table[name] = enrolled
+    table.setdefault("coordinator_url", identity.coordinator_url)
+    table.setdefault("coordinator_key", identity.coordinator_key)
+    broker = table.setdefault("broker", {})
+    if isinstance(broker, dict):
+        table["broker"] = {"host": identity.broker_host, "port": identity.broker_port, **broker}
+    return True
 
 
-_ENROL = {"device": ", or enrol this device with a claim: nightjar-agent enroll"}
-_EXAMPLES = {"device": "phone-01", "data_dir": "data"}
+def _take_day(reader: Reader, folder: Path, table: dict[str, Any]) -> None:
+    """A day may be a file of its own."""
+    emulator = table.get("emulator")
+    if not isinstance(emulator, dict) or not isinstance(emulator.get("day"), str):
+        return
+    path = folder / emulator.pop("day")
+    try:
+        emulator["day"] = day_from_toml(path.read_text(encoding="utf-8"), "emulator.day")
+    except (OSError, UnicodeDecodeError) as error:
+        reader.faults.append(f"emulator.day: expected a TOML file, got: {path}: {error}")
+    except ConfigError as error:
+        reader.faults.append(str(error))
+
+
+_FIRST = "'nightjar-agent example' prints one to begin with"
+_ENROL = ", or enrol this device with a claim: nightjar-agent enroll"
+_MISSING = {
+    "device": f'; add a line such as device = "phone-01"{_ENROL}',
+    "data_dir": '; add a line such as data_dir = "data"',
+}
 
 
 def _in_the_open(config: AgentConfig, *, enrolled: bool) -> list[str]:
@@ -450,24 +362,13 @@ def _in_the_open(config: AgentConfig, *, enrolled: bool) -> list[str]:
     if enrolled:
         return faults
     if not broker.tls and not broker_here:
-        faults.append(f"broker.tls: plain text stays on 127.0.0.1, and {broker.host} is elsewhere{_ENROL['device']}")
+        faults.append(f"broker.tls: plain text stays on 127.0.0.1, and {broker.host} is elsewhere{_ENROL}")
     if not config.coordinator_key and not (served_here and broker_here):
         faults.append(
             "coordinator_key is missing: 'nightjar-coordinator model key' shows it; beyond this machine the first key "
-            f"that is announced may be anybody's{_ENROL['device']}"
+            f"that is announced may be anybody's{_ENROL}"
         )
     return faults
-
-
-def _as_is(value: Any) -> Any:
-    return value
-
-
-def _path(kind: type, value: object) -> object:
-    if kind is Path and isinstance(value, str) and value:
-        return Path(value)
-    msg = f"expected a path, got {value!r}"
-    raise ValueError(msg)
 
 
 def _url(text: str) -> str:
@@ -493,5 +394,5 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "population": population,
     "coordinator_url": _url,
     "coordinator_key": _key,
-    "quiet_hours": _spans,
+    "conditions.quiet_hours": _spans,
 }

@@ -65,7 +65,7 @@ def test_a_missing_config_is_said_without_a_traceback(tmp_path):
     done = run_to_the_end(tmp_path / "nowhere.toml")
     assert done.returncode == 2
     assert "there is no configuration file" in done.stderr
-    assert "python -m edge_agent example" in done.stderr
+    assert "nightjar-agent example" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -74,7 +74,7 @@ def test_all_faults_of_a_config_are_said_at_once(tmp_path):
     path.write_text('device = "a b"\n[broker]\nport = -1\n')
     done = run_to_the_end(path, NIGHTJAR_AGENT_TRAINING_THREADS="none")
     assert done.returncode == 2
-    for part in ("device:", "data_dir is missing", "broker.port:", "NIGHTJAR_AGENT_TRAINING_THREADS:"):
+    for part in ("device:", "data_dir: is missing", "broker.port:", "NIGHTJAR_AGENT_TRAINING_THREADS"):
         assert part in done.stderr
     assert "Traceback" not in done.stderr
 

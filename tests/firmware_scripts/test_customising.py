@@ -346,7 +346,7 @@ def test_one_name_is_not_for_two_cards_and_bad_settings_end_before_any_is_writte
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ('colour = "red"', "'colour' is no setting"),
+        ('colour = "red"', "colour: there is no such setting"),
         ('coordinator_url = "http://192.0.2.1:8080"', "coordinator_url: plain text stays on 127.0.0.1"),
         ('population = "no such name!"', "population"),
     ],
@@ -365,5 +365,5 @@ def test_settings_that_the_agent_would_not_take_are_refused_before_anything_is_w
 
 def test_settings_of_a_device_that_enrols_need_no_name_and_no_addresses(tmp_path):
     check_agent_settings('population = "home"\n', has_claim=True)
-    with pytest.raises(ConfigError, match="device is missing"):
+    with pytest.raises(ConfigError, match="device: is missing"):
         check_agent_settings('population = "home"\n', has_claim=False)

@@ -61,7 +61,7 @@ def test_enrolling_needs_only_the_data_folder(tmp_path, agent_toml):
     assert data_dir_of(agent_toml, {}) == tmp_path / "data"
     assert data_dir_of(agent_toml, {"NIGHTJAR_AGENT_DATA_DIR": "/var/lib/x"}).as_posix() == "/var/lib/x"
     agent_toml.write_text("")
-    with pytest.raises(ConfigError, match="data_dir is missing"):
+    with pytest.raises(ConfigError, match="data_dir: is missing"):
         data_dir_of(agent_toml, {})
 
 

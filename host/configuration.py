@@ -1,0 +1,224 @@
+"""Reads a TOML file and the environment into a frozen configuration type, and reports every fault at once.
+
+It knows no setting by name, and no default: those are the fields of the type, a dataclass or a msgspec struct. The
+rules are the same for every program:
+
+- ``goal`` in the table ``[task]`` is the field ``task.goal``; the variable ``PREFIX_TASK_GOAL`` goes over the file;
+- a relative path is relative to the folder of the file, also one that is a default;
+- the text of a variable becomes what the field wants; a list is separated by commas;
+- an empty text leaves an optional setting out;
+- what is no setting is a fault, which names the setting that it looks like.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import enum
+import tomllib
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from wire.errors import ConfigError, NightjarError
+
+_Kind = TypeVar("_Kind")
+_NOTHING: Mapping[str, Any] = types.MappingProxyType({})
+
+
+def read_toml(path: Path, remedy: str) -> dict[str, Any]:
+    """The tables of a file.
+
+    Args:
+        path: of the file.
+        remedy: what to do if there is none.
+
+    Raises:
+        ConfigError: it cannot be read, or is no TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        msg = f"there is no configuration file {path}; {remedy}"
+        raise ConfigError(msg) from error
+    except OSError as error:
+        msg = f"cannot read the configuration file {path}: {error.strerror or error}"
+        raise ConfigError(msg) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        msg = f"{path} is not valid TOML: {error}"
+        raise ConfigError(msg) from error
+
+
+def accepted(path: Path, config: _Kind | None, faults: list[str]) -> _Kind:
+    """The configuration, if there is nothing wrong with it.
+
+    Raises:
+        ConfigError: there is; the message has every fault.
+    """
+    if config is None or faults:
+        msg = f"{path} cannot be used, {len(faults)} fault(s):" + "".join(f"\n  - {fault}" for fault in faults)
+        raise ConfigError(msg)
+    return config
+
+
+class Reader:
+    """Walks a type field by field, so that one fault does not hide the next.
+
+    Args:
+        folder: of the file.
+        environment: such as ``os.environ``.
+        prefix: of the program's variables, without the last underscore.
+        checks: what a value must also pass, and may become, by the name of its setting; raises ValueError or an
+            error of :mod:`wire.errors`.
+        missing: what to do about a required setting that is missing, by its name.
+
+    Attributes:
+        faults: noted so far; a caller may add its own.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        environment: Mapping[str, str],
+        prefix: str,
+        checks: Mapping[str, Callable[[Any], Any]] = _NOTHING,
+        missing: Mapping[str, str] = _NOTHING,
+    ) -> None:
+        self.faults: list[str] = []
+        self._folder, self._environment, self._prefix = folder, environment, prefix
+        self._checks, self._missing = checks, missing
+
+    def read(self, kind: type[_Kind], table: Mapping[str, Any], where: tuple[str, ...] = ()) -> _Kind | None:
+        """A value of the type, or None after noting why there is none."""
+        before = len(self.faults)
+        fields = list(_fields_of(kind))
+        for key in table:
+            self._note_unknown(key, [field.name for field in fields], where)
+        values: dict[str, Any] = {}
+        for field in fields:
+            name = (*where, field.name)
+            inner = _table_in(field.kind)
+            if inner is None:
+                self._read_value(field, table, name, values)
+            elif field.name in table or field.required or self._is_overridden(inner, name):
+                values[field.name] = self._read_table(inner, table.get(field.name, {}), name)
+        return kind(**values) if len(self.faults) == before else None
+
+    def note_unknown_variables(self, kind: type) -> None:
+        """Note the variables that begin with the prefix and are no setting, where nobody else's begin so."""
+        known = {self._variable(name) for name in _names_in(kind)}
+        for variable in sorted(self._environment):
+            if variable.startswith(f"{self._prefix}_") and variable not in known:
+                self._note_unknown(variable, sorted(known), ())
+
+    def text_of(self, name: str, table: Mapping[str, Any]) -> object:
+        """A setting of the top of the file as it is given, unchecked; None if it is not."""
+        return self._environment.get(self._variable((name,)), table.get(name))
+
+    def _read_table(self, kind: type[_Kind], given: object, name: tuple[str, ...]) -> _Kind | None:
+        if isinstance(given, kind):
+            return given
+        if isinstance(given, Mapping):
+            return self.read(kind, given, name)
+        self.faults.append(f"{'.'.join(name)}: expected a table [{'.'.join(name)}], got {given!r}")
+        return None
+
+    def _read_value(
+        self, field: _Field, table: Mapping[str, Any], name: tuple[str, ...], values: dict[str, Any]
+    ) -> None:
+        source, variable = ".".join(name), self._variable(name)
+        is_text = variable in self._environment
+        raw: object = self._environment[variable] if is_text else table.get(field.name)
+        if raw is None and field.required:
+            self.faults.append(f"{source}: is missing{self._missing.get(source, ', and there is no default for it')}")
+        elif raw is None or (raw == "" and types.NoneType in typing.get_args(field.kind)):
+            if isinstance(field.default, Path):
+                values[field.name] = self._folder / field.default
+        else:
+            try:
+                if is_text and _is_list(field.kind):
+                    raw = [part.strip() for part in str(raw).split(",") if part.strip()]
+                value = msgspec.convert(raw, field.kind, strict=not is_text, dec_hook=self._path)
+                values[field.name] = self._checks[source](value) if source in self._checks else value
+            except (ValueError, NightjarError) as error:  # msgspec's errors are ValueErrors
+                said = f"{source} (from {variable})" if is_text else source
+                self.faults.append(f"{said}: {error}{_choices(field.kind)}".replace("`", "'"))
+
+    def _is_overridden(self, kind: type, where: tuple[str, ...]) -> bool:
+        return any(self._variable((*where, *name)) in self._environment for name in _names_in(kind))
+
+    def _note_unknown(self, key: str, known: list[str], where: tuple[str, ...]) -> None:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            if not near and len(known) <= _MOST_NAMED:
+                hint = f"; expected one of {', '.join(known)}"
+            self.faults.append(f"{'.'.join((*where, key))}: there is no such setting{hint}")
+
+    def _path(self, kind: type, value: object) -> Path:
+        if kind is Path and isinstance(value, str) and value:
+            return self._folder / value
+        msg = f"expected a path, got {value!r}"
+        raise ValueError(msg)
+
+    def _variable(self, name: tuple[str, ...]) -> str:
+        return "_".join((self._prefix, *name)).upper()
+
+
+_MOST_NAMED = 30
+"""Longer lists are no help."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    name: str
+    kind: Any
+    required: bool
+    default: object
+
+
+def _fields_of(kind: type) -> Iterator[_Field]:
+    if issubclass(kind, msgspec.Struct):
+        for field in msgspec.structs.fields(kind):
+            yield _Field(field.name, field.type, field.required, field.default)
+        return
+    hints = typing.get_type_hints(kind, include_extras=True)
+    for one in dataclasses.fields(kind):
+        required = one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
+        yield _Field(one.name, hints[one.name], required, one.default)
+
+
+def _names_in(kind: type, where: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The name of every setting, also in inner tables."""
+    for field in _fields_of(kind):
+        inner = _table_in(field.kind)
+        if inner is None:
+            yield (*where, field.name)
+        else:
+            yield from _names_in(inner, (*where, field.name))
+
+
+def _table_in(kind: Any) -> type | None:
+    """The type of the table that a field is, or may be."""
+    for part in (kind, *(typing.get_args(kind) if isinstance(kind, types.UnionType) else ())):
+        if isinstance(part, type) and (issubclass(part, msgspec.Struct) or dataclasses.is_dataclass(part)):
+            return part
+    return None
+
+
+def _is_list(kind: Any) -> bool:
+    return any(typing.get_origin(part) in (tuple, list) for part in (kind, *typing.get_args(kind)))
+
+
+def _choices(kind: Any) -> str:
+    """What a closed choice is among, for whoever chose something else."""
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return f"; expected one of {', '.join(str(each.value) for each in kind)}"
+    if typing.get_origin(kind) is typing.Literal:
+        return f"; expected one of {', '.join(map(str, typing.get_args(kind)))}"
+    return ""
