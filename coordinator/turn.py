@@ -36,12 +36,10 @@ from coordinator.core.task import OVER, RoundAbandoned, RoundCommitted, Status
 from coordinator.core.waiting import doing, sentence
 from coordinator.effects import ForgetBlobs, PendingEffect
 from coordinator.ports import StoredReport, TaskRecord, VersionRecord, View
+from wire.crash_loop import CRASHES_ALLOWED
 from wire.errors import LocalProtocolError
 from wire.identifiers import DeviceId
 from wire.messages import DropoutCause, Verdict, Work
-
-MOST_BEGINNINGS = 3
-"""Processes that may end with the same thing still to be done: one may be bad luck, two a coincidence."""
 
 _log = structlog.get_logger("coordinator")
 
@@ -174,7 +172,7 @@ class Turn:
         """
         again = []
         for number, effect, begun in left:
-            if begun < MOST_BEGINNINGS:
+            if begun < CRASHES_ALLOWED:
                 again.append((number, effect))
                 continue
             self.tx.remove_effects([number])

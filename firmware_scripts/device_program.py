@@ -20,6 +20,7 @@ _MODULES = (
     "host/files.py",
     "host/locks.py",
     "wire/__init__.py",
+    "wire/crash_loop.py",
     "wire/errors.py",
     "wire/machine.py",
     "firmware_scripts/__init__.py",

@@ -21,7 +21,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -188,7 +188,7 @@ def _fields_of(kind: type) -> Iterator[_Field]:
             yield _Field(field.name, field.type, field.required, field.default)
         return
     hints = typing.get_type_hints(kind, include_extras=True)
-    for one in dataclasses.fields(kind):
+    for one in dataclasses.fields(cast(Any, kind)):
         required = one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
         yield _Field(one.name, hints[one.name], required, one.default)
 

@@ -25,6 +25,7 @@ from coordinator.shell.web.admission import for_devices, needs, open_to_all, pro
 from coordinator.shell.web.documents import Changed, Nothing, Problem, TokenName
 from coordinator.shell.web.ports import WebPorts
 from wire.addresses import is_loopback
+from wire.enrolment import Enrolled, EnrolmentWanted, Pending, RenewalWanted
 from wire.errors import RemoteProtocolError
 from wire.identifiers import DeviceId, device_id
 
@@ -35,44 +36,6 @@ ASK_AGAIN_S = 30
 CLAIM_FIELDS = ("claim", "url", "authority")
 """What a card carries of :class:`ClaimMade`."""
 _KEY = re.compile(r"[0-9a-f]{64}")
-
-
-class EnrolmentWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A claim, and a PKCS #10 request in PEM."""
-
-    claim: Annotated[str, Meta(min_length=1, max_length=128)]
-    csr: Annotated[str, Meta(max_length=4096)]
-
-
-class RenewalWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A PKCS #10 request in PEM, of a fresh key."""
-
-    csr: Annotated[str, Meta(max_length=4096)]
-
-
-class Enrolled(msgspec.Struct, frozen=True):
-    """What a device needs from now on; times are seconds since 1970.
-
-    ``broker_host`` is empty where it is the coordinator's. ``coordinator_key`` signs models, which is another key than
-    those of certificates.
-    """
-
-    device: str
-    population: str
-    certificate: str
-    expires_s: float
-    renew_s: float
-    authorities: list[str]
-    broker_host: str
-    broker_port: int
-    coordinator_key: str
-
-
-class Pending(msgspec.Struct, frozen=True):
-    """A person has to let the device in; ask again after so many seconds."""
-
-    device: str
-    ask_again_s: int
 
 
 class ClaimWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -30,7 +30,6 @@ from paho.mqtt.enums import CallbackAPIVersion
 from edge_agent.commands.conditions import look_once
 from edge_agent.config import AgentConfig
 from edge_agent.core.eligibility import Answer, Condition, Demand
-from edge_agent.enrolment.enrolling import ROOT
 from edge_agent.enrolment.identity import held_identity, tls_context
 from edge_agent.shell.folder import ARTIFACTS, DATABASE, running_agent
 from edge_agent.shell.http import Downloader
@@ -39,6 +38,7 @@ from edge_agent.shell.model_files import ModelFiles
 from edge_agent.shell.probes.command import run
 from edge_agent.shell.probes.resources import free_bytes
 from edge_agent.shell.tflite import runtime_name
+from wire.enrolment import ROOT
 from wire.errors import NightjarError, UnavailableError
 
 REFUSAL_S = 2.0

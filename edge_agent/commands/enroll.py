@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from edge_agent.config import data_dir_of
-from edge_agent.enrolment.enrolling import Enrolled, enrol
+from edge_agent.enrolment.enrolling import Enrolment, enrol
 from edge_agent.shell.folder import own_folder, running_agent
 
 
-def enroll(path: Path, environment: Mapping[str, str], claim: Path, also_wipe: Sequence[Path]) -> Enrolled:
+def enroll(path: Path, environment: Mapping[str, str], claim: Path, also_wipe: Sequence[Path]) -> Enrolment:
     """Enrol with a claim file.
 
     Args:

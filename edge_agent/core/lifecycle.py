@@ -57,6 +57,7 @@ from edge_agent.core.events import (
     WorkFailed,
 )
 from wire.backoff import BackOff
+from wire.crash_loop import CRASHES_ALLOWED
 from wire.machine import Row, find_row, row
 from wire.messages import Assignment, DropoutCause
 
@@ -65,8 +66,6 @@ CHECK_IN_AGAIN = BackOff(first_s=20.0, most_s=300.0)
 NUDGE_SPREAD_S = 2.0
 """When everybody learns at the same moment that the coordinator is back, their check-ins are spread over this time,
 unless the coordinator knows its population and says how long it needs."""
-DEATHS_ALLOWED = 3
-"""Sessions in a row that may end with the process: one may be an empty battery, two a coincidence."""
 FINISH_S = 60.0
 """Longest that a slow board needs for its last batch and for encoding what it has."""
 REST_AFTER_DEATHS_S = 6 * 3600.0
@@ -358,7 +357,7 @@ def _begin_anew(_state: State, _event: Restarted) -> Result:
 
 def _say_restarted(state: Preparing | Training | Finishing, event: Restarted) -> Result:
     mine = state.assignment
-    if event.deaths < DEATHS_ALLOWED:
+    if event.deaths < CRASHES_ALLOWED:
         return STARTING, (SendDropout(mine.round, mine.attempt, DropoutCause.RESTARTED, "the agent was restarted"),)
     why = f"the last {event.deaths} sessions ended the agent"
     given_up = SendDropout(mine.round, mine.attempt, DropoutCause.TRAINING_FAILED, why)

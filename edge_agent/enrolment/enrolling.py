@@ -18,9 +18,9 @@ import urllib3
 
 from edge_agent.enrolment.claim import ClaimFile, read_claim, remove_claim_file, wipe_claim
 from edge_agent.enrolment.identity import Identity, held_identity, host_of, keep, tls_context, trusting
+from wire.enrolment import ROOT, Enrolled, EnrolmentWanted, RenewalWanted
 from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
 
-ROOT = "/api/v1/enrolment"
 TIMEOUT_S = 30.0
 MOST_ANSWER_BYTES = 64 * 1024
 ONCE_MORE = urllib3.Retry(1, allowed_methods=None, redirect=False, status=False)
@@ -34,7 +34,7 @@ class Refused(ConfigError):  # noqa: N818 - a person has to do something: that i
 
 
 @dataclass(frozen=True, slots=True)
-class Enrolled:
+class Enrolment:
     """How it ended.
 
     Attributes:
@@ -48,23 +48,11 @@ class Enrolled:
     not_wiped: tuple[str, ...] = ()
 
 
-class _Certificate(msgspec.Struct, frozen=True):
-    device: str
-    population: str
-    certificate: str
-    expires_s: float
-    renew_s: float
-    authorities: list[str]
-    broker_host: str
-    broker_port: int
-    coordinator_key: str
-
-
 class _Problem(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
-def enrol(data_dir: Path, claim_path: Path, also_wipe: Sequence[Path] = ()) -> Enrolled:
+def enrol(data_dir: Path, claim_path: Path, also_wipe: Sequence[Path] = ()) -> Enrolment:
     """Enrol with a claim, unless that is done already; then wipe the claim.
 
     Args:
@@ -91,7 +79,7 @@ def enrol(data_dir: Path, claim_path: Path, also_wipe: Sequence[Path] = ()) -> E
     if held is None:
         held, anew = _claimed(data_dir, claim or read_claim(claim_path)), True
         held = refreshed(data_dir, held)
-    return Enrolled(held, anew, () if claim is None else _wiped(claim, claim_path, also_wipe))
+    return Enrolment(held, anew, () if claim is None else _wiped(claim, claim_path, also_wipe))
 
 
 def _wiped(claim: ClaimFile, claim_path: Path, also_wipe: Sequence[Path]) -> tuple[str, ...]:
@@ -143,7 +131,7 @@ def renewed(data_dir: Path, now_s: float) -> bool:
     key, csr = next_key(data_dir)
     url = f"{held.coordinator_url}{ROOT}/self"
     try:
-        answer = _ask(tls_context(data_dir, held), "POST", url, {"csr": csr})
+        answer = _ask(tls_context(data_dir, held), "POST", url, RenewalWanted(csr))
     except Refused:
         forget_next_key(data_dir)
         raise
@@ -158,7 +146,7 @@ def _claimed(data_dir: Path, claim: ClaimFile) -> Identity:
 
     key, csr = next_key(data_dir)
     try:
-        answer = _ask(trusting([claim.authority]), "POST", f"{claim.url}{ROOT}", {"claim": claim.claim, "csr": csr})
+        answer = _ask(trusting([claim.authority]), "POST", f"{claim.url}{ROOT}", EnrolmentWanted(claim.claim, csr))
     except Refused:
         forget_next_key(data_dir)
         raise
@@ -167,7 +155,7 @@ def _claimed(data_dir: Path, claim: ClaimFile) -> Identity:
     return identity
 
 
-def _identity(answer: _Certificate, url: str) -> Identity:
+def _identity(answer: Enrolled, url: str) -> Identity:
     return Identity(
         device=answer.device,
         population=answer.population,
@@ -181,11 +169,19 @@ def _identity(answer: _Certificate, url: str) -> Identity:
     )
 
 
-def _ask(context: ssl.SSLContext, method: str, url: str, body: object | None = None) -> _Certificate:
+def _ask(
+    context: ssl.SSLContext, method: str, url: str, body: EnrolmentWanted | RenewalWanted | None = None
+) -> Enrolled:
     with urllib3.PoolManager(ssl_context=context, assert_hostname=False) as pool:
         try:
             answer = pool.request(
-                method, url, json=body, timeout=TIMEOUT_S, retries=ONCE_MORE, redirect=False, preload_content=False
+                method,
+                url,
+                json=None if body is None else msgspec.to_builtins(body),
+                timeout=TIMEOUT_S,
+                retries=ONCE_MORE,
+                redirect=False,
+                preload_content=False,
             )
             status, data = answer.status, answer.read(MOST_ANSWER_BYTES)
             answer.close()
@@ -202,7 +198,7 @@ def _ask(context: ssl.SSLContext, method: str, url: str, body: object | None = N
         msg = f"the coordinator at {url} answered {status}: {_detail(data)}"
         raise UnavailableError(msg)
     try:
-        return msgspec.json.decode(data, type=_Certificate)
+        return msgspec.json.decode(data, type=Enrolled)
     except msgspec.MsgspecError as error:
         msg = f"expected a document about our certificate, got something else: {error}"
         raise RemoteProtocolError(msg, code="enrolment") from error

@@ -18,11 +18,9 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
+from wire.crash_loop import CRASHES_ALLOWED
 from wire.errors import RemoteProtocolError
 from wire.machine import Row, find_row, row
-
-MOST_STARTS = 3
-"""How often a release may be on trial when the device starts. Power fails seldom; a kernel that falls over does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +321,7 @@ def _clean_up(record: Record[Unpacking], _event: Started) -> Step:
 
 def _try_again(record: Record[Trying], _event: Started) -> Step:
     state = record.state
-    if state.previous is not None and state.starts >= MOST_STARTS:
+    if state.previous is not None and state.starts >= CRASHES_ALLOWED:
         return _take_back(record, FoundUnhealthy(f"the device started {state.starts} times while it was tried"))
     trial = replace(state, starts=state.starts + 1)
     first = (Adopt(state.version, counts=False),) if state.previous is None else ()

@@ -21,12 +21,12 @@ from coordinator.inbox import (
     SessionLost,
 )
 from coordinator.jobs import AggregationDone, EvaluationJob, JobFailed
-from coordinator.turn import MOST_BEGINNINGS
 from models.manifest import Manifest
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import Killed, World
 from tests.coordinator.model_folder import INITIAL, LAYOUT, write_model
 from wire import frame
+from wire.crash_loop import CRASHES_ALLOWED
 from wire.errors import RemoteProtocolError, UnavailableError
 from wire.messages import (
     Announcement,
@@ -580,7 +580,7 @@ def test_an_averaging_that_ends_the_process_again_and_again_is_set_aside(make_wo
     world.check_in("a", "b")
     for device in ("a", "b"):
         world.receive(device, "report", report(world, device))
-    for _ in range(MOST_BEGINNINGS - 1):
+    for _ in range(CRASHES_ALLOWED - 1):
         world.start()
         assert len(world.worker.jobs) == 1
     world.start()
@@ -600,7 +600,7 @@ def test_a_version_whose_measuring_ends_the_process_stays_unmeasured(tmp_path):
     world = World(write_model(tmp_path), tmp_path, evaluation_text=tmp_path / "text.tsv")
     with world.repository.transaction() as tx:
         tx.add_effect(EvaluateVersion(0))
-    for _ in range(MOST_BEGINNINGS):
+    for _ in range(CRASHES_ALLOWED):
         world.start()
     assert world.worker.jobs == []
     assert EvaluateVersion(0) not in world.tables.effects.values()

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from firmware_scripts.device import releases
 from firmware_scripts.device.record_file import decode, encode
 from firmware_scripts.device.releases import (
-    MOST_STARTS,
     Adopt,
     CheckHealth,
     Decline,
@@ -36,6 +35,7 @@ from firmware_scripts.device.releases import (
     step,
 )
 from firmware_scripts.device.switch import Switch
+from wire.crash_loop import CRASHES_ALLOWED
 from wire.errors import IllegalEvent, RemoteProtocolError
 
 OFFER = Offered("0.2.0", present_is_well=True)
@@ -45,7 +45,7 @@ STATES = [
     Unpacking("0.2.0", "0.1.0"),
     Trying("0.2.0", None),
     Trying("0.2.0", "0.1.0"),
-    Trying("0.2.0", "0.1.0", MOST_STARTS),
+    Trying("0.2.0", "0.1.0", CRASHES_ALLOWED),
     Settled("0.1.0"),
 ]
 EVENTS = [OFFER, Unpacked(), UnpackFailed("disk full"), FoundHealthy(), FoundUnhealthy("silent"), Started()]
@@ -117,7 +117,7 @@ def test_what_could_not_be_unpacked_is_no_fault_of_the_release():
 
 def test_a_device_that_keeps_falling_over_while_a_release_is_tried_takes_it_back():
     record = Record(Trying("0.2.0", "0.1.0"))
-    for _ in range(MOST_STARTS - 1):
+    for _ in range(CRASHES_ALLOWED - 1):
         record, effects = step(record, Started())
         assert effects[-1] == CheckHealth("0.2.0")
     record, effects = step(record, Started())
