@@ -89,7 +89,7 @@ def broker(
     from coordinator.config import BrokerKind
     from coordinator.shell.broker import Doors, choose, run_broker
     from coordinator.shell.broker_child import PASSWORD_VARIABLE
-    from coordinator.shell.parent_death import die_with_parent
+    from host.children import die_with_parent
     from wire.addresses import is_loopback
     from wire.errors import ConfigError
 

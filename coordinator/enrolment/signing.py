@@ -8,17 +8,16 @@ anything that answers the same way, such as that command under another user (``s
 
 from __future__ import annotations
 
-import contextlib
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import msgspec
 
 from coordinator.enrolment.authority import Authority
+from host.children import LineChild, answer_lines
 from wire.errors import NightjarError, RemoteProtocolError, UnavailableError
 
 
@@ -70,9 +69,7 @@ _ANSWERS: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
 
 def serve(questions: BinaryIO, answers: BinaryIO, folder: Path, now_s: Callable[[], float]) -> None:
     """Answer until the input ends; the folder is read for each question, so a rotation needs no restart."""
-    for line in questions:
-        answers.write(msgspec.json.encode(_answer(line, folder, now_s())) + b"\n")
-        answers.flush()
+    answer_lines(questions, answers, lambda line: msgspec.json.encode(_answer(line, folder, now_s())))
 
 
 def _answer(line: bytes, folder: Path, now_s: float) -> Answer:
@@ -104,7 +101,7 @@ class Signer:
     def __init__(self, command: Sequence[str]) -> None:
         self._command = list(command)
         self._lock = threading.Lock()
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child = LineChild(command)
 
     def ask(self, question: Question) -> list[str]:
         """PEM documents.
@@ -113,10 +110,7 @@ class Signer:
             RemoteProtocolError: the request to be certified is none.
             UnavailableError: the authority does not answer, or cannot sign now.
         """
-        line = msgspec.json.encode(question) + b"\n"
-        with self._lock:
-            answer = self._exchange(line) or self._exchange(line)  # it may have been restarted or killed
-        match answer:
+        match self._answer(question):
             case Signed(documents):
                 return documents
             case Unsigned("csr", reason):
@@ -131,37 +125,15 @@ class Signer:
     def close(self) -> None:
         """End the process."""
         with self._lock:
-            self._drop()
+            self._child.end(patience_s=5.0)
 
-    def _exchange(self, line: bytes) -> Answer | None:
+    def _answer(self, question: Question) -> Answer | None:
+        with self._lock:
+            line = self._child.ask(msgspec.json.encode(question))
         try:
-            child = self._running()
-            pipes: Any = child  # both are pipes
-            pipes.stdin.write(line)
-            pipes.stdin.flush()
-            return _ANSWERS.decode(pipes.stdout.readline())
-        except (OSError, msgspec.MsgspecError):
-            self._drop()
+            return None if line is None else _ANSWERS.decode(line)
+        except msgspec.MsgspecError:
             return None
-
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._child is None:
-            self._child = subprocess.Popen(  # noqa: S603 - of the configuration, or our own module
-                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-            )
-        return self._child
-
-    def _drop(self) -> None:
-        child, self._child = self._child, None
-        if child is not None and child.stdin is not None and child.stdout is not None:
-            with contextlib.suppress(OSError):
-                child.stdin.close()
-            child.stdout.close()
-            try:
-                child.wait(timeout=5)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
 
 
 def own_command(folder: Path) -> list[str]:

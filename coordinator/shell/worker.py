@@ -6,7 +6,6 @@ service's.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import queue
 import subprocess
@@ -20,13 +19,12 @@ import structlog
 
 from coordinator.inbox import Inbox, JobEnded
 from coordinator.jobs import Job, Result, failed
+from host.children import TRIES, LineChild
 from models.processors import Processor, environment
 from wire.errors import UnavailableError
 
 JOB_TIMEOUT_S = 900.0
 """Measuring a large model on a slow machine takes minutes; longer than this it hangs."""
-TRIES = 2
-"""A worker may be killed for memory that somebody else used; twice in a row is its own fault."""
 
 _COMMAND = (sys.executable, "-m", "coordinator.shell.worker_child")
 _RESULTS: msgspec.json.Decoder[Result] = msgspec.json.Decoder(Result)
@@ -84,12 +82,11 @@ class WorkerProcess:
         command: tuple[str, ...] = _COMMAND,
         processor: Processor = Processor.AUTO,
     ) -> None:
-        self._command = [*command, str(os.getpid()), str(artifacts), str(private), processor.value]
-        self._processor = processor
+        arguments = [str(os.getpid()), str(artifacts), str(private), processor.value]
+        self._child = LineChild([*command, *arguments], log, environment(processor, os.environ))
         self._log_path = log
         self._post = post
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._child: subprocess.Popen[bytes] | None = None
         self._closing = False
         # The kernel ties the child's life to the thread that starts it, so it is this one and it stays.
         self._thread = threading.Thread(target=self._run, name="worker", daemon=True)
@@ -103,9 +100,7 @@ class WorkerProcess:
         """End the child, also in the middle of a job."""
         self._closing = True
         self._jobs.put(None)
-        child = self._child
-        if child is not None:
-            child.kill()
+        self._child.kill()
         self._thread.join(timeout=5)
 
     def _run(self) -> None:
@@ -113,52 +108,13 @@ class WorkerProcess:
             result = self._do(job)
             if not self._closing:
                 self._post(JobEnded(result))
-        self._end_child()
+        self._child.end()
 
     def _do(self, job: Job) -> Result:
-        for left in reversed(range(TRIES)):
-            line = self._ask(msgspec.json.encode(job) + b"\n")
-            if line.endswith(b"\n"):
-                return _RESULTS.decode(line)
-            status = self._end_child()
-            if self._closing:
-                break
+        def died(status: int | None, left: int) -> None:
             _log.warning("worker_died", job=type(job).__name__, status=status, tries_left=left)
-        return failed(job, f"the worker process died {TRIES} times; see {self._log_path}")
 
-    def _ask(self, line: bytes) -> bytes:
-        """The child's answer; empty or cut if it died or had to be killed."""
-        if self._child is None:
-            with self._log_path.open("ab") as log:
-                self._child = subprocess.Popen(  # noqa: S603 - our own module
-                    self._command,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    start_new_session=True,  # ctrl-C is for the service, which then ends us
-                    env=environment(self._processor, os.environ),
-                )
-        child = self._child
-        if child.stdin is None or child.stdout is None:
-            return b""
-        watchdog = threading.Timer(JOB_TIMEOUT_S, child.kill)
-        watchdog.start()
-        try:
-            child.stdin.write(line)
-            child.stdin.flush()
-            return child.stdout.readline()
-        except OSError:
-            return b""
-        finally:
-            watchdog.cancel()
-
-    def _end_child(self) -> int | None:
-        child, self._child = self._child, None
-        if child is None:
-            return None
-        child.kill()
-        for pipe in (child.stdin, child.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):  # a broken pipe is why we are here
-                    pipe.close()
-        return child.wait()
+        answer = self._child.ask(msgspec.json.encode(job), JOB_TIMEOUT_S, died)
+        if answer is None:
+            return failed(job, f"the worker process died {TRIES} times; see {self._log_path}")
+        return _RESULTS.decode(answer)

@@ -7,7 +7,6 @@ GPU to calculate on. It ends with its input, or with its parent.
 from __future__ import annotations
 
 import functools
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -23,7 +22,7 @@ from coordinator.jobs import Inspection, Job, Metrics, Result, failed
 from coordinator.ports import BlobStore
 from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.packs import PackedBlobs
-from coordinator.shell.parent_death import die_with_parent
+from host.children import answer_lines, die_with_parent, own_output
 from host.retrying import keep_trying
 from models.batches import Batches, pack
 from models.corpora.tsv import tsv
@@ -114,10 +113,11 @@ def serve(
 ) -> None:
     """Do jobs until the input ends."""
     evaluator, place = Evaluator(artifacts), Place(processor)
-    for line in jobs:
-        job = _JOBS.decode(line)
-        results.write(msgspec.json.encode(_patiently(job, artifacts, private, evaluator, place, sleep)) + b"\n")
-        results.flush()
+
+    def answer(line: bytes) -> bytes:
+        return msgspec.json.encode(_patiently(_JOBS.decode(line), artifacts, private, evaluator, place, sleep))
+
+    answer_lines(jobs, results, answer)
 
 
 def _patiently(
@@ -153,9 +153,7 @@ def main(arguments: list[str]) -> None:
     """Entry point: process id of the parent, folders of the artifacts and of the private store, processor."""
     parent, artifacts, private, processor = arguments
     die_with_parent(int(parent))
-    # Libraries print what they like to standard output; results need it for themselves.
-    results = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    results = own_output()
     stores = FileBlobs(Path(artifacts)), PackedBlobs(Path(private))
     serve(sys.stdin.buffer, results, *stores, processor=Processor(processor))
 

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from coordinator.shell.parent_death import die_with_parent
+from host.children import die_with_parent
 from wire.errors import UnavailableError
 
 T = TypeVar("T")

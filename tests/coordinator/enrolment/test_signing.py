@@ -1,4 +1,6 @@
 import io
+import os
+import signal
 import sys
 
 import msgspec
@@ -32,8 +34,7 @@ def test_the_authoritys_process_signs_and_is_started_again_when_it_is_gone(tmp_p
     signer = Signer(own_command(tmp_path / "authority"))
     try:
         before = signer.ask(ListAuthorities())
-        signer._child.kill()
-        signer._child.wait()
+        os.kill(signer._child.pid, signal.SIGKILL)
         assert signer.ask(ListAuthorities()) == before
         with pytest.raises(RemoteProtocolError):
             signer.ask(CertifyDevice("", "pi", 90))

@@ -27,8 +27,9 @@ from coordinator.jobs import (
 from coordinator.shell import worker_child
 from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.model_folder import import_model
-from coordinator.shell.worker import JOB_TIMEOUT_S, TRIES, WorkerProcess, do_once
+from coordinator.shell.worker import JOB_TIMEOUT_S, WorkerProcess, do_once
 from coordinator.shell.worker_child import serve
+from host.children import TRIES
 from host.retrying import GIVE_UP_AFTER_S
 from models.processors import Processor, choose
 from tests.coordinator.fake_device import report_frame
@@ -196,7 +197,7 @@ def test_closing_ends_a_worker_in_the_middle_of_a_job(stores, make_worker):
     worker, ended = make_worker(sys.executable, "-c", "import time; time.sleep(600)")
     worker.submit(job_on(manifest, private))
     begun = time.monotonic()
-    while worker._child is None and time.monotonic() < begun + 60:
+    while worker._child.pid is None and time.monotonic() < begun + 60:
         time.sleep(0.01)
     worker.close()
     assert time.monotonic() - begun < 300

@@ -1,0 +1,157 @@
+"""Child processes that answer a line of standard input with a line of standard output, such as JSON.
+
+:class:`LineChild` is the parent's end: it starts the child, and starts it again when it is gone. :func:`answer_lines`
+is the child's. What the lines say is for the caller to know.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+TRIES = 2
+"""A child may be killed for memory that somebody else used; twice in a row is its own fault."""
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+class LineChild:
+    """A child process that answers lines; started at the first one. One thread asks at a time.
+
+    Args:
+        command: the program and its arguments.
+        log: file to which its standard error is added; None for ours.
+        environment: None for ours.
+    """
+
+    def __init__(
+        self, command: Sequence[str], log: Path | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self._command, self._log, self._environment = list(command), log, environment
+        self._child: subprocess.Popen[bytes] | None = None
+        self._killed = False
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process; None while there is none."""
+        child = self._child
+        return None if child is None else child.pid
+
+    def ask(
+        self,
+        line: bytes,
+        timeout_s: float | None = None,
+        died: Callable[[int | None, int], None] = lambda _status, _left: None,
+    ) -> bytes | None:
+        """Its answer to a line, both without the line feed; None if it ended instead, each time.
+
+        Args:
+            line: the question.
+            timeout_s: a child that takes longer hangs, and is killed.
+            died: called with the status of a child that ended, and how often it is tried again.
+        """
+        for left in reversed(range(TRIES)):
+            answer = self._exchange(line + b"\n", timeout_s)
+            if answer.endswith(b"\n"):
+                return answer[:-1]
+            status = self.end()
+            if self._killed:
+                break
+            died(status, left)
+        return None
+
+    def kill(self) -> None:
+        """End it for good, also in the middle of an answer; any thread."""
+        self._killed = True
+        child = self._child
+        if child is not None:
+            child.kill()
+
+    def end(self, patience_s: float = 0.0) -> int | None:
+        """End it, by the end of its input if it is given time for that; its status, None if there was no process."""
+        child, self._child = self._child, None
+        if child is None:
+            return None
+        for pipe in (child.stdin, child.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):  # a broken pipe is nothing new
+                    pipe.close()
+        if patience_s:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return child.wait(patience_s)
+        child.kill()
+        return child.wait()
+
+    def _exchange(self, line: bytes, timeout_s: float | None) -> bytes:
+        """Its answer; empty or cut if it could not be started, died or had to be killed."""
+        if self._killed:
+            return b""
+        try:
+            child = self._running()
+        except OSError:
+            return b""
+        if child.stdin is None or child.stdout is None:
+            return b""
+        watchdog = None if timeout_s is None else threading.Timer(timeout_s, child.kill)
+        if watchdog is not None:
+            watchdog.start()
+        try:
+            child.stdin.write(line)
+            child.stdin.flush()
+            return child.stdout.readline()
+        except OSError:
+            return b""
+        finally:
+            if watchdog is not None:
+                watchdog.cancel()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._child is None:
+            with contextlib.ExitStack() as stack:
+                self._child = subprocess.Popen(  # noqa: S603 - what our own caller names
+                    self._command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=None if self._log is None else stack.enter_context(self._log.open("ab")),
+                    start_new_session=True,  # ctrl-C is for the parent, which then ends us
+                    env=self._environment,
+                )
+        return self._child
+
+
+def answer_lines(questions: BinaryIO, answers: BinaryIO, answer: Callable[[bytes], bytes]) -> None:
+    """Answer each line with one line, both without the line feed, until the input ends."""
+    for line in questions:
+        answers.write(answer(line.rstrip(b"\n")) + b"\n")
+        answers.flush()
+
+
+def own_output() -> BinaryIO:
+    """Standard output for answers alone: whatever libraries print goes to standard error from now on."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return answers
+
+
+def die_with_parent(parent: int) -> None:
+    """Ask the kernel to kill this process when its parent ends, also by ``kill -9``; the request survives ``exec``.
+
+    Linux only; elsewhere nothing happens. The kernel means the *thread* that started this process, so that one must
+    live as long as its process.
+
+    Args:
+        parent: process id of the parent. If it is already gone, this process ends at once.
+    """
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
