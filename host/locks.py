@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 
-def take_lock(path: Path, *, waiting: bool = False) -> BinaryIO:
-    """Lock a file, which then holds the number of this process; closing what is returned gives the lock back.
+def take_lock(path: Path, *, waiting: bool = False, says_who: bool = False) -> BinaryIO:
+    """Lock a file; closing what is returned gives the lock back.
 
     Args:
         path: made if it is not there; its folder must be.
         waiting: for as long as another process holds it, instead of raising.
+        says_who: write the number of this process into it, for :func:`holder_of`.
 
     Raises:
         BlockingIOError: another process holds it.
@@ -26,8 +27,9 @@ def take_lock(path: Path, *, waiting: bool = False) -> BinaryIO:
     file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b", buffering=0)
     try:
         fcntl.flock(file, fcntl.LOCK_EX if waiting else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        file.truncate(0)
-        file.write(b"%d\n" % os.getpid())
+        if says_who:
+            file.truncate(0)
+            file.write(b"%d\n" % os.getpid())
     except BaseException:
         file.close()
         raise
@@ -35,7 +37,7 @@ def take_lock(path: Path, *, waiting: bool = False) -> BinaryIO:
 
 
 def holder_of(path: Path) -> int | None:
-    """The number of the process that holds a lock; None if none does, 0 if it has not said so yet.
+    """The number of the process that holds a lock; None if none does, 0 if it does not say.
 
     Raises:
         OSError: the file cannot be read.

@@ -35,7 +35,7 @@ def own_folder(folder: Path) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         _close_to_others(folder)
-        lock = take_lock(folder / LOCK)
+        lock = take_lock(folder / LOCK, says_who=True)
     except BlockingIOError as error:
         msg = f"data_dir: another agent is running in {folder}; stop it, or give this one a folder of its own"
         raise ConfigError(msg) from error

@@ -11,12 +11,14 @@ from host.locks import holder_of, take_lock
 def test_only_one_holds_it_and_says_who_it_is(tmp_path):
     path = tmp_path / "lock"
     assert holder_of(path) is None
-    with take_lock(path):
+    with take_lock(path, says_who=True):
         assert holder_of(path) == os.getpid()
         with pytest.raises(BlockingIOError):
             take_lock(path)
     assert holder_of(path) is None
-    take_lock(path).close()
+    (tmp_path / "lock").unlink()
+    with take_lock(path):
+        assert holder_of(path) == 0
 
 
 def test_who_waits_has_it_when_the_other_is_done_and_not_before(tmp_path):
@@ -38,7 +40,8 @@ def test_a_process_that_is_killed_gives_it_back_and_a_child_of_it_does_not_keep_
     path = tmp_path / "lock"
     code = (
         "import subprocess, sys; from pathlib import Path; from host.locks import take_lock\n"
-        "lock = take_lock(Path(sys.argv[1])); child = subprocess.Popen(['sleep', '600'], stdout=subprocess.DEVNULL)\n"
+        "lock = take_lock(Path(sys.argv[1]), says_who=True)\n"
+        "child = subprocess.Popen(['sleep', '600'], stdout=subprocess.DEVNULL)\n"
         "print(child.pid, flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", code, str(path)]
