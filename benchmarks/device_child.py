@@ -43,7 +43,7 @@ def _agent(config: Path, folder: Path, *, keyboard: bool) -> None:
     import_s = time.perf_counter() - begin
 
     from edge_agent.config import load
-    from edge_agent.shell.logs import set_up
+    from host.logs import configure_logs
 
     def measure() -> None:
         try:
@@ -53,7 +53,7 @@ def _agent(config: Path, folder: Path, *, keyboard: bool) -> None:
         finally:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    set_up("warning")
+    configure_logs("warning")
     threading.Thread(target=measure, daemon=True).start()
     edge_agent.assembly.run_agent(load(config, {}))
 
