@@ -4,7 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-want="$(cat requirements.txt requirements/*.txt scripts/setup.sh; echo "${TENSORFLOW:=tensorflow}")"
+TENSORFLOW=${TENSORFLOW:-tensorflow}
+want="$(cat requirements.txt requirements/*.txt scripts/setup.sh; echo "$TENSORFLOW")"
 stamp=".venv/.set-up-$(printf '%s' "$want" | cksum | tr -d ' ')"
 [ -f "$stamp" ] && exit 0
 
@@ -26,7 +27,7 @@ if "$python" -c 'import ensurepip' 2>/dev/null; then
     "$python" -m venv --clear .venv
 else
     "$python" -m venv --clear --without-pip .venv
-    .venv/bin/python scripts/bootstrap_pip.py
+    scripts/bootstrap_pip.sh .venv "$python"
 fi
 quiet=(--quiet --disable-pip-version-check)
 .venv/bin/python -m pip install "${quiet[@]}" -r requirements/agent.txt -r requirements/coordinator.txt \

@@ -25,7 +25,6 @@ from wire.errors import ConfigError, UnavailableError
 SUITE = "bookworm"
 # Times in images: the day of the first one. Packages bring their own.
 EPOCH_S = 1_767_225_600  # 2026-01-01
-DEFAULT_MIRROR = ""  # mmdebstrap's own: deb.debian.org with updates and security
 _MACHINES: dict[str, Architecture] = {"x86_64": "amd64", "aarch64": "arm64"}
 _BINFMT = Path("/proc/sys/fs/binfmt_misc/qemu-aarch64")
 _KERNEL_BUILD = Path("/usr/lib")
@@ -65,7 +64,7 @@ def root_file_system(recipe: Recipe, cache: Path, mirror: str, lock: tuple[Packa
     Args:
         recipe: says what is in it.
         cache: folder that keeps it.
-        mirror: URL of a Debian mirror, or a snapshot; empty for Debian's own.
+        mirror: URL of a Debian mirror, or a snapshot; empty for the one that mmdebstrap takes.
         lock: exactly these versions; empty takes the newest.
 
     Raises:
