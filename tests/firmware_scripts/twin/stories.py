@@ -14,6 +14,8 @@ IDENTITY = "/var/lib/private/nightjar-agent/identity"
 # Shell inside the device: its release counts, and whoever sees to that has ended.
 SETTLED = "nightjar-device status | grep -q settled"
 AT_WORK = "systemctl is-active nightjar-firstboot"
+# A release that is silent is waited for: three minutes on a device, less where somebody waits for the device.
+_TRIAL_S = 60
 
 
 def twin_of(image, bundle, fleet, folder, name):
@@ -72,3 +74,15 @@ def is_whole(twin):
     )
     print(checked.stdout)
     return checked.returncode == 0
+
+
+def offer(twin):
+    """What an owner does, with the bundle on the card; the present release may still be busy with connecting."""
+    install = "/usr/local/bin/nightjar-device install --although-unwell /boot/firmware/nightjar/update.tar"
+    twin.guest.shell(f"systemd-run --unit=update --setenv=NIGHTJAR_TRIAL_S={_TRIAL_S} {install}")
+
+
+def told(fleet, name, version):
+    """The coordinator's words about a release that was taken back; empty as long as it knows nothing."""
+    found = str(fleet.device(name).get("taken_back") or "")
+    return found if found.startswith(version) else ""
