@@ -1,4 +1,7 @@
-"""A new user who has nothing but the README: its commands, as they stand there, lead to a committed round."""
+"""A new user who has nothing but the README: its commands, as they stand there, lead to a committed round.
+
+Measured is the time from a finished set-up (the environment is linked in, so downloads do not count) to the round.
+"""
 
 import contextlib
 import http.client
@@ -11,7 +14,6 @@ import time
 import urllib.request
 from pathlib import Path
 
-import psutil
 import pytest
 
 from coordinator.shell.free_ports import free_ports
@@ -19,8 +21,6 @@ from coordinator.shell.free_ports import free_ports
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 MINUTES_S = 300.0
-PATIENCE_S = 900.0
-"""For a machine that does ten other things."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker, pytest.mark.tensorflow, pytest.mark.tflite]
 
@@ -84,13 +84,13 @@ def test_from_nothing_to_a_committed_round_by_the_readme_alone(folder):
         "NIGHTJAR_PORT": str(port),
         "NIGHTJAR_BROKER_PORT": str(broker),
     }
-    began_s, idle_s = time.monotonic(), psutil.cpu_times().idle
+    began_s = time.monotonic()
 
     def wait_for(holds, terminals):
         while not holds():
             logs = "\n".join(terminal.log.read_text()[-3000:] for terminal in terminals)
             assert all(terminal.process.poll() is None for terminal in terminals), logs
-            assert time.monotonic() - began_s < PATIENCE_S, logs
+            assert time.monotonic() - began_s < MINUTES_S, f"no committed round after five minutes\n{logs}"
             time.sleep(0.5)
 
     with Terminal(folder, first, environment) as coordinator:
@@ -102,9 +102,6 @@ def test_from_nothing_to_a_committed_round_by_the_readme_alone(folder):
 
             wait_for(committed, [coordinator, phones])
             took_s = time.monotonic() - began_s
-            idle_s = (psutil.cpu_times().idle - idle_s) / os.cpu_count()
             wait_for(lambda: "committed" in fetch(f"{url}/"), [coordinator, phones])
-    print(f"a committed round after {took_s:.0f} s, of which the machine had nothing to do for {idle_s:.0f} s")
-    # However slow or busy the machine is: nobody waits for minutes while it could go on.
-    assert idle_s < MINUTES_S, "five minutes, on a machine with nothing else to do"
+    print(f"a committed round after {took_s:.0f} s")
     assert "Traceback" not in coordinator.log.read_text() + phones.log.read_text()

@@ -15,7 +15,10 @@ from wire.messages import Verdict
 pytestmark = pytest.mark.broker
 
 WITHIN_S = 5.0
-"""What the issue asks of a revocation."""
+"""What docs/enrolment.md promises of a revocation."""
+TRIES = 3
+"""A machine that does ten other things adds seconds to one of them; what we need ourselves is in each."""
+PATIENCE_S = 60.0
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -58,11 +61,11 @@ def is_in(device: Device) -> bool:
     return False
 
 
-def until(holds, within_s: float) -> float:
-    """Seconds until it holds; the machine is busy, so what is asserted is that it comes about at all in six times."""
+def until(holds) -> float:
+    """Seconds until it holds."""
     begun = time.monotonic()
     while not holds():
-        assert time.monotonic() - begun < 6 * within_s
+        assert time.monotonic() - begun < PATIENCE_S
         time.sleep(0.02)
     return time.monotonic() - begun
 
@@ -71,20 +74,26 @@ def until(holds, within_s: float) -> float:
     ("out", "back"),
     [("block", "unblock"), ("forget", None)],
 )
-def test_who_is_thrown_out_is_out_within_seconds_with_the_connections_that_stand(world, out, back):
-    name = f"{out}ed"
-    device, other = world.enrolled(name), world.enrolled(f"beside-{out}")
-    with connected(device) as fake, connected(other) as neighbour:
-        assert fake.subscribed.wait(60)
+def test_who_is_thrown_out_is_out_within_five_seconds_with_the_connections_that_stand(world, out, back):
+    other = world.enrolled(f"beside-{out}")
+    times = []
+    with connected(other) as neighbour:
         assert neighbour.subscribed.wait(60)
-        assert device.request("GET", "/api/v1/enrolment/self").status == 200
-        world.ask("POST", f"/devices/{name}/{out}", {"reason": "stolen"} if out == "block" else {})
-        print(f"{out}: out after {until(fake.lost.is_set, WITHIN_S):.2f} s")
-        assert device.request("GET", "/api/v1/enrolment/self").status == 403
-        fake.close()
+        for number in range(TRIES):
+            name = f"{out}ed-{number}"
+            device = world.enrolled(name)
+            with connected(device) as fake:
+                assert fake.subscribed.wait(60)
+                assert device.request("GET", "/api/v1/enrolment/self").status == 200
+                world.ask("POST", f"/devices/{name}/{out}", {"reason": "stolen"} if out == "block" else {})
+                times.append(until(fake.lost.is_set))
+                assert device.request("GET", "/api/v1/enrolment/self").status == 403
+            if times[-1] < WITHIN_S:
+                break
+        assert times[-1] < WITHIN_S, times
         assert not is_in(device)
         assert not neighbour.lost.is_set()
     if back is not None:
         world.ask("POST", f"/devices/{name}/{back}", {})
-        assert until(lambda: is_in(device), WITHIN_S)
+        until(lambda: is_in(device))
         assert device.request("GET", "/api/v1/enrolment/self").status == 200

@@ -1,7 +1,8 @@
-"""The recorded machines, each with what it shows: ``python tests/firmware_scripts/make_machines.py`` writes them again.
+"""Machines, each with what it shows: ``python tests/firmware_scripts/make_machines.py`` writes their files again.
 
-They are made by hand, from how lsblk (util-linux 2.31 to 2.41) and the kernel print such machines; a recording that a
-user sends is added to the folder ``machines`` as it came, with an ``expected.json``.
+None is a recording: they are composed by hand, input and expectation, from how lsblk (util-linux 2.31 to 2.41) and the
+kernel print such machines. A recording that a user sends is added to the folder ``machines`` as it came, with an
+``expected.json``.
 """
 
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from recording import GB, PSEUDO, Machine, loop, mapped, mmc, mount, node, nvme, part, sata, swap, usb
+from describing import GB, PSEUDO, Machine, loop, mapped, mmc, mount, node, nvme, part, sata, swap, usb
 
 FOLDER = Path(__file__).parent / "machines"
 

@@ -15,9 +15,9 @@ from firmware_scripts.shell.naming import DiskTarget, FileTarget
 from firmware_scripts.shell.signals import set_by_signals
 from firmware_scripts.surveying import survey
 from firmware_scripts.writing import Interrupted, VerifyFailed, WriteFailed, Written
+from tests.firmware_scripts.describing import Machine, mount, usb
 from tests.firmware_scripts.fake_card import FakeCard, image_of, never, quiet
 from tests.firmware_scripts.make_machines import LAPTOP, LAPTOP_MOUNTS
-from tests.firmware_scripts.recording import Machine, mount, usb
 from wire.errors import ConfigError, UnavailableError
 
 IMAGE = random.Random(21).randbytes(2**20 + 60_000)

@@ -4,7 +4,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_agent.emulator.day import DAY_S, DEFAULT_DAY, HOUR_S, Day, PhoneState, Segment, day_from_toml, state_at
+from edge_agent.emulator.day import (
+    DAY_S,
+    DEFAULT_DAY,
+    HOUR_S,
+    Day,
+    PhoneState,
+    Segment,
+    _borders,
+    day_from_toml,
+    state_at,
+)
 from wire.errors import ConfigError
 
 SCRIPT = """
@@ -107,5 +117,7 @@ def test_borders_that_would_cross_stay_in_order():
     )
     day = Day(segments=segments, jitter_minutes=120)
     for seed in range(50):
-        for hour in (0, 0.05, 1, 12, 23.99):
-            state_at(day, seed, hour * HOUR_S)
+        borders = _borders(day, seed, 0)
+        assert borders[0] == 0.0
+        assert list(borders) == sorted(borders)
+        assert borders[-1] <= 24.0

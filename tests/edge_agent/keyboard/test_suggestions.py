@@ -151,8 +151,12 @@ def test_letters_of_one_word_ask_the_predictor_once_and_learning_makes_it_ask_ag
 
 
 def test_a_predictor_that_cannot_learn_is_left_alone(bench):
+    before = bench.suggester.suggest("hel")
     bench.suggester.learn("hello there")
-    Suggester().learn("hello there")
+    assert bench.suggester.suggest("hel") == before
+    alone = Suggester()
+    alone.learn("hello there")
+    assert alone.suggest("hel").words == Suggester().suggest("hel").words
 
 
 def test_word_that_the_vocabulary_has_by_now_is_no_own_word(bench):

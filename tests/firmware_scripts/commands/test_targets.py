@@ -13,7 +13,7 @@ def targets(*arguments):
     return firmware("targets", *arguments)
 
 
-def test_a_recording_is_replayed_as_json():
+def test_a_described_machine_is_shown_as_json():
     done = targets("--json", "--recorded", MACHINES / "laptop-usb-reader")
     assert done.returncode == 0, done.stderr
     found = {row["path"]: row for row in json.loads(done.stdout)}

@@ -13,7 +13,7 @@ FOLDER = Path(__file__).parents[1] / "machines"
 IN_USE = {rule for rule in Rule if rule.startswith(("holds-", "held-"))} | {Rule.MOUNTED, Rule.SWAP, Rule.ROOT_UNKNOWN}
 
 
-def recorded(name):
+def described(name):
     folder = FOLDER / name
     return parse_machine(*((folder / file).read_text() for file in ("lsblk.json", "mountinfo", "swaps")))
 
@@ -27,9 +27,9 @@ def machines():
 
 
 @pytest.mark.parametrize("name", machines())
-def test_a_recorded_machine_is_judged_as_expected(name):
+def test_a_described_machine_is_judged_as_expected(name):
     expected = json.loads((FOLDER / name / "expected.json").read_text())
-    assert rules(recorded(name)) == {target["path"]: target["rules"] for target in expected["targets"]}
+    assert rules(described(name)) == {target["path"]: target["rules"] for target in expected["targets"]}
     assert all(target["allowed"] == (not target["rules"]) for target in expected["targets"])
 
 
@@ -41,7 +41,7 @@ def test_a_made_machine_is_on_disk_as_the_generator_writes_it(name):
 
 def test_there_are_forty_machines_and_every_rule_of_a_disk_refuses_one():
     assert len(machines()) >= 40
-    named = {rule for name in machines() for found in rules(recorded(name)).values() for rule in found}
+    named = {rule for name in machines() for found in rules(described(name)).values() for rule in found}
     # Partitions and mapped devices are in no list of disks; the rest is found when a disk is opened.
     elsewhere = {
         "is-partition", "is-mapped", "not-listed", "too-small", "busy", "no-permission", "changed", "not-a-target",
@@ -50,7 +50,7 @@ def test_there_are_forty_machines_and_every_rule_of_a_disk_refuses_one():
 
 
 def test_a_partition_and_a_mapped_device_are_refused_when_somebody_names_them():
-    machine = recorded("lvm-root")
+    machine = described("lvm-root")
     named = {d.name: {r.rule for r in judge(machine, d).reasons} for d in machine.devices.by_name.values()}
     assert {Rule.IS_PARTITION, Rule.HOLDS_BOOT} <= named["sda1"]
     assert {Rule.IS_MAPPED, Rule.HOLDS_ROOT} <= named["dm-1"]
@@ -59,7 +59,7 @@ def test_a_partition_and_a_mapped_device_are_refused_when_somebody_names_them():
 
 @pytest.mark.parametrize("name", machines())
 def test_no_disk_in_use_could_be_allowed_by_name(name):
-    for verdict in judge_all(recorded(name)):
+    for verdict in judge_all(described(name)):
         found = {reason.rule for reason in verdict.reasons}
         if found & IN_USE:
             assert found - CAN_BE_ALLOWED
@@ -67,7 +67,7 @@ def test_no_disk_in_use_could_be_allowed_by_name(name):
 
 @pytest.mark.parametrize("name", machines())
 def test_a_mount_more_never_allows_a_disk(name):
-    machine = recorded(name)
+    machine = described(name)
     before = {v.device.path for v in judge_all(machine) if v.allowed}
     fewer = Machine(machine.devices, machine.mounts[:1] + machine.mounts, machine.swaps)
     assert {v.device.path for v in judge_all(fewer) if v.allowed} <= before
@@ -75,7 +75,7 @@ def test_a_mount_more_never_allows_a_disk(name):
 
 @given(st.data())
 def test_a_mount_of_any_device_refuses_every_disk_under_it(data):
-    machine = recorded(data.draw(st.sampled_from(machines())))
+    machine = described(data.draw(st.sampled_from(machines())))
     device = data.draw(st.sampled_from(sorted(machine.devices.by_name.values(), key=lambda d: d.name)))
     from firmware_scripts.core.mounts import Mount
 

@@ -6,9 +6,9 @@ from firmware_scripts.core.mounts import Swap
 from firmware_scripts.core.rules import Reason, Rule
 from firmware_scripts.core.targets import Machine
 from firmware_scripts.shell.naming import FileTarget, find_target
-from tests.firmware_scripts.core.test_targets import recorded
+from tests.firmware_scripts.core.test_targets import described
 
-MACHINE = recorded("laptop-usb-reader")
+MACHINE = described("laptop-usb-reader")
 
 
 @pytest.fixture

@@ -5,9 +5,12 @@ import re
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
+    negative_data_rejection,
     response_schema_conformance,
     status_code_conformance,
 )
@@ -22,23 +25,45 @@ OPERATIONS = [
 ]
 
 
+WHO = [None, Role.VIEWER, Role.OPERATOR, Role.ADMIN]
+EXAMPLES = settings(max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+
+
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
     made = Service(tmp_path_factory.mktemp("service"), unlimited=True)
-    made.admin = made.token(Role.ADMIN)
+    made.headers = {None: {}} | {role: {"Authorization": f"Bearer {made.token(role)}"} for role in Role}
     yield made
     made.database.close()
 
 
+def operation_of(service, method, path):
+    return schemathesis.openapi.from_wsgi("/docs/openapi.json", service.app)[path][method]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("method", "path"), OPERATIONS, ids=lambda value: value)
-def test_every_answer_is_one_that_the_document_announces(service, method, path):
-    operation = schemathesis.openapi.from_wsgi("/docs/openapi.json", service.app)[path][method]
-
-    @settings(max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(operation.as_strategy())
-    def announced(case) -> None:
-        headers = {"Authorization": f"Bearer {service.admin}"}
-        case.call_and_validate(headers=headers, checks=CHECKS)
+def test_every_answer_to_everybody_is_one_that_the_document_announces(service, method, path):
+    @EXAMPLES
+    @given(operation_of(service, method, path).as_strategy(), st.sampled_from([*WHO, Role.ADMIN, Role.ADMIN]))
+    def announced(case, role) -> None:
+        case.call_and_validate(headers=service.headers[role], checks=CHECKS)
 
     announced()
+
+
+WITH_INPUT = [(method, path) for method, path in OPERATIONS if method == "POST"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "path"), WITH_INPUT, ids=lambda value: value)
+def test_input_that_the_document_does_not_allow_is_refused(service, method, path):
+    operation = operation_of(service, method, path)
+    if operation.body:
+
+        @EXAMPLES
+        @given(operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
+        def refused(case) -> None:
+            case.call_and_validate(headers=service.headers[Role.ADMIN], checks=[*CHECKS, negative_data_rejection])
+
+        refused()

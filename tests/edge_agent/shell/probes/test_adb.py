@@ -88,4 +88,5 @@ def test_a_phone_that_went_away_is_unknown_and_why(programs):
 
 def test_hostile_output_never_raises():
     for text in ("", "\x00" * 1000, "level: 99999999999999999999", "status: 77\nscale: 0\nlevel: 5"):
-        phone_from(text, text, text, text, text)
+        found = phone_from(text, text, text, text, text)
+        assert (found.plugged, found.awake, found.metered) == (None, None, None)
