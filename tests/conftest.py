@@ -4,6 +4,7 @@ The exceptions are listed by name in tests/skips.py, and counted at the end of e
 """
 
 import os
+import re
 import signal
 
 import pytest
@@ -51,7 +52,7 @@ def _skips(reporter: pytest.TerminalReporter) -> Skips:
     skipped = reporter.stats.get("skipped", [])
     return sort_skips(
         (
-            report.nodeid.split("[")[0],
+            re.split(r"[\[@]", report.nodeid)[0],  # without parameters, and the group that pytest-xdist adds
             report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr),
         )
         for report in skipped
