@@ -15,7 +15,10 @@ NAME = "tests/edge_agent/shell/test_folder.py::test_somebody_elses_folder_is_ref
 PROJECT = {
     "tests/edge_agent/shell/test_folder.py": f"""
 import pytest
-def test_somebody_elses_folder_is_refused():
+@pytest.fixture(scope="module")
+def shared():
+    pass
+def test_somebody_elses_folder_is_refused(shared):
     pytest.skip("{NOT_ALLOWED} chown")
 def test_other():
     pass
@@ -42,8 +45,9 @@ def test_a_listed_test_may_not_be_skipped_for_another_reason():
 def run(folder, files, *arguments, **environment):
     (folder / "tests").mkdir()
     (folder / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib\n")
-    for name in ("tests/conftest.py", "tests/ci.py", "tests/skips.py"):
-        (folder / name).write_text((ROOT / name).read_text())
+    for path in (ROOT / "tests").glob("*.py"):
+        if not path.name.startswith("test_"):
+            (folder / "tests" / path.name).write_text(path.read_text())
     for name in files:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(PROJECT[name])
@@ -54,7 +58,7 @@ def run(folder, files, *arguments, **environment):
 
 
 WORKERS = pytest.param(
-    ("-n", "2"),
+    ("-n", "2", "--dist", "loadgroup"),
     id="workers",
     marks=pytest.mark.skipif(importlib.util.find_spec("xdist") is None, reason="pytest-xdist is not installed"),
 )

@@ -1,4 +1,7 @@
-"""The container's and the compose file: what they name is there, what they set is what the coordinator reads."""
+"""The container's and the compose file: what they name is there, what they set is what the coordinator reads.
+
+Nothing is built or started here: there is no container engine where these tests run.
+"""
 
 import re
 import subprocess
@@ -31,6 +34,36 @@ PREPARED = {
 def copied():
     lines = re.findall(r"^COPY (?!--from)(.+)$", CONTAINERFILE, re.MULTILINE)
     return {source.rstrip("/") for line in lines for source in line.split()[:-1]}
+
+
+INSTRUCTIONS = {
+    *("FROM", "ARG", "ENV", "RUN", "COPY", "WORKDIR", "USER"),
+    *("VOLUME", "EXPOSE", "HEALTHCHECK", "ENTRYPOINT", "CMD"),
+}
+OF_A_SERVICE = {
+    *("image", "build", "init", "read_only", "tmpfs", "cap_add", "cap_drop", "security_opt", "ulimits", "shm_size"),
+    *("environment", "volumes", "networks", "ports", "depends_on", "healthcheck", "profiles"),
+    *("restart", "logging", "stop_grace_period"),
+}
+
+
+def test_the_container_file_has_only_instructions_that_there_are_and_copies_from_its_own_stages():
+    lines = re.sub(r"\\\n", " ", CONTAINERFILE).splitlines()
+    words = [line.split() for line in lines if line and not line.startswith("#")]
+    assert {first for first, *_ in words} <= INSTRUCTIONS
+    assert words[0][0] == "FROM"
+    stages = {line[3] for line in words if line[0] == "FROM" and len(line) == 4 and line[2] == "AS"}
+    assert set(re.findall(r"--from=(\S+)", CONTAINERFILE)) == stages
+
+
+def test_the_compose_file_has_only_keys_that_there_are():
+    assert {key for key in COMPOSE if not key.startswith("x-")} == {"name", "services", "networks", "volumes"}
+    for name, service in SERVICES.items():
+        assert set(service) <= OF_A_SERVICE, name
+        assert "image" in service, name
+        for other, wanted in service["depends_on"].items() if isinstance(service.get("depends_on"), dict) else ():
+            assert wanted["condition"] in {"service_started", "service_healthy"}
+            assert wanted["condition"] == "service_started" or "healthcheck" in SERVICES[other], other
 
 
 def test_what_is_copied_is_there_and_not_ignored():

@@ -1,8 +1,11 @@
 """Coordinates that the coordinator chose: the same for every device of a round, so a report needs no positions.
 
-Positions that a device chose by itself tell which words were typed on it. A mask tells nothing, gives every report the
-same length, and leaves a sum of levels that secure aggregation and differential privacy can be laid over. It is an
-artifact like the model's: named by its sha256, fetched once a round.
+Positions that a device chose by itself tell which words were typed on it. A mask tells nothing and gives every report
+the same length. It is an artifact like the model's: named by its sha256, fetched once a round.
+
+The values are not yet such that secure aggregation could add them up unread: each device scales by its own largest
+value, and the levels of ``mask-4`` are logarithmic, so levels of two devices cannot be summed. That needs one linear
+grid for all devices of a round, which the coordinator would have to choose as it chooses the mask.
 
 A mask holds the largest coordinates of the last committed update, and a share of random others, because the largest of
 the last update are not all of the next one's: a coordinate that was never in a mask could never show that it matters.

@@ -65,6 +65,7 @@ MISSING = _what_is_missing()
 MARKS = [
     pytest.mark.twin,
     pytest.mark.slow,
+    pytest.mark.timeout(4 * PATIENCE_S),  # the longest story waits four times
     pytest.mark.skipif(bool(MISSING), reason=f"twins need what is not installed here: apt install {' '.join(MISSING)}"),
 ]
 
@@ -121,7 +122,7 @@ def bundle_of_this_checkout(folder):
     command = [sys.executable, "-m", "firmware_scripts", "bundle", "--platform", PLATFORM, "--key", str(private)]
     done = subprocess.run([*command, "--output", str(folder)], cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode == 3:
-        pytest.skip(f"this machine or user may not fetch packages: {done.stderr[-300:]}")
+        pytest.skip(f"packages cannot be fetched: {done.stderr[-300:]}")
     assert done.returncode == 0, done.stderr
     return next(folder.glob("nightjar-*.tar"))
 

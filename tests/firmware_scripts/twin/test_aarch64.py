@@ -15,6 +15,7 @@ TOOLS = ("qemu-aarch64-static", "mmdebstrap")
 pytestmark = [
     pytest.mark.twin,
     pytest.mark.slow,
+    pytest.mark.timeout(3600),
     pytest.mark.skipif(
         any(shutil.which(tool) is None for tool in TOOLS),
         reason="apt install qemu-user-static mmdebstrap uidmap: not installed here",
