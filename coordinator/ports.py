@@ -285,6 +285,9 @@ class Transaction(Protocol):
     def last_version_number(self) -> int:
         """Number of the newest version, wherever it is."""
 
+    def measured_since(self) -> int:
+        """Versions with a higher number were measured on the present held-out text."""
+
     def save_version(self, record: VersionRecord) -> None:
         """Replace a version."""
 

@@ -38,6 +38,8 @@ from coordinator.turn import Turn
 
 MOST_CHARACTERS = 500
 """Of a reason that is kept."""
+COMPARED_WITH = 10
+"""Versions of a line, the newest of them current, whose best recall a new one is compared with."""
 MOST_LOOKED_AT = 1000
 """Versions, to find the one that was current before."""
 
@@ -104,7 +106,7 @@ class Releases:
             turn: of the driver.
         """
         former = turn.board.versions[made.task]
-        faults = gate.faults(self._gate, figures(made), figures(former))
+        faults = gate.faults(self._gate, figures(made), gate.best(map(figures, _line(former, turn))))
         parent = former.version if made.lineage is None else made.lineage.parent
         if parent != former.version:
             faults = (f"it was trained from version {parent}, and that is not what devices have any more", *faults)
@@ -199,6 +201,17 @@ class Releases:
         turn.after_commit.append(
             lambda: say(f"version_{stage.value.replace('-', '_')}", version=number, task=record.task, reason=reason)
         )
+
+
+def _line(current: VersionRecord, turn: Turn) -> list[VersionRecord]:
+    """The current version and those it was trained from that were measured on the same text, newest first."""
+    line = [current]
+    while len(line) < COMPARED_WITH and line[-1].lineage is not None:
+        parent = turn.tx.version(line[-1].lineage.parent)
+        if parent is None or parent.version <= turn.tx.measured_since():
+            break
+        line.append(parent)
+    return line
 
 
 def figures(record: VersionRecord) -> Figures:

@@ -7,6 +7,7 @@ A pure comparison of figures; who measures them, and what follows, is decided el
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Annotated
 
 import msgspec
@@ -17,7 +18,7 @@ class GatePolicy(msgspec.Struct, frozen=True, kw_only=True):
     """``[gate]``: what a new version must be before any device gets it.
 
     Attributes:
-        recall_drop: by how much recall on the held-out text may be lower than the current version's.
+        recall_drop: by how much recall on the held-out text may be lower than the best of the latest versions.
         step_ms: longest time for one word with the inference file, on the coordinator.
         inference_mb: largest inference file.
         agreement: least share of held-out words after which the inference file suggests the same word first.
@@ -51,13 +52,25 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     inference_fault: str = ""
 
 
+def best(latest: Iterable[Figures]) -> Figures:
+    """The highest recalls of some versions: compared with the one before only, versions could get worse for ever.
+
+    >>> best([Figures(top1=0.2, top3=0.3), Figures(top1=0.1, top3=0.4), Figures()])
+    Figures(top1=0.2, top3=0.4, loss=None, step_ms=None, inference_bytes=None, agreement=None, inference_fault='')
+    """
+    latest = list(latest)
+    top1 = max((each.top1 for each in latest if each.top1 is not None), default=None)
+    top3 = max((each.top3 for each in latest if each.top3 is not None), default=None)
+    return Figures(top1=top1, top3=top3)
+
+
 def faults(policy: GatePolicy, new: Figures, former: Figures) -> tuple[str, ...]:
     """Why a version may not go out; empty if it may.
 
     Args:
         policy: what is asked.
         new: of the version.
-        former: of the current version.
+        former: what it is compared with: the current version, or the :func:`best` of the latest ones.
 
     >>> faults(GatePolicy(), Figures(top1=0.1, top3=0.3, loss=5.0), Figures(top1=0.2, top3=0.3, loss=4.8))
     ('top-1 recall fell from 20.0 % to 10.0 %; at most 5.0 points are allowed',)

@@ -58,7 +58,7 @@ BUSY_TIMEOUT_S = 10
 """How long one connection waits for another's write; ours take milliseconds."""
 STATES_TOLD_APART = 50
 """Devices choose their reasons; a person reads four of them."""
-RHYTHM, HELD_OUT_TEXT, BASELINES = "rhythm", "held-out-text", "baselines"
+RHYTHM, HELD_OUT_TEXT, MEASURED_SINCE, BASELINES = "rhythm", "held-out-text", "measured-since", "baselines"
 """Their names among the facts."""
 LEASES_KEPT = 20_000
 """Leases in memory: a cohort and those that wait; about 1 kB each."""
@@ -458,8 +458,14 @@ class DatabaseView(Versions, Reading):
         return self._fact(HELD_OUT_TEXT, str) or ""
 
     def save_held_out_text(self, sha256: str) -> None:
-        """Replace it."""
+        """Replace it; the versions that there are were measured on another one."""
         self._save_fact(HELD_OUT_TEXT, sha256)
+        self._save_fact(MEASURED_SINCE, self.last_version_number())
+
+    def measured_since(self) -> int:
+        """Versions with a higher number were measured on the present held-out text."""
+        found = self._fact(MEASURED_SINCE, int)
+        return -1 if found is None else found
 
     def baselines(self) -> KeptBaselines | None:
         """What versions are compared with, if it was measured on the text that they are measured on."""

@@ -288,6 +288,10 @@ class MemoryView:
         """Number of the newest version, wherever it is."""
         return self._last.get("version", -1)
 
+    def measured_since(self) -> int:
+        """The held-out text never changes here."""
+        return -1
+
     def save_version(self, record: VersionRecord) -> None:
         """Replace a version."""
         self._put(self._versions, record.version, record)

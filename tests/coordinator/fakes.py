@@ -227,6 +227,9 @@ class MemoryView:
     def count(self, name, amount=1):
         self._t.counters[name] = self._t.counters.get(name, 0) + amount
 
+    def measured_since(self):
+        return self._t.facts.get("measured-since", -1)
+
     def rhythm(self):
         return self._t.facts.get("rhythm", Rhythm())
 

@@ -123,6 +123,21 @@ def test_a_version_that_is_worse_on_held_out_text_is_refused_and_the_task_goes_o
     assert (stage(world, 3), world.tables.versions[3].lineage.parent) == (Stage.CURRENT, 1)
 
 
+def test_versions_cannot_get_worse_for_ever_in_steps_that_are_small_enough(make_world):
+    world = make_world()
+    hold_round(world, "a", "b")
+    world.measured = Metrics(0.06, 0.2, 3.2)
+    hold_round(world, "a", "b")
+    assert stage(world, 2) is Stage.CURRENT
+    world.measured = Metrics(0.03, 0.2, 3.4)  # three points below the one before, seven below the best
+    hold_round(world, "a", "b")
+    assert (stage(world, 3), announced(world).version) == (Stage.REFUSED, 2)
+    assert reason(world, 3) == "top-1 recall fell from 10.0 % to 3.0 %; at most 5.0 points are allowed"
+    world.tables.facts["measured-since"] = 3  # as after a start with another text
+    hold_round(world, "a", "b")
+    assert stage(world, 4) is Stage.CURRENT
+
+
 def test_only_the_states_of_an_optimizer_that_something_is_trained_from_are_kept(make_world):
     world = make_world(server=ServerConfig(optimizer=OptimizerName.FEDAVGM))
     for _ in range(2):

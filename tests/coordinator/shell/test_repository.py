@@ -412,3 +412,14 @@ def test_the_state_of_a_round_is_what_it_was(started):
     with started.transaction() as tx:
         assert tx.round(1) == open_round(1, 0, RULES, 7, 10.0)
         assert isinstance(tx.round(1), Round)
+
+
+def test_another_held_out_text_is_noted_with_the_newest_version_that_was_not_measured_on_it(tmp_path):
+    database = Database(f"sqlite:///{tmp_path / 'test.sqlite'}")
+    with database.transaction() as tx:
+        assert tx.measured_since() == -1
+        tx.add_version(VersionRecord(version=0, manifest="0" * 64))
+        tx.save_held_out_text("a" * 64)
+    with database.transaction() as tx:
+        assert (tx.held_out_text(), tx.measured_since()) == ("a" * 64, 0)
+    database.close()
