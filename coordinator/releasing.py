@@ -205,10 +205,13 @@ class Releases:
 
 def _line(current: VersionRecord, turn: Turn) -> list[VersionRecord]:
     """The current version and those it was trained from that were measured on the same text, newest first."""
-    line = [current]
-    while len(line) < COMPARED_WITH and line[-1].lineage is not None:
-        parent = turn.tx.version(line[-1].lineage.parent)
-        if parent is None or parent.version <= turn.tx.measured_since():
+    line, since = [current], turn.tx.measured_since()
+    while len(line) < COMPARED_WITH:
+        lineage = line[-1].lineage
+        if lineage is None or lineage.parent is None or lineage.parent <= since:
+            break
+        parent = turn.tx.version(lineage.parent)
+        if parent is None:
             break
         line.append(parent)
     return line
