@@ -148,9 +148,12 @@ def _refusal(asks: Caller, wanted: Role) -> Response | None:
     if not asks.role.may(wanted):
         detail = f"this takes the role {wanted.value}; the token {asks.name} has {asks.role.value}"
         return abort(403, detail) if wants_page() else problem(403, detail)
-    if request.method == "POST" and request.path.startswith(ROOT) and request.mimetype != "application/json":
-        # Also what keeps pages of other sites from posting with the browser's cookie.
-        return problem(415, "send a JSON document, with 'Content-Type: application/json'")
+    if request.method == "POST" and request.path.startswith(ROOT):
+        if request.mimetype != "application/json":
+            # Also what keeps pages of other sites from posting with the browser's cookie.
+            return problem(415, "send a JSON document, with 'Content-Type: application/json'")
+        if not isinstance(request.get_json(silent=True), dict):
+            return problem(422, "the body is no JSON object; send {} where there is nothing to say")
     return None
 
 

@@ -250,6 +250,8 @@ def test_lists_come_in_pages_that_meet(service):
         ("POST", "/api/v1/tasks/keyboard/pause", {"data": "reason=x"}, 415),
         ("POST", "/api/v1/tasks/keyboard/pause", {"data": "{", "content_type": "application/json"}, 422),
         ("POST", "/api/v1/tasks/keyboard/pause", {"data": "[1]", "content_type": "application/json"}, 422),
+        ("POST", "/api/v1/tasks", {"data": "{", "content_type": "application/json"}, 422),
+        ("POST", "/api/v1/devices/a/unblock", {"data": "false", "content_type": "application/json"}, 422),
         ("POST", "/api/v1/tasks/keyboard/pause", {"data": b" " * 70_000, "content_type": "application/json"}, 413),
         ("POST", "/api/v1/tokens", {"json": {"name": "a/b", "role": "viewer"}}, 422),
         ("POST", "/api/v1/tokens", {"json": {"name": "a", "role": "king"}}, 422),
