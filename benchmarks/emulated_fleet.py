@@ -29,7 +29,9 @@ POPULATION = Population("demo")
 CONNECTS_AT_ONCE = 200
 RESEND_AFTER_S = 5.0
 """As the agent's outbox, which doubles its waits as well; without its jitter."""
-LOOK_EVERY_S = 0.25
+LOOK_EVERY_S, LOOK_AGAIN_S = 0.25, 1.0
+OFFER_AGAIN_S = 20.0
+"""Without an answer. Offers that pile up before the reports would be part of what is measured."""
 TIMEOUT_S = 300.0
 AUTHORITIES = "authorities.pem"
 
@@ -193,11 +195,14 @@ class _Child:
 
     async def _check_in(self) -> int:
         """Offer every phone until it is selected; the number of the round."""
-        waiting = set(self._names)
+        waiting, rejected = set(self._names), set(self._names)
         done = asyncio.Event()
+        numbers: set[int] = set()
         offer = messages.encode(CheckIn(agent_version="9.9.9", runtime="none", examples=10**6, emulated=True))
 
         def take(name: DeviceId, number: int, topic: str, payload: bytes) -> None:
+            if topic.endswith("/rejection"):
+                rejected.add(name)
             message = messages.decode("assignment", payload) if topic.endswith("/assignment") else None
             if isinstance(message, Assignment) and name in waiting:
                 numbers.add(message.round)
@@ -206,13 +211,18 @@ class _Child:
                 if not waiting:
                     done.set()
 
-        numbers: set[int] = set()
         for number, (name, phone) in enumerate(self._phones.items(), self._first):
             phone.took = functools.partial(take, name, number)
+        offered_s = time.monotonic()
         while waiting:
-            for name in list(waiting):
+            if time.monotonic() > offered_s + OFFER_AGAIN_S:  # to a coordinator that was away
+                rejected |= waiting
+            if rejected:
+                offered_s = time.monotonic()
+            for name in rejected & waiting:
                 self._phones[name].publish(topics.up(POPULATION, name, "check-in", self._shards), offer)
-            await _within(done, 2.0)
+            rejected.clear()
+            await _within(done, LOOK_AGAIN_S)
         (number,) = numbers
         return number
 
