@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 MINUTES_S = 300.0
 
-pytestmark = [pytest.mark.slow, pytest.mark.broker, pytest.mark.tensorflow, pytest.mark.tflite]
+pytestmark = [pytest.mark.long, pytest.mark.broker, pytest.mark.tensorflow, pytest.mark.tflite]
 
 
 def blocks():

@@ -120,7 +120,7 @@ def live_two_weeks(folder: Path) -> Lived:
     return Lived(before, after, life.trained_at_s, source, life.database.tally().reports_sent)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_weeks(tmp_path):
     # In a process of its own: what other tests leave behind in this one would be measured with it.
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as own:

@@ -15,7 +15,7 @@ from tests.faults.world import Coordinator, Mosquitto, Supervisor, publish_retai
 from wire.codec import codec_for
 from wire.messages import CodecChoice, Status
 
-pytestmark = [pytest.mark.broker, pytest.mark.slow]
+pytestmark = [pytest.mark.broker, pytest.mark.long]
 
 BURST = 5000
 WORDS = 1620

@@ -190,7 +190,7 @@ def test_a_folder_that_is_not_empty_is_refused_before_the_training(tmp_path, cap
     assert (tmp_path / "kept").read_text() == "mine"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.tflite
 @pytest.mark.tensorflow
 def test_clients_train_from_a_model_that_knows_more_than_nothing():

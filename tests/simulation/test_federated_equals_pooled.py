@@ -34,6 +34,7 @@ def batch_of(phone):
     return pack(messages_of(phone), SHAPE.batch_rows, SHAPE.sequence_length)
 
 
+@pytest.mark.long
 @pytest.mark.tensorflow
 @pytest.mark.tflite
 def test_one_federated_round_equals_one_pooled_step(tmp_path):

@@ -27,7 +27,7 @@ from wire.frame import Report, decode
 from wire.messages import CodecChoice
 from wire.parameters import weights_from_bytes
 
-pytestmark = [pytest.mark.slow, pytest.mark.broker, pytest.mark.tflite, pytest.mark.tensorflow]
+pytestmark = [pytest.mark.long, pytest.mark.broker, pytest.mark.tflite, pytest.mark.tensorflow]
 
 ROUNDS = 4
 

@@ -43,7 +43,7 @@ def test_an_exception_in_one_simulation_does_not_end_the_hunt(monkeypatch):
     assert bag.phases.total() > 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_many_seeds_with_every_fault_at_four_times_its_rate_have_no_defect():
     bag = hunt(HARSH, range(8))
     assert bag.wrong == {}

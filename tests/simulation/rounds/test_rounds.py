@@ -115,7 +115,7 @@ def test_a_round_with_too_few_phones_ends_by_its_deadline_and_says_why():
         assert "of 2 phones eligible" in state.reason
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_thousand_phones_and_every_fault_lose_at_most_one_round():
     outcome = run("all", severity=1, devices=1000, rounds=50)
     assert complaints(outcome) == []
