@@ -21,6 +21,7 @@ git init --quiet && git add . # tests of what is tracked ask git
 exec scripts/fast_tests.sh /environment/bin/python "$@"
 INSIDE
 mmdebstrap --quiet --variant=apt --format=null --aptopt='APT::Install-Recommends "false"' \
-    --dpkgopt='path-exclude=/usr/share/man/*' --include=python3,python3-venv,git,openssl,fdisk,e2fsprogs \
+    --dpkgopt='path-exclude=/usr/share/man/*' --include=ca-certificates,e2fsprogs,fdisk,git,openssl,python3,python3-venv \
     --customize-hook="tar-in $folder/source.tar /" --customize-hook="copy-in $folder/wheels $folder/inside.sh /" \
-    --customize-hook="chroot \"\$1\" bash /inside.sh ${*@Q}" trixie
+    --customize-hook="env --ignore-environment HOME=/root LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+        chroot \"\$1\" bash /inside.sh ${*@Q}" trixie
