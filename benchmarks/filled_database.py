@@ -134,7 +134,7 @@ class _History:
         over = {"phase": Phase.COMMITTED, "started_at_s": opened_s + 60, "closed_at_s": closed_s}
         tx.save_round(replace(state, **over, seats=seats, reported=len(chosen), version=self._version + 1))
         for device in chosen:
-            tx.add_report(_report(number, device, closed_s - 60))
+            tx.add_report(_report(number, device, closed_s - 60), b"")
         self._version += 1
         top1 = 0.1 + 0.15 * (1 - math.exp(-self._version / 200))
         tx.add_version(
@@ -154,7 +154,7 @@ def _report(number: int, device: DeviceId, received_s: float) -> StoredReport:
         round=number,
         device=device,
         attempt=1,
-        blob="0" * 64,
+        sha256="0" * 64,
         size_bytes=12_000,
         num_examples=200,
         steps=10,

@@ -31,7 +31,7 @@ from coordinator.jobs import (
     ReportFile,
     Result,
 )
-from coordinator.ports import BlobStore
+from coordinator.ports import BlobStore, PrivateStore
 from coordinator.publishing import Base, keeps_residual, publish, ways_to
 from models.manifest import Artifact, Manifest
 from wire import frame
@@ -53,7 +53,7 @@ Inspect = Callable[[Manifest, Vector, str], Inspection]
 def do_job(
     job: Job,
     artifacts: BlobStore,
-    private: BlobStore,
+    private: PrivateStore,
     measure: Measure,
     inspect: Inspect | None = None,
     arithmetic: Arithmetic = NUMPY,
@@ -96,7 +96,7 @@ def _aggregate(
     manifest: Manifest,
     weights: Vector,
     artifacts: BlobStore,
-    private: BlobStore,
+    private: PrivateStore,
     arithmetic: Arithmetic,
 ) -> AggregationDone:
     unreadable: list[DeviceId] = []
@@ -124,7 +124,7 @@ def _aggregate(
         round=job.round,
         weights=artifacts.put(data),
         size_bytes=len(data),
-        optimizer_state=private.put(state_to_bytes(job.optimizer.name, kept)) if kept.size else None,
+        optimizer_state=private.keep_state(state_to_bytes(job.optimizer.name, kept)) if kept.size else None,
         update_norm=float(np.linalg.norm(change.astype(np.float64))),
         metrics=None,
         unreadable=tuple(unreadable),
@@ -188,9 +188,9 @@ def _earlier(job: AggregationJob, artifacts: BlobStore) -> Iterator[Base]:
         yield Base(manifest.weights.sha256, weights)
 
 
-def _figures(job: FiguresJob, private: BlobStore) -> Iterator[frame.LocalEvaluation]:
+def _figures(job: FiguresJob, private: PrivateStore) -> Iterator[frame.LocalEvaluation]:
     for stored in job.reports:
-        evaluation = _read(private.get(stored.blob), stored, job.round).evaluation
+        evaluation = _read(private.frame(job.round, stored.device, stored.attempt), stored, job.round).evaluation
         if evaluation is not None:
             yield evaluation
 
@@ -213,14 +213,14 @@ def _contributions(
     job: AggregationJob,
     codec: Codec,
     layout: ParameterLayout,
-    private: BlobStore,
+    private: PrivateStore,
     unreadable: list[DeviceId],
     looked: list[frame.LocalEvaluation],
     hashes: list[str],
 ) -> Iterator[Contribution]:
     """Each update; by the way, whose cannot be decoded, what devices found of the base version, and frames' hashes."""
     for stored in sorted(job.reports, key=lambda report: report.device):
-        data = private.get(stored.blob)
+        data = private.frame(job.round, stored.device, stored.attempt)
         report = _read(data, stored, job.round)
         hashes.append(hashlib.sha256(data).hexdigest())
         try:
@@ -236,12 +236,12 @@ def _contributions(
         yield Contribution(stored.device, weight_of(stored.num_examples, job.max_examples), update)
 
 
-def _state(job: AggregationJob, optimizer: ServerOptimizer, size: int, private: BlobStore) -> tuple[State, Wide]:
+def _state(job: AggregationJob, optimizer: ServerOptimizer, size: int, private: PrivateStore) -> tuple[State, Wide]:
     """The optimizer's state, and the residual of the way down behind it."""
     first = optimizer.init(size)
     vectors = len(first)
     if keeps_residual(job.downlink):
         first = np.vstack([first, np.zeros(size)])
     if job.optimizer_state is not None and first.size:
-        first = state_from_bytes(private.get(job.optimizer_state), job.optimizer.name, first)
+        first = state_from_bytes(private.state(job.optimizer_state), job.optimizer.name, first)
     return first[:vectors], first[vectors] if len(first) > vectors else np.zeros(size)

@@ -4,8 +4,8 @@ Theory of operation
 ===================
 
 Events come out of the queue in batches: whatever has come while the batch before was dealt with, up to a bound. In ONE
-database transaction the round's next state, the accepted reports and the effects that follow are written; the reports'
-bytes are on disk before that. Only after the commit are the effects carried out, and an effect's row is removed with
+database transaction the round's next state, the accepted reports with their bytes and the effects that follow are
+written. Only after the commit are the effects carried out, and an effect's row is removed with
 the next transaction. The MQTT messages behind the events are acknowledged last. A quiet coordinator has batches of one;
 in a burst hundreds of reports share the cost of making things durable. An event that fails spoils its batch: nothing of
 it is written, and each of its events is handled again in a batch of its own. So wherever the process is killed:
@@ -23,9 +23,8 @@ What is kept in memory is only what the database holds as well, and changes only
 full or the database locked (UnavailableError), the same batch is tried again until it works; meanwhile nothing is
 acknowledged, and the broker keeps what comes. If it does not work for long, the process ends.
 
-An exception is contained here; a message that ends the process outright would be delivered again to the next one. So
-each message is written down before it is handled (:class:`coordinator.ports.Quarantine`), and what process after
-process died of is not handled any more.
+A message that cannot be read is counted. One whose handling raises something unforeseen is logged, counted and
+acknowledged, and changes nothing: it must not come again for ever.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ import itertools
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -46,7 +45,7 @@ from coordinator.basis import Bases
 from coordinator.config import CoordinatorConfig
 from coordinator.core.events import RejectCheckIn, SendReceipt, StartAggregation
 from coordinator.creation import Maker, take_stock
-from coordinator.effects import AnnounceModel, EvaluateVersion, ForgetBlobs, PendingEffect, SendMissing
+from coordinator.effects import AnnounceModel, EvaluateVersion, PendingEffect, SendMissing
 from coordinator.execution import Execution
 from coordinator.inbox import (
     ArtifactServed,
@@ -66,18 +65,14 @@ from coordinator.intake import Intake
 from coordinator.ports import (
     BlobStore,
     Clock,
-    PrivateStore,
-    Quarantine,
     Repository,
     Signer,
-    Standing,
     Transport,
     View,
     Worker,
 )
 from coordinator.releasing import Releases
 from coordinator.results import Results
-from coordinator.staging import StagedBlobs
 from coordinator.turn import Turn
 from host.retrying import GIVE_UP_AFTER_S, STORE_AGAIN, keep_trying
 from wire.errors import UnavailableError
@@ -89,9 +84,9 @@ LISTEN_S = 2.0
 ANSWERS = (SendReceipt, SendMissing, RejectCheckIn)
 """Effects that a device asks for again until they reach it: a report, a query or a check-in is repeated until it is
 answered. Keeping them in the database until they are sent would cost a burst a fifth of its time."""
-WORK = (StartAggregation, EvaluateVersion, ForgetBlobs)
+WORK = (StartAggregation, EvaluateVersion)
 """Effects that no device waits for: they come after the messages that one does wait for."""
-MOST_EVENTS = 512
+MOST_EVENTS = 256
 """Of one batch: more would save little, and the first of them would wait longer for its receipt."""
 MOST_BYTES = 8 * 2**20
 """Of the messages of one batch: bounds what is written at once, also when all of them are large chunks."""
@@ -106,12 +101,10 @@ class Driver:
         config: the whole configuration.
         repository: the database, holding at least one version of the configuration's task.
         artifacts: programs, vocabularies, weights, manifests: what anybody may fetch.
-        private: reports and optimizer states: what nobody may fetch.
         transport: to the devices.
         worker: averages and measures.
         clock: wall-clock time.
         generator: jitter of retry windows.
-        quarantine: knows the messages that end the process; None where no process can end.
         signer: signs manifests; None where nobody checks.
         turned: called some times a second while the loop turns, by which a watchdog knows that it does.
 
@@ -124,12 +117,10 @@ class Driver:
         config: CoordinatorConfig,
         repository: Repository,
         artifacts: BlobStore,
-        private: PrivateStore,
         transport: Transport,
         worker: Worker,
         clock: Clock,
         generator: np.random.Generator,
-        quarantine: Quarantine | None = None,
         signer: Signer | None = None,
         turned: Callable[[], None] = lambda: None,
     ) -> None:
@@ -138,7 +129,6 @@ class Driver:
         self._repository = repository
         self._clock = clock
         self._transport = transport
-        self._quarantine: Quarantine = quarantine or _NoQuarantine()
         self._inbox: queue.SimpleQueue[Inbox] = queue.SimpleQueue()
         self._served: queue.SimpleQueue[Inbox] = queue.SimpleQueue()
         self._stopping = threading.Event()
@@ -149,14 +139,13 @@ class Driver:
         self._listening_since_s: float | None = None
         with repository.transaction() as tx:
             self._board = take_stock(tx, config, clock.now_s())
-        self._staged = StagedBlobs(private)
         signer = signer or _NoSigner()
         self._maker = Maker(config, artifacts, signer)
         self._releases = Releases(config, signer)
         self._results = Results(artifacts, self._releases)
         bases = Bases(artifacts, config.rollout.share)
-        self._intake = Intake(config.population, bases, self._staged)
-        self._execution = Execution(config, repository, bases, private, transport, worker, clock, generator, signer)
+        self._intake = Intake(config.population, bases)
+        self._execution = Execution(config, repository, bases, transport, worker, clock, generator, signer)
 
     def post(self, event: Inbox) -> None:
         """Queue an event; may be called from any thread."""
@@ -265,27 +254,20 @@ class Driver:
             with self._repository.transaction() as tx:
                 turn = self._begin(tx)
                 tx.remove_effects(self._done)
-                try:
-                    self._dispatch(batch, turn)
-                finally:  # an exception is a defect, too, but one that we survive
-                    self._quarantine.let_go()
+                for event in batch:
+                    self._take_event(event, turn)
                 added = _add(turn)
-                self._staged.begin_flush()
-                tx.flush()  # rows, while the disk takes the reports' bytes
-                self._staged.flush()
         except UnavailableError:
-            self._staged.forget()
             raise
         except Exception:
-            self._staged.forget()
             if len(batch) > 1:
                 for event in batch:
                     self._take([event])
                 return
-            # A defect of ours must not become a message that kills every process that the broker sends it to.
-            _log.exception("event failed", kind=type(batch[0]).__name__)
+            # A defect of ours must not become a message that the broker sends for ever.
+            _log.exception("event_failed", kind=type(batch[0]).__name__)
             with self._repository.transaction() as tx:
-                tx.count("malformed_messages")
+                tx.count("events_failed")
         else:
             self._done.clear()
             self._adopt(turn)
@@ -320,19 +302,10 @@ class Driver:
             self._results.expect(effect, number)
         self._pending.popleft()
 
-    def _dispatch(self, batch: Sequence[Inbox], turn: Turn) -> None:
-        for kind, some in itertools.groupby(batch, key=type):
-            if kind is MessageArrived:
-                messages = (event for event in some if isinstance(event, MessageArrived))
-                for message, standing in self._quarantine.hand_out(messages):
-                    self._take_message(message, standing, turn)
-            else:
-                self._quarantine.let_go()
-                for event in some:
-                    self._take_event(event, turn)
-
     def _take_event(self, event: Inbox, turn: Turn) -> None:
         match event:
+            case MessageArrived():
+                self._intake.take(event, turn)
             case Ticked():
                 since_s = self._listening_since_s
                 if since_s is not None and turn.now_s >= since_s + LISTEN_S:
@@ -363,30 +336,8 @@ class Driver:
             case BrokerRefused(reason):
                 turn.tx.count("broker_refused")
                 _log.error("broker_refused_us", reason=reason)
-            case MessageArrived() | Stopped():
-                pass  # the one is not taken here, the other ends the loop
-
-    def _take_message(self, message: MessageArrived, standing: Standing, turn: Turn) -> None:
-        if standing is not Standing.CLEAR:
-            kept = self._quarantine.keep(message)
-            turn.tx.count("messages_quarantined")
-            turn.after_commit.append(
-                lambda: _log.error(
-                    "message_quarantined",
-                    topic=message.topic[:200],
-                    size_bytes=len(message.payload),
-                    file=kept,
-                    why="process after process ended while handling it; delete the file to have it tried again",
-                )
-            )
-        match standing:
-            case Standing.CLEAR:
-                self._intake.take(message, turn)
-            case Standing.CONDEMNED:
-                detail = "this report ended the coordinator again and again; it is not looked into any more"
-                self._intake.refuse(message, "quarantined", detail, turn)
-            case Standing.UNTOUCHABLE:
-                pass
+            case Stopped():
+                pass  # ends the loop
 
 
 class _NoSigner:
@@ -396,19 +347,6 @@ class _NoSigner:
 
     def sign(self, manifest: str) -> str:  # noqa: ARG002 - a port's
         return ""
-
-
-class _NoQuarantine:
-    """Where no process can end, no message is to blame."""
-
-    def hand_out(self, messages: Iterable[MessageArrived]) -> Iterator[tuple[MessageArrived, Standing]]:
-        return ((message, Standing.CLEAR) for message in messages)
-
-    def let_go(self) -> None:
-        pass
-
-    def keep(self, message: MessageArrived) -> str:
-        return message.topic
 
 
 def _waiting_in(inbox: queue.SimpleQueue[Inbox]) -> Iterator[Inbox]:

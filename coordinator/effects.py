@@ -31,21 +31,8 @@ class SendMissing(msgspec.Struct, frozen=True, tag=True):
     chunks: tuple[int, ...]
 
 
-class ForgetBlobs(msgspec.Struct, frozen=True, tag=True):
-    """Delete private blobs that are not needed any more: an update says something about its owner."""
-
-    sha256s: tuple[str, ...]
-
-
 PendingEffect = (
-    AssignDevice
-    | RejectCheckIn
-    | SendReceipt
-    | SendMissing
-    | StartAggregation
-    | AnnounceModel
-    | EvaluateVersion
-    | ForgetBlobs
+    AssignDevice | RejectCheckIn | SendReceipt | SendMissing | StartAggregation | AnnounceModel | EvaluateVersion
 )
 
 _DECODER: msgspec.json.Decoder[PendingEffect] = msgspec.json.Decoder(PendingEffect)

@@ -1,4 +1,4 @@
-"""Carries out effects: messages to devices, the announcement, jobs for the worker, deletions.
+"""Carries out effects: messages to devices, the announcement, jobs for the worker.
 
 Each may be carried out twice. Nothing is decided here but when a device should come back, which depends on the moment
 of sending.
@@ -17,9 +17,9 @@ from coordinator.core.pace import Steering, check_in_within_s, loads, opens_in_s
 from coordinator.core.round import Phase, Round, awaits_report
 from coordinator.core.schedule import wait_s
 from coordinator.core.task import Status
-from coordinator.effects import AnnounceModel, EvaluateVersion, ForgetBlobs, PendingEffect, SendMissing
+from coordinator.effects import AnnounceModel, EvaluateVersion, PendingEffect, SendMissing
 from coordinator.jobs import AggregationJob, Evaluation, EvaluationJob, FiguresJob, ReportFile
-from coordinator.ports import BlobStore, Clock, Repository, Signer, TaskRecord, Transport, VersionRecord, Worker
+from coordinator.ports import Clock, Repository, Signer, TaskRecord, Transport, VersionRecord, Worker
 from coordinator.turn import Board
 from wire import messages, topics
 from wire.identifiers import DeviceId, Population, Sha256
@@ -41,7 +41,6 @@ class Execution:
         config: the whole configuration.
         repository: where reports and devices are looked up.
         bases: finds what rounds are held on.
-        private: where reports lie.
         transport: to the devices.
         worker: averages and measures.
         clock: wall-clock time.
@@ -54,7 +53,6 @@ class Execution:
         config: CoordinatorConfig,
         repository: Repository,
         bases: Bases,
-        private: BlobStore,
         transport: Transport,
         worker: Worker,
         clock: Clock,
@@ -70,7 +68,6 @@ class Execution:
         self._population = Population(config.population)
         self._repository = repository
         self._bases = bases
-        self._private = private
         self._transport = transport
         self._worker = worker
         self._clock = clock
@@ -110,9 +107,6 @@ class Execution:
                 self._send(device, Missing(round=round_number, attempt=attempt, chunks=chunks))
             case AnnounceModel():
                 self._announce(board)
-            case ForgetBlobs(sha256s):
-                for sha256 in sha256s:
-                    self._private.delete(sha256)
         return True
 
     def _announce(self, board: Board) -> None:
@@ -144,7 +138,7 @@ class Execution:
     def _figures(self, current: Round) -> FiguresJob:
         with self._repository.transaction() as tx:
             reports = tx.reports(current.number)
-        return FiguresJob(current.number, tuple(ReportFile(r.device, r.blob, r.num_examples) for r in reports))
+        return FiguresJob(current.number, tuple(ReportFile(r.device, r.attempt, r.num_examples) for r in reports))
 
     def _aggregation(self, current: Round, board: Board) -> AggregationJob:
         settings, version = board.tasks[current.task].settings, board.versions[current.task]
@@ -154,7 +148,7 @@ class Execution:
         return AggregationJob(
             round=current.number,
             manifest=version.manifest,
-            reports=tuple(ReportFile(r.device, r.blob, r.num_examples) for r in reports),
+            reports=tuple(ReportFile(r.device, r.attempt, r.num_examples) for r in reports),
             minimum=settings.minimum,
             codec=settings.codec.choice(),
             max_examples=settings.max_examples,

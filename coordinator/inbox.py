@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from coordinator.jobs import Result
 from coordinator.operations import Operation, Refused
 
-_SHORT_BYTES = 1024
-_END_BYTES = 64
 
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class MessageArrived:
-    """Bytes came from the broker. Nobody changes it; to freeze it would triple what it takes to make one.
+    """Bytes came from the broker.
 
     Attributes:
         topic: where.
@@ -28,24 +24,6 @@ class MessageArrived:
     payload: bytes
     retained: bool = False
     acknowledge: Callable[[], None] = field(default=lambda: None, compare=False)
-    _fingerprint: str = field(default="", init=False, repr=False, compare=False)
-
-    @property
-    def fingerprint(self) -> str:
-        """See :func:`fingerprint`; found once."""
-        if not self._fingerprint:
-            self._fingerprint = fingerprint(self.topic, self.payload)
-        return self._fingerprint
-
-
-def fingerprint(source: str, payload: bytes) -> str:
-    """What tells messages apart: 64 hex digits, the same for the same bytes of the same source.
-
-    A large message is not read for it, which would be a sixth of what a report costs: a frame begins with its header
-    and ends with a checksum of all of it, and everything else is short.
-    """
-    shown = payload if len(payload) <= _SHORT_BYTES else payload[:_END_BYTES] + payload[-_END_BYTES:]
-    return hashlib.sha256(b"%b\n%d\n%b" % (source.encode(), len(payload), shown)).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ only a broken report of a device that was selected settles its seat, because sen
 
 from __future__ import annotations
 
+import hashlib
+
 import structlog
 
 from coordinator.basis import Bases, Basis
@@ -26,9 +28,8 @@ from coordinator.core.round import Phase, Round, awaits_report, step
 from coordinator.core.seats import SeatState
 from coordinator.core.task import Status
 from coordinator.effects import SendMissing
-from coordinator.inbox import MessageArrived, fingerprint
+from coordinator.inbox import MessageArrived
 from coordinator.ports import StoredChunk, StoredReport
-from coordinator.staging import StagedBlobs
 from coordinator.turn import Turn
 from wire import frame, messages, topics
 from wire.errors import RemoteProtocolError
@@ -47,41 +48,22 @@ class Intake:
     Args:
         population: whose messages we take.
         bases: finds what was asked of the devices.
-        private: where reports are stored.
     """
 
-    def __init__(self, population: str, bases: Bases, private: StagedBlobs) -> None:
+    def __init__(self, population: str, bases: Bases) -> None:
         self._population = Population(population)
         self._bases = bases
-        self._private = private
 
     def take(self, arrived: MessageArrived, turn: Turn) -> None:
         """Act on a message, whatever it may be.
 
         Raises:
-            UnavailableError: a report could not be stored.
+            UnavailableError: the database cannot be read now.
         """
         try:
             self._take(arrived, turn)
         except RemoteProtocolError as error:
             _count_malformed(turn, arrived.topic, error)
-
-    def refuse(self, arrived: MessageArrived, code: str, detail: str, turn: Turn) -> None:
-        """Settle a report that nobody will look into, by its header alone; any other message is just passed over."""
-        try:
-            match topics.parse(arrived.topic):
-                case topics.UpTopic(population=where, device=device, kind="report") if where == self._population:
-                    content = frame.decode(arrived.payload)
-                case _:
-                    return
-        except RemoteProtocolError as error:
-            _count_malformed(turn, arrived.topic, error)
-            return
-        meant = turn.find_round(content.round)
-        if meant is None:
-            turn.answer(_stranger(device, content.round, content.attempt))
-        else:
-            turn.settle(meant, ReportReceived(device, content.attempt, turn.now_s, code, detail))
 
     def _take(self, arrived: MessageArrived, turn: Turn) -> None:
         match topics.parse(arrived.topic):
@@ -142,11 +124,11 @@ class Intake:
             return
         match content:
             case frame.Report():
-                self._take_report(device, content, payload, arrived.fingerprint, turn)
+                self._take_report(device, content, payload, turn)
             case frame.Chunk():
                 self._take_chunk(device, content, payload, turn)
 
-    def _take_report(self, device: DeviceId, report: frame.Report, payload: bytes, name: str, turn: Turn) -> None:
+    def _take_report(self, device: DeviceId, report: frame.Report, payload: bytes, turn: Turn) -> None:
         meant = turn.find_round(report.round)
         if meant is None:
             turn.answer(_stranger(device, report.round, report.attempt))
@@ -164,7 +146,7 @@ class Intake:
                     round=meant.number,
                     device=device,
                     attempt=report.attempt,
-                    blob=name,
+                    sha256=hashlib.sha256(payload).hexdigest(),
                     size_bytes=len(payload),
                     num_examples=report.num_examples,
                     steps=report.steps,
@@ -173,8 +155,7 @@ class Intake:
                     norm=norm,
                     received_s=turn.now_s,
                 )
-                self._private.keep(stored.blob, payload)
-                turn.settle(meant, received, stored)
+                turn.settle(meant, received, (stored, payload))
 
     def _check(
         self, device: DeviceId, report: frame.Report, payload: bytes, meant: Round, turn: Turn
@@ -214,12 +195,11 @@ class Intake:
                 number=chunk.index,
                 count=chunk.count,
                 total_bytes=chunk.total_bytes,
-                sha256=self._private.put(payload),
             )
-            turn.tx.add_chunk(fresh)
+            turn.tx.add_chunk(fresh, payload)
             stored = [*stored, fresh]
         if len(stored) == chunk.count:
-            self._join(device, chunk, stored, turn)
+            self._join(device, chunk, turn)
 
     def _refuse_chunks(self, device: DeviceId, chunk: frame.Chunk, meant: Round | None, turn: Turn) -> None:
         if meant is None:
@@ -227,8 +207,8 @@ class Intake:
         else:
             turn.settle(meant, ReportReceived(device, chunk.attempt, turn.now_s))
 
-    def _join(self, device: DeviceId, last: frame.Chunk, stored: list[StoredChunk], turn: Turn) -> None:
-        parts = [frame.decode(self._private.get(chunk.sha256)) for chunk in stored]
+    def _join(self, device: DeviceId, last: frame.Chunk, turn: Turn) -> None:
+        parts = [frame.decode(data) for data in turn.tx.chunk_frames(last.round, device, last.attempt)]
         try:
             whole = frame.join({part.index: part for part in parts if isinstance(part, frame.Chunk)})
             report = _report_inside(whole, last)
@@ -236,7 +216,7 @@ class Intake:
             if not _refuse_broken(device, error, turn):
                 raise
             return
-        self._take_report(device, report, whole, fingerprint(device, whole), turn)
+        self._take_report(device, report, whole, turn)
 
 
 def _why_idle(turn: Turn) -> str:

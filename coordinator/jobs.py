@@ -48,10 +48,10 @@ class Evaluation(msgspec.Struct, frozen=True):
 
 
 class ReportFile(msgspec.Struct, frozen=True):
-    """A stored report that goes into the mean; ``blob`` is its name in the private store."""
+    """A stored report that goes into the mean."""
 
     device: DeviceId
-    blob: str
+    attempt: int
     num_examples: int
 
 
@@ -78,7 +78,7 @@ class AggregationJob(msgspec.Struct, frozen=True, tag=True):
         codec: how the payloads are encoded.
         max_examples: cap of a report's weight.
         optimizer: of the server.
-        optimizer_state: hash of the optimizer's state in the private store; None at first.
+        optimizer_state: hash of the optimizer's state; None at first.
         downlink: how the next weights are published.
         random_share: of the coordinates of a mask, how many are drawn instead of chosen.
         bases: hashes of the manifests of earlier versions, newest first: devices may hold their weights.
@@ -131,7 +131,7 @@ class AggregationDone(msgspec.Struct, frozen=True, tag=True):
         round: number of the round.
         weights: hash of the next weights, stored with the artifacts.
         size_bytes: their length.
-        optimizer_state: hash of the next state in the private store; None if the optimizer has none.
+        optimizer_state: hash of the next state; None if the optimizer has none.
         update_norm: L2 norm of the change of the weights.
         metrics: None if nothing was measured.
         transfers: shorter ways to the weights.

@@ -5,9 +5,8 @@ Adapters lie in ``shell``; tests and simulations bring their own. An adapter tra
 
 from __future__ import annotations
 
-import enum
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -24,7 +23,6 @@ from coordinator.core.round import AbandonCause, Phase, Round, dropouts
 from coordinator.core.seats import SeatState
 from coordinator.core.task import Task
 from coordinator.effects import PendingEffect
-from coordinator.inbox import MessageArrived
 from coordinator.jobs import Inspection, Job, Metrics
 from coordinator.operations import AuditEntry
 from wire.identifiers import DeviceId
@@ -38,7 +36,7 @@ class StoredReport(msgspec.Struct, frozen=True, kw_only=True):
         round: number of the round.
         device: whose it is.
         attempt: of the device in the round.
-        blob: name of the frame in the private store; the frame is deleted when the round is over.
+        sha256: of the frame, which is deleted when the round is over.
         size_bytes: length of the frame.
         num_examples: its weight before capping.
         steps: optimizer steps done.
@@ -51,7 +49,7 @@ class StoredReport(msgspec.Struct, frozen=True, kw_only=True):
     round: int
     device: DeviceId
     attempt: int
-    blob: str
+    sha256: str
     size_bytes: int
     num_examples: int
     steps: int
@@ -62,7 +60,7 @@ class StoredReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredChunk(msgspec.Struct, frozen=True, kw_only=True):
-    """A chunk of a report that is not complete yet; its frame lies in the private store under ``sha256``."""
+    """A chunk of a report that is not complete yet."""
 
     round: int
     device: DeviceId
@@ -70,7 +68,6 @@ class StoredChunk(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     count: int
     total_bytes: int
-    sha256: str
 
 
 class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,7 +112,7 @@ class VersionRecord(msgspec.Struct, frozen=True, kw_only=True):
         task: whose version it is.
         manifest: hash of its manifest, an artifact.
         round: the round that made it; None for the imported one.
-        optimizer_state: hash of the server optimizer's state after it, in the private store.
+        optimizer_state: hash of the server optimizer's state after it.
         created_s: wall-clock time.
         metrics: None until measured, or for good if there is no evaluation text.
         rollout: where it is, and why.
@@ -212,9 +209,6 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True):
 class Transaction(Protocol):
     """Reads and writes that become durable together, or not at all."""
 
-    def flush(self) -> None:
-        """Hand over to the database what was only noted until now; it is not durable by that."""
-
     def tasks(self) -> list[TaskRecord]:
         """Every task, in the order in which they were made."""
 
@@ -242,21 +236,26 @@ class Transaction(Protocol):
     def reports(self, round_number: int) -> list[StoredReport]:
         """Accepted reports of a round, in ascending order of devices."""
 
-    def add_report(self, report: StoredReport) -> None:
-        """Insert an accepted report."""
+    def add_report(self, report: StoredReport, frame: bytes) -> None:
+        """Insert an accepted report and its frame."""
+
+    def drop_frames(self, round_number: int) -> None:
+        """Delete the frames of a round: an update says something about its owner. The reports stay."""
 
     def chunks(self, round_number: int, device: DeviceId, attempt: int) -> list[StoredChunk]:
         """Chunks of one report, in ascending order."""
 
-    def add_chunk(self, chunk: StoredChunk) -> None:
-        """Insert a chunk that is not there yet."""
+    def chunk_frames(self, round_number: int, device: DeviceId, attempt: int) -> list[bytes]:
+        """Their frames, in the same order."""
 
-    def drop_chunks(self, round_number: int, device: DeviceId | None = None) -> list[str]:
-        """Delete the chunks of a round, or of one of its devices.
+    def add_chunk(self, chunk: StoredChunk, frame: bytes) -> None:
+        """Insert a chunk that is not there yet, and its frame."""
 
-        Returns:
-            The hashes that no other chunk names: two devices may have sent the same bytes.
-        """
+    def drop_chunks(self, round_number: int, device: DeviceId | None = None) -> None:
+        """Delete the chunks of a round, or of one of its devices."""
+
+    def drop_state(self, sha256: str) -> None:
+        """Delete the state of an optimizer if it is there."""
 
     def lease(self, device: DeviceId) -> Lease | None:
         """What is known of a device."""
@@ -299,12 +298,6 @@ class Transaction(Protocol):
 
     def add_version(self, record: VersionRecord) -> None:
         """Insert a version."""
-
-    def set_manifest(self, version: int, manifest: str) -> None:
-        """The same weights under another manifest."""
-
-    def set_metrics(self, version: int, metrics: Metrics) -> None:
-        """Note how good a version is."""
 
     def effects(self) -> list[tuple[int, PendingEffect]]:
         """Effects that were not done, in the order in which they were added."""
@@ -399,55 +392,31 @@ class BlobStore(Protocol):
             IntegrityError: there is no such blob, or its bytes are damaged.
         """
 
-    def delete(self, sha256: str) -> None:
-        """Delete it if it is there.
+
+class PrivateStore(Protocol):
+    """What the worker reads and writes of the database, and nobody may fetch."""
+
+    def frame(self, round_number: int, device: DeviceId, attempt: int) -> bytes:
+        """The frame of a report.
 
         Raises:
-            UnavailableError: a broken disk.
+            IntegrityError: it is not there.
+            UnavailableError: the database cannot be read now.
         """
 
-
-class PrivateStore(BlobStore, Protocol):
-    """One that also keeps frames, which bring their own checksum, under names that are no hashes of their bytes."""
-
-    def keep_all(self, blobs: Mapping[str, bytes]) -> None:
-        """Store all of them durably, each under the name that the caller gives; cheaper than one by one.
+    def state(self, sha256: str) -> bytes:
+        """The state of an optimizer.
 
         Raises:
-            UnavailableError: no room, or a broken disk; some of them may be stored.
+            IntegrityError: it is not there.
+            UnavailableError: the database cannot be read now.
         """
 
-
-class Standing(enum.Enum):
-    """What is known of a message that came."""
-
-    CLEAR = "clear"
-    CONDEMNED = "condemned"
-    """Process after process ended while it had it in hand: it is not handled any more."""
-    UNTOUCHABLE = "untouchable"
-    """Even refusing it did."""
-
-
-class Quarantine(Protocol):
-    """Knows the messages that end the process."""
-
-    def hand_out(self, messages: Iterable[MessageArrived]) -> Iterator[tuple[MessageArrived, Standing]]:
-        """The messages, each to be handled before the next is asked for, with what is known of it.
-
-        Should the process die meanwhile, the next one knows.
+    def keep_state(self, data: bytes) -> str:
+        """Store the state of an optimizer durably; its hash.
 
         Raises:
-            UnavailableError: no room, or a broken disk.
-        """
-
-    def let_go(self) -> None:
-        """What was handed out last was handled, and we live."""
-
-    def keep(self, message: MessageArrived) -> str:
-        """Keep a condemned message for a person to look at; where it is kept.
-
-        Raises:
-            UnavailableError: no room, or a broken disk.
+            UnavailableError: the database cannot be written now.
         """
 
 

@@ -191,7 +191,7 @@ class Releases:
             other is None or other.version == record.version or other.optimizer_state != state
             for other in (*turn.board.versions.values(), turn.tx.canary_version(record.task))
         ):
-            turn.forget([state])
+            turn.tx.drop_state(state)
         return replace(record, optimizer_state=None)
 
     def _say(self, record: VersionRecord, turn: Turn) -> None:

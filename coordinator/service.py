@@ -27,11 +27,8 @@ from coordinator.shell.broker_child import BrokerChild
 from coordinator.shell.clock import WallClock
 from coordinator.shell.database import Database, DatabaseView, database_url
 from coordinator.shell.lock import only_one
-from coordinator.shell.memory import keep_freed_memory, spare_the_collector
 from coordinator.shell.model_folder import import_model
 from coordinator.shell.mqtt import MqttTransport
-from coordinator.shell.packs import PackedBlobs
-from coordinator.shell.quarantine import FileQuarantine
 from coordinator.shell.recorder import Recorder
 from coordinator.shell.signing import KeySigner, load_signer
 from coordinator.shell.tokens import TokenTable
@@ -70,15 +67,12 @@ def serve(config: CoordinatorConfig, *, standby: bool = False) -> None:
         if config.task.evaluation_text is not None:
             tsv(config.task.evaluation_text)  # the worker reads it much later; its faults are wanted now
         artifacts = FileBlobs(config.data_dir / "artifacts")
-        private = PackedBlobs(config.data_dir / "private")
-        quarantine = FileQuarantine(config.data_dir / "quarantine")
-        stack.callback(quarantine.close)
         database = Database(database_url(config))
         stack.callback(database.close)
         clock = WallClock()
         signer = load_signer(config.data_dir, Population(config.population))
         _import_once(config, database, artifacts, signer, clock.now_s())
-        _sweep(database, private)
+        _sweep(database)
         listener = given_listener(os.environ, config.host, config.port)
         if listener is None:
             check_port_free(config.host, config.port, "port", "stop what listens there, or give another port")
@@ -93,9 +87,13 @@ def serve(config: CoordinatorConfig, *, standby: bool = False) -> None:
             broker_name, reached, reload_broker = broker.name, broker.service, broker.reload
 
         later = _Later()
-        data = config.data_dir
-        stores = data / "artifacts", data / "private"
-        worker = WorkerProcess(*stores, data / "worker.log", later.post, processor=config.processor)
+        worker = WorkerProcess(
+            config.data_dir / "artifacts",
+            database_url(config),
+            config.data_dir / "worker.log",
+            later.post,
+            processor=config.processor,
+        )
         stack.callback(worker.close)
         transport = MqttTransport(
             reached, Population(config.population), config.shards, later.post, secured.context if secured else None
@@ -107,12 +105,10 @@ def serve(config: CoordinatorConfig, *, standby: bool = False) -> None:
             config,
             database,
             artifacts,
-            private,
             transport,
             worker,
             clock,
             generator,
-            quarantine,
             signer,
             service_manager.turned,
         )
@@ -141,8 +137,6 @@ def serve(config: CoordinatorConfig, *, standby: bool = False) -> None:
             stack.enter_context(secured.gate_kept(reached, reload_broker))
         stack.callback(app.extensions["pulse"].close)  # before the server, which waits for whoever is being answered
         recorder.start()
-        spare_the_collector()
-        keep_freed_memory()
         transport.start()
 
         def ready() -> None:
@@ -297,10 +291,9 @@ def _measure_again(config: CoordinatorConfig, tx: DatabaseView) -> None:
             tx.add_effect(EvaluateVersion(current.version))
 
 
-def _sweep(database: Database, private: PackedBlobs) -> None:
-    """Delete private blobs without a row: what was left by a kill between a blob and its row."""
+def _sweep(database: Database) -> None:
+    """Delete states of optimizers that were left by a kill between a state and its version."""
     with database.transaction() as tx:
-        needed = tx.private_blobs()
-    removed = private.sweep(needed)
+        removed = tx.sweep_states()
     if removed:
-        _log.info("blobs_deleted", files=removed)
+        _log.info("states_deleted", states=removed)

@@ -34,12 +34,15 @@ from coordinator.core.schedule import wait_s, within_hours
 from coordinator.core.seats import causes_of
 from coordinator.core.task import OVER, RoundAbandoned, RoundCommitted, Status
 from coordinator.core.waiting import doing, sentence
-from coordinator.effects import ForgetBlobs, PendingEffect
+from coordinator.effects import PendingEffect
 from coordinator.ports import StoredReport, TaskRecord, VersionRecord, View
 from wire.crash_loop import CRASHES_ALLOWED
 from wire.errors import LocalProtocolError
 from wire.identifiers import DeviceId
 from wire.messages import DropoutCause, Verdict, Work
+
+Report = tuple[StoredReport, bytes]
+"""An accepted report and its frame."""
 
 _log = structlog.get_logger("coordinator")
 
@@ -103,13 +106,13 @@ class Turn:
         self._seed = seed
         self._judge = judge
 
-    def step(self, task: str, event: Event, report: StoredReport | None = None) -> None:
+    def step(self, task: str, event: Event, report: Report | None = None) -> None:
         """Let a task's open round take a step; without an open round nothing happens.
 
         Args:
             task: its name.
             event: what happened.
-            report: the checked report behind a ReportReceived; its bytes are already stored.
+            report: the checked report behind a ReportReceived, and its frame.
 
         Raises:
             IllegalEvent: see :func:`coordinator.core.round.step`.
@@ -124,8 +127,8 @@ class Turn:
             self._note_changes(before, after, event)
         self._take_over(after, effects, report)
         if after.phase in TERMINAL:
-            self.forget([stored.blob for stored in self.tx.reports(after.number)])
-            self.forget(self.tx.drop_chunks(after.number))
+            self.tx.drop_frames(after.number)
+            self.tx.drop_chunks(after.number)
             del self.board.rounds[task]
             self.board.bases.pop(after.base_version, None)
             on_trial = self.tx.canary_version(task) is not None
@@ -184,7 +187,7 @@ class Turn:
                 self.step(state.task, failed)
         return again
 
-    def settle(self, meant: Round, received: ReportReceived, report: StoredReport | None = None) -> None:
+    def settle(self, meant: Round, received: ReportReceived, report: Report | None = None) -> None:
         """Let the round that a report belongs to say its verdict; it may be long over."""
         current = self.board.rounds.get(meant.task)
         if current is not None and meant.number == current.number:
@@ -192,19 +195,13 @@ class Turn:
         else:
             _, effects = step(meant, received)
             self._take_over(meant, effects, report)
-        self.forget(self.tx.drop_chunks(meant.number, received.device))
+        self.tx.drop_chunks(meant.number, received.device)
 
     def answer(self, receipt: SendReceipt) -> None:
         """Send a receipt, and count it if the report was not accepted."""
         if receipt.verdict is not Verdict.ACCEPTED:
             self.tx.count(f"reports_{receipt.verdict.value}" + (f":{receipt.code}" if receipt.code else ""))
         self.effects.append(receipt)
-
-    def forget(self, blobs: Iterable[str]) -> None:
-        """Delete blobs of the private store after the commit."""
-        names = tuple(blobs)
-        if names:
-            self.effects.append(ForgetBlobs(names))
 
     def find_round(self, number: int) -> Round | None:
         """The round of that number, open or over."""
@@ -304,17 +301,17 @@ class Turn:
 
     # What follows from a step
 
-    def _take_over(self, state: Round, effects: tuple[Effect, ...], report: StoredReport | None) -> None:
+    def _take_over(self, state: Round, effects: tuple[Effect, ...], report: Report | None) -> None:
         for effect in effects:
             match effect:
                 case KeepReport():
                     if report is None:
                         msg = f"the round kept a report of {effect.device} that nobody checked"
                         raise LocalProtocolError(msg)
-                    self.tx.add_report(report)
-                    heard = self.tx.lease(report.device)
+                    self.tx.add_report(*report)
+                    heard = self.tx.lease(effect.device)
                     if heard is not None:
-                        self.tx.save_lease(leases.step(heard, ReportCounted(report.round)))
+                        self.tx.save_lease(leases.step(heard, ReportCounted(state.number)))
                 case SendReceipt():
                     self.answer(effect)
                 case RejectCheckIn():

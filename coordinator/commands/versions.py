@@ -27,6 +27,7 @@ from coordinator.operations import AuditEntry
 from coordinator.ports import VersionRecord
 from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.clock import WallClock
+from coordinator.shell.database import database_url
 from coordinator.shell.model_folder import export_version
 from coordinator.shell.signing import load_signer
 from coordinator.shell.web.versions import VersionDetail, version_detail
@@ -89,7 +90,7 @@ def evaluate(config_path: Path, version: int, text: Path | None, *, as_json: boo
         msg = "expected a corpus file to measure on: give --text, or set task.evaluation_text"
         raise ConfigError(msg)
     job = EvaluationJob(version, _found(config, version).manifest, Evaluation(str(chosen.absolute())))
-    done = do_once(job, config.data_dir / "artifacts", config.data_dir / "private", config.processor)
+    done = do_once(job, config.data_dir / "artifacts", database_url(config), config.processor)
     if isinstance(done, JobFailed):
         raise UnavailableError(done.reason)
     known = msgspec.to_builtins(done)

@@ -1,8 +1,7 @@
-"""Backups: a folder with the database and every blob that it needs, made while the service runs.
+"""Backups: a folder with the database and the artifacts that it names, made while the service runs.
 
-The blobs are immutable, so copying is easy but for one thing: a report's blob goes when its round is over. Therefore
-the blobs are copied first, then the database (SQLite's own online backup), then the blobs that came in between. What
-the copied database names must be there in the end, else the copy is made again.
+The database is copied first (``VACUUM INTO``: one moment of it, without what was deleted), then the artifacts, which
+are stored before a row names them and never change.
 
 The certificate authority's key is copied only if that is asked for: whoever has it can make devices and servers.
 
@@ -23,19 +22,16 @@ from coordinator.enrolment.premises import AUTHORITY_FOLDER
 from coordinator.enrolment.register import Register
 from coordinator.shell.blobs import FileBlobs, unavailable
 from coordinator.shell.database import Database, database_file
-from coordinator.shell.packs import PackedBlobs
 from coordinator.shell.schema import copy_sqlite
 from coordinator.shell.signing import KEY_FILE
 from host.files import put_folder_in_place, put_in_place, replace_file
 from models.manifest import Manifest
 from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
 
-ARTIFACTS, PRIVATE = "artifacts", "private"
-"""Folders of a coordinator's data, and of a backup."""
+ARTIFACTS = "artifacts"
+"""Folder of a coordinator's data, and of a backup."""
 ROUNDS_SKIPPED = 1_000_000
 """Far more rounds than can have passed since any backup; a number has room for billions of them."""
-_ATTEMPTS = 10
-"""A round may end, and its reports go, between the copy of the files and that of the database."""
 
 
 def back_up(data_dir: Path, folder: Path, *, with_authority: bool = False) -> int:
@@ -66,23 +62,21 @@ def back_up(data_dir: Path, folder: Path, *, with_authority: bool = False) -> in
     try:
         shutil.rmtree(writing, ignore_errors=True)
         writing.mkdir(parents=True, mode=0o700)
-        for _ in range(_ATTEMPTS):
-            _copy_blobs(data_dir, writing)
-            copy_sqlite(database_file(data_dir), database_file(writing))
-            _copy_blobs(data_dir, writing)
-            lacking = missing(writing)
-            if not lacking:
-                _copy_key(data_dir, writing)
-                if with_authority:
-                    _copy_authority(data_dir, writing)
-                put_folder_in_place(writing, folder)
-                return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        copy_sqlite(database_file(data_dir), database_file(writing))
+        _copy_artifacts(data_dir, writing)
+        lacking = missing(writing)
+        if lacking:
+            msg = f"{data_dir} lacks {len(lacking)} artifacts that its database names, such as {lacking[0]}"
+            raise UnavailableError(msg)
+        _copy_key(data_dir, writing)
+        if with_authority:
+            _copy_authority(data_dir, writing)
+        put_folder_in_place(writing, folder)
+        return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     except OSError as error:
         raise unavailable(folder, error) from error
     finally:
         shutil.rmtree(writing, ignore_errors=True)
-    msg = f"the backup lacks {len(lacking)} blobs, such as {lacking[0]}: rounds ended while it was made; try again"
-    raise UnavailableError(msg)
 
 
 def restore(folder: Path, data_dir: Path, now_s: float) -> int:
@@ -120,11 +114,11 @@ def restore(folder: Path, data_dir: Path, now_s: float) -> int:
 
 
 def restore_beside(url: str, folder: Path, data_dir: Path, now_s: float) -> int:
-    """Make a coordinator's data of a PostgreSQL database that was restored already, and of the folders of its backup.
+    """Make a coordinator's data of a PostgreSQL database that was restored already, and of the files of its backup.
 
     Args:
         url: of the database, as SQLAlchemy wants it; its tables are brought up to date.
-        folder: the backup, with what lay in ``artifacts`` and ``private``.
+        folder: the backup, with what lay in ``artifacts``.
         data_dir: may hold some of it already.
         now_s: wall-clock time.
 
@@ -150,9 +144,9 @@ def _fill(data_dir: Path, folder: Path, url: str, now_s: float) -> int:
     Database(url).close()
     lacking = _lacking(url, folder)
     if lacking:
-        msg = f"{folder} cannot be restored: {len(lacking)} blobs are missing or damaged, such as {lacking[0]}"
+        msg = f"{folder} cannot be restored: {len(lacking)} artifacts are missing or damaged, such as {lacking[0]}"
         raise ConfigError(msg)
-    _copy_blobs(folder, data_dir)
+    _copy_artifacts(folder, data_dir)
     _copy_key(folder, data_dir)
     if holds_authority(folder) and not holds_authority(data_dir):
         _copy_authority(folder, data_dir)
@@ -176,14 +170,13 @@ def _sqlite(path: Path) -> str:
 
 def _lacking(url: str, folder: Path) -> list[str]:
     database = Database(url, migrate=False)
-    artifacts, private = FileBlobs(folder / ARTIFACTS), PackedBlobs(folder / PRIVATE)
+    artifacts = FileBlobs(folder / ARTIFACTS)
     try:
         with database.transaction() as view:
-            needed = sorted(view.private_blobs())
             newest = [view.current_version(record.name) for record in view.tasks()]
     finally:
         database.close()
-    lacking = [name for name in needed if not _readable(private, name)]
+    lacking = []
     for name in sorted({version.manifest for version in newest if version is not None}):
         if not _readable(artifacts, name):
             lacking.append(name)
@@ -194,7 +187,7 @@ def _lacking(url: str, folder: Path) -> list[str]:
     return lacking
 
 
-def _readable(blobs: FileBlobs | PackedBlobs, sha256: str) -> bool:
+def _readable(blobs: FileBlobs, sha256: str) -> bool:
     try:
         blobs.get(sha256)
     except RemoteProtocolError:
@@ -202,15 +195,16 @@ def _readable(blobs: FileBlobs | PackedBlobs, sha256: str) -> bool:
     return True
 
 
-def _copy_blobs(source: Path, target: Path) -> None:
-    for name in (ARTIFACTS, PRIVATE):
-        (target / name).mkdir(exist_ok=True)
-        for path in (source / name).rglob("*"):
-            copy = target / name / path.relative_to(source / name)
-            if path.is_dir():
-                copy.mkdir(exist_ok=True)
-            elif not path.name.startswith(".") and not copy.exists():
-                _copy_file(path, copy)
+def _copy_artifacts(source: Path, target: Path) -> None:
+    (target / ARTIFACTS).mkdir(exist_ok=True)
+    for path in (source / ARTIFACTS).rglob("*"):
+        copy = target / ARTIFACTS / path.relative_to(source / ARTIFACTS)
+        if path.is_dir():
+            copy.mkdir(exist_ok=True)
+        elif not path.name.startswith(".") and not copy.exists():
+            arriving = copy.with_name(f".{copy.name}")
+            shutil.copyfile(path, arriving)
+            arriving.rename(copy)
 
 
 def _copy_key(source: Path, target: Path) -> None:
@@ -233,16 +227,6 @@ def _copy_authority(source: Path, target: Path) -> None:
 def _authority_files(folder: Path) -> dict[str, bytes]:
     paths = [folder / AUTHORITY_FOLDER / name for name in (FORMER, CURRENT)]
     return {path.name: path.read_bytes() for path in paths if path.exists()}
-
-
-def _copy_file(source: Path, copy: Path) -> None:
-    arriving = copy.with_name(f".{copy.name}")
-    try:
-        shutil.copyfile(source, arriving)
-    except FileNotFoundError:
-        return  # its round ended just now
-    if source.exists():  # else it ended meanwhile, and what was copied may be half written over
-        put_in_place(arriving, copy)
 
 
 def _end_claims(url: str, now_s: float) -> None:

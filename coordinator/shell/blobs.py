@@ -6,11 +6,9 @@ cut.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import tempfile
-from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from host.files import put_in_place
@@ -19,7 +17,6 @@ from wire.identifiers import sha256 as checked_sha256
 
 WRITING = ".writing-"
 """Begins the names of files that are not whole yet."""
-_PARTS_AT_ONCE = min(os.sysconf("SC_IOV_MAX"), 1024)
 
 
 class FileBlobs:
@@ -86,27 +83,6 @@ class FileBlobs:
             raise IntegrityError(msg)
         return data
 
-    def delete(self, sha256: str) -> None:
-        """Delete it if it is there.
-
-        Raises:
-            UnavailableError: a broken disk.
-        """
-        path = self.path(sha256)
-        try:
-            path.unlink(missing_ok=True)
-        except OSError as error:
-            raise unavailable(path, error) from error
-
-    def sweep(self, needed: Collection[str]) -> int:
-        """Delete everything else: what a process left that was killed between a blob and its row; how many files."""
-        removed = 0
-        for path in self._folder.glob("*/*"):
-            if path.name not in needed:
-                path.unlink(missing_ok=True)
-                removed += 1
-        return removed
-
 
 def _write(target: Path, data: bytes) -> None:
     """Not by ``replace_file``: the service and its worker may store the same blob at the same time."""
@@ -118,51 +94,6 @@ def _write(target: Path, data: bytes) -> None:
     except OSError:
         Path(partial).unlink(missing_ok=True)
         raise
-
-
-def write_durably(target: Path, *parts: bytes, over: Path | None = None) -> None:
-    """Write a file that is there whole or not at all, also after a power cut.
-
-    Args:
-        target: its name.
-        parts: what is in it, one after the other.
-        over: a file that nobody needs, to be written over instead of a new one; what it is longer stays behind the
-            parts. Room that the kernel has in memory and on the disk already costs a twentieth of fresh room.
-
-    Raises:
-        OSError: it could not be written; nothing of it is left.
-    """
-    if over is None:
-        handle, name = tempfile.mkstemp(prefix=WRITING, dir=target.parent)
-    else:
-        handle, name = os.open(over, os.O_RDWR), str(over)
-    try:
-        try:
-            _write_parts(handle, parts)
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        Path(name).replace(target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(name).unlink()
-        raise
-    folder = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # the rename itself
-    finally:
-        os.close(folder)
-
-
-def _write_parts(handle: int, parts: Sequence[bytes]) -> None:
-    """Without copies, and with few calls that give the interpreter away."""
-    for at in range(0, len(parts), _PARTS_AT_ONCE):
-        some = parts[at : at + _PARTS_AT_ONCE]
-        left = sum(map(len, some)) - os.writev(handle, some)
-        if left:  # a disk that is full may take a part of it, and say why with the next one
-            rest = memoryview(b"".join(some))[-left:]
-            while rest:
-                rest = rest[os.write(handle, rest) :]
 
 
 def unavailable(path: Path, error: OSError) -> UnavailableError:

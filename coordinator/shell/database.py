@@ -5,15 +5,15 @@ thread writes (the driver); web threads read in transactions of their own.
 
 The driver handles hundreds of messages in one transaction, so a view *writes behind*: what is changed again and again
 (the round, leases, counters) is written once, and rows of one kind (reports, effects) go out together, at the end of
-the transaction or before anything is read that they could change. One statement for a row costs ten times as much.
+the transaction or before anything is read that they could change.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,7 +28,6 @@ from coordinator.config import CoordinatorConfig, TaskSettings
 from coordinator.core.lease import Lease
 from coordinator.core.pace import Rhythm
 from coordinator.core.round import TERMINAL, Phase, Round
-from coordinator.core.seats import Seats
 from coordinator.core.task import Task
 from coordinator.effects import PendingEffect
 from coordinator.operations import AuditEntry, TokenRecord
@@ -36,20 +35,23 @@ from coordinator.ports import StoredChunk, StoredReport, TaskRecord
 from coordinator.shell import schema
 from coordinator.shell.reading import Reading, lease_from, summary_row
 from coordinator.shell.tables import (
+    METADATA,
     audit,
     chunks,
     counters,
     devices,
     effects,
     facts,
+    optimizer_states,
+    report_frames,
     reports,
     round_summaries,
     rounds,
     tasks,
     tokens,
+    upsert,
     versions,
 )
-from coordinator.shell.upserting import ManyRows, upsert
 from coordinator.shell.versions import Versions
 from wire.errors import ConfigError, UnavailableError
 from wire.identifiers import DeviceId
@@ -60,12 +62,8 @@ STATES_TOLD_APART = 50
 """Devices choose their reasons; a person reads four of them."""
 RHYTHM, HELD_OUT_TEXT, MEASURED_SINCE, BASELINES = "rhythm", "held-out-text", "measured-since", "baselines"
 """Their names among the facts."""
-LEASES_KEPT = 20_000
-"""Leases in memory: a cohort and those that wait; about 1 kB each."""
-
-_HEARD = ("presence", "last_seen_s", "last_round", "rounds_counted")
-"""What a report changes of a lease."""
-_SAID = attrgetter(*(name for name in Lease.__struct_fields__ if name not in _HEARD))
+IN_MEMORY = "sqlite://"
+"""URL of a database that is nowhere but in memory: for tests and simulations."""
 
 _Fact = TypeVar("_Fact")
 _ROUND = msgspec.json.Decoder(Round)
@@ -100,7 +98,8 @@ class Database:
     """The repository of the coordinator.
 
     Args:
-        url: SQLAlchemy's, such as ``sqlite:////var/lib/nightjar/coordinator.sqlite``.
+        url: SQLAlchemy's, such as ``sqlite:////var/lib/nightjar/coordinator.sqlite``; :data:`IN_MEMORY` ends with this
+            object.
         after_statement: called after every statement; lets a test stop the world there.
         migrate: bring its tables up to date first; whoever only looks on must not, while a service may run on them.
 
@@ -110,20 +109,24 @@ class Database:
     """
 
     def __init__(self, url: str, after_statement: Callable[[], None] | None = None, *, migrate: bool = True) -> None:
-        self._engine = sa.create_engine(url)
+        self._engine = _engine(url)
         if self._engine.dialect.name == "sqlite":
             sa.event.listen(self._engine, "connect", _configure_sqlite)
         if after_statement is not None:
             sa.event.listen(self._engine, "after_cursor_execute", lambda *_: after_statement())
         with self._translated():
             try:
-                (schema.upgrade if migrate else schema.check)(self._engine)
+                if url == IN_MEMORY:
+                    METADATA.create_all(self._engine)
+                else:
+                    (schema.upgrade if migrate else schema.check)(self._engine)
                 with self._engine.begin() as connection:
                     last = connection.scalar(sa.select(sa.func.max(effects.c.number))) or 0
             except Exception:
                 self.close()
                 raise
-        self._memory = _Memory(last)
+        # Counted here, so that many can be inserted at once; nobody else adds any.
+        self._effect_numbers = itertools.count(last + 1)
 
     def close(self) -> None:
         """Give the connections back."""
@@ -136,12 +139,10 @@ class Database:
         Raises:
             UnavailableError: the database cannot be read or written now.
         """
-        with self._translated():
-            with self._engine.begin() as connection:
-                view = DatabaseView(connection, self._memory)
-                yield view
-                view.flush()
-            view.committed()
+        with self._translated(), self._engine.begin() as connection:
+            view = DatabaseView(connection, self._effect_numbers)
+            yield view
+            view.flush()
 
     @contextmanager
     def connection(self) -> Iterator[sa.Connection]:
@@ -173,99 +174,59 @@ def _remedy(said: str) -> str:
     return "see that it can be reached and written"
 
 
-class _Memory:
-    """What one process keeps from one transaction to the next, all of it also in the database."""
-
-    def __init__(self, last_effect: int) -> None:
-        self.last_effect = last_effect
-        self.leases: dict[DeviceId, Lease] = {}
-        self.closed_rounds: dict[int, Round] = {}
-        self.rhythm: Rhythm | None = None
-        self.without_chunks: set[int] = set()  # rounds that reports came for lately
-        self.many_rows = ManyRows()
-
-
 class DatabaseView(Versions, Reading):
     """What a transaction can read and write; see :class:`coordinator.ports.Transaction` for each method."""
 
-    def __init__(self, connection: sa.Connection, memory: _Memory) -> None:
+    def __init__(self, connection: sa.Connection, effect_numbers: Iterator[int]) -> None:
         self._connection = connection
-        self._memory = memory
+        self._effect_numbers = effect_numbers
         self._rounds: dict[int, Round] = {}
+        self._closed_rounds: dict[int, Round] = {}
         self._leases: dict[DeviceId, Lease] = {}
-        self._reports: list[StoredReport] = []
+        self._changed_leases: set[DeviceId] = set()
+        self._reports: list[tuple[StoredReport, bytes]] = []
         self._effects: list[tuple[int, PendingEffect]] = []
         self._counts: Counter[str] = Counter()
         self._rhythm: Rhythm | None = None
-        self._rhythm_changed = self._rhythm_saved = False
-        self._saved_leases: dict[DeviceId, Lease] = {}
-        self._without_chunks: set[int] = set()
+        self._rhythm_changed = False
 
     def flush(self) -> None:
         """Write what is held back."""
         over: list[Round] = []
         if self._rounds:
-            self._put_many(rounds, "number", [_round_row(state) for state in self._rounds.values()])
+            self._put(rounds, [_round_row(state) for state in self._rounds.values()])
             over = [state for state in self._rounds.values() if state.phase in TERMINAL]
             self._rounds.clear()
         if self._reports:
-            self._memory.many_rows.add(self._connection, reports, self._reports)
+            self._connection.execute(sa.insert(reports), [structs.asdict(report) for report, _ in self._reports])
+            self._connection.execute(
+                sa.insert(report_frames),
+                [
+                    {"round": report.round, "device": report.device, "attempt": report.attempt, "body": frame}
+                    for report, frame in self._reports
+                ],
+            )
             self._counts["reports_accepted"] += len(self._reports)
             self._reports.clear()
         if over:
-            self._put_many(round_summaries, "number", [summary_row(state, self._connection) for state in over])
-        if self._leases:
-            self._put_leases()
-            self._saved_leases |= self._leases
-            self._leases.clear()
+            self._put(round_summaries, [summary_row(state, self._connection) for state in over])
+        if self._changed_leases:
+            changed = [self._leases[device] for device in sorted(self._changed_leases)]
+            self._put(devices, [{**structs.asdict(lease), "presence": lease.presence.value} for lease in changed])
+            self._changed_leases.clear()
         if self._effects:
             added = [{"number": number, "body": effect_json.to_json(effect)} for number, effect in self._effects]
             self._connection.execute(sa.insert(effects), added)
             self._effects.clear()
         if self._counts:
-            counted = [{"name": name, "value": amount} for name, amount in self._counts.items()]
-            self._put_many(counters, "name", counted)
+            self._put(counters, [{"name": name, "value": amount} for name, amount in self._counts.items()])
             self._counts.clear()
         if self._rhythm_changed:
             self._save_fact(RHYTHM, self._rhythm)
-            self._rhythm_changed, self._rhythm_saved = False, True
+            self._rhythm_changed = False
 
-    def _put_many(self, table: sa.Table, key: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        self._memory.many_rows.put(self._connection, table, key, rows)
-
-    def _put_leases(self) -> None:
-        """Nearly always a device was only heard, or its report counted: four columns instead of sixteen."""
-        changed, others = [], []
-        for device, lease in self._leases.items():
-            known = self._saved_leases.get(device) or self._memory.leases.get(device)
-            if known is not None and _SAID(known) == _SAID(lease):
-                changed.append(
-                    {
-                        "device": device,
-                        "presence": lease.presence.value,
-                        "last_seen_s": lease.last_seen_s,
-                        "last_round": lease.last_round,
-                        "rounds_counted": lease.rounds_counted,
-                    }
-                )
-            else:
-                others.append({**structs.asdict(lease), "presence": lease.presence.value})
-        if changed:
-            self._memory.many_rows.change(self._connection, devices, "device", _HEARD, changed)
-        if others:
-            self._put_many(devices, "device", others)
-
-    def committed(self) -> None:
-        """The transaction was committed: keep the leases for the next one."""
-        kept = self._memory.leases
-        for device, lease in self._saved_leases.items():
-            kept.pop(device, None)  # the newest stand last
-            kept[device] = lease
-        for device in list(kept)[: max(len(kept) - LEASES_KEPT, 0)]:
-            del kept[device]
-        self._memory.without_chunks = self._without_chunks or self._memory.without_chunks
-        if self._rhythm_saved:
-            self._memory.rhythm = self._rhythm
+    def _put(self, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
+        self._connection.execute(upsert(self._connection.dialect.name, table), rows)
 
     # Tasks
 
@@ -289,7 +250,7 @@ class DatabaseView(Versions, Reading):
             "state": msgspec.json.encode(state),
             "settings": msgspec.json.encode(record.settings),
         }
-        self._connection.execute(upsert(self._connection.dialect.name, tasks, "name"), row)
+        self._put(tasks, [row])
 
     # Rounds
 
@@ -301,11 +262,11 @@ class DatabaseView(Versions, Reading):
 
     def round(self, number: int) -> Round | None:
         """A round, over or not."""
-        found = self._rounds.get(number) or self._memory.closed_rounds.get(number)
+        found = self._rounds.get(number) or self._closed_rounds.get(number)
         if found is None:
             found = next(iter(self._find_rounds(_ROUNDS.where(rounds.c.number == number))), None)
             if found is not None and found.phase in TERMINAL:  # late reports ask for it again and again
-                self._memory.closed_rounds = {number: found}
+                self._closed_rounds[number] = found
         return found
 
     def last_round_number(self) -> int:
@@ -333,64 +294,65 @@ class DatabaseView(Versions, Reading):
         query = sa.select(reports).where(reports.c.round == round_number).order_by(reports.c.device)
         return [StoredReport(**row) for row in self._connection.execute(query).mappings()]
 
-    def add_report(self, report: StoredReport) -> None:
-        """Insert an accepted report."""
-        self._reports.append(report)
+    def add_report(self, report: StoredReport, frame: bytes) -> None:
+        """Insert an accepted report and its frame."""
+        self._reports.append((report, frame))
+
+    def drop_frames(self, round_number: int) -> None:
+        """Delete the frames of a round; the reports stay."""
+        self.flush()
+        self._connection.execute(sa.delete(report_frames).where(report_frames.c.round == round_number))
 
     def chunks(self, round_number: int, device: DeviceId, attempt: int) -> list[StoredChunk]:
         """Chunks of one report, in ascending order."""
-        query = sa.select(chunks).where(
-            chunks.c.round == round_number, chunks.c.device == device, chunks.c.attempt == attempt
-        )
-        return [StoredChunk(**row) for row in self._connection.execute(query.order_by(chunks.c.number)).mappings()]
+        columns = [chunks.c[name] for name in StoredChunk.__struct_fields__]
+        query = sa.select(*columns).where(_of_report(round_number, device, attempt)).order_by(chunks.c.number)
+        return [StoredChunk(**row) for row in self._connection.execute(query).mappings()]
 
-    def add_chunk(self, chunk: StoredChunk) -> None:
-        """Insert a chunk that is not there yet."""
+    def chunk_frames(self, round_number: int, device: DeviceId, attempt: int) -> list[bytes]:
+        """Their frames, in the same order."""
+        query = sa.select(chunks.c.body).where(_of_report(round_number, device, attempt)).order_by(chunks.c.number)
+        return list(self._connection.scalars(query))
+
+    def add_chunk(self, chunk: StoredChunk, frame: bytes) -> None:
+        """Insert a chunk that is not there yet, and its frame."""
         self.flush()  # its round comes first
-        self._without_chunks.discard(chunk.round)
-        self._memory.without_chunks.discard(chunk.round)
-        self._connection.execute(sa.insert(chunks).values(structs.asdict(chunk)))
+        self._connection.execute(sa.insert(chunks).values({**structs.asdict(chunk), "body": frame}))
 
-    def drop_chunks(self, round_number: int, device: DeviceId | None = None) -> list[str]:
-        """Delete the chunks of a round, or of one of its devices; the hashes that no other chunk names."""
-        if round_number in self._without_chunks or round_number in self._memory.without_chunks:  # nearly always
-            return []
-        which = chunks.c.round == round_number
-        if self._connection.scalar(sa.select(chunks.c.round).where(which).limit(1)) is None:
-            self._without_chunks.add(round_number)
-            return []
-        if device is not None:
-            which = which & (chunks.c.device == device)
-        hashes = set(self._connection.scalars(sa.select(chunks.c.sha256).where(which)))
-        if hashes:
-            self._connection.execute(sa.delete(chunks).where(which))
-            hashes.difference_update(self._connection.scalars(sa.select(chunks.c.sha256)))
-        return sorted(hashes)
+    def drop_chunks(self, round_number: int, device: DeviceId | None = None) -> None:
+        """Delete the chunks of a round, or of one of its devices."""
+        dropped = sa.delete(chunks).where(chunks.c.round == round_number)
+        self._connection.execute(dropped if device is None else dropped.where(chunks.c.device == device))
 
-    def private_blobs(self) -> set[str]:
-        """Hashes of the private blobs that are still needed: open reports, chunks, the optimizer's state."""
-        self.flush()
-        over = [phase.value for phase in TERMINAL]
-        still_open = sa.select(rounds.c.number).where(rounds.c.phase.not_in(over))
-        needed = set(self._connection.scalars(sa.select(reports.c.blob).where(reports.c.round.in_(still_open))))
-        needed.update(self._connection.scalars(sa.select(chunks.c.sha256)))
-        states = versions.c.optimizer_state
-        needed.update(self._connection.scalars(sa.select(states).where(states.is_not(None))))
-        return needed
+    # States of optimizers; the worker writes them (coordinator.shell.private)
+
+    def drop_state(self, sha256: str) -> None:
+        """Delete the state of an optimizer if it is there."""
+        self._connection.execute(sa.delete(optimizer_states).where(optimizer_states.c.sha256 == sha256))
+
+    def sweep_states(self) -> int:
+        """Delete states that no version has, left by a kill between a state and its version; how many."""
+        needed = sa.select(versions.c.optimizer_state).where(versions.c.optimizer_state.is_not(None))
+        return self._connection.execute(
+            sa.delete(optimizer_states).where(optimizer_states.c.sha256.not_in(needed))
+        ).rowcount
 
     # Devices
 
     def lease(self, device: DeviceId) -> Lease | None:
         """What is known of a device."""
-        found = self._leases.get(device) or self._saved_leases.get(device) or self._memory.leases.get(device)
+        found = self._leases.get(device)
         if found is None:
             row = self._connection.execute(sa.select(devices).where(devices.c.device == device)).mappings().first()
-            found = None if row is None else lease_from(row)
+            if row is None:
+                return None
+            found = self._leases[device] = lease_from(row)
         return found
 
     def save_lease(self, lease: Lease) -> None:
         """Insert or replace a device."""
         self._leases[lease.device] = lease
+        self._changed_leases.add(lease.device)
 
     def devices_since(self, since_s: float) -> int:
         """How many devices were seen since."""
@@ -416,10 +378,9 @@ class DatabaseView(Versions, Reading):
 
     def add_effect(self, effect: PendingEffect) -> int:
         """Insert an effect; its number."""
-        # Counted here and not by the database, so that many can be inserted at once; nobody else adds any.
-        self._memory.last_effect += 1
-        self._effects.append((self._memory.last_effect, effect))
-        return self._memory.last_effect
+        number = next(self._effect_numbers)
+        self._effects.append((number, effect))
+        return number
 
     def begin_effects(self) -> list[tuple[int, PendingEffect, int]]:
         """As ``effects``, each with how often a process began with it, this time included."""
@@ -443,8 +404,6 @@ class DatabaseView(Versions, Reading):
 
     def rhythm(self) -> Rhythm:
         """When devices check in, and how long rounds take."""
-        if self._rhythm is None:
-            self._rhythm = self._memory.rhythm
         if self._rhythm is None:
             self._rhythm = self._fact(RHYTHM, Rhythm) or Rhythm()
         return self._rhythm
@@ -481,7 +440,7 @@ class DatabaseView(Versions, Reading):
         return None if found is None else msgspec.json.decode(found, type=kind)
 
     def _save_fact(self, name: str, value: object) -> None:
-        self._put_many(facts, "name", [{"name": name, "value": msgspec.json.encode(value)}])
+        self._put(facts, [{"name": name, "value": msgspec.json.encode(value)}])
 
     def add_audit(self, entry: AuditEntry) -> None:
         """Note a change; the database gives it its number."""
@@ -491,7 +450,7 @@ class DatabaseView(Versions, Reading):
 
     def add_token(self, token: TokenRecord) -> None:
         """Insert a token, or replace the one of that name."""
-        self._connection.execute(upsert(self._connection.dialect.name, tokens, "name"), structs.asdict(token))
+        self._connection.execute(upsert(self._connection.dialect.name, tokens), structs.asdict(token))
 
     def remove_token(self, name: str) -> bool:
         """Revoke a token; False if there is none."""
@@ -499,6 +458,10 @@ class DatabaseView(Versions, Reading):
 
     def _scalar(self, query: sa.Select[Any]) -> int:
         return int(self._connection.scalar(query) or 0)
+
+
+def _of_report(round_number: int, device: DeviceId, attempt: int) -> sa.ColumnElement[bool]:
+    return (chunks.c.round == round_number) & (chunks.c.device == device) & (chunks.c.attempt == attempt)
 
 
 _ROUNDS = sa.select(rounds.c.state, rounds.c.task)
@@ -514,14 +477,21 @@ def _round_row(state: Round) -> dict[str, Any]:
         "task": state.task,
         "phase": state.phase.value,
         "base_version": state.base_version,
-        "state": msgspec.json.encode(state, enc_hook=Seats.plain),
+        "state": msgspec.json.encode(state),
     }
+
+
+def _engine(url: str) -> sa.Engine:
+    if url == IN_MEMORY:  # one connection for all threads: another one would see an empty database
+        return sa.create_engine(url, poolclass=sa.StaticPool, connect_args={"check_same_thread": False})
+    return sa.create_engine(url)
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:
     cursor = connection.cursor()
     cursor.execute("PRAGMA journal_mode = WAL")  # readers of the web page do not block the driver
     cursor.execute("PRAGMA synchronous = FULL")  # a receipt is a promise that holds through a power cut
+    cursor.execute("PRAGMA secure_delete = ON")  # what is deleted of a report is overwritten
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.execute(f"PRAGMA busy_timeout = {1000 * BUSY_TIMEOUT_S}")
     cursor.close()

@@ -61,17 +61,16 @@ def check(engine: sa.Engine) -> None:
 
 
 def copy_sqlite(source: Path, target: Path) -> None:
-    """Copy a SQLite database, which may be in use, by SQLite's online backup.
+    """Copy a SQLite database, which may be in use, as it is at one moment; what was deleted is not in the copy.
 
     Raises:
         UnavailableError: it cannot be read, or there is no room.
     """
     try:
-        held, copy = sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True), sqlite3.connect(target)
+        held = sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)
         try:
-            held.backup(copy)
+            held.execute("VACUUM INTO ?", (str(target),))
         finally:
-            copy.close()
             held.close()
     except sqlite3.Error as error:
         msg = f"cannot copy the database {source} to {target}: {error}"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -17,6 +20,7 @@ from sqlalchemy import (
     Table,
     text,
 )
+from sqlalchemy.dialects import postgresql, sqlite
 
 METADATA = MetaData()
 
@@ -83,7 +87,7 @@ reports = Table(
     Column("round", BigInteger, ForeignKey("rounds.number"), nullable=False),
     Column("device", String(64), nullable=False),
     Column("attempt", Integer, nullable=False),
-    Column("blob", String(64), nullable=False),
+    Column("sha256", String(64), nullable=False),  # of the frame
     Column("size_bytes", BigInteger, nullable=False),
     Column("num_examples", BigInteger, nullable=False),
     Column("steps", BigInteger, nullable=False),
@@ -91,6 +95,16 @@ reports = Table(
     Column("seconds", Float, nullable=False),
     Column("norm", Float, nullable=False),
     Column("received_s", Float, nullable=False),
+    PrimaryKeyConstraint("round", "device", "attempt"),
+)
+
+report_frames = Table(
+    "report_frames",  # emptied when the round is over
+    METADATA,
+    Column("round", BigInteger, nullable=False),
+    Column("device", String(64), nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("body", LargeBinary, nullable=False),
     PrimaryKeyConstraint("round", "device", "attempt"),
 )
 
@@ -103,8 +117,15 @@ chunks = Table(
     Column("number", Integer, nullable=False),
     Column("count", Integer, nullable=False),
     Column("total_bytes", BigInteger, nullable=False),
-    Column("sha256", String(64), nullable=False),
+    Column("body", LargeBinary, nullable=False),  # its frame
     PrimaryKeyConstraint("round", "device", "attempt", "number"),
+)
+
+optimizer_states = Table(
+    "optimizer_states",
+    METADATA,
+    Column("sha256", String(64), primary_key=True),
+    Column("body", LargeBinary, nullable=False),
 )
 
 devices = Table(
@@ -216,3 +237,16 @@ credentials = Table(
     Index("credentials_by_standing", "standing", "requested_s"),
     Index("credentials_by_claim", "claim"),
 )
+
+_INSERTS: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+
+
+@functools.cache
+def upsert(dialect: str, table: Table) -> Any:
+    """Inserts a row or replaces the one of its primary key; a counter is added to. Both dialects write it alike."""
+    statement = _INSERTS[dialect](table)
+    keys = [column.name for column in table.primary_key]
+    others = {column.name: statement.excluded[column.name] for column in table.columns if column.name not in keys}
+    if table is counters:
+        others = {"value": counters.c.value + statement.excluded.value}
+    return statement.on_conflict_do_update(index_elements=keys, set_=others)

@@ -13,8 +13,7 @@ from coordinator.core.federated import Tally
 from coordinator.core.rollout import Rollout, Stage
 from coordinator.jobs import Inspection, Metrics
 from coordinator.ports import Lineage, RoundSummary, VersionRecord
-from coordinator.shell.tables import federated, versions
-from coordinator.shell.upserting import upsert
+from coordinator.shell.tables import federated, upsert, versions
 
 _JSON: dict[str, Any] = {"lineage": Lineage, "inspection": Inspection}
 """Columns that are JSON, and of what."""
@@ -66,16 +65,7 @@ class Versions:
     def save_federated(self, version: int, tally: Tally) -> None:
         """Replace it."""
         row = {"version": version, "tally": msgspec.json.encode(tally)}
-        self._connection.execute(upsert(self._connection.dialect.name, federated, "version"), row)
-
-    def set_manifest(self, version: int, manifest: str) -> None:
-        """The same weights under another manifest."""
-        self._connection.execute(sa.update(versions).where(versions.c.version == version).values(manifest=manifest))
-
-    def set_metrics(self, version: int, metrics: Metrics) -> None:
-        """Note how good a version is."""
-        which = versions.c.version == version
-        self._connection.execute(sa.update(versions).where(which).values(structs.asdict(metrics)))
+        self._connection.execute(upsert(self._connection.dialect.name, federated), row)
 
     def versions(self, limit: int, before: int | None = None, task: str | None = None) -> list[VersionRecord]:
         """The newest versions, in ascending order; only those with a number below ``before``, and of a task."""

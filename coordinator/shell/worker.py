@@ -26,18 +26,21 @@ from wire.errors import UnavailableError
 JOB_TIMEOUT_S = 900.0
 """Measuring a large model on a slow machine takes minutes; longer than this it hangs."""
 
+DATABASE_URL = "NIGHTJAR_WORKER_DATABASE_URL"
+"""Environment variable by which the child is told where the database is."""
+
 _COMMAND = (sys.executable, "-m", "coordinator.shell.worker_child")
 _RESULTS: msgspec.json.Decoder[Result] = msgspec.json.Decoder(Result)
 _log = structlog.get_logger("coordinator")
 
 
-def do_once(job: Job, artifacts: Path, private: Path, processor: Processor = Processor.AUTO) -> Result:
+def do_once(job: Job, artifacts: Path, database_url: str, processor: Processor = Processor.AUTO) -> Result:
     """Do one job in a process that ends with it, for a command; its libraries may print to standard error.
 
     Args:
         job: what.
         artifacts: folder of the artifacts.
-        private: folder of reports and optimizer states.
+        database_url: of the coordinator's database, as SQLAlchemy wants it.
         processor: where it calculates.
 
     Raises:
@@ -45,10 +48,10 @@ def do_once(job: Job, artifacts: Path, private: Path, processor: Processor = Pro
     """
     try:
         child = subprocess.run(  # noqa: S603 - our own module
-            [*_COMMAND, str(os.getpid()), str(artifacts), str(private), processor.value],
+            [*_COMMAND, str(os.getpid()), str(artifacts), processor.value],
             input=msgspec.json.encode(job) + b"\n",
             capture_output=True,
-            env=environment(processor, os.environ),
+            env=_environment(processor, database_url),
             timeout=JOB_TIMEOUT_S,
             check=False,
         )
@@ -61,12 +64,17 @@ def do_once(job: Job, artifacts: Path, private: Path, processor: Processor = Pro
     return failed(job, f"the worker process died: {' '.join(last)[:300]}")
 
 
+def _environment(processor: Processor, database_url: str) -> dict[str, str]:
+    """The URL may hold a password, and arguments are for everybody on the machine to read."""
+    return {**environment(processor, os.environ), DATABASE_URL: database_url}
+
+
 class WorkerProcess:
     """A child process that does jobs, one after the other.
 
     Args:
         artifacts: folder of the artifacts.
-        private: folder of reports and optimizer states.
+        database_url: of the coordinator's database, as SQLAlchemy wants it.
         log: file for what the child and its libraries print.
         post: takes JobEnded.
         command: of the child, without its arguments; a test brings its own.
@@ -76,14 +84,14 @@ class WorkerProcess:
     def __init__(
         self,
         artifacts: Path,
-        private: Path,
+        database_url: str,
         log: Path,
         post: Callable[[Inbox], None],
         command: tuple[str, ...] = _COMMAND,
         processor: Processor = Processor.AUTO,
     ) -> None:
-        arguments = [str(os.getpid()), str(artifacts), str(private), processor.value]
-        self._child = LineChild([*command, *arguments], log, environment(processor, os.environ))
+        arguments = [str(os.getpid()), str(artifacts), processor.value]
+        self._child = LineChild([*command, *arguments], log, _environment(processor, database_url))
         self._log_path = log
         self._post = post
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()

@@ -19,9 +19,11 @@ import numpy as np
 from coordinator.averaging import do_job
 from coordinator.core.arithmetic import NUMPY, Arithmetic
 from coordinator.jobs import Inspection, Job, Metrics, Result, failed
-from coordinator.ports import BlobStore
+from coordinator.ports import PrivateStore
 from coordinator.shell.blobs import FileBlobs
-from coordinator.shell.packs import PackedBlobs
+from coordinator.shell.database import Database
+from coordinator.shell.private import PrivateTables
+from coordinator.shell.worker import DATABASE_URL
 from host.children import answer_lines, die_with_parent, own_output
 from host.retrying import keep_trying
 from models.batches import Batches, pack
@@ -107,7 +109,7 @@ def serve(
     jobs: BinaryIO,
     results: BinaryIO,
     artifacts: FileBlobs,
-    private: BlobStore,
+    private: PrivateStore,
     sleep: Callable[[float], object] = time.sleep,
     processor: Processor = Processor.AUTO,
 ) -> None:
@@ -123,7 +125,7 @@ def serve(
 def _patiently(
     job: Job,
     artifacts: FileBlobs,
-    private: BlobStore,
+    private: PrivateStore,
     evaluator: Evaluator,
     place: Place,
     sleep: Callable[[float], object],
@@ -137,7 +139,7 @@ def _patiently(
         return failed(job, str(error))
 
 
-def _attempt(job: Job, artifacts: FileBlobs, private: BlobStore, evaluator: Evaluator, place: Place) -> Result:
+def _attempt(job: Job, artifacts: FileBlobs, private: PrivateStore, evaluator: Evaluator, place: Place) -> Result:
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # the result is checked
             return do_job(job, artifacts, private, evaluator.measure, evaluator.inspect, place.arithmetic())
@@ -150,12 +152,12 @@ def _attempt(job: Job, artifacts: FileBlobs, private: BlobStore, evaluator: Eval
 
 
 def main(arguments: list[str]) -> None:
-    """Entry point: process id of the parent, folders of the artifacts and of the private store, processor."""
-    parent, artifacts, private, processor = arguments
+    """Entry point: process id of the parent, folder of the artifacts, processor."""
+    parent, artifacts, processor = arguments
     die_with_parent(int(parent))
     results = own_output()
-    stores = FileBlobs(Path(artifacts)), PackedBlobs(Path(private))
-    serve(sys.stdin.buffer, results, *stores, processor=Processor(processor))
+    private = PrivateTables(Database(os.environ[DATABASE_URL], migrate=False))
+    serve(sys.stdin.buffer, results, FileBlobs(Path(artifacts)), private, processor=Processor(processor))
 
 
 if __name__ == "__main__":

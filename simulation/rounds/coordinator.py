@@ -87,7 +87,6 @@ class CoordinatorHost:
 
     Attributes:
         repository: the database.
-        private: reports and optimizer states.
         troubles: when it or the broker had one, in virtual seconds, and which.
     """
 
@@ -126,7 +125,6 @@ class CoordinatorHost:
         self._newest = 0
         self.troubles: list[tuple[float, Fault]] = []
         self.repository = MemoryRepository(self._touched)
-        self.private = MemoryBlobs(self._touched)
         artifacts.touched = self._touched  # they lie on the same disk
         with self.repository.transaction() as tx:
             tx.add_version(
@@ -151,13 +149,11 @@ class CoordinatorHost:
         life = self._life
         try:
             with self.repository.transaction() as tx:
-                needed = tx.private_blobs()
-            self.private.sweep(needed)
+                tx.sweep_states()
             driver = Driver(
                 self._config,
                 self.repository,
                 self._artifacts,
-                self.private,
                 _Transport(self._publish),
                 _Worker(self._submit),
                 _WallClock(self.now_s),
@@ -319,7 +315,7 @@ class CoordinatorHost:
             return
         result: Result
         try:
-            result = do_job(job, self._artifacts, self.private, _measure_nothing)
+            result = do_job(job, self._artifacts, self.repository.view, _measure_nothing)
         except PowerCut:
             self.kill()
             return

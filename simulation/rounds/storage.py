@@ -21,7 +21,6 @@ from coordinator.core.pace import Rhythm
 from coordinator.core.rollout import Stage
 from coordinator.core.round import TERMINAL, Phase, Round
 from coordinator.effects import PendingEffect
-from coordinator.jobs import Metrics
 from coordinator.operations import AuditEntry
 from coordinator.ports import RoundSummary, StoredChunk, StoredReport, TaskRecord, VersionRecord
 from wire.errors import IntegrityError, LocalProtocolError
@@ -57,12 +56,6 @@ class MemoryBlobs:
         self._blobs[name] = data
         return name
 
-    def keep_all(self, blobs: Mapping[str, bytes]) -> None:
-        """Store all of them, each under its name."""
-        for name, data in blobs.items():
-            self.touched()
-            self._blobs[name] = data
-
     def get(self, sha256: str) -> bytes:
         """Read.
 
@@ -73,18 +66,6 @@ class MemoryBlobs:
             msg = f"there is no blob {sha256}"
             raise IntegrityError(msg)
         return self._blobs[sha256]
-
-    def delete(self, sha256: str) -> None:
-        """Delete it if it is there."""
-        self.touched()
-        self._blobs.pop(sha256, None)
-
-    def sweep(self, needed: set[str]) -> int:
-        """Delete what is not needed; how many."""
-        orphans = [name for name in self._blobs if name not in needed]
-        for name in orphans:
-            del self._blobs[name]
-        return len(orphans)
 
     def __len__(self) -> int:
         """Number of blobs."""
@@ -106,7 +87,9 @@ class MemoryView:
         self._phases: dict[Phase, int] = {}
         self._open: dict[int, Round] = {}
         self._reports: dict[int, dict[tuple[DeviceId, int], StoredReport]] = {}
-        self._chunks: dict[tuple[int, DeviceId, int, int], StoredChunk] = {}
+        self._frames: dict[int, dict[tuple[DeviceId, int], bytes]] = {}
+        self._chunks: dict[tuple[int, DeviceId, int, int], tuple[StoredChunk, bytes]] = {}
+        self._states_of_optimizers: dict[str, bytes] = {}
         self._leases: dict[DeviceId, Lease] = {}
         self._states: dict[tuple[str, str], int] = {}
         self._versions: dict[int, VersionRecord] = {}
@@ -119,9 +102,6 @@ class MemoryView:
         self._last: dict[str, int] = {}
 
     # Transactions
-
-    def flush(self) -> None:
-        """Everything is in its table at once."""
 
     def commit(self) -> None:
         """Keep what was written."""
@@ -204,34 +184,79 @@ class MemoryView:
         found = self._reports.get(round_number, {})
         return [found[key] for key in sorted(found)]
 
-    def add_report(self, report: StoredReport) -> None:
-        """Insert an accepted report."""
+    def add_report(self, report: StoredReport, frame: bytes) -> None:
+        """Insert an accepted report and its frame."""
         if report.round not in self._reports:
             self._put(self._reports, report.round, {})
+            self._put(self._frames, report.round, {})
         self._insert(self._reports[report.round], (report.device, report.attempt), report)
+        self._insert(self._frames[report.round], (report.device, report.attempt), frame)
+
+    def drop_frames(self, round_number: int) -> None:
+        """Delete the frames of a round; the reports stay."""
+        self._remove(self._frames, round_number)
 
     def chunks(self, round_number: int, device: DeviceId, attempt: int) -> list[StoredChunk]:
         """Chunks of one report, in ascending order."""
-        return [self._chunks[key] for key in sorted(self._chunks) if key[:3] == (round_number, device, attempt)]
+        return [chunk for chunk, _ in self._chunks_of(round_number, device, attempt)]
 
-    def add_chunk(self, chunk: StoredChunk) -> None:
-        """Insert a chunk that is not there yet."""
-        self._insert(self._chunks, (chunk.round, chunk.device, chunk.attempt, chunk.number), chunk)
+    def chunk_frames(self, round_number: int, device: DeviceId, attempt: int) -> list[bytes]:
+        """Their frames, in the same order."""
+        return [frame for _, frame in self._chunks_of(round_number, device, attempt)]
 
-    def drop_chunks(self, round_number: int, device: DeviceId | None = None) -> list[str]:
-        """Delete the chunks of a round, or of one of its devices; the hashes that no other chunk names."""
-        keys = [key for key in sorted(self._chunks) if key[0] == round_number and device in {None, key[1]}]
-        dropped = {self._chunks[key].sha256 for key in keys}
-        for key in keys:
+    def _chunks_of(self, *report: object) -> list[tuple[StoredChunk, bytes]]:
+        return [self._chunks[key] for key in sorted(self._chunks) if key[:3] == report]
+
+    def add_chunk(self, chunk: StoredChunk, frame: bytes) -> None:
+        """Insert a chunk that is not there yet, and its frame."""
+        self._insert(self._chunks, (chunk.round, chunk.device, chunk.attempt, chunk.number), (chunk, frame))
+
+    def drop_chunks(self, round_number: int, device: DeviceId | None = None) -> None:
+        """Delete the chunks of a round, or of one of its devices."""
+        for key in [key for key in self._chunks if key[0] == round_number and device in {None, key[1]}]:
             self._remove(self._chunks, key)
-        return sorted(dropped - {chunk.sha256 for chunk in self._chunks.values()})
 
-    def private_blobs(self) -> set[str]:
-        """Hashes of the private blobs that are still needed: open reports, chunks, the optimizer's state."""
-        needed = {report.blob for number in self._open for report in self._reports.get(number, {}).values()}
-        needed.update(chunk.sha256 for chunk in self._chunks.values())
-        needed.update(record.optimizer_state for record in self._versions.values() if record.optimizer_state)
-        return needed
+    # What the worker reads and writes; see coordinator.ports.PrivateStore
+
+    def frame(self, round_number: int, device: DeviceId, attempt: int) -> bytes:
+        """The frame of a report.
+
+        Raises:
+            IntegrityError: it is not there.
+        """
+        found = self._frames.get(round_number, {}).get((device, attempt))
+        if found is None:
+            msg = f"there is no report of {device} in round {round_number}, attempt {attempt}"
+            raise IntegrityError(msg)
+        return found
+
+    def state(self, sha256: str) -> bytes:
+        """The state of an optimizer.
+
+        Raises:
+            IntegrityError: it is not there.
+        """
+        if sha256 not in self._states_of_optimizers:
+            msg = f"there is no state {sha256}"
+            raise IntegrityError(msg)
+        return self._states_of_optimizers[sha256]
+
+    def keep_state(self, data: bytes) -> str:
+        """Store the state of an optimizer, outside of any transaction; its hash."""
+        self._touched()
+        sha256 = hashlib.sha256(data).hexdigest()
+        self._states_of_optimizers[sha256] = data
+        return sha256
+
+    def drop_state(self, sha256: str) -> None:
+        """Delete the state of an optimizer if it is there."""
+        self._remove(self._states_of_optimizers, sha256)
+
+    def sweep_states(self) -> None:
+        """Delete states that no version has."""
+        needed = {record.optimizer_state for record in self._versions.values()}
+        for sha256 in [sha256 for sha256 in self._states_of_optimizers if sha256 not in needed]:
+            self.drop_state(sha256)
 
     # Devices
 
@@ -308,14 +333,6 @@ class MemoryView:
         """Insert a version."""
         self._insert(self._versions, record.version, record)
         self._put(self._last, "version", max(record.version, self._last.get("version", -1)))
-
-    def set_manifest(self, version: int, manifest: str) -> None:
-        """The same weights under another manifest."""
-        self._put(self._versions, version, replace(self._versions[version], manifest=manifest))
-
-    def set_metrics(self, version: int, metrics: Metrics) -> None:
-        """Note how good a version is."""
-        self._put(self._versions, version, replace(self._versions[version], metrics=metrics))
 
     def versions(self, limit: int, before: int | None = None, task: str | None = None) -> list[VersionRecord]:
         """The newest versions, in ascending order; only those with a number below ``before``, and of a task."""

@@ -14,10 +14,10 @@ from coordinator.jobs import AggregationJob, FiguresJob, ReportFile
 from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.model_folder import import_model
 from tests.coordinator.fake_device import report_frame
+from tests.coordinator.fakes import KeptFrames
 from tests.coordinator.model_folder import write_model
 from wire import frame
 from wire.errors import IntegrityError, RemoteProtocolError
-from wire.identifiers import DeviceId
 from wire.messages import Assignment, CodecChoice, TrainingPlan
 
 SPARSE = CodecChoice(name="topk-8", density=0.01)
@@ -29,7 +29,7 @@ class Averaging:
 
     def __init__(self, folder, choice: OptimizerChoice | None = None) -> None:
         self.manifest = write_model(folder / "model", WORDS)
-        self.artifacts, self.private = FileBlobs(folder / "artifacts"), FileBlobs(folder / "private")
+        self.artifacts, self.private = FileBlobs(folder / "artifacts"), KeptFrames()
         import_model(folder / "model", self.artifacts)
         self.choice = choice or OptimizerChoice(name=OptimizerName.FEDAVG, learning_rate=1.0)
 
@@ -47,14 +47,17 @@ class Averaging:
         layout = self.manifest.layout
         delta = np.random.default_rng(number).normal(0, 0.01, layout.size).astype(np.float32)
         data = report_frame(asked, delta, layout, num_examples=1 + number)
-        return ReportFile(DeviceId(f"d{number:03d}"), self.private.put(data), 1 + number)
+        return self.private.keep(data, f"d{number:03d}", 1 + number)
+
+    def frame(self, report: ReportFile) -> bytes:
+        return self.private.frame(1, report.device, report.attempt)
 
     def broken_report(self, number: int) -> ReportFile:
         """Its values are sound and its CRC is right; its positions are nonsense."""
-        good = frame.decode(self.private.get(self.report(number).blob))
+        good = frame.decode(self.frame(self.report(number)))
         k = int.from_bytes(good.payload[:4], "little")
         cut = msgspec.structs.replace(good, payload=good.payload[: 8 + k] + bytes(40))
-        return ReportFile(DeviceId(f"d{number:03d}"), self.private.put(frame.encode_report(cut)), 1)
+        return self.private.keep(frame.encode_report(cut), f"d{number:03d}", 1)
 
     def job(self, reports, state: str | None = None) -> AggregationJob:
         return AggregationJob(
@@ -82,7 +85,7 @@ def test_the_order_in_which_reports_came_plays_no_part(tmp_path):
 def test_it_says_what_the_mean_is_of(tmp_path):
     world = Averaging(tmp_path)
     reports = [world.report(2), world.broken_report(1), world.report(3)]
-    frames = [world.private.get(reports[at].blob) for at in (1, 0, 2)]  # as their devices are named
+    frames = [world.frame(reports[at]) for at in (1, 0, 2)]  # as their devices are named
     hashes = "".join(hashlib.sha256(data).hexdigest() for data in frames)
     assert world.do(world.job(reports)).reports_sha256 == hashlib.sha256(hashes.encode()).hexdigest()
 
@@ -92,8 +95,7 @@ def test_it_says_what_the_mean_is_of(tmp_path):
 def test_a_report_that_the_disk_damaged_is_named(tmp_path, damage, work):
     world = Averaging(tmp_path)
     sound, damaged = world.report(0), world.report(1)
-    data = damage(world.private.get(damaged.blob))
-    job = world.job([sound, msgspec.structs.replace(damaged, blob=world.private.put(data))])
+    job = world.job([sound, world.private.keep(damage(world.frame(damaged)), damaged.device, 1)])
     with pytest.raises(IntegrityError, match="stored report of d001 in round 1 is damaged"):
         world.do(job if work == "mean" else FiguresJob(job.round, job.reports))
 
@@ -101,8 +103,7 @@ def test_a_report_that_the_disk_damaged_is_named(tmp_path, damage, work):
 def test_memory_does_not_grow_with_the_number_of_reports(tmp_path):
     world = Averaging(tmp_path)
     peaks = []
-    reports = [world.report(number % 10) for number in range(200)]
-    reports = [msgspec.structs.replace(one, device=DeviceId(f"d{n:03d}")) for n, one in enumerate(reports)]
+    reports = [world.report(number) for number in range(200)]
     world.do(world.job(reports))  # imports and caches
     for count in (10, 200):
         gc.collect()

@@ -83,7 +83,7 @@ def test_a_batch_is_written_in_one_transaction_and_each_of_it_is_answered(report
     assert transactions[0] <= 2  # one to write all three, one to look up how many devices there are
     assert reporting.acknowledged == 3
     assert verdicts(reporting) == {"a": [Verdict.ACCEPTED], "b": [Verdict.ACCEPTED], "c": [Verdict.ACCEPTED], "d": []}
-    assert len(reporting.private.blobs) == 3
+    assert len(reporting.tables.frames) == 3
 
 
 def test_the_round_goes_on_within_a_batch(reporting):
@@ -121,7 +121,7 @@ def test_a_message_that_our_code_cannot_stand_spoils_no_other(reporting, monkeyp
     assert sorted(device for _, device, _ in reporting.tables.reports) == ["a", "b", "d"]
     assert reporting.counters["malformed_messages"] == 1
     assert reporting.acknowledged == 4
-    assert len(reporting.private.blobs) == 3, "the bytes of the failed one are not kept"
+    assert len(reporting.tables.frames) == 3, "the bytes of the failed one are not kept"
 
 
 @pytest.mark.parametrize("port", ["private", "repository"])

@@ -75,7 +75,7 @@ class Observed:
             case "report", name:
                 self._report(name)
             case "forge", name:
-                self._report(name, number=world.tables.last_effect % 5, attempt=3)
+                self._report(name, number=len(world.transport.sent) % 5, attempt=3)
             case "spoil", name:
                 world.receive(name, "report", b"\x00" * 50)
             case "drop out", name:

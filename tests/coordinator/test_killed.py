@@ -90,7 +90,7 @@ def outcome(world: World) -> dict:
         "rounds": [lease.rounds_counted for lease in leases],
         "abandoned": {name: count for name, count in counters.items() if name.startswith(("rounds_", "dropouts"))},
         "answers": {device: answer(world, device) for device in (A,)},
-        "blobs": len(world.private.blobs),
+        "frames": len(world.tables.frames),
     }
 
 

@@ -146,7 +146,7 @@ def test_only_the_states_of_an_optimizer_that_something_is_trained_from_are_kept
     hold_round(world, "a", "b")
     kept = {number: record.optimizer_state for number, record in world.tables.versions.items()}
     assert [number for number, state in kept.items() if state] == [2]
-    assert set(world.private.blobs) == {kept[2]}
+    assert set(world.tables.states) == {kept[2]}
 
 
 def test_a_version_knows_what_it_was_made_of_and_what_devices_found_of_the_one_before(make_world):
@@ -263,7 +263,7 @@ def test_the_optimizer_goes_on_from_its_state_before_a_version_that_was_rolled_b
     assert (stage(world, 2), world.tables.versions[1].optimizer_state) == (Stage.CANARY, before)
     hold_round(world, *in_canary(world, 2, 2)[0], hits=BAD)
     assert (stage(world, 2), world.tables.versions[2].optimizer_state) == (Stage.ROLLED_BACK, None)
-    assert set(world.private.blobs) == {before}
+    assert set(world.tables.states) == {before}
     hold_round(world, "a", "b")
     assert world.tables.versions[3].lineage.parent == 1
 
@@ -298,7 +298,7 @@ def test_an_operator_goes_back_to_the_version_before_and_forward_again(make_worl
     assert operate(world, PromoteVersion(2, "it was fine")) is True
     assert [stage(world, n) for n in range(3)] == [Stage.SUPERSEDED, Stage.SUPERSEDED, Stage.CURRENT]
     assert operate(world, PromoteVersion(2, "again")) is False
-    entries = [(e.action, e.target, e.before, e.after) for e in world.tables.audit.values()]
+    entries = [(e.action, e.target, e.before, e.after) for e in world.tables.audit]
     assert entries == [
         ("roll-back", "2", "current", "rolled back: words are missing; version 1 instead"),
         ("promote-version", "2", "rolled-back", "current: it was fine"),

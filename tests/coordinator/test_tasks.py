@@ -237,7 +237,7 @@ def test_a_kill_at_any_touch_leaves_a_task_with_its_version_and_round_or_nothing
             made = "second" in world.tables.tasks
             assert made == bool(rounds_of(world, "second"))
             assert made == (1 in world.tables.versions)
-            assert made == any(entry.action == "create-task" for entry in world.tables.audit.values())
+            assert made == any(entry.action == "create-task" for entry in world.tables.audit)
         touches += 1
 
 
@@ -503,7 +503,7 @@ def test_an_evaluation_makes_figures_of_a_version_and_no_version(make_world):
         found = federated.figures(tx.federated(0))
     assert (found.devices, found.counted, found.top1_before.mean) == (2, 20, 0.3)
     assert (found.top1_before.p10, found.top1_before.p90) == (0.2, 0.4)
-    assert world.private.blobs == {}, "what devices sent is deleted when the round is over"
+    assert world.tables.frames == {}, "what devices sent is deleted when the round is over"
 
 
 def test_an_agent_that_cannot_evaluate_is_not_asked_to(make_world):

@@ -1,8 +1,8 @@
 """The real coordinator, which dies by SIGKILL at chosen points: ``python -m tests.faults.mortal_coordinator``.
 
 Arguments: the configuration; a file of points, one ``name@round`` a line; a file where the points are noted at which
-it has died, so that it dies once at each. A report with ``DEADLY`` in its bytes kills it every time, as a fault in
-compiled code would. Nothing else is changed.
+it has died, so that it dies once at each. A report with ``DEADLY`` in its bytes meets a defect every time. Nothing else
+is changed.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from coordinator.config_file import load_config
 from coordinator.core.events import AssignDevice, SendReceipt, StartAggregation
 from coordinator.core.round import Phase
 from coordinator.driver import Driver
-from coordinator.effects import AnnounceModel, ForgetBlobs
+from coordinator.effects import AnnounceModel
 from coordinator.execution import Execution
 from coordinator.intake import Intake
 from coordinator.service import serve
-from coordinator.staging import StagedBlobs
+from coordinator.shell.database import DatabaseView
 from host.logs import configure_logs
 
 DEADLY = struct.pack("<f", 666.25)
 
-_take, _carry_out, _flush, _take_message = Driver._take, Execution.carry_out, StagedBlobs.flush, Intake._take
+_take, _carry_out, _flush, _take_message = Driver._take, Execution.carry_out, DatabaseView.flush, Intake._take
 
 
 def die() -> None:
@@ -89,22 +89,20 @@ def haunt(reaper: Reaper) -> None:
                 reaper.at("assigned-two")
         if isinstance(effect, StartAggregation):
             reaper.at("averaging")
-        if isinstance(effect, ForgetBlobs):
-            reaper.at("forgot-the-reports")
         return done
 
-    def flush(staged):
-        waiting = bool(staged._waiting)
-        _flush(staged)
+    def flush(view):
+        waiting = bool(view._reports)
+        _flush(view)
         if waiting:
-            reaper.at("stored-the-bytes")
+            reaper.at("wrote-a-report")
 
     def take_message(intake, arrived, turn):
         if arrived.topic.endswith("/report") and DEADLY in arrived.payload:
-            die()
+            raise MemoryError
         _take_message(intake, arrived, turn)
 
-    Driver._take, Execution.carry_out, StagedBlobs.flush, Intake._take = take, carry_out, flush, take_message
+    Driver._take, Execution.carry_out, DatabaseView.flush, Intake._take = take, carry_out, flush, take_message
 
 
 def main(config_path: str, points: str, died: str) -> None:

@@ -48,7 +48,7 @@ _COUNTED = (
     _Counted("broker_sessions_lost", "nightjar_broker_sessions_lost", "", "Times that the broker forgot our session."),
     _Counted("broker_refused", "nightjar_broker_refused", "", "Times that the broker refused us or our subscriptions."),
     _Counted("effects_set_aside", "nightjar_effects_set_aside", "", "Work that ended process after process."),
-    _Counted("messages_quarantined", "nightjar_messages_quarantined", "", "Messages that ended process after process."),
+    _Counted("events_failed", "nightjar_events_failed", "", "Messages and other events whose handling met a defect."),
 )
 
 _OF_A_ROUND: tuple[tuple[str, str, Callable[[Round], float]], ...] = (

@@ -17,12 +17,11 @@ from coordinator.core.task import Task
 from coordinator.inbox import Inbox
 from coordinator.jobs import Metrics
 from coordinator.ports import StoredReport, TaskRecord, VersionRecord
-from coordinator.shell.backup import ARTIFACTS, PRIVATE
+from coordinator.shell.backup import ARTIFACTS
 from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.clock import WallClock
 from coordinator.shell.database import Database, database_file
 from coordinator.shell.model_folder import import_model
-from coordinator.shell.packs import PackedBlobs
 from coordinator.shell.tokens import TokenTable
 from coordinator.shell.web.app import create_app
 from coordinator.shell.web.ports import WebPorts
@@ -58,8 +57,7 @@ class Site:
         )
         self.data.mkdir()
         self.artifacts = FileBlobs(self.data / ARTIFACTS)
-        self.private = PackedBlobs(self.data / PRIVATE)
-        manifest = import_model(folder / "model", self.artifacts)
+        manifest = self.manifest = import_model(folder / "model", self.artifacts)
         database = Database(database_url or f"sqlite:///{database_file(self.data)}")
         with database.transaction() as tx:
             state = Task(name="keyboard", number=1, created_s=90.0, committed=1)
@@ -89,8 +87,9 @@ class Site:
             )
             tx.save_lease(Lease(device=A, presence=Presence.PRESENT, state="training", last_seen_s=203.0, examples=7))
             tx.save_lease(Lease(device=B, state="ineligible", reason="\x1b[31mred\x07", last_seen_s=202.0))
-            tx.add_report(report(1, "0" * 64))
-            tx.add_report(report(2, self.private.put(REPORT)))
+            tx.add_report(report(1), b"")
+            tx.drop_frames(1)
+            tx.add_report(report(2), REPORT)
         database.close()
 
     def listen_on(self, port: int) -> None:
@@ -122,12 +121,12 @@ def web_half(site: Site, post: Callable[[Inbox, Database], None]) -> Iterator[No
     database.close()
 
 
-def report(round_number: int, blob: str) -> StoredReport:
+def report(round_number: int) -> StoredReport:
     return StoredReport(
         round=round_number,
         device=A,
         attempt=1,
-        blob=blob,
+        sha256="0" * 64,
         size_bytes=len(REPORT),
         num_examples=3,
         steps=1,

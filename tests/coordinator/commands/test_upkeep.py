@@ -89,7 +89,7 @@ def test_doctor_calls_a_gpu_that_must_be_used_and_cannot_a_fault(site, monkeypat
 def test_doctor_says_what_to_do_about_each_fault(run, site, monkeypatch):
     monkeypatch.setattr(checkup, "_processors", lambda _config: iter(()))
     (site.config.parent / "model" / "weights.bin").write_bytes(b"x")
-    next(path for path in (site.data / "private").rglob("*") if path.is_file()).unlink()
+    site.artifacts.path(site.manifest.program.sha256).unlink()
     status, out, _ = run("doctor", "--config", site.config, "--json")
     faults = {each["category"]: each for each in json.loads(out) if each["level"] == "fault"}
     assert (status, sorted(faults)) == (1, ["database", "model"])

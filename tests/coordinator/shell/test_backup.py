@@ -10,9 +10,9 @@ from coordinator.core.round import AbandonCause, Phase
 from coordinator.enrolment.authority import Authority
 from coordinator.enrolment.premises import AUTHORITY_FOLDER
 from coordinator.enrolment.register import Register
-from coordinator.shell.backup import PRIVATE, ROUNDS_SKIPPED, back_up, holds_authority, missing, restore
+from coordinator.shell.backup import ARTIFACTS, ROUNDS_SKIPPED, back_up, holds_authority, missing, restore
 from coordinator.shell.database import Database, database_file
-from coordinator.shell.packs import PackedBlobs
+from coordinator.shell.private import PrivateTables
 from coordinator.shell.signing import load_signer
 from tests.coordinator.commands.site import REPORT, Site, report
 from wire.errors import ConfigError
@@ -37,12 +37,26 @@ def view(folder):
         database.close()
 
 
+def frame_of(folder, kept):
+    with contextlib.closing(Database(f"sqlite:///{database_file(folder)}")) as database:
+        return PrivateTables(database).frame(kept.round, kept.device, kept.attempt)
+
+
+def test_a_backup_has_no_bytes_of_reports_that_were_deleted(site, tmp_path):
+    with contextlib.closing(Database(f"sqlite:///{database_file(site.data)}")) as database:
+        with database.transaction() as tx:
+            tx.drop_frames(2)
+        back_up(site.data, tmp_path / "saved")
+    assert REPORT not in database_file(tmp_path / "saved").read_bytes()
+    assert REPORT not in database_file(site.data).read_bytes(), "overwritten in the database itself, too"
+
+
 def test_a_backup_has_the_accepted_reports_of_the_open_round(site, tmp_path):
     size_bytes = back_up(site.data, tmp_path / "saved")
     assert size_bytes > len(REPORT)
     assert missing(tmp_path / "saved") == []
     _, _, [kept], _ = view(tmp_path / "saved")
-    assert PackedBlobs(tmp_path / "saved" / PRIVATE).get(kept.blob) == REPORT
+    assert frame_of(tmp_path / "saved", kept) == REPORT
 
 
 def test_a_restored_coordinator_goes_on_with_its_round_and_with_unused_numbers(site, tmp_path):
@@ -52,7 +66,7 @@ def test_a_restored_coordinator_goes_on_with_its_round_and_with_unused_numbers(s
     assert (current.number, current.reported) == (2, 1)
     assert last == 2 + ROUNDS_SKIPPED
     assert (marker.phase, marker.cause) == (Phase.ABANDONED, AbandonCause.RESTORED)
-    assert PackedBlobs(tmp_path / "new" / PRIVATE).get(kept.blob) == REPORT
+    assert frame_of(tmp_path / "new", kept) == REPORT
 
 
 def test_a_restored_coordinator_signs_as_the_lost_one_did(site, tmp_path):
@@ -70,16 +84,13 @@ def test_a_backup_made_while_rounds_come_and_go_is_whole(site, tmp_path):
         database = Database(f"sqlite:///{database_file(site.data)}")
         number = 2
         while not stop.wait(0.002):
-            sha256 = site.private.put(f"report {number}".encode())
             with database.transaction() as tx:
                 old = next(iter(tx.open_rounds()), None)
-                gone = [each.blob for each in tx.reports(old.number)]
                 tx.save_round(replace(old, phase=Phase.ABANDONED, closed_at_s=1.0))
                 number += 1
                 tx.save_round(replace(old, number=number))
-                tx.add_report(report(number, sha256))
-            for name in gone:
-                site.private.delete(name)
+                tx.drop_frames(number - 1)
+                tx.add_report(report(number), f"report {number}".encode())
         database.close()
 
     writer = threading.Thread(target=live)
@@ -95,7 +106,7 @@ def test_a_backup_made_while_rounds_come_and_go_is_whole(site, tmp_path):
 
 def test_a_damaged_backup_is_not_restored(site, tmp_path):
     back_up(site.data, tmp_path / "saved")
-    for path in (tmp_path / "saved" / PRIVATE).rglob("*"):
+    for path in (tmp_path / "saved" / ARTIFACTS).rglob("*"):
         if path.is_file():
             path.write_bytes(path.read_bytes()[:-1] + b"!")
     with pytest.raises(ConfigError, match="missing or damaged"):

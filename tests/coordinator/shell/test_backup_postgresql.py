@@ -13,8 +13,8 @@ from coordinator.__main__ import cli
 from coordinator.core.round import Phase
 from coordinator.shell.backup import ROUNDS_SKIPPED
 from coordinator.shell.database import Database
-from coordinator.shell.packs import PackedBlobs
-from tests.coordinator.commands.site import Site
+from coordinator.shell.private import PrivateTables
+from tests.coordinator.commands.site import REPORT, Site
 from tests.coordinator.shell.postgresql import fresh_database
 from wire.errors import ConfigError
 
@@ -42,8 +42,7 @@ def site(tmp_path, postgresql, monkeypatch):
 
 
 def save(site, url):
-    for name in ("artifacts", "private"):
-        shutil.copytree(site / "data" / name, site / "saved" / name)
+    shutil.copytree(site / "data" / "artifacts", site / "saved" / "artifacts")
     dump = [program("pg_dump"), "--format=custom", f"--file={site / 'saved' / 'dump'}", libpq(url)]
     subprocess.run(dump, check=True, capture_output=True)
 
@@ -63,16 +62,16 @@ def test_restored_from_the_dump_and_the_folders_it_goes_on_with_unused_numbers(
         assert (current.phase, current.reported) == (Phase.REPORTING, 1)
         assert view.last_round_number() == 2 + ROUNDS_SKIPPED
         [report] = view.reports(2)
-    assert PackedBlobs(site / "new" / "private").get(report.blob)
+        assert PrivateTables(database).frame(2, report.device, report.attempt) == REPORT
 
 
 def test_a_folder_that_lacks_what_the_database_names_is_refused(site, postgresql, monkeypatch):
     save(site, postgresql)
     monkeypatch.setenv("NIGHTJAR_DATABASE_URL", libpq(postgresql))
-    shutil.rmtree(site / "saved" / "private")
+    next((site / "saved" / "artifacts").glob("*/*")).unlink()
     refused = CliRunner().invoke(cli, ["restore", str(site / "saved")])
     assert isinstance(refused.exception, ConfigError)
-    assert "blobs are missing or damaged" in str(refused.exception)
+    assert "artifacts are missing or damaged" in str(refused.exception)
 
 
 def test_backup_says_how_it_is_done(site, postgresql, monkeypatch):

@@ -7,10 +7,9 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from coordinator.core.round import Phase, open_round
 from coordinator.core.rules import RoundRules
 from coordinator.effects import AnnounceModel
-from coordinator.ports import StoredChunk, StoredReport, VersionRecord
+from coordinator.ports import StoredReport, VersionRecord
 from coordinator.shell.database import Database
 from coordinator.shell.tables import METADATA
 from wire.errors import ConfigError, UnavailableError
@@ -122,7 +121,7 @@ def test_a_report_of_a_round_that_is_not_there_is_refused(database):
         round=9,
         device=DeviceId("a"),
         attempt=1,
-        blob="0" * 64,
+        sha256="0" * 64,
         size_bytes=1,
         num_examples=1,
         steps=1,
@@ -132,19 +131,7 @@ def test_a_report_of_a_round_that_is_not_there_is_refused(database):
         received_s=1.0,
     )
     with pytest.raises(sa.exc.IntegrityError), database.transaction() as tx:
-        tx.add_report(report)
-
-
-def test_the_private_blobs_still_needed_are_those_of_the_open_round_and_the_optimizer(database):
-    with database.transaction() as tx:
-        tx.add_version(VersionRecord(version=0, manifest="0" * 64, optimizer_state="1" * 64))
-        tx.add_version(VersionRecord(version=1, manifest="0" * 64, optimizer_state="2" * 64))
-        tx.save_round(open_round(1, 0, RULES, 7, 0.0))
-        tx.add_chunk(
-            StoredChunk(round=1, device=DeviceId("a"), attempt=1, number=0, count=2, total_bytes=9, sha256="3" * 64)
-        )
-        assert tx.private_blobs() == {"1" * 64, "2" * 64, "3" * 64}
-        assert tx.rounds_in(Phase.SELECTION) == 1
+        tx.add_report(report, b"frame")
 
 
 def test_a_damaged_file_is_an_error_that_says_which(tmp_path):

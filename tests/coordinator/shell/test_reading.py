@@ -41,7 +41,7 @@ def database(request, tmp_path):
 
 
 def report(number: int, device: DeviceId, **fields) -> StoredReport:
-    usual = {"attempt": 1, "blob": "0" * 64, "size_bytes": 100, "num_examples": 2, "steps": 1, "loss": 3.0}
+    usual = {"attempt": 1, "sha256": "0" * 64, "size_bytes": 100, "num_examples": 2, "steps": 1, "loss": 3.0}
     rest = {"seconds": 1.0, "norm": 1.0, "received_s": 1.0}
     return StoredReport(round=number, device=device, **{**usual, **rest, **fields})
 
@@ -63,8 +63,8 @@ def names(leases):
 def test_a_round_that_is_over_is_summed_up_once_and_its_reports_are_not_read_again(database):
     with database.transaction() as tx:
         tx.save_round(open_round(1, 0, RULES, 7, 10.0))
-        tx.add_report(report(1, A, size_bytes=100, num_examples=1, loss=2.0))
-        tx.add_report(report(1, B, size_bytes=300, num_examples=3, loss=4.0))
+        tx.add_report(report(1, A, size_bytes=100, num_examples=1, loss=2.0), b"frame")
+        tx.add_report(report(1, B, size_bytes=300, num_examples=3, loss=4.0), b"frame")
     with database.transaction() as tx:
         tx.save_round(committed(1))
     with database.transaction() as tx:
@@ -77,7 +77,7 @@ def test_a_round_that_is_over_is_summed_up_once_and_its_reports_are_not_read_aga
 def test_a_round_that_was_over_before_summaries_were_kept_is_still_told_of(database):
     with database.transaction() as tx:
         tx.save_round(committed(1))
-        tx.add_report(report(1, A))
+        tx.add_report(report(1, A), b"frame")
     with database.transaction() as tx:
         tx._connection.exec_driver_sql("DELETE FROM round_summaries")
         (summary,) = tx.recent_rounds(5)
@@ -97,8 +97,8 @@ def test_rounds_are_listed_by_phase_and_from_a_number_on(database):
 def test_accepted_reports_are_counted_along(database):
     with database.transaction() as tx:
         tx.save_round(open_round(1, 0, RULES, 7, 10.0))
-        tx.add_report(report(1, A))
-        tx.add_report(report(1, B))
+        tx.add_report(report(1, A), b"frame")
+        tx.add_report(report(1, B), b"frame")
         assert tx.accepted_reports() == 2
     with database.transaction() as tx:
         assert tx.accepted_reports() == 2
@@ -108,8 +108,8 @@ def test_reports_are_found_by_their_device_and_by_their_round(database):
     with database.transaction() as tx:
         for number in (1, 2, 3):
             tx.save_round(open_round(number, 0, RULES, 7, 10.0))
-            tx.add_report(report(number, A))
-        tx.add_report(report(3, B))
+            tx.add_report(report(number, A), b"frame")
+        tx.add_report(report(3, B), b"frame")
     with database.transaction() as tx:
         assert [each.round for each in tx.reports_of(A, [1, 3, 9])] == [3, 1]
         assert names(tx.reports_in(3, [B])) == [B]
@@ -205,7 +205,7 @@ def test_what_was_measured_of_the_newest_versions_of_a_task(database):
         for number, task in enumerate(["keyboard", "keyboard", "other", "keyboard"], start=1):
             tx.add_version(VersionRecord(version=number, task=task, manifest="0" * 64, round=number))
         for number in (1, 2, 3):
-            tx.set_metrics(number, metrics)
+            tx.save_version(replace(tx.version(number), metrics=metrics))
     with database.transaction() as tx:
         assert tx.measured(9, "keyboard") == [Measured(1, 1, metrics), Measured(2, 2, metrics)]
         assert tx.measured(2, "keyboard") == [Measured(2, 2, metrics)]

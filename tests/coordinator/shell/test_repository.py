@@ -1,6 +1,7 @@
 """What every repository must do, the real one and the one in memory."""
 
 import contextlib
+import hashlib
 
 import msgspec
 import pytest
@@ -18,14 +19,15 @@ from coordinator.core.round import Phase, Round, open_round
 from coordinator.core.rules import RoundRules
 from coordinator.core.seats import Seat, SeatState
 from coordinator.core.task import Task
-from coordinator.effects import AnnounceModel, EvaluateVersion, ForgetBlobs, SendMissing
+from coordinator.effects import AnnounceModel, EvaluateVersion, SendMissing
 from coordinator.jobs import Inspection, Metrics
 from coordinator.operations import AuditEntry
 from coordinator.ports import Lineage, StoredChunk, StoredReport, TaskRecord, VersionRecord
-from coordinator.shell.database import Database
+from coordinator.shell.database import IN_MEMORY, Database
+from coordinator.shell.private import PrivateTables
 from models.manifest import Artifact
 from simulation.rounds.storage import MemoryRepository as SimulatedRepository
-from tests.coordinator.fakes import MemoryRepository
+from wire.errors import IntegrityError
 from wire.identifiers import DeviceId
 from wire.messages import CodecChoice, DropoutCause, RejectionReason, Verdict
 
@@ -41,16 +43,18 @@ RULES = RoundRules(
 A, B = DeviceId("a"), DeviceId("b")
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql), "memory", "simulation"])
+@pytest.fixture(params=["sqlite", "memory", pytest.param("postgresql", marks=pytest.mark.postgresql), "simulation"])
 def repository(request, tmp_path):
-    if request.param == "memory":
-        yield MemoryRepository()
-        return
-    if request.param == "simulation":
-        yield SimulatedRepository()
-        return
-    sqlite = request.param == "sqlite"
-    database = Database(f"sqlite:///{tmp_path / 'test.sqlite'}" if sqlite else request.getfixturevalue("postgresql"))
+    match request.param:
+        case "simulation":
+            yield SimulatedRepository()
+            return
+        case "sqlite":
+            database = Database(f"sqlite:///{tmp_path / 'test.sqlite'}")
+        case "memory":
+            database = Database(IN_MEMORY)
+        case _:
+            database = Database(request.getfixturevalue("postgresql"))
     yield database
     database.close()
 
@@ -69,7 +73,7 @@ def stored(device: DeviceId, round_number: int = 1, **changes) -> StoredReport:
         round=round_number,
         device=device,
         attempt=1,
-        blob="1" * 64,
+        sha256="1" * 64,
         size_bytes=100,
         num_examples=5,
         steps=1,
@@ -81,8 +85,12 @@ def stored(device: DeviceId, round_number: int = 1, **changes) -> StoredReport:
     return msgspec.structs.replace(report, **changes)
 
 
-def chunk(device: DeviceId, number: int, sha256: str = "2") -> StoredChunk:
-    return StoredChunk(round=1, device=device, attempt=1, number=number, count=3, total_bytes=9, sha256=sha256 * 64)
+def chunk(device: DeviceId, number: int) -> StoredChunk:
+    return StoredChunk(round=1, device=device, attempt=1, number=number, count=3, total_bytes=9)
+
+
+def private_of(repository):
+    return repository.view if isinstance(repository, SimulatedRepository) else PrivateTables(repository)
 
 
 def test_an_empty_one_has_nothing(repository):
@@ -100,7 +108,7 @@ def test_an_empty_one_has_nothing(repository):
 def write_and_fail(repository) -> None:
     with repository.transaction() as tx:
         tx.count("reports_late")
-        tx.add_report(stored(A))
+        tx.add_report(stored(A), b"frame")
         tx.add_effect(AnnounceModel())
         raise RuntimeError
 
@@ -131,26 +139,67 @@ def test_a_round_is_replaced_and_found_while_it_is_open(started):
 
 def test_reports_come_in_ascending_order_of_devices_and_each_only_once(started):
     with started.transaction() as tx:
-        tx.add_report(stored(B))
-        tx.add_report(stored(A))
+        tx.add_report(stored(B), b"frame")
+        tx.add_report(stored(A), b"frame")
     with pytest.raises(Exception, match=r"(?i)unique|twice"), started.transaction() as tx:
-        tx.add_report(stored(A))
+        tx.add_report(stored(A), b"frame")
     with started.transaction() as tx:
         assert [report.device for report in tx.reports(1)] == [A, B]
         assert tx.accepted_reports() == 2
 
 
-def test_dropped_chunks_name_only_blobs_that_nobody_else_needs(started):
+def test_chunks_are_there_until_they_are_dropped(started):
     with started.transaction() as tx:
-        tx.add_chunk(chunk(A, 1))
-        tx.add_chunk(chunk(A, 0, "3"))
-        tx.add_chunk(chunk(B, 1))
-        assert [one.number for one in tx.chunks(1, A, 1)] == [0, 1]
+        tx.drop_chunks(1)
+        tx.add_chunk(chunk(A, 1), b"second")
+        tx.add_chunk(chunk(A, 0), b"first")
+        tx.add_chunk(chunk(B, 1), b"second")
+        assert tx.chunks(1, A, 1) == [chunk(A, 0), chunk(A, 1)]
+        assert tx.chunk_frames(1, A, 1) == [b"first", b"second"]
         assert tx.chunks(1, A, 2) == []
-        assert tx.drop_chunks(1, A) == ["3" * 64]
-        assert tx.chunks(1, A, 1) == []
-        assert tx.drop_chunks(1) == ["2" * 64]
-        assert tx.drop_chunks(1) == []
+    with started.transaction() as tx:
+        tx.drop_chunks(1, A)
+        assert (tx.chunks(1, A, 1), tx.chunk_frames(1, B, 1)) == ([], [b"second"])
+        tx.drop_chunks(1)
+        tx.drop_chunks(1)
+    with started.transaction() as tx:
+        assert tx.chunks(1, B, 1) == []
+
+
+def test_frames_are_there_until_their_round_is_over_and_reports_stay(started):
+    private = private_of(started)
+    with started.transaction() as tx:
+        tx.save_round(open_round(2, 0, RULES, 7, 10.0))
+        for number in (1, 2):
+            tx.add_report(stored(A, number), b"frame %d" % number)
+    assert [private.frame(number, A, 1) for number in (1, 2)] == [b"frame 1", b"frame 2"]
+    with started.transaction() as tx:
+        tx.add_report(stored(B), b"frame of b")
+        tx.drop_frames(1)
+    for device in (A, B):
+        with pytest.raises(IntegrityError, match=device):
+            private.frame(1, device, 1)
+    assert private.frame(2, A, 1) == b"frame 2"
+    with started.transaction() as tx:
+        assert tx.reports(1) == [stored(A), stored(B)]
+
+
+def test_states_of_optimizers_are_there_until_they_are_dropped_or_no_version_has_them(started):
+    private = private_of(started)
+    names = [private.keep_state(data) for data in (b"one", b"two", b"two", b"three")]
+    assert names[1] == names[2] == hashlib.sha256(b"two").hexdigest()
+    assert [private.state(name) for name in names] == [b"one", b"two", b"two", b"three"]
+    with started.transaction() as tx:
+        tx.add_version(VersionRecord(version=1, manifest="5" * 64, optimizer_state=names[0]))
+        tx.drop_state(names[1])
+        tx.drop_state(names[1])
+    assert private.state(names[3]) == b"three"
+    with started.transaction() as tx:
+        tx.sweep_states()
+    assert private.state(names[0]) == b"one"
+    for name in names[1:]:
+        with pytest.raises(IntegrityError, match=name):
+            private.state(name)
 
 
 def test_what_a_report_changes_of_a_lease_is_changed_and_nothing_else(started):
@@ -183,20 +232,6 @@ def test_what_was_rolled_back_of_a_lease_is_not_taken_for_written(started):
         tx.save_lease(replace(lease, last_seen_s=2.0))
     with started.transaction() as tx:
         assert tx.leases(1) == [replace(lease, last_seen_s=2.0)]
-
-
-def test_a_round_that_had_no_chunks_may_get_some(started):
-    for _ in range(2):
-        with started.transaction() as tx:
-            assert tx.drop_chunks(1) == []
-    with started.transaction() as tx:
-        tx.add_chunk(chunk(A, 1))
-    with contextlib.suppress(KeyError), started.transaction() as tx:
-        assert tx.drop_chunks(1) == ["2" * 64]
-        assert tx.drop_chunks(1) == []
-        raise KeyError
-    with started.transaction() as tx:
-        assert tx.drop_chunks(1) == ["2" * 64]
 
 
 def test_leases_are_replaced_and_counted_by_when_they_were_seen(repository):
@@ -317,7 +352,7 @@ def test_effects_that_are_left_over_count_how_often_they_were_begun(repository):
 
 def test_versions_keep_their_metrics(started):
     with started.transaction() as tx:
-        tx.set_metrics(0, Metrics(0.1, 0.2, 3.0))
+        tx.save_version(replace(tx.version(0), metrics=Metrics(0.1, 0.2, 3.0)))
         tx.add_version(VersionRecord(version=1, manifest="5" * 64, round=1, optimizer_state="6" * 64, created_s=2.0))
     with started.transaction() as tx:
         assert tx.version(0).metrics == Metrics(0.1, 0.2, 3.0)
@@ -371,7 +406,6 @@ def test_effects_keep_their_order_until_they_are_removed(repository):
         StartAggregation(1),
         AnnounceModel(),
         EvaluateVersion(0),
-        ForgetBlobs(("7" * 64,)),
     ]
     with repository.transaction() as tx:
         numbers = [tx.add_effect(effect) for effect in effects]
@@ -396,8 +430,8 @@ def test_counters_add_up(repository):
 
 def test_summaries_weigh_the_loss_by_examples(started):
     with started.transaction() as tx:
-        tx.add_report(stored(A, loss=2.0, num_examples=1, size_bytes=100))
-        tx.add_report(stored(B, loss=4.0, num_examples=3, size_bytes=300))
+        tx.add_report(stored(A, loss=2.0, num_examples=1, size_bytes=100), b"frame")
+        tx.add_report(stored(B, loss=4.0, num_examples=3, size_bytes=300), b"frame")
         tx.save_round(open_round(2, 0, RULES, 7, 50.0))
     with started.transaction() as tx:
         first, second = tx.recent_rounds(5)

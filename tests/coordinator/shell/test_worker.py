@@ -27,12 +27,13 @@ from coordinator.jobs import (
 from coordinator.shell import worker_child
 from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.model_folder import import_model
-from coordinator.shell.worker import JOB_TIMEOUT_S, WorkerProcess, do_once
+from coordinator.shell.worker import DATABASE_URL, JOB_TIMEOUT_S, WorkerProcess, do_once
 from coordinator.shell.worker_child import serve
 from host.children import TRIES
 from host.retrying import GIVE_UP_AFTER_S
 from models.processors import Processor, choose
 from tests.coordinator.fake_device import report_frame
+from tests.coordinator.fakes import KeptFrames
 from tests.coordinator.model_folder import INITIAL, LAYOUT, write_model
 from tests.processes import is_alive
 from wire.errors import UnavailableError
@@ -43,10 +44,14 @@ from wire.parameters import weights_from_bytes
 DENSE = CodecChoice(name="dense-f32")
 
 
+def database_at(folder: Path) -> str:
+    return f"sqlite:///{folder / 'test.sqlite'}"
+
+
 @pytest.fixture
 def stores(tmp_path):
     manifest = write_model(tmp_path / "model")
-    artifacts, private = FileBlobs(tmp_path / "artifacts"), FileBlobs(tmp_path / "private")
+    artifacts, private = FileBlobs(tmp_path / "artifacts"), KeptFrames(database_at(tmp_path))
     import_model(tmp_path / "model", artifacts)
     return manifest, artifacts, private
 
@@ -58,7 +63,7 @@ def make_worker(tmp_path):
     def make(*command: str) -> tuple[WorkerProcess, queue.Queue]:
         ended: queue.Queue = queue.Queue()
         extra = {"command": command} if command else {}
-        made.append(WorkerProcess(tmp_path / "artifacts", tmp_path / "private", tmp_path / "log", ended.put, **extra))
+        made.append(WorkerProcess(tmp_path / "artifacts", database_at(tmp_path), tmp_path / "log", ended.put, **extra))
         return made[-1], ended
 
     yield make
@@ -78,9 +83,7 @@ def job_on(manifest, private, **changes) -> AggregationJob:
         report_deadline_s=1,
     )
     reports = tuple(
-        ReportFile(
-            DeviceId(name), private.put(report_frame(asked, np.full(LAYOUT.size, value), LAYOUT, weight)), weight
-        )
+        private.keep(report_frame(asked, np.full(LAYOUT.size, value), LAYOUT, weight), name, weight)
         for name, value, weight in (("b", 0.02, 300), ("a", 0.01, 1))
     )
     job = AggregationJob(
@@ -106,11 +109,11 @@ def result_of(ended: queue.Queue):
 def test_a_command_does_one_job_in_a_process_of_its_own(stores, tmp_path):
     manifest, artifacts, private = stores
     job = job_on(manifest, private)
-    done = do_once(job, tmp_path / "artifacts", tmp_path / "private")
+    done = do_once(job, tmp_path / "artifacts", database_at(tmp_path))
     assert isinstance(done, AggregationDone)
     assert artifacts.get(done.weights)
     nothing = msgspec.structs.replace(job, manifest="0" * 64)
-    failed = do_once(nothing, tmp_path / "artifacts", tmp_path / "private")
+    failed = do_once(nothing, tmp_path / "artifacts", database_at(tmp_path))
     assert isinstance(failed, JobFailed)
     assert failed.round == 1
 
@@ -131,12 +134,12 @@ def test_the_worker_averages_with_capped_weights_and_the_same_job_gives_the_same
 def test_a_missing_report_is_a_failed_job_and_the_worker_lives_on(stores, make_worker):
     manifest, _, private = stores
     worker, ended = make_worker()
-    worker.submit(job_on(manifest, private, reports=(ReportFile(DeviceId("a"), "0" * 64, 1),)))
+    worker.submit(job_on(manifest, private, reports=(ReportFile(DeviceId("nobody"), 1, 1),)))
     worker.submit(job_on(manifest, private))
     failure = result_of(ended)
     assert isinstance(failure, JobFailed)
     assert failure.round == 1
-    assert "0" * 64 in failure.reason
+    assert "lacks the report of nobody in round 1" in failure.reason
     assert isinstance(result_of(ended), AggregationDone)
 
 
@@ -209,11 +212,12 @@ def test_the_worker_dies_with_its_parent(stores, tmp_path):
     parent = (
         "import os, subprocess, sys, time\n"
         "command = [sys.executable, '-m', 'coordinator.shell.worker_child', str(os.getpid()), "
-        f"{str(tmp_path / 'artifacts')!r}, {str(tmp_path / 'private')!r}, 'auto']\n"
+        f"{str(tmp_path / 'artifacts')!r}, 'auto']\n"
         "child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
         "child.stdin.write(b'{}\\n'); print(child.pid, flush=True); time.sleep(60)\n"
     )
-    started = subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True)
+    environment = {**os.environ, DATABASE_URL: database_at(tmp_path)}
+    started = subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True, env=environment)
     child = int(started.stdout.readline())
     started.kill()
     started.wait()
@@ -243,6 +247,7 @@ def test_the_worker_measures_a_version_on_a_text(tmp_path, make_worker):
     weights = np.zeros(shape.layout(vocabulary.size).size, np.float32)
     manifest = write_model_folder(tmp_path / "model", shape, vocabulary, b"program", weights)
     import_model(tmp_path / "model", FileBlobs(tmp_path / "artifacts"))
+    KeptFrames(database_at(tmp_path))
     text = tmp_path / "text.tsv"
     text.write_text("user\ttext\na\tthe cat sat\nb\tthe dog ran\n")
     worker, ended = make_worker()

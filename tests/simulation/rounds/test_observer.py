@@ -129,7 +129,7 @@ def test_a_mean_with_a_wrong_weight_is_caught(make_world, monkeypatch):
 def test_a_mean_with_the_report_of_another_is_caught(make_world, monkeypatch):
     def swapped(job: AggregationJob) -> AggregationJob:
         first, second, *others = job.reports
-        stolen = msgspec.structs.replace(first, blob=second.blob)
+        stolen = msgspec.structs.replace(first, device=second.device, attempt=second.attempt)
         return msgspec.structs.replace(job, reports=(stolen, second, *others))
 
     change_averaging(monkeypatch, swapped)

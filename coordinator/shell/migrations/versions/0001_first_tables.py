@@ -63,7 +63,7 @@ def upgrade() -> None:
         sa.Column("round", sa.BigInteger, sa.ForeignKey("rounds.number"), nullable=False),
         sa.Column("device", sa.String(64), nullable=False),
         sa.Column("attempt", sa.Integer, nullable=False),
-        sa.Column("blob", sa.String(64), nullable=False),
+        sa.Column("sha256", sa.String(64), nullable=False),
         sa.Column("size_bytes", sa.BigInteger, nullable=False),
         sa.Column("num_examples", sa.BigInteger, nullable=False),
         sa.Column("steps", sa.BigInteger, nullable=False),
@@ -74,6 +74,14 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("round", "device", "attempt"),
     )
     op.create_table(
+        "report_frames",
+        sa.Column("round", sa.BigInteger, nullable=False),
+        sa.Column("device", sa.String(64), nullable=False),
+        sa.Column("attempt", sa.Integer, nullable=False),
+        sa.Column("body", sa.LargeBinary, nullable=False),
+        sa.PrimaryKeyConstraint("round", "device", "attempt"),
+    )
+    op.create_table(
         "chunks",
         sa.Column("round", sa.BigInteger, sa.ForeignKey("rounds.number"), nullable=False),
         sa.Column("device", sa.String(64), nullable=False),
@@ -81,8 +89,13 @@ def upgrade() -> None:
         sa.Column("number", sa.Integer, nullable=False),
         sa.Column("count", sa.Integer, nullable=False),
         sa.Column("total_bytes", sa.BigInteger, nullable=False),
-        sa.Column("sha256", sa.String(64), nullable=False),
+        sa.Column("body", sa.LargeBinary, nullable=False),
         sa.PrimaryKeyConstraint("round", "device", "attempt", "number"),
+    )
+    op.create_table(
+        "optimizer_states",
+        sa.Column("sha256", sa.String(64), primary_key=True),
+        sa.Column("body", sa.LargeBinary, nullable=False),
     )
     op.create_table(
         "devices",

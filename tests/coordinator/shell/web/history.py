@@ -37,7 +37,7 @@ def live_through(database: Database, manifest: str, weights: str, now_s: float) 
     """Fill a database that holds version 0 and round 1 in selection."""
     begun_s = now_s - 20 * 3600
     with database.transaction() as tx:
-        tx.set_metrics(0, Metrics(0.12, 0.2, 6.2))
+        tx.save_version(replace(tx.version(0), metrics=Metrics(0.12, 0.2, 6.2)))
         version = 0
         for number in range(1, ROUNDS + 1):
             opened_s = begun_s + number * 2300
@@ -74,7 +74,7 @@ def live_through(database: Database, manifest: str, weights: str, now_s: float) 
             )
             for device, seat in seats.items():
                 if seat.state is SeatState.REPORTED:
-                    tx.add_report(report(number, device, opened_s + 200))
+                    tx.add_report(report(number, device, opened_s + 200), b"frame")
                 elif seat.cause is not None:
                     tx.count(f"dropouts:{seat.cause.value}")
         working = {device: Seat() for device in DEVICES[:26]}
@@ -94,7 +94,7 @@ def live_through(database: Database, manifest: str, weights: str, now_s: float) 
             )
         )
         for device in DEVICES[:9]:
-            tx.add_report(report(ROUNDS + 1, device, now_s - 10))
+            tx.add_report(report(ROUNDS + 1, device, now_s - 10), b"frame")
         for number, device in enumerate(DEVICES):
             tx.save_lease(lease(number, device, weights, now_s))
         for minute in range(0, 20 * 60, 10):
@@ -119,7 +119,7 @@ def report(number: int, device: DeviceId, received_s: float) -> StoredReport:
         round=number,
         device=device,
         attempt=1,
-        blob="0" * 64,
+        sha256="0" * 64,
         size_bytes=11_000 + 37 * (hash(device) % 40),
         num_examples=240,
         steps=12,

@@ -71,7 +71,7 @@ class Site:
     def fill(self) -> None:
         """A committed round, an abandoned one, and one in which a reports, b dropped out and c is at work."""
         with self.repository.transaction() as tx:
-            tx.set_metrics(0, Metrics(0.05, 0.12, 6.0))
+            tx.save_version(msgspec.structs.replace(tx.version(0), metrics=Metrics(0.05, 0.12, 6.0)))
             tx.add_version(
                 VersionRecord(
                     version=1, task="keyboard", manifest=self.manifest.sha256, round=1, metrics=Metrics(0.1, 0.2, 5.0)
@@ -106,7 +106,7 @@ class Site:
                         round=1,
                         device=device,
                         attempt=1,
-                        blob="0" * 64,
+                        sha256="0" * 64,
                         size_bytes=size_bytes,
                         num_examples=weight,
                         steps=1,
@@ -114,7 +114,8 @@ class Site:
                         seconds=1.0,
                         norm=1.0,
                         received_s=993.0,
-                    )
+                    ),
+                    b"frame",
                 )
             tx.save_lease(
                 Lease(
