@@ -119,18 +119,16 @@ def test_a_message_that_our_code_cannot_stand_spoils_no_other(reporting, monkeyp
             send_report(reporting, device)
     assert verdicts(reporting) == {d: [Verdict.ACCEPTED] if d != "c" else [] for d in DEVICES}
     assert sorted(device for _, device, _ in reporting.tables.reports) == ["a", "b", "d"]
-    assert reporting.counters["malformed_messages"] == 1
+    assert reporting.counters["events_failed"] == 1
     assert reporting.acknowledged == 4
     assert len(reporting.tables.frames) == 3, "the bytes of the failed one are not kept"
 
 
-@pytest.mark.parametrize("port", ["private", "repository"])
-def test_what_cannot_be_stored_is_neither_acknowledged_nor_answered_and_can_be_tried_again(reporting, port):
-    broken = getattr(reporting, port)
-    broken.on_touch = _full_disk
+def test_what_cannot_be_stored_is_neither_acknowledged_nor_answered_and_can_be_tried_again(reporting):
+    reporting.repository.on_touch = _full_disk
     with pytest.raises(UnavailableError):
         send_two_reports(reporting)
-    broken.on_touch = lambda: None
+    reporting.repository.on_touch = lambda: None
     assert (reporting.acknowledged, reporting.tables.reports) == (0, {})
     assert not any(verdicts(reporting).values())
     send_two_reports(reporting)

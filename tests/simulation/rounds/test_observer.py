@@ -12,6 +12,7 @@ from coordinator.core.admission import Variant
 from coordinator.core.seats import Seat
 from coordinator.jobs import AggregationJob
 from simulation.rounds.model import LAYOUT
+from simulation.rounds.storage import MemoryView
 from simulation.rounds.world import POPULATION, World
 from wire import messages, topics
 from wire.identifiers import DeviceId
@@ -127,12 +128,12 @@ def test_a_mean_with_a_wrong_weight_is_caught(make_world, monkeypatch):
 
 
 def test_a_mean_with_the_report_of_another_is_caught(make_world, monkeypatch):
-    def swapped(job: AggregationJob) -> AggregationJob:
-        first, second, *others = job.reports
-        stolen = msgspec.structs.replace(first, device=second.device, attempt=second.attempt)
-        return msgspec.structs.replace(job, reports=(stolen, second, *others))
+    original = MemoryView.frame
 
-    change_averaging(monkeypatch, swapped)
+    def of_the_first(view: MemoryView, number: int, _device: str, _attempt: int) -> bytes:
+        return original(view, number, *min(view._frames[number]))
+
+    monkeypatch.setattr(MemoryView, "frame", of_the_first)
     assert seen(make_world()) == (0, 0, 3)
 
 
