@@ -7,6 +7,7 @@ GPU to calculate on. It ends with its input, or with its parent.
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import time
 from collections.abc import Callable
