@@ -668,5 +668,5 @@ def test_a_defect_in_one_message_does_not_end_the_process(make_world, monkeypatc
     world = make_world()
     monkeypatch.setattr(world.driver._intake, "take", lambda *_: 1 / 0)
     world.check_in("a")
-    assert world.counters == {"malformed_messages": 1}
+    assert world.counters == {"events_failed": 1}
     assert world.acknowledged == 1

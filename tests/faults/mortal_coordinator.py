@@ -108,7 +108,7 @@ def haunt(reaper: Reaper) -> None:
 def main(config_path: str, points: str, died: str) -> None:
     haunt(Reaper(Path(points), Path(died)))
     config = load_config(Path(config_path), os.environ)
-    configure_logs(config.log)
+    configure_logs(config.log.value)
     serve(config)
 
 
