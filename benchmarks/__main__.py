@@ -16,7 +16,6 @@ MODULES = (
     "ingest",
     "round",
     "web",
-    "averaging",
     "handshakes",
     "simulation",
 )

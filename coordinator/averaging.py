@@ -14,8 +14,7 @@ import msgspec
 import numpy as np
 
 from coordinator.config import CodecConfig
-from coordinator.core.aggregate import Contribution, weight_of, weighted_mean
-from coordinator.core.arithmetic import NUMPY, Arithmetic, Wide
+from coordinator.core.aggregate import Contribution, Wide, weight_of, weighted_mean
 from coordinator.core.federated import tally
 from coordinator.core.optimizers import ServerOptimizer, State, optimizer_for, state_from_bytes, state_to_bytes
 from coordinator.jobs import (
@@ -25,7 +24,6 @@ from coordinator.jobs import (
     EvaluationJob,
     FiguresDone,
     FiguresJob,
-    Inspection,
     Job,
     Metrics,
     ReportFile,
@@ -46,18 +44,8 @@ from wire.parameters import ParameterLayout, Vector, weights_from_bytes, weights
 Measure = Callable[[Manifest, Vector, str], Metrics]
 """(manifest, weights (n,) float32, path of the evaluation text) -> how good they are."""
 
-Inspect = Callable[[Manifest, Vector, str], Inspection]
-"""The same -> what their inference file is worth, which is stored with the artifacts."""
 
-
-def do_job(
-    job: Job,
-    artifacts: BlobStore,
-    private: PrivateStore,
-    measure: Measure,
-    inspect: Inspect | None = None,
-    arithmetic: Arithmetic = NUMPY,
-) -> Result:
+def do_job(job: Job, artifacts: BlobStore, private: PrivateStore, measure: Measure) -> Result:
     """Do one job.
 
     Args:
@@ -65,8 +53,6 @@ def do_job(
         artifacts: what anybody may fetch.
         private: reports and optimizer states.
         measure: how good weights are.
-        inspect: what their inference file is worth; None makes none.
-        arithmetic: where the mean is made; every one gives the same bits.
 
     Raises:
         NightjarError: a blob is missing or damaged, too few reports can be decoded, or the result is not finite.
@@ -77,18 +63,14 @@ def do_job(
     weights = weights_from_bytes(artifacts.get(manifest.weights.sha256), manifest.layout)
     match job:
         case AggregationJob():
-            done = _aggregate(job, manifest, weights, artifacts, private, arithmetic)
+            done = _aggregate(job, manifest, weights, artifacts, private)
             if job.evaluation is None:
                 return done
             following = weights_from_bytes(artifacts.get(done.weights), manifest.layout)
             metrics = measure(manifest, following, job.evaluation.text)
-            found = None if inspect is None else inspect(manifest, following, job.evaluation.text)
-            return msgspec.structs.replace(done, metrics=metrics, inspection=found)
+            return msgspec.structs.replace(done, metrics=metrics)
         case EvaluationJob(version, _, evaluation):
-            metrics = measure(manifest, weights, evaluation.text)
-            return EvaluationDone(
-                version, metrics, None if inspect is None else inspect(manifest, weights, evaluation.text)
-            )
+            return EvaluationDone(version, measure(manifest, weights, evaluation.text))
 
 
 def _aggregate(
@@ -97,15 +79,14 @@ def _aggregate(
     weights: Vector,
     artifacts: BlobStore,
     private: PrivateStore,
-    arithmetic: Arithmetic,
 ) -> AggregationDone:
     unreadable: list[DeviceId] = []
     looked: list[frame.LocalEvaluation] = []
     hashes: list[str] = []
     codec = asked_codec(job.codec, manifest, artifacts)
     found = _contributions(job, codec, manifest.layout, private, unreadable, looked, hashes)
-    mean = weighted_mean(found, manifest.layout.size, arithmetic)
-    optimizer = optimizer_for(job.optimizer, arithmetic)
+    mean = weighted_mean(found, manifest.layout.size)
+    optimizer = optimizer_for(job.optimizer)
     state, residual = _state(job, optimizer, manifest.layout.size, private)
     target, state = optimizer.apply(weights, mean, state)
     rng = np.random.default_rng([job.seed, job.round])

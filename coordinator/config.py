@@ -337,7 +337,7 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     shards: Annotated[int, Meta(ge=1, le=1024)] = 1  # one drains thousands of reports a second
     log: LogLevel = LogLevel.INFO  # about ten lines a round
     log_format: LogFormat = LogFormat.LOGFMT  # people, grep and journald read it; a collector may want JSON
-    processor: Processor = Processor.AUTO  # a GPU that TensorFlow sees is faster, and averages to the same bits
+    processor: Processor = Processor.AUTO  # a GPU that TensorFlow sees is faster
     transport: Transport = Transport.TLS  # nobody finds out later that everything could be read on its way
     broker: BrokerConfig = BrokerConfig()
     gate: GatePolicy = GatePolicy()

@@ -25,22 +25,6 @@ class Metrics(msgspec.Struct, frozen=True):
     loss: float
 
 
-class Inspection(msgspec.Struct, frozen=True, kw_only=True):
-    """The inference file of a version, and what it is worth (:mod:`models.inference`).
-
-    Attributes:
-        file: int8, for other runtimes than the agent's keyboard; None if it could not be built.
-        step_ms: median time for one word, on the coordinator.
-        agreement: share of held-out words after which it suggests the same word first as the float weights.
-        fault: why it could not be built; empty if it was.
-    """
-
-    file: Artifact | None = None
-    step_ms: float | None = None
-    agreement: float | None = None
-    fault: str = ""
-
-
 class Evaluation(msgspec.Struct, frozen=True):
     """What to measure a version on: the path of a corpus file (user, text)."""
 
@@ -138,7 +122,6 @@ class AggregationDone(msgspec.Struct, frozen=True, tag=True):
         mask: coordinates for the next updates, if the codec needs them.
         unreadable: devices whose reports could not be decoded and are not in the mean.
         federated: what the devices found of the base version.
-        inspection: of the inference file; None if none was wanted.
         reports_sha256: sha256 over the hashes of the reports, each in hex, in ascending order of devices.
     """
 
@@ -152,7 +135,6 @@ class AggregationDone(msgspec.Struct, frozen=True, tag=True):
     transfers: tuple[Transfer, ...] = ()
     mask: Artifact | None = None
     federated: Tally = Tally()
-    inspection: Inspection | None = None
     reports_sha256: str = ""
 
 
@@ -161,7 +143,6 @@ class EvaluationDone(msgspec.Struct, frozen=True, tag=True):
 
     version: int
     metrics: Metrics
-    inspection: Inspection | None = None
 
 
 class FiguresDone(msgspec.Struct, frozen=True, tag=True):

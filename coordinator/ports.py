@@ -23,7 +23,7 @@ from coordinator.core.round import AbandonCause, Phase, Round, dropouts
 from coordinator.core.seats import SeatState
 from coordinator.core.task import Task
 from coordinator.effects import PendingEffect
-from coordinator.jobs import Inspection, Job, Metrics
+from coordinator.jobs import Job, Metrics
 from coordinator.operations import AuditEntry
 from wire.identifiers import DeviceId
 from wire.messages import CodecChoice
@@ -118,7 +118,6 @@ class VersionRecord(msgspec.Struct, frozen=True, kw_only=True):
         rollout: where it is, and why.
         signature: of its manifest, in hex; empty where nobody signs.
         lineage: what it was made of; None for an imported version.
-        inspection: of its inference file; None until there is one.
     """
 
     version: int
@@ -131,7 +130,6 @@ class VersionRecord(msgspec.Struct, frozen=True, kw_only=True):
     rollout: Rollout = Rollout(stage=Stage.CURRENT)
     signature: str = ""
     lineage: Lineage | None = None
-    inspection: Inspection | None = None
 
 
 class RoundSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,7 +32,7 @@ from coordinator.core.rollout import (
 )
 from coordinator.core.round import Round
 from coordinator.effects import AnnounceModel
-from coordinator.jobs import Inspection, Metrics
+from coordinator.jobs import Metrics
 from coordinator.ports import Lineage, Signer, VersionRecord
 from coordinator.turn import Turn
 
@@ -88,15 +88,15 @@ class Releases:
         if found.devices:
             turn.tx.save_federated(version, merged(turn.tx.federated(version), found))
 
-    def note_measured(self, version: int, metrics: Metrics, inspection: Inspection | None, turn: Turn) -> None:
+    def note_measured(self, version: int, metrics: Metrics, turn: Turn) -> None:
         """Note how good a version is that did not come out of a round."""
         record = turn.tx.version(version)
         if record is None:
             return
-        turn.tx.save_version(replace(record, metrics=metrics, inspection=inspection))
+        turn.tx.save_version(replace(record, metrics=metrics))
         held = turn.board.versions.get(record.task)
         if held is not None and held.version == version:
-            turn.board.versions[record.task] = replace(held, metrics=metrics, inspection=inspection)
+            turn.board.versions[record.task] = replace(held, metrics=metrics)
 
     def take_in(self, made: VersionRecord, turn: Turn) -> None:
         """Judge a new version, and let it out or not.
@@ -219,16 +219,5 @@ def _line(current: VersionRecord, turn: Turn) -> list[VersionRecord]:
 
 def figures(record: VersionRecord) -> Figures:
     """What was measured of a version, as the gate compares it."""
-    metrics, inspection = record.metrics, record.inspection
-    found = Figures()
-    if metrics is not None:
-        found = replace(found, top1=metrics.top1, top3=metrics.top3, loss=metrics.loss)
-    if inspection is not None:
-        found = replace(
-            found,
-            step_ms=inspection.step_ms,
-            inference_bytes=None if inspection.file is None else inspection.file.size_bytes,
-            agreement=inspection.agreement,
-            inference_fault=inspection.fault,
-        )
-    return found
+    metrics = record.metrics
+    return Figures() if metrics is None else Figures(top1=metrics.top1, top3=metrics.top3, loss=metrics.loss)

@@ -56,9 +56,9 @@ class Results:
                 if state is not None:
                     self._releases.note_figures(state.base_version, federated, turn)
                     turn.step(state.task, AggregationFinished(None, turn.now_s))
-            case EvaluationDone(version, metrics, inspection):
+            case EvaluationDone(version, metrics):
                 self._forget(turn, EvaluateVersion(version))
-                self._releases.note_measured(version, metrics, inspection, turn)
+                self._releases.note_measured(version, metrics, turn)
                 _tell(turn, version, metrics)
             case JobFailed(reason, round_number, version_number):
                 _log.warning("job_failed", round=round_number, version=version_number, reason=reason)
@@ -96,7 +96,6 @@ class Results:
             metrics=done.metrics,
             rollout=Rollout(),
             lineage=self._releases.lineage(state, turn.board.tasks[task].settings, done.reports_sha256),
-            inspection=done.inspection,
         )
         self._releases.note_figures(base.version, done.federated, turn)
         self._releases.take_in(made, turn)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from models.batches import pack
 from models.folder import MANIFEST, WEIGHTS
 from models.manifest import Manifest
 from wire.errors import ConfigError, UnavailableError
@@ -82,5 +81,4 @@ def _write_saved_model(manifest: Manifest, weights: Vector, out: Path) -> None:
 def _write_tflite(manifest: Manifest, weights: Vector, out: Path) -> None:
     from models.inference import build_inference
 
-    nothing = pack([], manifest.batch_rows, manifest.sequence_length)
-    out.write_bytes(build_inference(weights, manifest.shape, manifest.vocabulary_size, nothing).file)
+    out.write_bytes(build_inference(weights, manifest.shape, manifest.vocabulary_size))

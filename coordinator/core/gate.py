@@ -19,15 +19,9 @@ class GatePolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         recall_drop: by how much recall on the held-out text may be lower than the best of the latest versions.
-        step_ms: longest time for one word with the inference file, on the coordinator.
-        inference_mb: largest inference file.
-        agreement: least share of held-out words after which the inference file suggests the same word first.
     """
 
     recall_drop: Annotated[float, Meta(ge=0, le=1)] = 0.05  # rounds of few phones swing by 2 points without harm
-    step_ms: Annotated[float, Meta(gt=0, le=10_000)] = 20.0  # a slow phone needs 10 times as long; 200 ms is too late
-    inference_mb: Annotated[float, Meta(gt=0, le=1000)] = 16.0  # several times that of the large model
-    agreement: Annotated[float, Meta(ge=0, le=1)] = 0.8  # int8 swaps near-equal words; below, it is another model
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,26 +31,18 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
         top1: recall of the best suggestion on the held-out text.
         top3: recall of the best three.
         loss: mean cross-entropy per target, nats.
-        step_ms: median time for one word with the inference file.
-        inference_bytes: its length.
-        agreement: share of held-out words after which it suggests the same word first as the float weights.
-        inference_fault: why there is no inference file, if building it failed.
     """
 
     top1: float | None = None
     top3: float | None = None
     loss: float | None = None
-    step_ms: float | None = None
-    inference_bytes: int | None = None
-    agreement: float | None = None
-    inference_fault: str = ""
 
 
 def best(latest: Iterable[Figures]) -> Figures:
     """The highest recalls of some versions: compared with the one before only, versions could get worse for ever.
 
     >>> best([Figures(top1=0.2, top3=0.3), Figures(top1=0.1, top3=0.4), Figures()])
-    Figures(top1=0.2, top3=0.4, loss=None, step_ms=None, inference_bytes=None, agreement=None, inference_fault='')
+    Figures(top1=0.2, top3=0.4, loss=None)
     """
     latest = list(latest)
     top1 = max((each.top1 for each in latest if each.top1 is not None), default=None)
@@ -85,15 +71,4 @@ def faults(policy: GatePolicy, new: Figures, former: Figures) -> tuple[str, ...]
                 f"{name} recall fell from {100 * before:.1f} % to {100 * value:.1f} %; "
                 f"at most {100 * policy.recall_drop:.1f} points are allowed"
             )
-    if new.inference_fault:
-        found.append(f"the inference file cannot be built: {new.inference_fault}")
-    if new.step_ms is not None and new.step_ms > policy.step_ms:
-        found.append(f"one word takes {new.step_ms:.1f} ms; at most {policy.step_ms:g} ms are allowed")
-    if new.inference_bytes is not None and new.inference_bytes > policy.inference_mb * 1e6:
-        found.append(f"the inference file has {new.inference_bytes / 1e6:.1f} MB; {policy.inference_mb:g} are allowed")
-    if new.agreement is not None and new.agreement < policy.agreement:
-        found.append(
-            f"the inference file agrees with the weights on {100 * new.agreement:.1f} % of the words; "
-            f"{100 * policy.agreement:.1f} % are asked for"
-        )
     return tuple(found)

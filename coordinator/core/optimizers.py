@@ -1,6 +1,6 @@
 """The server's optimizers: how the mean update of a round changes the model.
 
-With mean update d, weights x, rate eta and element-wise arithmetic in float64 (:mod:`coordinator.core.arithmetic`); d
+With mean update d, weights x, rate eta and element-wise arithmetic in float64; d
 points downhill, so it is added:
 
 ========== ============================================= =================================
@@ -35,7 +35,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from coordinator.core.arithmetic import NUMPY, Arithmetic, Elements, Wide
+from coordinator.core.aggregate import Wide
 from wire.parameters import Vector
 
 State = npt.NDArray[np.float64]
@@ -83,12 +83,11 @@ class ServerOptimizer:
     apply: Callable[[Vector, Wide, State], tuple[Vector, State]]
 
 
-def optimizer_for(choice: OptimizerChoice, arithmetic: Arithmetic = NUMPY) -> ServerOptimizer:
+def optimizer_for(choice: OptimizerChoice) -> ServerOptimizer:
     """The optimizer that a task asks for.
 
     Args:
         choice: which, with its constants.
-        arithmetic: where it calculates.
 
     >>> fed_avg_with_rate_2 = optimizer_for(OptimizerChoice(name=OptimizerName.FEDAVG, learning_rate=2.0))
     >>> fed_avg_with_rate_2.apply(np.ones(1, np.float32), np.array([0.5]), fed_avg_with_rate_2.init(1))[0].tolist()
@@ -97,91 +96,86 @@ def optimizer_for(choice: OptimizerChoice, arithmetic: Arithmetic = NUMPY) -> Se
     rate, beta1, beta2, tau = choice.learning_rate, choice.momentum, choice.second_momentum, choice.adaptivity
     match choice.name:
         case OptimizerName.FEDAVG:
-            return fed_avg(rate, arithmetic)
+            return fed_avg(rate)
         case OptimizerName.FEDAVGM:
-            return fed_avg_m(rate, beta1, arithmetic)
+            return fed_avg_m(rate, beta1)
         case OptimizerName.FEDADAGRAD:
-            return fed_adagrad(rate, tau, arithmetic)
+            return fed_adagrad(rate, tau)
         case OptimizerName.FEDADAM:
-            return fed_adam(rate, beta1, beta2, tau, arithmetic)
+            return fed_adam(rate, beta1, beta2, tau)
         case OptimizerName.FEDYOGI:
-            return fed_yogi(rate, beta1, beta2, tau, arithmetic)
+            return fed_yogi(rate, beta1, beta2, tau)
 
 
-def fed_avg(learning_rate: float, on: Arithmetic = NUMPY) -> ServerOptimizer:
+def fed_avg(learning_rate: float) -> ServerOptimizer:
     """``x + eta d``; without state. Rate 1 is McMahan's FedAvg."""
 
     def apply(weights: Vector, mean: Wide, state: State) -> tuple[Vector, State]:
-        return _moved(weights, learning_rate * on.take(mean), on), state
+        return _moved(weights, learning_rate * mean), state
 
     return ServerOptimizer(lambda size: np.zeros((0, size)), apply)
 
 
-def fed_avg_m(learning_rate: float, momentum: float, on: Arithmetic = NUMPY) -> ServerOptimizer:
+def fed_avg_m(learning_rate: float, momentum: float) -> ServerOptimizer:
     """``m = beta1 m + d; x + eta m``; the state is m."""
 
     def apply(weights: Vector, mean: Wide, state: State) -> tuple[Vector, State]:
-        velocity = momentum * on.take(state[0]) + on.take(mean)
-        return _moved(weights, learning_rate * velocity, on), np.stack([on.give(velocity)])
+        velocity = momentum * state[0] + mean
+        return _moved(weights, learning_rate * velocity), np.stack([velocity])
 
     return ServerOptimizer(lambda size: np.zeros((1, size)), apply)
 
 
-def fed_adagrad(learning_rate: float, adaptivity: float, on: Arithmetic = NUMPY) -> ServerOptimizer:
+def fed_adagrad(learning_rate: float, adaptivity: float) -> ServerOptimizer:
     """``v = v + d^2; x + eta d / (sqrt(v) + tau)``; the state is v."""
 
     def apply(weights: Vector, mean: Wide, state: State) -> tuple[Vector, State]:
-        d = on.take(mean)
-        second = on.take(state[0]) + d * d
-        return _moved(weights, learning_rate * d / (on.sqrt(second) + adaptivity), on), np.stack([on.give(second)])
+        d = mean
+        second = state[0] + d * d
+        return _moved(weights, learning_rate * d / (np.sqrt(second) + adaptivity)), np.stack([second])
 
     return ServerOptimizer(lambda size: np.full((1, size), adaptivity**2), apply)
 
 
-def fed_adam(
-    learning_rate: float, momentum: float, second_momentum: float, adaptivity: float, on: Arithmetic = NUMPY
-) -> ServerOptimizer:
+def fed_adam(learning_rate: float, momentum: float, second_momentum: float, adaptivity: float) -> ServerOptimizer:
     """Adam without bias correction; the state is m and v."""
 
-    def moment(second: Elements, squared: Elements) -> Elements:
+    def moment(second: Wide, squared: Wide) -> Wide:
         return second_momentum * second + (1 - second_momentum) * squared
 
-    return _adaptive(learning_rate, momentum, adaptivity, moment, on)
+    return _adaptive(learning_rate, momentum, adaptivity, moment)
 
 
-def fed_yogi(
-    learning_rate: float, momentum: float, second_momentum: float, adaptivity: float, on: Arithmetic = NUMPY
-) -> ServerOptimizer:
+def fed_yogi(learning_rate: float, momentum: float, second_momentum: float, adaptivity: float) -> ServerOptimizer:
     """Like FedAdam, but v moves by at most ``(1 - beta2) d^2``, so one large round is not forgotten at once."""
 
-    def moment(second: Elements, squared: Elements) -> Elements:
-        return second - (1 - second_momentum) * squared * on.sign(second - squared)
+    def moment(second: Wide, squared: Wide) -> Wide:
+        return second - (1 - second_momentum) * squared * np.sign(second - squared)
 
-    return _adaptive(learning_rate, momentum, adaptivity, moment, on)
+    return _adaptive(learning_rate, momentum, adaptivity, moment)
 
 
 def _adaptive(
     learning_rate: float,
     momentum: float,
     adaptivity: float,
-    moment: Callable[[Elements, Elements], Elements],
-    on: Arithmetic,
+    moment: Callable[[Wide, Wide], Wide],
 ) -> ServerOptimizer:
     def init(size: int) -> State:
         return np.stack([np.zeros(size), np.full(size, adaptivity**2)])
 
     def apply(weights: Vector, mean: Wide, state: State) -> tuple[Vector, State]:
-        d = on.take(mean)
-        first = momentum * on.take(state[0]) + (1 - momentum) * d
-        second = moment(on.take(state[1]), d * d)
-        step = learning_rate * first / (on.sqrt(second) + adaptivity)
-        return _moved(weights, step, on), np.stack([on.give(first), on.give(second)])
+        d = mean
+        first = momentum * state[0] + (1 - momentum) * d
+        second = moment(state[1], d * d)
+        step = learning_rate * first / (np.sqrt(second) + adaptivity)
+        return _moved(weights, step), np.stack([first, second])
 
     return ServerOptimizer(init, apply)
 
 
-def _moved(weights: Vector, step: Elements, on: Arithmetic) -> Vector:
-    return on.give(on.take(weights.astype(np.float64)) + step).astype(np.float32)
+def _moved(weights: Vector, step: Wide) -> Vector:
+    return (weights.astype(np.float64) + step).astype(np.float32)
 
 
 def state_to_bytes(name: OptimizerName, state: State) -> bytes:

@@ -176,11 +176,8 @@ def _processors(config: CoordinatorConfig) -> Iterator[Finding]:
     level = "fault" if missed else "warning" if choice.remedy else "ok"
     remedy = choice.remedy or ("set processor = 'auto'" if missed else "")
     where = f"on the {choice.name}: {choice.why}"
-    yield Finding("averaging", level, f"in {'TensorFlow' if choice.gpu else 'numpy'} {where}", remedy)
-    if measured and choice.tensorflow:
+    if choice.tensorflow or missed:
         yield Finding("evaluation", level, where, remedy)
-    if choice.tensorflow:
-        yield Finding("export", level, where, remedy)
 
 
 def _choice(wanted: Processor) -> Choice:

@@ -51,7 +51,6 @@ versions = Table(
     Column("since_s", Float, nullable=False, server_default="0"),
     Column("signature", String(128), nullable=False, server_default=""),
     Column("lineage", LargeBinary),  # JSON of coordinator.ports.Lineage
-    Column("inspection", LargeBinary),  # JSON of coordinator.jobs.Inspection
     Index("versions_by_stage", "task", "stage", "version"),
 )
 

@@ -11,11 +11,11 @@ from msgspec import structs
 
 from coordinator.core.federated import Tally
 from coordinator.core.rollout import Rollout, Stage
-from coordinator.jobs import Inspection, Metrics
+from coordinator.jobs import Metrics
 from coordinator.ports import Lineage, RoundSummary, VersionRecord
 from coordinator.shell.tables import federated, upsert, versions
 
-_JSON: dict[str, Any] = {"lineage": Lineage, "inspection": Inspection}
+_JSON: dict[str, Any] = {"lineage": Lineage}
 """Columns that are JSON, and of what."""
 
 

@@ -1,7 +1,7 @@
 """The worker process: jobs come in as lines of JSON, results go out the same way.
 
-The only part of the coordinator that imports TensorFlow, and only when something is to be measured, or where there is a
-GPU to calculate on. It ends with its input, or with its parent.
+The only part of the coordinator that imports TensorFlow, and only when something is to be measured. It ends with its
+input, or with its parent.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ import msgspec
 import numpy as np
 
 from coordinator.averaging import do_job
-from coordinator.core.arithmetic import NUMPY, Arithmetic
-from coordinator.jobs import Inspection, Job, Metrics, Result, failed
+from coordinator.jobs import Job, Metrics, Result, failed
 from coordinator.ports import PrivateStore
 from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.database import Database
@@ -29,8 +28,8 @@ from host.children import answer_lines, die_with_parent, own_output
 from host.retrying import keep_trying
 from models.batches import Batches, pack
 from models.corpora.tsv import tsv
-from models.manifest import Artifact, Manifest
-from models.processors import Choice, Processor, choose
+from models.manifest import Manifest
+from models.processors import Processor, choose
 from models.vocabulary import Vocabulary, words
 from wire.errors import NightjarError, UnavailableError
 from wire.parameters import Vector
@@ -42,10 +41,17 @@ _JOBS: msgspec.json.Decoder[Job] = msgspec.json.Decoder(Job)
 
 
 class Evaluator:
-    """Measures weights on a corpus; the packed corpus is kept for the next time."""
+    """Measures weights on a corpus; the packed corpus is kept for the next time.
 
-    def __init__(self, artifacts: FileBlobs) -> None:
+    Args:
+        artifacts: has the vocabularies.
+        processor: where it calculates.
+    """
+
+    def __init__(self, artifacts: FileBlobs, processor: Processor = Processor.AUTO) -> None:
         self._artifacts = artifacts
+        self._processor = processor
+        self._chosen = False
         self._batches = functools.lru_cache(maxsize=2)(self._pack)
 
     def measure(self, manifest: Manifest, weights: Vector, text: str) -> Metrics:
@@ -53,57 +59,23 @@ class Evaluator:
 
         Raises:
             CorpusError: the text cannot be read.
+            ConfigError: a GPU must be used and cannot.
         """
+        if not self._chosen:
+            choice = choose(self._processor)
+            self._chosen = True
+            sys.stderr.write(f"measures on the {choice.name}: {choice.why}\n")  # the worker's log
         from models.evaluation import evaluate  # half a gigabyte of TensorFlow
 
         batches = self._batches(text, manifest.vocabulary.sha256, manifest.sequence_length)
         found = evaluate(weights, manifest.shape, manifest.vocabulary_size, batches)
         return Metrics(found.top1, found.top3, found.loss)
 
-    def inspect(self, manifest: Manifest, weights: Vector, text: str) -> Inspection:
-        """Make the inference file of weights, and say what it is worth; a fault of it is part of the answer."""
-        from models.inference import build_inference
-
-        batches = self._batches(text, manifest.vocabulary.sha256, manifest.sequence_length)
-        try:
-            made = build_inference(weights, manifest.shape, manifest.vocabulary_size, batches)
-        except UnavailableError as error:
-            return Inspection(fault=str(error))
-        self._artifacts.put(made.file)
-        return Inspection(file=Artifact.of(made.file), step_ms=made.step_ms, agreement=made.agreement)
-
     def _pack(self, text: str, vocabulary_sha256: str, sequence_length: int) -> Batches:
         vocabulary = Vocabulary.from_bytes(self._artifacts.get(vocabulary_sha256))
         corpus = tsv(Path(text))
         messages = [vocabulary.encode(words(message)) for user in corpus.users.values() for message in user]
         return pack(messages, EVALUATION_ROWS, sequence_length)
-
-
-class Place:
-    """Where this process calculates; looked at when the first job comes, because looking may take seconds.
-
-    Args:
-        wanted: what the configuration asks for.
-    """
-
-    def __init__(self, wanted: Processor = Processor.AUTO) -> None:
-        self._wanted = wanted
-        self._choice: Choice | None = None
-
-    def arithmetic(self) -> Arithmetic:
-        """That of this process; whatever else TensorFlow does here, it does at the same place.
-
-        Raises:
-            ConfigError: a GPU must be used and cannot.
-        """
-        if self._choice is None:
-            self._choice = choose(self._wanted)
-            sys.stderr.write(f"calculates on the {self._choice.name}: {self._choice.why}\n")  # the worker's log
-        if not self._choice.gpu:
-            return NUMPY
-        from coordinator.shell.tensorflow_arithmetic import TensorFlowArithmetic
-
-        return TensorFlowArithmetic()
 
 
 def serve(
@@ -115,10 +87,10 @@ def serve(
     processor: Processor = Processor.AUTO,
 ) -> None:
     """Do jobs until the input ends."""
-    evaluator, place = Evaluator(artifacts), Place(processor)
+    evaluator = Evaluator(artifacts, processor)
 
     def answer(line: bytes) -> bytes:
-        return msgspec.json.encode(_patiently(_JOBS.decode(line), artifacts, private, evaluator, place, sleep))
+        return msgspec.json.encode(_patiently(_JOBS.decode(line), artifacts, private, evaluator, sleep))
 
     answer_lines(jobs, results, answer)
 
@@ -128,22 +100,21 @@ def _patiently(
     artifacts: FileBlobs,
     private: PrivateStore,
     evaluator: Evaluator,
-    place: Place,
     sleep: Callable[[float], object],
 ) -> Result:
     def refused(error: UnavailableError, wait_s: float) -> None:
         sys.stderr.write(f"{type(job).__name__}: {error}; again in {wait_s:g} s\n")  # the worker's log
 
     try:
-        return keep_trying(lambda: _attempt(job, artifacts, private, evaluator, place), sleep, refused)
+        return keep_trying(lambda: _attempt(job, artifacts, private, evaluator), sleep, refused)
     except UnavailableError as error:
         return failed(job, str(error))
 
 
-def _attempt(job: Job, artifacts: FileBlobs, private: PrivateStore, evaluator: Evaluator, place: Place) -> Result:
+def _attempt(job: Job, artifacts: FileBlobs, private: PrivateStore, evaluator: Evaluator) -> Result:
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # the result is checked
-            return do_job(job, artifacts, private, evaluator.measure, evaluator.inspect, place.arithmetic())
+            return do_job(job, artifacts, private, evaluator.measure)
     except UnavailableError:
         raise
     except NightjarError as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 
 from coordinator.core.federated import FederatedMetrics, Tally, figures
-from coordinator.jobs import Inspection
 from coordinator.ports import Lineage, VersionRecord
 from coordinator.shell.web.state import VersionRow, version_row
 
@@ -22,7 +21,6 @@ class VersionDetail(VersionRow, frozen=True, kw_only=True):
     since: float
     signature: str
     lineage: Lineage | None
-    inspection: Inspection | None
     federated: FederatedMetrics
 
 
@@ -40,6 +38,5 @@ def version_detail(record: VersionRecord, tally: Tally) -> VersionDetail:
         since=record.rollout.since_s,
         signature=record.signature,
         lineage=record.lineage,
-        inspection=record.inspection,
         federated=figures(tally),
     )

@@ -69,21 +69,20 @@ def test_doctor_finds_nothing_on_a_sound_machine(run, site, monkeypatch):
 
 @pytest.mark.tensorflow
 @pytest.mark.slow
-def test_doctor_says_where_each_kind_of_work_is_done_and_why(run, site):
+def test_doctor_says_where_versions_are_measured_and_why(run, site):
     site.config.write_text('processor = "cpu"\n' + site.config.read_text())
     _, out, _ = run("doctor", "--config", site.config, "--json")
     found = {each["category"]: each for each in json.loads(out)}
     assert "can be imported" in found["tensorflow"]["found"]
-    assert found["averaging"]["found"] == "in numpy on the CPU: the configuration says so"
-    assert found["export"]["found"] == "on the CPU: the configuration says so"
+    assert found["evaluation"]["found"] == "on the CPU: the configuration says so"
 
 
 def test_doctor_calls_a_gpu_that_must_be_used_and_cannot_a_fault(site, monkeypatch):
     monkeypatch.setattr(checkup, "_choice", lambda _wanted: Choice(gpu=False, why="this machine shows no GPU"))
     config = load_config(site.config, {"NIGHTJAR_PROCESSOR": "gpu"})
     found = {each.category: each for each in checkup._processors(config)}
-    assert found["averaging"].level == "fault"
-    assert "auto" in found["averaging"].remedy
+    assert found["evaluation"].level == "fault"
+    assert "auto" in found["evaluation"].remedy
 
 
 def test_doctor_says_what_to_do_about_each_fault(run, site, monkeypatch):

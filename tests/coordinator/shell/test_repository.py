@@ -20,12 +20,11 @@ from coordinator.core.rules import RoundRules
 from coordinator.core.seats import Seat, SeatState
 from coordinator.core.task import Task
 from coordinator.effects import AnnounceModel, EvaluateVersion, SendMissing
-from coordinator.jobs import Inspection, Metrics
+from coordinator.jobs import Metrics
 from coordinator.operations import AuditEntry
 from coordinator.ports import Lineage, StoredChunk, StoredReport, TaskRecord, VersionRecord
 from coordinator.shell.database import IN_MEMORY, Database
 from coordinator.shell.private import PrivateTables
-from models.manifest import Artifact
 from simulation.rounds.storage import MemoryRepository as SimulatedRepository
 from wire.errors import IntegrityError
 from wire.identifiers import DeviceId
@@ -371,7 +370,6 @@ def test_a_version_keeps_all_that_is_known_of_it(started):
         rollout=Rollout(stage=Stage.CANARY, reason="20 % of the devices try it", since_s=3.0),
         signature="ab" * 64,
         lineage=Lineage(parent=0, reports=2, reports_sha256="c" * 64, codec=CodecChoice(name="topk-4")),
-        inspection=Inspection(file=Artifact("d" * 64, 9), step_ms=0.1, agreement=0.9),
     )
     with started.transaction() as tx:
         tx.add_version(known)

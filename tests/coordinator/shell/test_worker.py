@@ -160,7 +160,7 @@ class FullBlobs(FileBlobs):
 def test_a_gpu_that_must_be_used_and_cannot_ends_the_job_with_the_reason(stores, tmp_path, monkeypatch):
     monkeypatch.setattr(worker_child, "choose", lambda wanted: choose(wanted, tmp_path / "no devices"))
     manifest, artifacts, private = stores
-    job, results = job_on(manifest, private), io.BytesIO()
+    job, results = job_on(manifest, private, evaluation=Evaluation("text.tsv")), io.BytesIO()
     serve(io.BytesIO(msgspec.json.encode(job) + b"\n"), results, artifacts, private, processor=Processor.GPU)
     result = msgspec.json.decode(results.getvalue(), type=Result)
     assert isinstance(result, JobFailed)

@@ -35,7 +35,6 @@ def upgrade() -> None:
         sa.Column("since_s", sa.Float, nullable=False, server_default="0"),
         sa.Column("signature", sa.String(128), nullable=False, server_default=""),
         sa.Column("lineage", sa.LargeBinary),
-        sa.Column("inspection", sa.LargeBinary),
     )
     op.create_index("versions_by_stage", "versions", ["task", "stage", "version"])
     op.create_table(
