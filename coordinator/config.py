@@ -118,7 +118,6 @@ class PlanConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_steps: Annotated[int, Meta(ge=1, le=10**6)] = 1000  # an end even for a device with very much text
     momentum: Annotated[float, Meta(ge=0, lt=1)] = 0.0  # a device makes too few steps for it to matter
     proximal: Annotated[float, Meta(ge=0, le=1000)] = 0.0  # FedProx, for many local epochs; one does not drift far
-    sampled_softmax: bool = False  # half the time of a step, at a little recall
     evaluation_share: Annotated[float, Meta(ge=0, le=0.5)] = 0.1  # enough to see on devices whether a round helped
     keep_share: Annotated[float, Meta(gt=0, le=1)] = 0.5  # half a training is worth its report, less is worth a dropout
 
@@ -131,7 +130,6 @@ class PlanConfig(msgspec.Struct, frozen=True, kw_only=True):
             max_steps=self.max_steps,
             momentum=self.momentum,
             proximal=self.proximal,
-            sampled_softmax=self.sampled_softmax,
             evaluation_share=self.evaluation_share,
             keep_share=self.keep_share,
         )

@@ -228,10 +228,6 @@ class Learner(Protocol):
 class FurtherProgram(Program, Protocol):
     """A program that can do more than plain SGD."""
 
-    @property
-    def candidates(self) -> int:
-        """S, the number of candidates of ``train_sampled``."""
-
     def begin(self) -> None:
         """Forget the momentum; the weights as they are now are what ``proximal`` pulls back to."""
 
@@ -239,19 +235,6 @@ class FurtherProgram(Program, Protocol):
         self, x: Ids, y: Ids, learning_rate: float, clip_norm: float, momentum: float, proximal: float
     ) -> TrainStep:
         """As ``train``, with momentum and the proximal term of FedProx."""
-
-    def train_sampled(
-        self,
-        x: Ids,
-        places: Ids,
-        ids: Ids,
-        log_inclusion: Floats,
-        learning_rate: float,
-        clip_norm: float,
-        momentum: float,
-        proximal: float,
-    ) -> TrainStep:
-        """As ``train_momentum``, over candidates: see :mod:`edge_agent.core.candidates`."""
 
 
 class ExampleStore(Protocol):

@@ -205,7 +205,7 @@ def train_and_encode(
         return _try_only(task, load_program, tried, should_stop, now_s)
     program = load_program(model)
     before = evaluate(program, tried)
-    trained = train(program, batches, assignment.plan, generator, should_stop, now_s, manifest.vocabulary_size)
+    trained = train(program, batches, assignment.plan, generator, should_stop, now_s)
     if isinstance(trained, Stopped):
         return trained
     looked, share = None, 0.0

@@ -24,7 +24,6 @@ class ModelConfiguration:
         hidden: H, number of LSTM cells, size of the state c.
         batch_rows: B, rows of a training batch.
         sequence_length: T, positions of a row.
-        candidates: S, words in the softmax where it is sampled; must hold every target of a batch.
     """
 
     name: str
@@ -33,7 +32,6 @@ class ModelConfiguration:
     hidden: int
     batch_rows: int = 16
     sequence_length: int = 20
-    candidates: int = 512
 
     def layout(self, vocabulary_size: int) -> ParameterLayout:
         """The parameters for a vocabulary of V ids.
@@ -77,7 +75,7 @@ CONFIGURATIONS = {
         # Small enough that a phone-round takes seconds on a slow core: tests and the first demo minutes.
         ModelConfiguration("tiny", max_vocabulary=2_000, embedding=64, hidden=128),
         # Hard et al. 2018, "Federated learning for mobile keyboard prediction", section 3: 1.4M parameters.
-        ModelConfiguration("gboard", max_vocabulary=10_000, embedding=96, hidden=670, candidates=2_048),
+        ModelConfiguration("gboard", max_vocabulary=10_000, embedding=96, hidden=670),
     )
 }
 

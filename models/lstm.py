@@ -122,50 +122,6 @@ def gradient(weights: Weights, x: Tensor, y: Tensor) -> Gradient:
     return Gradient(kernels._replace(embedding=d_softmax + d_rows), loss / tf.maximum(count, 1.0), count, hits)
 
 
-def sampled_gradient(weights: Weights, x: Tensor, y: Tensor, candidates: Tensor, log_inclusion: Tensor) -> Gradient:
-    """As :func:`gradient`, with a softmax over some candidates instead of all V words (Jean et al. 2015, section 3).
-
-    A candidate that was drawn with probability q stands for 1 / q words of its kind, so log q is taken from its logit.
-    Loss and hits are those among the candidates: good for seeing that it falls, not for comparing.
-
-    Args:
-        weights: the parameters.
-        x: (B, T) int32 inputs; ``BOS`` resets the state of its row.
-        y: (B, T) int32, where among the candidates each target stands; 0 is no target.
-        candidates: (S,) int32 ids: ``PAD`` first, then every target of the batch, then words drawn by chance; the rest
-            ``PAD``.
-        log_inclusion: (S,) float32, log of the probability that each was drawn: 0 for targets, and so large for
-            ``PAD`` that it has no part in the softmax.
-    """
-    inputs, places = _time_major(x), _time_major(y)
-    mask = tf.cast(tf.not_equal(places, 0), tf.float32)
-    count = tf.reduce_sum(mask)
-    one = tf.minimum(count + 1.0, 1.0)
-    scale = tf.expand_dims(mask / tf.maximum(count, 1.0), 1)
-
-    embedded = tf.gather(weights.embedding, inputs)
-    run = _forward(weights, embedded, inputs, x.shape[1])
-
-    rows = tf.gather(weights.embedding, candidates)  # (S, D)
-    probabilities = tf.nn.softmax(tf.matmul(run.states, tf.transpose(rows) * one) - log_inclusion)  # (N, S)
-    of_target = tf.gather_nd(probabilities, _coordinates(places))
-    loss = -tf.reduce_sum(tf.math.log(tf.maximum(of_target, 1e-30)) * mask)
-    targets = tf.gather(candidates, places)
-    best = tf.cast(of_target >= tf.reduce_max(probabilities, 1), tf.float32)
-    hits = tf.reduce_sum(best * tf.cast(targets >= FIRST_WORD, tf.float32))
-
-    scaled_states = scale * run.states
-    d_states = scale * (tf.matmul(probabilities, rows) - tf.gather(rows, places))
-    d_candidates = tf.transpose(tf.matmul(scaled_states, probabilities, transpose_a=True))  # (S, D)
-    kernels, d_embedded = _backward(weights, embedded, run, d_states, one)
-    d_embedding = tf.scatter_nd(
-        tf.expand_dims(tf.concat([candidates, targets, inputs], 0), 1),
-        tf.concat([d_candidates, -scaled_states, d_embedded], 0),
-        weights.embedding.shape,
-    )
-    return Gradient(kernels._replace(embedding=d_embedding), loss / tf.maximum(count, 1.0), count, hits)
-
-
 def score(weights: Weights, x: Tensor, y: Tensor) -> Scores:
     """Loss and recall of one batch.
 

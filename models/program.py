@@ -27,7 +27,6 @@ SIGNATURES = (
     "write",
     "begin",
     "train_momentum",
-    "train_sampled",
 )
 
 
@@ -86,23 +85,13 @@ class Program(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
         """
         weights = self._read()
         found = lstm.gradient(weights, x, y)
-        return self._move(weights, found, learning_rate, clip_norm, momentum, proximal)
-
-    def train_sampled(
-        self,
-        x: Tensor,
-        y: Tensor,
-        candidates: Tensor,
-        log_inclusion: Tensor,
-        learning_rate: Tensor,
-        clip_norm: Tensor,
-        momentum: Tensor,
-        proximal: Tensor,
-    ) -> dict[str, Tensor]:
-        """As ``train_momentum``, with a sampled softmax: see :func:`models.lstm.sampled_gradient`."""
-        weights = self._read()
-        found = lstm.sampled_gradient(weights, x, y, candidates, log_inclusion)
-        return self._move(weights, found, learning_rate, clip_norm, momentum, proximal)
+        norm, share = _clipping(found, clip_norm)
+        for i, (value, slope) in enumerate(zip(weights, found.weights, strict=True)):
+            velocity = momentum * self._momentum[i].read_value() + share * slope
+            velocity += proximal * (value - self._anchor[i].read_value())
+            self._momentum[i].assign(velocity)
+            self._weights[i].assign(value - learning_rate * velocity)
+        return _said(found, norm)
 
     def begin(self) -> dict[str, Tensor]:
         """Forget the momentum, and remember these weights as the anchor of ``train_momentum`` and ``delta``."""
@@ -154,14 +143,9 @@ class Program(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
         x, y = (tf.TensorSpec((shape.batch_rows, shape.sequence_length), tf.int32, name=name) for name in ("x", "y"))
         pace = [_float("learning_rate"), _float("clip_norm")]
         pull = [_float("momentum"), _float("proximal")]
-        chosen = [
-            tf.TensorSpec((shape.candidates,), tf.int32, name="candidates"),
-            _float("log_inclusion", shape.candidates),
-        ]
         specs = {
             "train": [x, y, *pace],
             "train_momentum": [x, y, *pace, *pull],
-            "train_sampled": [x, y, *chosen, *pace, *pull],
             "evaluate": [x, y],
             "step": [
                 tf.TensorSpec((1,), tf.int32, name="token"),
@@ -182,23 +166,6 @@ class Program(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
     def _read(self) -> Weights:
         """Each variable once: a read is a copy."""
         return Weights(*(variable.read_value() for variable in self._weights))
-
-    def _move(
-        self,
-        weights: Weights,
-        found: Gradient,
-        learning_rate: Tensor,
-        clip_norm: Tensor,
-        momentum: Tensor,
-        proximal: Tensor,
-    ) -> dict[str, Tensor]:
-        norm, share = _clipping(found, clip_norm)
-        for i, (value, slope) in enumerate(zip(weights, found.weights, strict=True)):
-            velocity = momentum * self._momentum[i].read_value() + share * slope
-            velocity += proximal * (value - self._anchor[i].read_value())
-            self._momentum[i].assign(velocity)
-            self._weights[i].assign(value - learning_rate * velocity)
-        return _said(found, norm)
 
 
 def _float(name: str, *shape: int) -> Any:

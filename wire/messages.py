@@ -117,7 +117,6 @@ class TrainingPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Share of the last step that each step goes again."""
     proximal: Annotated[float, msgspec.Meta(ge=0, le=1000)] = 0.0
     """Pull back to the weights of the round: mu of FedProx."""
-    sampled_softmax: bool = False
     """Learn from a sample of the vocabulary at each step: faster, and a little less exact."""
     evaluation_share: Annotated[float, msgspec.Meta(ge=0, le=0.5)] = 0.0
     """Share of the messages that are not trained on; the model is tried on them before and after."""

@@ -1,7 +1,7 @@
 """Local epochs: what a device does with its examples between assignment and report.
 
 Local SGD (McMahan et al. 2017, algorithm 1, ClientUpdate) with the rows of the batches shuffled anew in each epoch;
-with momentum, the proximal term of FedProx or a sampled softmax if the plan asks for them. The abort predicate is asked
+with momentum or the proximal term of FedProx if the plan asks for them. The abort predicate is asked
 before every batch, so a person who picks up the phone waits for one batch at most; what was done until then is kept if
 the plan says that it is enough. A training that diverges ends, and the program holds the base weights again. Does not
 fetch, encode or send.
@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from edge_agent.core.candidates import Urn
 from edge_agent.ports import Evaluation, FurtherProgram, Program, TrainStep
 from models.batches import Batches, Ids
 from wire.messages import DropoutCause, TrainingPlan
@@ -69,7 +68,6 @@ def train(
     generator: np.random.Generator,
     should_stop: Callable[[], bool],
     now_s: Callable[[], float],
-    vocabulary_size: int = 0,
 ) -> Trained | Stopped:
     """Run the plan on a program that holds the base weights.
 
@@ -77,10 +75,9 @@ def train(
         program: holds the base weights, from which ``delta`` is measured.
         batches: the device's examples.
         plan: how long, how fast.
-        generator: shuffles, and draws candidates.
+        generator: shuffles.
         should_stop: asked before every batch.
         now_s: seconds on a clock that does not jump.
-        vocabulary_size: V; for a sampled softmax.
 
     Returns:
         The update, or why there is none. After a divergence the program holds the base weights again; after any other
@@ -88,9 +85,9 @@ def train(
     """
     if batches.targets == 0:
         return Stopped(DropoutCause.NO_EXAMPLES, "no words to train on")
-    step = _step_of(program, batches, plan, generator, vocabulary_size)
+    step = _step_of(program, plan)
     if step is None:
-        lacking = "momentum, a proximal term and a sampled softmax"
+        lacking = "momentum and a proximal term"
         return Stopped(DropoutCause.TRAINING_FAILED, f"the plan asks for what this model's program lacks: {lacking}")
     planned = min(plan.max_steps, plan.local_epochs * len(batches))
     watch = _Watch()
@@ -167,28 +164,16 @@ class _Watch:
         return ""
 
 
-def _step_of(
-    program: Program, batches: Batches, plan: TrainingPlan, generator: np.random.Generator, vocabulary_size: int
-) -> Callable[[Ids, Ids], TrainStep] | None:
+def _step_of(program: Program, plan: TrainingPlan) -> Callable[[Ids, Ids], TrainStep] | None:
     """What to call for each batch; None if the program cannot do what the plan asks for."""
     rate, clip = plan.learning_rate, plan.clip_norm
-    if not (plan.momentum or plan.proximal or plan.sampled_softmax):
+    if not (plan.momentum or plan.proximal):
         return lambda x, y: program.train(x, y, rate, clip)
     if not isinstance(program, FurtherProgram):
         return None
     further = program
     further.begin()
-    if not plan.sampled_softmax:
-        return lambda x, y: further.train_momentum(x, y, rate, clip, plan.momentum, plan.proximal)
-    urn = Urn(vocabulary_size, further.candidates, batches.x[0].size)
-
-    def sampled(x: Ids, y: Ids) -> TrainStep:
-        drawn = urn.draw(y, generator)
-        return further.train_sampled(
-            x, drawn.places, drawn.ids, drawn.log_inclusion, rate, clip, plan.momentum, plan.proximal
-        )
-
-    return sampled
+    return lambda x, y: further.train_momentum(x, y, rate, clip, plan.momentum, plan.proximal)
 
 
 def _all_batches(batches: Batches, epochs: int, generator: np.random.Generator) -> Iterator[tuple[Ids, Ids]]:

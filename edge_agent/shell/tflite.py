@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edge_agent.core.prediction import score, weights_of
-from edge_agent.ports import Evaluation, Floats, Ids, Model, TrainStep
+from edge_agent.ports import Evaluation, Ids, Model, TrainStep
 from edge_agent.shell.weights import mapped_weights
 from wire.errors import ConfigError, RemoteProtocolError
 from wire.parameters import ParameterLayout, Vector
@@ -30,7 +30,7 @@ from wire.parameters import ParameterLayout, Vector
 RUNTIMES = (("ai_edge_litert", "ai-edge-litert"), ("tflite_runtime", "tflite-runtime"))
 """(module, distribution) in order of preference: litert is faster and still maintained, but has no 32-bit wheels."""
 
-SIGNATURES = ("train", "read", "write", "begin", "train_momentum", "train_sampled")
+SIGNATURES = ("train", "read", "write", "begin", "train_momentum")
 """Those that training needs."""
 
 
@@ -83,12 +83,6 @@ class TfliteProgram:
         self._runners: dict[str, Any] = {}
         self.restore(weights)
 
-    @property
-    def candidates(self) -> int:
-        """S, the number of candidates of ``train_sampled``."""
-        shape = self._runner("train_sampled").get_input_details()["candidates"]["shape"]
-        return int(shape[0])
-
     def train(self, x: Ids, y: Ids, learning_rate: float, clip_norm: float) -> TrainStep:
         """One step of SGD on a batch: x, y (B, T) int32."""
         return self._train("train", x=x, y=y, **_numbers(learning_rate=learning_rate, clip_norm=clip_norm))
@@ -103,21 +97,6 @@ class TfliteProgram:
         """As ``train``, with momentum and the proximal term of FedProx; ``begin`` was called before."""
         rule = _numbers(learning_rate=learning_rate, clip_norm=clip_norm, momentum=momentum, proximal=proximal)
         return self._train("train_momentum", x=x, y=y, **rule)
-
-    def train_sampled(
-        self,
-        x: Ids,
-        places: Ids,
-        ids: Ids,
-        log_inclusion: Floats,
-        learning_rate: float,
-        clip_norm: float,
-        momentum: float,
-        proximal: float,
-    ) -> TrainStep:
-        """As ``train_momentum``, over candidates: ids, log_inclusion (S,) and the targets' places (B, T) among them."""
-        rule = _numbers(learning_rate=learning_rate, clip_norm=clip_norm, momentum=momentum, proximal=proximal)
-        return self._train("train_sampled", x=x, y=places, candidates=ids, log_inclusion=log_inclusion, **rule)
 
     def evaluate(self, x: Ids, y: Ids) -> Evaluation:
         """Loss and recall on a batch: x, y (B, T) int32."""

@@ -40,7 +40,7 @@ def operations(program: bytes) -> dict[str, Counter[str]]:
 def test_training_has_only_fast_built_in_operations(program: bytes) -> None:
     found = operations(program)
     assert "CUSTOM" not in Counter(name for graph in found.values() for name in graph)
-    for graph in ("train", "train_momentum", "train_sampled", "evaluate"):
+    for graph in ("train", "train_momentum", "evaluate"):
         assert found[graph]["FULLY_CONNECTED"] == 0, "a product with changing weights was lowered to the slow kernel"
     # 1 input, 19 recurrent and 20 projection products forwards; 20 and 19 back; logits; 2 softmax, 2 kernel, 1 input.
     assert found["train"]["BATCH_MATMUL"] == 85
@@ -60,7 +60,7 @@ def test_no_product_of_training_has_a_transposed_right_side(program: bytes) -> N
     products = [
         operator.builtinOptions
         for graph in model.subgraphs
-        if graph.name in (b"train", b"train_momentum", b"train_sampled", b"evaluate")
+        if graph.name in (b"train", b"train_momentum", b"evaluate")
         for operator in graph.operators
         if model.operatorCodes[operator.opcodeIndex].builtinCode == schema.BuiltinOperator.BATCH_MATMUL
     ]
@@ -219,32 +219,6 @@ def test_without_momentum_and_pull_it_is_the_plain_step(
             signatures[signature](x=x, y=y, learning_rate=RATE, clip_norm=CLIP, **more)
         found.append(signatures["save"]()["weights"])
     np.testing.assert_allclose(*found, atol=1e-6)
-
-
-def test_a_sample_of_the_whole_vocabulary_is_the_full_softmax(
-    signatures: dict[str, Any], weights: Vector, batches: Batches, shape: ModelConfiguration, vocabulary_size: int
-) -> None:
-    # Every id is a candidate, the specials too, as they are part of the full softmax.
-    assert vocabulary_size < shape.candidates
-    ids = np.zeros(shape.candidates, np.int32)
-    ids[1 : 1 + vocabulary_size] = np.arange(vocabulary_size)
-    log_inclusion = np.full(shape.candidates, 60, np.float32)
-    log_inclusion[1 : 1 + vocabulary_size] = 0
-    found = []
-    for sampled in (False, True):
-        signatures["restore"](weights=weights)
-        signatures["begin"]()
-        for x, y in batches:
-            rule = {"learning_rate": RATE, "clip_norm": CLIP}
-            if sampled:
-                rule |= {"momentum": np.float32(0), "proximal": np.float32(0)}
-                places = np.where(y == 0, 0, y + 1).astype(np.int32)
-                said = signatures["train_sampled"](x=x, y=places, candidates=ids, log_inclusion=log_inclusion, **rule)
-            else:
-                said = signatures["train"](x=x, y=y, **rule)
-        found.append((float(said["loss"]), float(said["hits"]), signatures["delta"]()["delta"]))
-    assert found[1][:2] == pytest.approx(found[0][:2], rel=1e-4)
-    np.testing.assert_allclose(found[1][2], found[0][2], atol=1e-6)
 
 
 @pytest.mark.slow

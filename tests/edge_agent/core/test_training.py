@@ -155,7 +155,7 @@ def test_one_bad_batch_is_no_divergence():
     assert isinstance(run(FakeProgram(losses=(2.0,) * 10 + (5.0,) + (2.0,) * 90), plan(local_epochs=50)), Trained)
 
 
-@pytest.mark.parametrize("asked", [{"momentum": 0.9}, {"proximal": 0.1}, {"sampled_softmax": True}])
+@pytest.mark.parametrize("asked", [{"momentum": 0.9}, {"proximal": 0.1}])
 def test_what_a_program_cannot_do_is_said_before_a_step(asked):
     program = FakeProgram()
     stopped = run(program, plan(**asked))
@@ -164,8 +164,6 @@ def test_what_a_program_cannot_do_is_said_before_a_step(asked):
 
 
 class FurtherFake(FakeProgram):
-    candidates = 12
-
     def __init__(self):
         super().__init__()
         self.calls = []
@@ -177,10 +175,6 @@ class FurtherFake(FakeProgram):
         self.calls.append((momentum, proximal))
         return super().train(x, y, learning_rate, clip_norm)
 
-    def train_sampled(self, x, places, ids, log_inclusion, learning_rate, clip_norm, momentum, proximal):
-        self.calls.append((ids[places].tolist(), momentum, proximal))
-        return super().train(x, ids[places], learning_rate, clip_norm)
-
 
 def test_the_rule_of_the_plan_reaches_the_program():
     program = FurtherFake()
@@ -190,16 +184,6 @@ def test_the_rule_of_the_plan_reaches_the_program():
     plain = FurtherFake()
     run(plain, plan())
     assert plain.calls == []
-
-
-def test_a_sampled_softmax_gets_every_target_among_its_candidates():
-    program, data = FurtherFake(), batches()
-    ticks = iter(range(1000))
-    asked = plan(sampled_softmax=True, momentum=0.5)
-    train(program, data, asked, np.random.default_rng(0), lambda: False, lambda: float(next(ticks)), 10)
-    targets = np.concatenate([y for _, y in program.batches])
-    assert np.sort(targets.ravel()).tolist() == np.sort(data.y.ravel()).tolist()
-    assert {call[1:] for call in program.calls[1:]} == {(0.5, 0.0)}
 
 
 def test_evaluation_adds_batches_up():
