@@ -50,8 +50,7 @@ def cli() -> None:
 
 @cli.command()
 @config_option
-@click.option("--standby", is_flag=True, help="Wait while another one runs on the same data folder; then take over.")
-def serve(config_path: Path, *, standby: bool) -> None:
+def serve(config_path: Path) -> None:
     """Run the whole service until ctrl-C."""
     from coordinator.config import LogFormat
     from coordinator.config_file import load_config
@@ -60,7 +59,7 @@ def serve(config_path: Path, *, standby: bool) -> None:
 
     config = load_config(config_path, os.environ)
     configure_logs(config.log.value, json=config.log_format is LogFormat.JSON)
-    run(config, standby=standby)
+    run(config)
 
 
 @cli.command()

@@ -39,7 +39,6 @@ from coordinator.shell.worker import WorkerProcess
 from host.systemd import ServiceManager, given_listener
 from models.corpora.tsv import tsv
 from models.manifest import Manifest
-from wire.errors import ConfigError
 from wire.identifiers import Population
 
 AWAKE_S = 1.0
@@ -48,22 +47,18 @@ AWAKE_S = 1.0
 _log = structlog.get_logger("coordinator")
 
 
-def serve(config: CoordinatorConfig, *, standby: bool = False) -> None:
+def serve(config: CoordinatorConfig) -> None:
     """Run until SIGTERM or SIGINT.
 
     Args:
         config: the whole configuration.
-        standby: while another coordinator runs on the data folder, wait; when it ends, take over where it was.
 
     Raises:
         ConfigError: something that its owner must change: a port, the model, the text.
         UnavailableError: the disk, the database or the broker does not work.
     """
     with ExitStack() as stack:
-        if standby:
-            _stand_by(config, stack)
-        else:
-            stack.enter_context(only_one(config.data_dir))
+        stack.enter_context(only_one(config.data_dir))
         if config.task.evaluation_text is not None:
             tsv(config.task.evaluation_text)  # the worker reads it much later; its faults are wanted now
         artifacts = FileBlobs(config.data_dir / "artifacts")
@@ -151,18 +146,6 @@ def serve(config: CoordinatorConfig, *, standby: bool = False) -> None:
         loop.run_until_signal(ready)
         service_manager.stopping()
         _log.info("coordinator_stopping")
-
-
-def _stand_by(config: CoordinatorConfig, stack: ExitStack) -> None:
-    if config.broker.kind is not BrokerKind.EXTERNAL:
-        msg = (
-            f"a standby needs a broker that outlives the coordinator: broker.kind is {config.broker.kind.value!r}; "
-            "run one beside (nightjar-coordinator broker, or your own) and set broker.kind = 'external'"
-        )
-        raise ConfigError(msg)
-    _log.info("standing_by", data_dir=str(config.data_dir))
-    stack.enter_context(only_one(config.data_dir, standing_by=True))
-    _log.info("standby_takes_over", data_dir=str(config.data_dir))
 
 
 class _Later:

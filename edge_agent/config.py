@@ -47,7 +47,6 @@ class BrokerSettings:
         username: empty takes the device's name.
         password: empty for none.
         tls: encrypt, and verify with the system's certificate authorities.
-        mqtt5: speak MQTT 5, with which a broker says what it did not deliver.
     """
 
     host: Name = "127.0.0.1"  # nothing leaves the machine unless somebody says so
@@ -55,7 +54,6 @@ class BrokerSettings:
     username: str = ""  # brokers keep a session for a name, and access rules go by it
     password: str = field(default="", repr=False)
     tls: bool = False  # the default broker is on the same machine
-    mqtt5: bool = False  # the embedded broker never answers it, and a lost report is sent again either way
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,6 @@ from edge_agent.ports import (
     LinkUp,
     Model,
     NewReport,
-    NotDelivered,
     RandomFor,
     Settlement,
     StopAsked,
@@ -171,7 +170,6 @@ class Driver:
         self._model: Model | None = None
         self._jobs = 0
         self._session_job = 0
-        self._not_delivered_said = ""
         self._announced: str | None = None
         self._resent = 0  # sendings of the report in the outbox that no receipt followed
         self._keyboard = KeyboardUpkeep(ports.show_model)
@@ -265,8 +263,6 @@ class Driver:
                     self._link_up()
                 case LinkDown(reason):
                     self._log.warning("broker_unreachable", reason=reason, again="with back-off, for ever")
-                case NotDelivered(reason):
-                    self._not_delivered(reason)
                 case Arrived(topic, payload):
                     self._arrived(topic, payload)
                 case WorkDone(number, outcome):
@@ -286,12 +282,6 @@ class Driver:
         self._uplink.dropouts()
         self._step(events.Connected(self._moment()))
         self._nudge_outbox()
-
-    def _not_delivered(self, reason: str) -> None:
-        # Nothing is to be done: whatever matters is sent again until it is answered. Said once until it changes.
-        if reason != self._not_delivered_said:
-            self._not_delivered_said = reason
-            self._log.warning("not_delivered", reason=reason, again="until the coordinator answers")
 
     def _arrived(self, topic: str, payload: bytes) -> None:
         try:

@@ -437,13 +437,6 @@ class LinkDown:
 
 
 @dataclass(frozen=True, slots=True)
-class NotDelivered:
-    """The broker says that a message of ours reached nobody; only MQTT 5 brokers do."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Arrived:
     """A message came, not looked at yet."""
 
@@ -477,7 +470,7 @@ class WipeAsked:
     done: Future[None]
 
 
-Item = LinkUp | LinkDown | NotDelivered | Arrived | WorkDone | StopAsked | WipeAsked
+Item = LinkUp | LinkDown | Arrived | WorkDone | StopAsked | WipeAsked
 """What adapters put into the driver's queue, from any thread."""
 
 

@@ -1,4 +1,4 @@
-"""One process at a time writes into a data folder; others are refused, or stand by until it ends.
+"""One process at a time writes into a data folder; others are refused.
 
 The kernel gives the lock back when its holder ends, however it ends. It holds on one machine only.
 """
@@ -14,22 +14,20 @@ from wire.errors import ConfigError
 
 
 @contextmanager
-def only_one(data_dir: Path, *, standing_by: bool = False) -> Iterator[None]:
+def only_one(data_dir: Path) -> Iterator[None]:
     """Hold the data folder, so that no other coordinator writes into it; the folder is made if it is not there.
 
     Args:
         data_dir: the folder.
-        standing_by: wait for as long as another process holds it, instead of raising.
 
     Raises:
         ConfigError: the folder cannot be used, or another process holds it.
     """
     try:
         data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)  # reports that wait tell something about people
-        lock = take_lock(data_dir / "lock", waiting=standing_by)
+        lock = take_lock(data_dir / "lock")
     except BlockingIOError as error:
-        remedy = "stop it, give this one another folder, or let it wait (serve --standby)"
-        msg = f"data_dir: another coordinator runs on {data_dir}; {remedy}"
+        msg = f"data_dir: another coordinator runs on {data_dir}; stop it, or give this one another folder"
         raise ConfigError(msg) from error
     except OSError as error:
         msg = f"data_dir: cannot use the folder {data_dir}: {error.strerror or error}"

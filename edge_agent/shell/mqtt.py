@@ -1,12 +1,11 @@
 """The connection to the broker: paho in a thread of its own, which only ever enqueues.
 
-MQTT 3.1.1 or 5, clean session, QoS 1. A message that comes while we are away is lost, and that is meant: whatever
+MQTT 3.1.1, clean session, QoS 1. A message that comes while we are away is lost, and that is meant: whatever
 matters is sent again by one side or the other until it is answered. Callbacks never raise (paho would deliver the same
 message again for ever) and never block. Connecting is tried for ever, with waits that double and differ from device to
 device.
 
-A PUBACK of MQTT 3.1.1 says nothing but that the broker is there. One of MQTT 5 may say that nobody listens or that we
-may not send, and the broker tells its largest packet beforehand; what it says so is posted as :class:`NotDelivered`.
+A PUBACK says nothing but that the broker is there.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from edge_agent.ports import Arrived, LinkDown, LinkUp, NotDelivered
+from edge_agent.ports import Arrived, LinkDown, LinkUp
 from wire.errors import LocalProtocolError
 from wire.frame import MAX_PUBLISH_BYTES
 
@@ -34,15 +33,11 @@ KEEP_ALIVE_S = 30
 MOST_QUEUED = 1_000
 """Publishes that paho holds without a PUBACK: a report of 64 MiB is 550."""
 FAREWELL_S = 1.0
-NO_MATCHING_SUBSCRIBERS = 0x10
-"""Counts as success in MQTT 5 (3.4.2.1); to us it means that the coordinator's session is gone."""
-HEADER_BYTES = 16
-"""Of a publish beside topic and payload, with room to spare (MQTT 5, 3.3)."""
 
 log = structlog.get_logger()
 
 
-Post = Callable[[LinkUp | LinkDown | NotDelivered | Arrived], None]
+Post = Callable[[LinkUp | LinkDown | Arrived], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +50,6 @@ class Broker:
         username: empty for none.
         password: empty for none.
         tls: verifies and encrypts; None speaks plain text.
-        mqtt5: speak MQTT 5.
     """
 
     host: str
@@ -63,7 +57,6 @@ class Broker:
     username: str = ""
     password: str = ""
     tls: ssl.SSLContext | None = None
-    mqtt5: bool = False
 
     def __repr__(self) -> str:
         """Without the password."""
@@ -89,11 +82,7 @@ class MqttTransport:
         self._post = post
         self._connected = threading.Event()
         self._gone = threading.Event()
-        self._most_bytes = MAX_PUBLISH_BYTES + HEADER_BYTES + 65535
-        if broker.mqtt5:
-            client = paho.Client(CallbackAPIVersion.VERSION2, client_id, protocol=paho.MQTTv5)
-        else:
-            client = paho.Client(CallbackAPIVersion.VERSION2, client_id, clean_session=True, protocol=paho.MQTTv311)
+        client = paho.Client(CallbackAPIVersion.VERSION2, client_id, clean_session=True, protocol=paho.MQTTv311)
         if broker.username:
             client.username_pw_set(broker.username, broker.password or None)
         if broker.tls is not None:
@@ -108,7 +97,6 @@ class MqttTransport:
         client.on_subscribe = self._on_subscribe
         client.on_disconnect = self._on_disconnect
         client.on_message = self._on_message
-        client.on_publish = self._on_publish
         self._client = client
 
     @property
@@ -119,18 +107,14 @@ class MqttTransport:
     def start(self) -> None:
         """Begin to connect, and never stop trying."""
         broker = self._broker
-        if broker.mqtt5:
-            # At each connection, not only at the first.
-            self._client.connect_async(broker.host, broker.port, KEEP_ALIVE_S, clean_start=True)
-        else:
-            self._client.connect_async(broker.host, broker.port, KEEP_ALIVE_S)
+        self._client.connect_async(broker.host, broker.port, KEEP_ALIVE_S)
         self._client.loop_start()
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> bool:
         """Hand a message to the connection.
 
         Returns:
-            False if there is no connection, too much waits on it, or the broker takes no packet of this size.
+            False if there is no connection, or too much waits on it.
 
         Raises:
             LocalProtocolError: the payload is larger than a publish may be.
@@ -139,11 +123,6 @@ class MqttTransport:
             msg = f"a publish may have {MAX_PUBLISH_BYTES} bytes, this one for {topic} has {len(payload)}"
             raise LocalProtocolError(msg)
         if not self.connected:
-            return False
-        size_bytes = HEADER_BYTES + len(topic.encode()) + len(payload)
-        if size_bytes > self._most_bytes:
-            # Sent all the same, it would end the connection, and paho would send it again after each reconnect.
-            self._post(NotDelivered(f"the broker takes packets of {self._most_bytes} bytes, this one has {size_bytes}"))
             return False
         return self._client.publish(topic, payload, qos=1, retain=retain).rc == MQTTErrorCode.MQTT_ERR_SUCCESS
 
@@ -162,13 +141,11 @@ class MqttTransport:
     # --- paho's thread from here on ---
 
     def _on_connect(
-        self, client: paho.Client, _userdata: Any, _flags: Any, reason: ReasonCode, properties: Properties | None
+        self, client: paho.Client, _userdata: Any, _flags: Any, reason: ReasonCode, _properties: Properties | None
     ) -> None:
         if reason.is_failure:
             self._post(LinkDown(f"the broker refused us: {reason}"))
         else:
-            # Without a word about it there is no limit but the protocol's (MQTT 5, 3.2.2.3.6).
-            self._most_bytes = getattr(properties, "MaximumPacketSize", self._most_bytes)
             # Not kept over a reconnect with a clean session. We count as connected when they are granted: an answer
             # to a check-in could come earlier than that.
             client.subscribe(self._filters)
@@ -196,12 +173,6 @@ class MqttTransport:
         self._connected.clear()
         self._gone.set()
         self._post(LinkDown(f"the connection to the broker ended: {reason}"))
-
-    def _on_publish(
-        self, _client: paho.Client, _userdata: Any, _mid: int, reason: ReasonCode, _properties: Properties | None
-    ) -> None:
-        if reason.value == NO_MATCHING_SUBSCRIBERS or reason.is_failure:
-            self._post(NotDelivered(str(reason)))
 
     def _on_message(self, _client: paho.Client, _userdata: Any, message: paho.MQTTMessage) -> None:
         try:

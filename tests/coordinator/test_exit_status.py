@@ -132,7 +132,7 @@ def test_the_shells_can_complete_commands_as_the_page_says(tmp_path, shell):
 
 
 @pytest.mark.parametrize(
-    ("typed", "expected"), [(["ro"], "round"), (["round", "sh"], "show"), (["serve", "--st"], "--standby")]
+    ("typed", "expected"), [(["ro"], "round"), (["round", "sh"], "show"), (["serve", "--con"], "--config")]
 )
 def test_commands_and_options_are_completed(typed, expected):
     words = " ".join(["nightjar-coordinator", *typed])

@@ -9,7 +9,7 @@ import structlog
 
 from edge_agent.core.eligibility import Condition
 from edge_agent.core.training import Stopped
-from edge_agent.ports import Arrived, LinkDown, LinkUp, NotDelivered, StopAsked, WorkDone
+from edge_agent.ports import Arrived, LinkDown, LinkUp, StopAsked, WorkDone
 from models.batches import pack
 from models.vocabulary import words
 from tests.edge_agent.fakes import BOUND_TO, LAYOUT, VOCABULARY, Phone, assignment, write_model
@@ -802,15 +802,6 @@ def test_missing_receipts_are_counted_and_said_after_the_third_sending_and_in_th
         phone.hear(receipt())
     (settled,) = [e for e in logs if e["event"] == "receipt"]
     assert settled["sent_again"] == 4
-
-
-def test_what_a_broker_did_not_deliver_is_said_once_until_it_changes(phone):
-    phone.driver.begin()
-    with structlog.testing.capture_logs() as logs:
-        for reason in ("No matching subscribers", "No matching subscribers", "Not authorized"):
-            phone.driver.handle(NotDelivered(reason))
-    said = [e["reason"] for e in logs if e["event"] == "not_delivered"]
-    assert said == ["No matching subscribers", "Not authorized"]
 
 
 def test_a_device_speaks_to_the_shard_that_follows_from_the_announced_number(phone):

@@ -17,7 +17,6 @@ from typing import Any
 
 from waitress.server import create_server  # type: ignore[import-untyped] # waitress has no types
 
-from coordinator.shell.web.channel import Channel
 from coordinator.shell.web.live import MOST_STREAMS
 from host.http_server import HttpServer
 from wire.errors import ConfigError
@@ -66,7 +65,6 @@ def serving(
         clear_untrusted_proxy_headers=True,
         **_believed(trusted_proxy),
     )
-    server.channel_class = Channel
     running = HttpServer(server, connections, "web")
     try:
         yield

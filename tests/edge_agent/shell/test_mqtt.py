@@ -11,7 +11,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from coordinator.shell.broker import Doors, find_mosquitto, write_mosquitto_files
 from coordinator.shell.free_ports import free_ports
-from edge_agent.ports import LinkDown, LinkUp, NotDelivered
+from edge_agent.ports import LinkDown, LinkUp
 from edge_agent.shell.mqtt import Broker, MqttTransport
 from tests.brokers import hang_up
 from wire.errors import LocalProtocolError
@@ -52,9 +52,9 @@ def start_mosquitto(tmp_path):
 class Agent:
     """The transport, and what it posts."""
 
-    def __init__(self, port, *, mqtt5, filters=(DOWN,)):
+    def __init__(self, port, *, filters=(DOWN,)):
         self.posted = queue.Queue()
-        broker = Broker("127.0.0.1", port, "phone", mqtt5=mqtt5)
+        broker = Broker("127.0.0.1", port, "phone")
         self.transport = MqttTransport(broker, "agent", filters, (STATUS, b""), self.posted.put)
 
     def __enter__(self):
@@ -74,28 +74,7 @@ class Agent:
 
 
 @pytest.mark.broker
-def test_with_mqtt_5_a_report_that_nobody_listens_to_is_said(start_mosquitto):
-    port = start_mosquitto()
-    with Agent(port, mqtt5=True) as agent:
-        agent.hear(LinkUp)
-        assert agent.transport.publish(UP, b"report")
-        assert agent.hear(NotDelivered).reason == "No matching subscribers"
-
-
-@pytest.mark.broker
-def test_with_mqtt_5_a_packet_that_the_broker_would_not_take_is_said_and_not_sent(start_mosquitto):
-    port = start_mosquitto("max_packet_size 2097152", "max_packet_size 20000")
-    with Agent(port, mqtt5=True) as agent:
-        agent.hear(LinkUp)
-        assert not agent.transport.publish(UP, bytes(20_000))
-        assert "the broker takes packets of 20000 bytes" in agent.hear(NotDelivered).reason
-        assert agent.transport.publish(UP, bytes(19_000))
-        assert agent.transport.connected
-
-
-@pytest.mark.broker
-@pytest.mark.parametrize("mqtt5", [False, True])
-def test_what_is_delivered_is_not_complained_of_and_answers_come(start_mosquitto, mqtt5):
+def test_what_is_delivered_is_not_complained_of_and_answers_come(start_mosquitto):
     port = start_mosquitto()
     heard = queue.Queue()
     listener = paho.Client(CallbackAPIVersion.VERSION2, "listener")
@@ -107,7 +86,7 @@ def test_what_is_delivered_is_not_complained_of_and_answers_come(start_mosquitto
     listener.loop_start()
     try:
         assert heard.get(timeout=PATIENCE_S) == b"subscribed"
-        with Agent(port, mqtt5=mqtt5) as agent:
+        with Agent(port) as agent:
             agent.hear(LinkUp)
             assert agent.transport.publish(UP, bytes(MAX_PUBLISH_BYTES))
             assert heard.get(timeout=PATIENCE_S) == bytes(MAX_PUBLISH_BYTES)
@@ -118,14 +97,14 @@ def test_what_is_delivered_is_not_complained_of_and_answers_come(start_mosquitto
 
 @pytest.mark.broker
 def test_a_lost_connection_is_said(start_mosquitto):
-    with Agent(start_mosquitto(), mqtt5=True) as agent:
+    with Agent(start_mosquitto()) as agent:
         agent.hear(LinkUp)
         agent.transport._client.socket().shutdown(socket.SHUT_RDWR)
         assert "ended" in agent.hear(LinkDown).reason
         agent.hear(LinkUp)
 
 
-def test_our_own_limit_holds_whatever_the_broker_takes():
-    transport = Agent(1, mqtt5=False).transport
+def test_a_larger_publish_is_an_error_of_ours():
+    transport = Agent(1).transport
     with pytest.raises(LocalProtocolError, match=f"may have {MAX_PUBLISH_BYTES} bytes"):
         transport.publish(UP, bytes(MAX_PUBLISH_BYTES + 1))
