@@ -41,6 +41,9 @@ from wire.identifiers import DeviceId
 from wire.messages import CodecChoice
 from wire.parameters import ParameterLayout, Vector, weights_from_bytes, weights_to_bytes
 
+RANDOM_SHARE = 0.2
+"""Of a mask's coordinates, drawn by chance: what was never sent cannot show that it matters."""
+
 Measure = Callable[[Manifest, Vector, str], Metrics]
 """(manifest, weights (n,) float32, path of the evaluation text) -> how good they are."""
 
@@ -110,7 +113,7 @@ def _aggregate(
         metrics=None,
         unreadable=tuple(unreadable),
         transfers=tuple(transfer for transfer, _ in ways),
-        mask=next_mask(job.codec, job.random_share, change, manifest.layout, rng, artifacts),
+        mask=next_mask(job.codec, change, manifest.layout, rng, artifacts),
         federated=tally(looked),
         reports_sha256=hashlib.sha256("".join(hashes).encode()).hexdigest(),
     )
@@ -118,7 +121,6 @@ def _aggregate(
 
 def next_mask(
     codec: CodecChoice,
-    random_share: float,
     last_update: Vector | None,
     layout: ParameterLayout,
     rng: np.random.Generator,
@@ -128,7 +130,7 @@ def next_mask(
     if codec.name not in MASKED:
         return None
     count = count_for(codec.density, layout.size)
-    data = mask_to_bytes(choose_mask(last_update, count, random_share, layout.size, rng), layout)
+    data = mask_to_bytes(choose_mask(last_update, count, RANDOM_SHARE, layout.size, rng), layout)
     artifacts.put(data)
     return Artifact.of(data)
 
@@ -143,7 +145,7 @@ def with_mask(manifest: Manifest, asked: CodecConfig, seed: int, artifacts: Blob
         if chosen.size == count_for(codec.density, manifest.layout.size):
             return manifest
     rng = np.random.default_rng([seed, manifest.version])
-    mask = next_mask(codec, asked.random_share, None, manifest.layout, rng, artifacts)
+    mask = next_mask(codec, None, manifest.layout, rng, artifacts)
     return msgspec.structs.replace(manifest, mask=mask)
 
 

@@ -53,7 +53,7 @@ def compared(task: TaskConfig, kept: KeptBaselines | None) -> list[Compared]:
         kept: what was measured on the text that versions are measured on; None if nothing was.
     """
     if kept is None:
-        return [_given(each) for each in (task.baseline, task.central) if each is not None]
+        return [] if task.baseline is None else [_given(task.baseline)]
     of, trained = kept.measured, kept.measured.central
     on = f"{of.messages:,} messages of {of.corpus}"
     how = f"{of.epochs} epochs, {trained.steps:,} steps, learning rate {of.learning_rate:g}, seed {of.seed}"

@@ -89,7 +89,6 @@ def _gate(task: TaskRecord, manifest: Manifest, trial: Trial | None) -> Gate:
             minimum_examples=settings.minimum_examples,
             minimum_agent_version=manifest.minimum_agent_version,
             minimum_separation=settings.minimum_separation,
-            maximum_share=settings.maximum_share,
         ),
         eligibility=settings.eligibility,
         variant=settings.variant,

@@ -13,15 +13,13 @@ import msgspec
 from msgspec import Meta
 
 from coordinator.core.admission import Eligibility, Variant
-from coordinator.core.gate import GatePolicy
 from coordinator.core.lease import SHARE_WINDOW
 from coordinator.core.optimizers import OptimizerChoice, OptimizerName
 from coordinator.core.rollout import TrialPolicy
 from coordinator.core.rules import SHORTEST_RETRY_SHARE, RoundRules, rules_for
 from coordinator.core.schedule import Schedule
 from coordinator.core.task import StopRule
-from coordinator.jobs import DownlinkChoice
-from coordinator.publishing import FORMS
+from coordinator.publishing import F32, FORMS
 from models.manifest import Artifact
 from models.processors import Processor
 from wire.addresses import is_loopback
@@ -32,6 +30,8 @@ from wire.messages import CodecChoice, TrainingPlan, Work
 Port = Annotated[int, Meta(ge=1, le=65535)]
 Count = Annotated[int, Meta(ge=1, le=2**31)]
 Seconds = Annotated[float, Meta(ge=0, le=30 * 86400)]
+KEEP_SHARE = 0.5
+"""A device that must stop after this share of its steps reports what it has; less is worth a dropout."""
 MIN_RETRY_S = 0.1
 """Even a selection of a second does not want the same device back at once."""
 Name = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
@@ -79,8 +79,6 @@ class CodecConfig(msgspec.Struct, frozen=True, kw_only=True):
     density: Annotated[float, Meta(gt=0, le=1)] = 0.01  # measured: most of the dense progress for 1/100 of the values
     error_feedback: bool | None = None  # empty: on for top-k, where it always helped; off elsewhere (ADR 7)
 
-    random_share: Annotated[float, Meta(ge=0, le=1)] = 0.2  # of a mask: what was never sent cannot show that it matters
-
     def choice(self, mask: Artifact | None = None) -> CodecChoice:
         """As it travels in an assignment; ``mask`` counts for the codecs that need one."""
         return CodecChoice(
@@ -91,24 +89,6 @@ class CodecConfig(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class DownlinkConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """``[task.downlink]``: how new weights are published.
-
-    Attributes:
-        form: f32, f16, topk-8 or topk-4; all but f32 publish less than the optimizer says, and catch up later.
-        density: share of the weights that a round moves, for topk-8 and topk-4.
-        versions: how many versions back a device may be and still fetch only what changed.
-    """
-
-    form: str = "f32"  # nothing is lost, and after a round of sparse updates it is 30 times less than the whole already
-    density: Annotated[float, Meta(gt=0, le=1)] = 0.05  # about what a cohort's sparse updates move together
-    versions: Annotated[int, Meta(ge=1, le=32)] = 8  # a day of rounds; each costs a twentieth of a second a round
-
-    def choice(self) -> DownlinkChoice:
-        """As the worker gets it."""
-        return DownlinkChoice(form=self.form, density=self.density)
-
-
 class PlanConfig(msgspec.Struct, frozen=True, kw_only=True):
     """``[task.plan]``: what a device does with its examples."""
 
@@ -116,10 +96,8 @@ class PlanConfig(msgspec.Struct, frozen=True, kw_only=True):
     clip_norm: Annotated[float, Meta(gt=0, le=1e9)] = 1.0  # bites rarely, and keeps large rates from NaN
     local_epochs: Annotated[int, Meta(ge=1, le=1000)] = 1  # more epochs drift away from the other devices
     max_steps: Annotated[int, Meta(ge=1, le=10**6)] = 1000  # an end even for a device with very much text
-    momentum: Annotated[float, Meta(ge=0, lt=1)] = 0.0  # a device makes too few steps for it to matter
     proximal: Annotated[float, Meta(ge=0, le=1000)] = 0.0  # FedProx, for many local epochs; one does not drift far
     evaluation_share: Annotated[float, Meta(ge=0, le=0.5)] = 0.1  # enough to see on devices whether a round helped
-    keep_share: Annotated[float, Meta(gt=0, le=1)] = 0.5  # half a training is worth its report, less is worth a dropout
 
     def plan(self) -> TrainingPlan:
         """As it travels in an assignment."""
@@ -128,10 +106,9 @@ class PlanConfig(msgspec.Struct, frozen=True, kw_only=True):
             clip_norm=self.clip_norm,
             local_epochs=self.local_epochs,
             max_steps=self.max_steps,
-            momentum=self.momentum,
             proximal=self.proximal,
             evaluation_share=self.evaluation_share,
-            keep_share=self.keep_share,
+            keep_share=KEEP_SHARE,
         )
 
 
@@ -141,15 +118,11 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         optimizer: fedavg, fedavgm, fedadagrad, fedadam or fedyogi.
         learning_rate: empty takes 1 for fedavg and fedavgm, 0.003 for the adaptive ones.
-        momentum: beta1 of fedavgm, fedadam and fedyogi.
-        second_momentum: beta2 of fedadam and fedyogi.
         adaptivity: tau of the adaptive ones: below it a coordinate's step shrinks with its mean update.
     """
 
     optimizer: OptimizerName = OptimizerName.FEDAVG  # from a warm start momentum did harm in few rounds
     learning_rate: Annotated[float, Meta(gt=0, le=1000)] | None = None  # 1 is McMahan's FedAvg; 0.003 never did harm
-    momentum: Annotated[float, Meta(ge=0, lt=1)] = 0.9  # the usual value; Reddi et al. use no other
-    second_momentum: Annotated[float, Meta(ge=0, lt=1)] = 0.99  # Reddi et al.; 0.999 forgets too slowly for few rounds
     adaptivity: Annotated[float, Meta(gt=0, le=1)] = 1e-4  # as in the runs that were measured
 
     def choice(self) -> OptimizerChoice:
@@ -159,38 +132,21 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
         return OptimizerChoice(
             name=self.optimizer,
             learning_rate=usual if self.learning_rate is None else self.learning_rate,
-            momentum=self.momentum,
-            second_momentum=self.second_momentum,
             adaptivity=self.adaptivity,
         )
 
 
 class BaselineConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """A recall that was measured elsewhere, to compare with; the pages draw it as a level line.
+    """``[task.baseline]``: a recall that was measured elsewhere; the pages draw it as a level line.
 
-    What ``nightjar-coordinator model baseline`` measures replaces both.
+    What ``nightjar-coordinator model baseline`` measures replaces it.
 
-    ``[task.baseline]`` is a simple model's, such as a trigram's; ``[task.central]`` that of this model trained on one
-    machine, with all text in one place.
+    It is a simple model's, such as a trigram's.
     """
 
     label: Annotated[str, Meta(min_length=1, max_length=60)]
     top1: Annotated[float, Meta(ge=0, le=1)]
     top3: Annotated[float, Meta(ge=0, le=1)]
-
-
-class StopConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """``[task.stop]``: what ends the task by itself, beside ``task.rounds``. Recall is that on the held-out text.
-
-    Attributes:
-        target_top1: recall that is enough.
-        no_progress_rounds: committed rounds without a better recall after which it is given up; 0 never.
-        least_gain: by how much recall must grow to count as better.
-    """
-
-    target_top1: Annotated[float, Meta(gt=0, le=1)] | None = None  # nobody knows beforehand what can be reached
-    no_progress_rounds: Annotated[int, Meta(ge=0, le=2**31)] = 0  # people's words change, so a standstill may end
-    least_gain: Annotated[float, Meta(ge=0, le=1)] = 0.0  # any gain; a noisy evaluation wants 0.001
 
 
 class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -214,10 +170,11 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
         selection_deadline_s: how long a round waits for phones.
         report_deadline_s: how long a phone may take to train and to send.
         selection_window_s: shortest selection; derived, a 60th of selection_deadline_s.
-        lost_grace_s: how long a selected phone may be gone; derived, a 12th of report_deadline_s, 10 s at most.
         minimum_separation: a phone whose report counts in a round may take part again so many rounds later.
-        maximum_share: of the last 50 rounds, that one phone may have a report in.
         retry_after_s: shortest wait of a phone that is sent away; derived, a 15th of selection_deadline_s.
+        downlink: how new weights are published: f32, or topk-8, which catches up later, for cohorts of fifty and more.
+        target_top1: recall on the held-out text that ends the task.
+        no_progress_rounds: committed rounds without a better recall after which it is given up; 0 never.
     """
 
     name: Name = "keyboard"  # the demo
@@ -229,20 +186,19 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
     selection_deadline_s: Annotated[float, Meta(ge=0.1, le=86400)] = 60.0  # a person who waits sees why within a minute
     report_deadline_s: Annotated[float, Meta(ge=1, le=30 * 86400)] = 600.0  # Android ends a session after 585 s
     selection_window_s: Seconds | None = None  # empty: derived; for tests and demos that run faster than life
-    lost_grace_s: Seconds | None = None  # likewise
     minimum_examples: Annotated[int, Meta(ge=0, le=2**31)] = 1  # nothing to learn from none
     minimum_separation: Annotated[int, Meta(ge=1, le=SHARE_WINDOW)] = 1  # a household has few phones; a fleet says 10
-    maximum_share: Annotated[float, Meta(gt=0, le=1)] = 1.0  # likewise; a fleet says 0.1
     max_examples: Count = 10_000  # cap of a report's weight: one talkative device must not be the model
     max_update_norm: Annotated[float, Meta(gt=0, le=1e9)] = 100.0  # 20 times the largest sound update measured
-    retry_after_s: Annotated[float, Meta(ge=0.1, le=86400)] | None = None  # likewise
+    retry_after_s: Annotated[float, Meta(ge=0.1, le=86400)] | None = None  # empty: derived; likewise
     codec: CodecConfig = CodecConfig()
     plan: PlanConfig = PlanConfig()
     server: ServerConfig = ServerConfig()
-    downlink: DownlinkConfig = DownlinkConfig()
+    downlink: str = F32  # nothing is lost, and what a small cohort changed is short already
     schedule: Schedule = Schedule()
     eligibility: Eligibility = Eligibility()
-    stop: StopConfig = StopConfig()
+    target_top1: Annotated[float, Meta(gt=0, le=1)] | None = None  # nobody knows beforehand what can be reached
+    no_progress_rounds: Annotated[int, Meta(ge=0, le=2**31)] = 0  # people's words change: a standstill may end
     variant: Variant = Variant()
     source: SourceConfig = SourceConfig()
 
@@ -255,16 +211,14 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
             selection_deadline_s=self.selection_deadline_s,
             report_deadline_s=self.report_deadline_s,
             selection_window_s=self.selection_window_s,
-            lost_grace_s=self.lost_grace_s,
         )
 
     def stop_rule(self) -> StopRule:
         """When the task has done enough."""
         return StopRule(
             rounds=self.rounds,
-            target_top1=self.stop.target_top1,
-            no_progress_rounds=self.stop.no_progress_rounds,
-            least_gain=self.stop.least_gain,
+            target_top1=self.target_top1,
+            no_progress_rounds=self.no_progress_rounds,
         )
 
     @property
@@ -280,7 +234,6 @@ class TaskConfig(TaskSettings, frozen=True, kw_only=True):
     model: Path  # folder with program.tflite, weights.bin, vocabulary.txt and manifest.json
     evaluation_text: Path | None = None  # without held-out text nothing is measured, and TensorFlow is not needed
     baseline: BaselineConfig | None = None
-    central: BaselineConfig | None = None
 
     def settings(self) -> TaskSettings:
         """The part of it that every task has."""
@@ -293,13 +246,11 @@ class EnrolmentConfig(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         names: DNS names and addresses in our own certificate, beside this machine's.
         device_days: how long a device's certificate lasts; it is renewed after two thirds.
-        server_days: the same of our own.
         signer: command that answers as 'authority serve' does; empty runs that as a child of ours.
     """
 
     names: tuple[Annotated[str, Meta(pattern=r"^[A-Za-z0-9.:-]{1,253}$(?!\n)")], ...] = ()  # only browsers look at them
     device_days: Annotated[float, Meta(gt=0, le=825)] = 90.0  # a stolen card is worth something for so long at most
-    server_days: Annotated[float, Meta(gt=0, le=825)] = 365.0  # it is made anew at each start, too
     signer: tuple[str, ...] = ()  # a household has one machine
 
 
@@ -338,7 +289,6 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     processor: Processor = Processor.AUTO  # a GPU that TensorFlow sees is faster
     transport: Transport = Transport.TLS  # nobody finds out later that everything could be read on its way
     broker: BrokerConfig = BrokerConfig()
-    gate: GatePolicy = GatePolicy()
     rollout: TrialPolicy = TrialPolicy()
     enrolment: EnrolmentConfig = EnrolmentConfig()
 
@@ -419,11 +369,14 @@ def task_faults(task: TaskSettings, *, measured: bool) -> list[str]:
         )
     if task.codec.name not in NAMES:
         faults.append(f"codec.name: expected one of {', '.join(NAMES)}, got {task.codec.name!r}")
-    if task.downlink.form not in FORMS:
-        faults.append(f"downlink.form: expected one of {', '.join(FORMS)}, got {task.downlink.form!r}")
-    watches = task.stop.target_top1 is not None or task.stop.no_progress_rounds > 0
+    if task.downlink not in FORMS:
+        faults.append(f"downlink: expected one of {', '.join(FORMS)}, got {task.downlink!r}")
+    watches = task.target_top1 is not None or task.no_progress_rounds > 0
     if watches and (task.kind is not Work.TRAIN or not measured):
-        faults.append("stop: a recall can end only a training task, and only where evaluation_text measures it")
+        faults.append(
+            "target_top1, no_progress_rounds: a recall can end only a training task, and only where evaluation_text "
+            "measures it"
+        )
     if task.kind is Work.EVALUATE and not task.plan.evaluation_share:
         faults.append("plan.evaluation_share: expected more than 0, because an evaluation tries nothing else")
     return faults

@@ -20,6 +20,7 @@ from coordinator.core.task import Status
 from coordinator.effects import AnnounceModel, EvaluateVersion, PendingEffect, SendMissing
 from coordinator.jobs import AggregationJob, Evaluation, EvaluationJob, FiguresJob, ReportFile
 from coordinator.ports import Clock, Repository, Signer, TaskRecord, Transport, VersionRecord, Worker
+from coordinator.publishing import VERSIONS_BACK
 from coordinator.turn import Board
 from wire import messages, topics
 from wire.identifiers import DeviceId, Population, Sha256
@@ -144,7 +145,7 @@ class Execution:
         settings, version = board.tasks[current.task].settings, board.versions[current.task]
         with self._repository.transaction() as tx:
             reports = tx.reports(current.number)
-            earlier = tx.versions(settings.downlink.versions + 1, task=current.task)[:-1]
+            earlier = tx.versions(VERSIONS_BACK + 1, task=current.task)[:-1]
         return AggregationJob(
             round=current.number,
             manifest=version.manifest,
@@ -155,9 +156,8 @@ class Execution:
             optimizer=settings.server.choice(),
             optimizer_state=version.optimizer_state,
             evaluation=self._evaluation(),
-            downlink=settings.downlink.choice(),
+            downlink=settings.downlink,
             bases=tuple(record.manifest for record in reversed(earlier)),
-            random_share=settings.codec.random_share,
             seed=self._seed,
         )
 

@@ -39,18 +39,6 @@ class ReportFile(msgspec.Struct, frozen=True):
     num_examples: int
 
 
-class DownlinkChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """How the next weights are published; see :mod:`coordinator.publishing`.
-
-    Attributes:
-        form: ``f32``, ``f16``, ``topk-8`` or ``topk-4``.
-        density: share of the coordinates that a top-k form moves.
-    """
-
-    form: str = "f32"
-    density: float = 0.05
-
-
 class AggregationJob(msgspec.Struct, frozen=True, tag=True):
     """Average the reports of a round, and measure the result.
 
@@ -64,7 +52,6 @@ class AggregationJob(msgspec.Struct, frozen=True, tag=True):
         optimizer: of the server.
         optimizer_state: hash of the optimizer's state; None at first.
         downlink: how the next weights are published.
-        random_share: of the coordinates of a mask, how many are drawn instead of chosen.
         bases: hashes of the manifests of earlier versions, newest first: devices may hold their weights.
         seed: of the next mask and of rounding.
         evaluation: None to leave the measuring out.
@@ -79,9 +66,8 @@ class AggregationJob(msgspec.Struct, frozen=True, tag=True):
     optimizer: OptimizerChoice
     optimizer_state: str | None
     evaluation: Evaluation | None
-    downlink: DownlinkChoice = DownlinkChoice()
+    downlink: str = "f32"
     bases: tuple[str, ...] = ()
-    random_share: float = 0.2
     seed: int = 0
 
 

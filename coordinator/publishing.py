@@ -8,9 +8,7 @@ nothing is lost (error feedback on the way down).
 form     published weights                                     ways to them, beside the whole float32 file
 =======  ====================================================  ==================================================
 f32      as the optimizer says; no residual                    what changed, exactly
-f16      rounded to float16                                    the float16 file; what changed, exactly
 topk-8   the version before, moved by its k largest changes    the coded changes; what changed, exactly
-topk-4   the same with coarser changes                         the same
 =======  ====================================================  ==================================================
 
 "What changed, exactly" is offered against each of the last few versions, as long as it is much shorter than the whole.
@@ -26,7 +24,6 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from coordinator.jobs import DownlinkChoice
 from models.manifest import Artifact, Transfer
 from wire.codec import codec_for, transfers
 from wire.errors import ConfigError
@@ -35,7 +32,11 @@ from wire.parameters import ParameterLayout, Vector, weights_to_bytes
 
 Wide = npt.NDArray[np.float64]
 
-FORMS = ("f32", "f16", "topk-8", "topk-4")
+F32, TOPK_8 = FORMS = ("f32", "topk-8")
+DENSITY = 0.05
+"""Share of the weights that a version of form topk-8 moves: about what a cohort's sparse updates move together."""
+VERSIONS_BACK = 8
+"""How old a device's weights may be for fetching only what changed: a day of rounds, each a twentieth of a second."""
 MOST_CHANGED = 0.25
 """Share of changed weights above which an exact transfer saves hardly half, and takes seconds to make."""
 LEAST_WHOLE_BYTES = 16 * 1024
@@ -49,12 +50,12 @@ class Published:
     Attributes:
         weights: (n,) float32.
         residual: (n,) float64, what they lack; None for form f32.
-        way: the transfer that the form itself gives, and whether it needs the version before; None for form f32.
+        way: the transfer from the version before that the form itself gives; None for form f32.
     """
 
     weights: Vector
     residual: Wide | None
-    way: tuple[bytes, bool] | None
+    way: bytes | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,47 +71,38 @@ class Base:
     weights: Vector
 
 
-def keeps_residual(choice: DownlinkChoice) -> bool:
+def keeps_residual(form: str) -> bool:
     """Whether a form publishes less than the optimizer says.
 
-    >>> keeps_residual(DownlinkChoice(form="f32")), keeps_residual(DownlinkChoice(form="f16"))
+    >>> keeps_residual("f32"), keeps_residual("topk-8")
     (False, True)
     """
-    return choice.form != "f32"
+    return form != F32
 
 
-def publish(
-    previous: Vector, target: Wide, choice: DownlinkChoice, layout: ParameterLayout, rng: np.random.Generator
-) -> Published:
+def publish(previous: Vector, target: Wide, form: str, layout: ParameterLayout, rng: np.random.Generator) -> Published:
     """Find the weights of the next version.
 
     Args:
         previous: (n,) float32, the version before.
         target: (n,) float64, where the optimizer and the last residual want the weights.
-        choice: the form.
+        form: one of FORMS.
         layout: of n parameters.
         rng: rounds in form topk-8.
 
     Raises:
         ConfigError: no such form.
     """
-    match choice.form:
-        case "f32":
-            return Published(target.astype(np.float32), None, None)
-        case "f16":
-            largest = float(np.finfo(np.float16).max)
-            weights = np.clip(target, -largest, largest).astype(np.float16).astype(np.float32)
-            return Published(weights, target - weights, (transfers.half_transfer(weights, layout), False))
-        case "topk-8" | "topk-4":
-            codec = codec_for(CodecChoice(name=choice.form, density=choice.density))
-            payload = codec.encode((target - previous).astype(np.float32), layout, rng)
-            form = transfers.TOPK_8 if choice.form == "topk-8" else transfers.TOPK_4
-            way = transfers.topk_transfer(form, payload, layout)
-            weights = transfers.apply_transfer(way, previous, layout)
-            return Published(weights, target - weights, (way, True))
-        case other:
-            msg = f"expected a downlink form of {', '.join(FORMS)}, got {other!r}"
-            raise ConfigError(msg)
+    if form == F32:
+        return Published(target.astype(np.float32), None, None)
+    if form != TOPK_8:
+        msg = f"expected a downlink form of {', '.join(FORMS)}, got {form!r}"
+        raise ConfigError(msg)
+    codec = codec_for(CodecChoice(name="topk-8", density=DENSITY))
+    payload = codec.encode((target - previous).astype(np.float32), layout, rng)
+    way = transfers.topk_transfer(transfers.TOPK_8, payload, layout)
+    weights = transfers.apply_transfer(way, previous, layout)
+    return Published(weights, target - weights, way)
 
 
 def ways_to(
@@ -128,9 +120,7 @@ def ways_to(
     worth_it = whole_bytes >= LEAST_WHOLE_BYTES
     found = []
     if published.way is not None:
-        data, relative = published.way
-        found.append((Transfer(Artifact.of(data), previous.sha256 if relative else None), data))
-        whole_bytes = whole_bytes if relative else len(data)
+        found.append((Transfer(Artifact.of(published.way), previous.sha256), published.way))
     for base in chain((previous,), earlier) if worth_it else ():
         if np.count_nonzero(base.weights != published.weights) > MOST_CHANGED * layout.size:
             break  # older ones differ even more

@@ -58,7 +58,6 @@ class Releases:
     """
 
     def __init__(self, config: CoordinatorConfig, signer: Signer) -> None:
-        self._gate = config.gate
         self._trial = config.rollout
         self._seed = config.seed
         self._announced = config.task.name
@@ -106,7 +105,7 @@ class Releases:
             turn: of the driver.
         """
         former = turn.board.versions[made.task]
-        faults = gate.faults(self._gate, figures(made), gate.best(map(figures, _line(former, turn))))
+        faults = gate.faults(figures(made), gate.best(map(figures, _line(former, turn))))
         parent = former.version if made.lineage is None else made.lineage.parent
         if parent != former.version:
             faults = (f"it was trained from version {parent}, and that is not what devices have any more", *faults)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import structlog
 
-from edge_agent.config import AgentConfig, EmulatorSettings
+from edge_agent.config import KEYBOARD_HOST, AgentConfig, EmulatorSettings
 from edge_agent.core import lifecycle
 from edge_agent.device import Device, assembled_device, typing_activity
 from edge_agent.driver import Driver, Pace, Ports
@@ -48,6 +48,12 @@ from wire import messages, topics
 from wire.errors import UnavailableError
 from wire.messages import Status
 
+STORED_BYTES = 4_000_000
+"""Most text that is kept: 400 bytes for each of the usual number of messages, far above the mean."""
+TRAINING_MEMORY_BYTES = 384 << 20
+"""Private memory of the process that trains: twice what the 1.4M-parameter model needs on any runtime."""
+TRAINING_THREADS = 1
+"""Two help on an idle machine only, and spin beside a busy one."""
 LAST_BATCH_S = 5.0
 """How long an ending process waits for the batch that is being trained."""
 WIPE_SIGNAL = signal.SIGUSR1
@@ -71,7 +77,6 @@ def run_agent(config: AgentConfig) -> None:
         database = Database(config.data_dir / DATABASE, caps(config), clock)
         stack.callback(database.close)
         device = inhabited_device(config, database, clock, typing)
-        stack.callback(device.close)
         identity = identity_of(config, runtime)
         if config.emulator is not None:
             log.info("emulated_phone", device=config.device, speed=config.emulator.speed)
@@ -99,7 +104,7 @@ def run_agent(config: AgentConfig) -> None:
                 examples=database,
                 journal=database,
                 worker=worker,
-                desk=Desk(database, database.residual, trainer_for(config), config.training.personalise),
+                desk=Desk(database, database.residual, trainer_for(config), config.keyboard.personalise),
                 trust=KnownKey(config.population, database, config.coordinator_key),
                 show_model=keyboard.show_model,
                 turned=lambda: service_manager.turned(_status(connected=transport.connected)),
@@ -141,8 +146,7 @@ def pace_of(config: AgentConfig) -> Pace:
     return Pace(
         config.conditions.poll_s,
         config.conditions.hysteresis_s,
-        config.training.session_limit_s,
-        config.rules.policy,
+        policy=config.conditions.policy,
     )
 
 
@@ -195,19 +199,17 @@ def caps(config: AgentConfig) -> Caps:
     store = config.store
     return Caps(
         store.maximum_messages,
-        store.maximum_bytes,
+        STORED_BYTES,
         store.maximum_age_days * 86400,
-        store.maximum_session_messages,
-        store.maximum_repeats,
-        store.forbidden_words,
+        forbidden=store.forbidden_words,
     )
 
 
 def trainer_for(config: AgentConfig) -> Trainer:
     """What trains, within the budget of the configuration."""
     return TrainerProcess(
-        config.training.maximum_memory_mb << 20,
-        config.training.threads,
+        TRAINING_MEMORY_BYTES,
+        TRAINING_THREADS,
         # Emulated phones share a machine with each other and with whoever watches them.
         idle_priority=config.emulator is None,
         report_peak=lambda peak_bytes: log.info("trainer_ended", peak_mb=peak_bytes >> 20),
@@ -316,7 +318,7 @@ def _keyboard(
             )
 
         app = create_app(suggester, database, about, ask_to_wipe, typing.note)
-        serving = serve(app, config.keyboard.host, config.keyboard.port)
+        serving = serve(app, KEYBOARD_HOST, config.keyboard.port)
         log.info("keyboard", device=config.device, url=serving.url)
         try:
             yield

@@ -25,6 +25,8 @@ from wire.identifiers import DeviceId, Population, device_id, population
 from wire.signatures import public_key
 
 ENVIRONMENT_PREFIX = "NIGHTJAR_AGENT"
+KEYBOARD_HOST = "127.0.0.1"
+"""Whoever reaches the page can type as this device's user."""
 
 _DEMO = Population("demo")
 
@@ -33,8 +35,19 @@ AnyPort = Annotated[int, Meta(ge=0, le=65535)]
 Seconds = Annotated[float, Meta(ge=0)]
 Name = Annotated[str, Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=0)]
-Face = Literal["script", "linux", "termux", "adb"]
 Share = Annotated[float, Meta(ge=0, le=1)]
+Rule = Literal[
+    "charging",
+    "idle",
+    "unmetered",
+    "battery-high",
+    "cool",
+    "outside-quiet-hours",
+    "steady-power",
+    "disk-free",
+    "memory-free",
+]
+"""A condition of which a person may say how strictly it is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +78,8 @@ class ConditionSettings:
         poll_s: how often the conditions are looked at.
         minimum_battery: share of a full battery, also while charging; a device without a battery is on mains.
         maximum_temperature_c: of the battery.
-        maximum_processor_c: of the processor and other thermal zones; a zone's own passive trip point counts too.
-        idle_after_s: not in use if nothing was typed for so long.
-        maximum_pressure: share of ten seconds in which other programs may have waited for a processor.
-        maximum_load: the same where there are no such figures: processes per core, our own not counted.
-        metered: whether the network costs money: ``auto`` finds out, ``yes``, ``no``.
+            idle_after_s: not in use if nothing was typed for so long.
+                metered: whether the network costs money: ``auto`` finds out, ``yes``, ``no``.
         always_powered: a device without a battery that does not say so.
         quiet_hours: spans of the local day without training, such as ``"07:00-09:30"``.
         minimum_free_disk_bytes: where ``data_dir`` is.
@@ -79,16 +89,15 @@ class ConditionSettings:
         source: what is asked: this machine (``linux``), the phone we run on (``termux``), one on a cable (``adb``).
         adb_serial: of that phone; empty takes the only one.
         root: where ``/sys``, ``/proc`` and ``/dev`` are looked for.
+        required: conditions that must be known to hold, beside ``charging`` and ``unmetered``.
+        ignored: conditions that are not asked for.
     """
 
     hysteresis_s: Seconds = 120.0  # lifts the survival of a 3-minute job from 0.50 to 0.80 on real traces
     poll_s: Annotated[float, Meta(ge=0.02, le=60)] = 1.0  # somebody who picks up the phone waits no longer than that
     minimum_battery: Share = 0.3  # a person who unplugs must be able to leave
     maximum_temperature_c: float = 45.0  # batteries age fast above it; Android throttles there
-    maximum_processor_c: float = 80.0  # a Raspberry Pi throttles there
     idle_after_s: Seconds = 60.0  # shorter than a pause in a conversation would train into it
-    maximum_pressure: Share = 0.2  # a niced trainer hardly adds to it, so it is somebody else's work
-    maximum_load: Annotated[float, Meta(gt=0)] = 0.7  # something else is at work
     metered: Metered = "auto"  # NetworkManager knows; without it the kind of interface tells
     always_powered: bool = False  # /sys tells, where there is one
     quiet_hours: tuple[str, ...] = ()  # the other conditions protect the person already
@@ -99,62 +108,20 @@ class ConditionSettings:
     source: Literal["linux", "termux", "adb"] = "linux"  # also right on Android with root
     adb_serial: str = ""  # one phone is the commonest case
     root: Path = Path("/")  # elsewhere in a container, for tests, and for an emulated phone
-
-
-@dataclass(frozen=True, slots=True)
-class RuleSettings:
-    """``[rules]``: how strictly each condition is asked for: ``required``, ``unless-unknown`` or ``ignored``.
-
-    That the person did not pause learning, and that there is something to train on, is always required.
-
-    Attributes:
-        charging: on a charger that is strong enough.
-        idle: nobody uses the device, and no other program keeps it busy.
-        unmetered: the network costs nothing.
-        battery_high: ``minimum_battery``.
-        cool: below ``maximum_temperature_c`` and ``maximum_processor_c``, and not slowed down for heat.
-        outside_quiet_hours: ``quiet_hours``.
-        steady_power: a Raspberry Pi without under-voltage.
-        disk_free: ``minimum_free_disk_bytes``.
-        memory_free: ``minimum_free_memory_bytes``.
-    """
-
-    charging: Demand = Demand.REQUIRED  # without any sign of charging a phone is not charging
-    idle: Demand = Demand.UNLESS_UNKNOWN  # without any sign of use a headless board is idle
-    unmetered: Demand = Demand.REQUIRED  # a bill cannot be taken back
-    battery_high: Demand = Demand.UNLESS_UNKNOWN  # many drivers say nothing, or a bogus 0 %
-    cool: Demand = Demand.UNLESS_UNKNOWN  # a missing thermometer must not block for ever
-    outside_quiet_hours: Demand = Demand.UNLESS_UNKNOWN  # a board without a clock learns the hour from the network
-    steady_power: Demand = Demand.UNLESS_UNKNOWN  # only a Raspberry Pi says it
-    disk_free: Demand = Demand.UNLESS_UNKNOWN  # running out is answered where it happens
-    memory_free: Demand = Demand.UNLESS_UNKNOWN  # likewise
+    required: tuple[Rule, ...] = ()  # a missing thermometer, battery driver or clock must not block for ever
+    ignored: tuple[Rule, ...] = ()  # a board without a fan guard, a phone that lies always on its charger
 
     @property
     def policy(self) -> Policy:
-        """The same for :func:`edge_agent.core.eligibility.judge`."""
-        set_here: dict[Condition, Demand] = {
-            condition: getattr(self, condition.value.replace("-", "_"))
-            for condition in Condition
-            if condition not in (Condition.WANTED, Condition.HAS_EXAMPLES)
+        """How strictly each condition is asked for, for :func:`edge_agent.core.eligibility.judge`.
+
+        That the person did not pause learning, and that there is something to train on, is always required.
+        """
+        return {
+            **DEFAULT_POLICY,
+            **{Condition(name): Demand.REQUIRED for name in self.required},
+            **{Condition(name): Demand.IGNORED for name in self.ignored},
         }
-        return {**DEFAULT_POLICY, **set_here}
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingSettings:
-    """``[training]``: what a session may use.
-
-    Attributes:
-        threads: of the interpreter.
-        session_limit_s: longest session; a shorter report deadline counts.
-        maximum_memory_mb: private memory of the process that trains; a session that needs more fails.
-        personalise: keep weights of this device's own where they foresee its own held-out messages better.
-    """
-
-    threads: Annotated[int, Meta(ge=1, le=64)] = 1  # two help on an idle machine only, and spin beside a busy one
-    session_limit_s: Annotated[float, Meta(gt=0)] = 585.0  # phone job schedulers end a job after ten minutes
-    maximum_memory_mb: Annotated[int, Meta(ge=64)] = 384  # twice what the 1.4M-parameter model needs on any runtime
-    personalise: bool = True  # it costs nothing more, is used only where it is better, and is never sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,34 +130,28 @@ class StoreSettings:
 
     Attributes:
         maximum_messages: number.
-        maximum_bytes: UTF-8 bytes of all messages together.
-        maximum_age_days: a message is forgotten after so long.
-        maximum_session_messages: the newest messages that one session learns from.
-        maximum_repeats: how often the same message counts in a session.
-        forbidden_words: a message with one of them is never kept; case does not matter.
+            maximum_age_days: a message is forgotten after so long.
+                forbidden_words: a message with one of them is never kept; case does not matter.
     """
 
     maximum_messages: Annotated[int, Meta(ge=1)] = 10_000  # an hour of training on a slow core
-    maximum_bytes: Annotated[int, Meta(ge=1_000)] = 4_000_000  # 400 bytes a message are far above the mean
     maximum_age_days: Annotated[float, Meta(gt=0)] = 90.0  # habits change, and old text is a liability
-    maximum_session_messages: Annotated[int, Meta(ge=1)] = 2_000  # no person should weigh far more than others
-    maximum_repeats: Annotated[int, Meta(ge=1)] = 3  # a phrase sent a hundred times must not become the model
     forbidden_words: tuple[str, ...] = ()  # names and words that the person does not want to lie on a disk
 
 
 @dataclass(frozen=True, slots=True)
 class KeyboardSettings:
-    """``[keyboard]``: the demo keyboard.
+    """``[keyboard]``: the demo keyboard, on this machine's loopback address.
 
     Attributes:
         enabled: serve it.
-        host: loopback address to serve it on.
         port: TCP port; 0 takes a free one.
+        personalise: keep weights of this device's own where they foresee its own held-out messages better.
     """
 
     enabled: bool = False  # a page that reads what is typed is opened on purpose
-    host: Name = "127.0.0.1"  # whoever reaches the page can type as this device's user
-    port: AnyPort = 8700
+    port: AnyPort = 8700  # none that is registered
+    personalise: bool = True  # it costs nothing more, is used only where it is better, and is never sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +162,6 @@ class EmulatorSettings:
         messages: text file with one message a line, typed by the phone's person.
         day: its scripted day: inline, or the path of a TOML file.
         windows: CSV file of recorded windows of real phones, instead of a day; ``seed`` is the number of the phone.
-        face: what its conditions are read from: the script itself, or files, Termux or adb that show it.
         speed: virtual seconds in a real one.
         seed: of the day's jitter and interruptions, and of training.
         start_hour: hour of the day at its first start.
@@ -210,7 +170,6 @@ class EmulatorSettings:
     messages: Path | None = None  # somebody may type on its keyboard instead
     day: Day = DEFAULT_DAY
     windows: Path | None = None  # a script says what happened; a record does not say why
-    face: Face = "script"  # the others cost files and processes, and are there to try the probes
     speed: Annotated[float, Meta(gt=0, le=100_000)] = 1.0  # real time unless asked for
     seed: Annotated[int, Meta(ge=0)] = 0
     start_hour: Annotated[float, Meta(ge=0, lt=24)] = 0.0  # asleep, on the charger
@@ -228,8 +187,6 @@ class AgentConfig:
         data_dir: folder for the database and the models.
         broker: ``[broker]``.
         conditions: ``[conditions]``.
-        rules: ``[rules]``.
-        training: ``[training]``.
         store: ``[store]``.
         keyboard: ``[keyboard]``.
         emulator: ``[emulator]``; None for a real device.
@@ -242,8 +199,6 @@ class AgentConfig:
     coordinator_key: str = ""  # who enrols is told; on one machine nobody comes between; elsewhere it must be said
     broker: BrokerSettings = field(default_factory=BrokerSettings)
     conditions: ConditionSettings = field(default_factory=ConditionSettings)
-    rules: RuleSettings = field(default_factory=RuleSettings)
-    training: TrainingSettings = field(default_factory=TrainingSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
     keyboard: KeyboardSettings = field(default_factory=KeyboardSettings)
     emulator: EmulatorSettings | None = None

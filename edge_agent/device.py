@@ -6,15 +6,12 @@ Used by the running agent and by the commands beside it, which therefore see the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from edge_agent.config import AgentConfig, Face
-from edge_agent.emulator.adb_server import serving as server_thread
-from edge_agent.emulator.conditions import ScriptedConditions, with_adb, with_files, with_termux
+from edge_agent.config import AgentConfig
+from edge_agent.emulator.conditions import ScriptedConditions
 from edge_agent.emulator.phone import PlayedPhone, recorded, scripted
 from edge_agent.ports import Clock
 from edge_agent.shell.probes import Probe, Probes
@@ -42,12 +39,10 @@ class Device:
     Attributes:
         conditions: reads everything.
         questions: those that are asked in the background.
-        close: ends what an emulated phone needs to be asked.
     """
 
     conditions: Probes
     questions: Sequence[Background[Any]] = ()
-    close: Callable[[], None] = lambda: None
 
     def ask_all(self) -> None:
         """Wait until every question has its first answer."""
@@ -87,9 +82,8 @@ def assembled_device(
             else recorded(emulator.windows, emulator.seed)
         )
         phone = PlayedPhone(script, emulator.speed, emulator.start_hour, emulation_started_s, clock.wall_s)
-        shown = _shown(phone, emulator.face, config.data_dir / "emulated", settings.minimum_battery)
         hours = wishes(phone.minute, "emulated day")
-        return replace(shown, conditions=Probes((hours, *shown.conditions.probes, keyboard)))
+        return Device(Probes((hours, ScriptedConditions(phone, settings.minimum_battery), keyboard)))
     here = wishes(lambda: minute_of_day(clock.wall_s()))
     disk = Disk(config.data_dir, settings.minimum_free_disk_bytes)
     memory = Memory(settings.root, settings.minimum_free_memory_bytes)
@@ -105,32 +99,16 @@ def assembled_device(
             return Device(Probes((here, adb, keyboard, disk, memory)), (adb.question,))
 
 
-def _shown(phone: PlayedPhone, face: Face, folder: Path, minimum_battery: float) -> Device:
-    match face:
-        case "script":
-            return Device(Probes((ScriptedConditions(phone, minimum_battery),)))
-        case "linux":
-            return Device(Probes((with_files(phone, folder, minimum_battery),)))
-        case "termux":
-            staged, termux = with_termux(phone, folder, minimum_battery)
-            return Device(Probes((staged,)), (termux.question,))
-        case "adb":
-            staged, adb, server = with_adb(phone, minimum_battery)
-            serving = ExitStack()
-            serving.enter_context(server_thread(server))
-            return Device(Probes((staged,)), (adb.question,), serving.close)
-
-
 def _linux(config: AgentConfig, own: list[Probe]) -> Device:
     settings, root = config.conditions, config.conditions.root
     network, raspberry = Network(root, settings.metered), Raspberry(root)
     probes: list[Probe] = [
         *own,
         Power(root, settings.minimum_battery, settings.always_powered),
-        Heat(root, settings.maximum_temperature_c, settings.maximum_processor_c),
+        Heat(root, settings.maximum_temperature_c),
         raspberry,
         Terminals(root, settings.idle_after_s),
-        Busy(root, settings.maximum_pressure, settings.maximum_load),
+        Busy(root),
         network,
     ]
     questions: list[Background[Any]] = [network.question, raspberry.question]

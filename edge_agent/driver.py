@@ -96,6 +96,10 @@ SAID_AT = (3, 10, 30)
 log = structlog.get_logger()
 
 
+SESSION_LIMIT_S = 585.0
+"""Longest session, unless the report's deadline is sooner: phones' job schedulers end a job after ten minutes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pace:
     """How time is used.
@@ -109,7 +113,7 @@ class Pace:
 
     poll_s: float
     hysteresis_s: float
-    session_limit_s: float
+    session_limit_s: float = SESSION_LIMIT_S
     policy: Policy = field(default_factory=lambda: DEFAULT_POLICY)
 
 

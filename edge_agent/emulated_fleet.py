@@ -197,7 +197,6 @@ def _phone(
     database = Database(config.data_dir / DATABASE, assembly.caps(config), clock)
     stack.callback(database.close)
     device = assembly.inhabited_device(config, database, clock, typing_activity(config))
-    stack.callback(device.close)
     transport = assembly.transport_of(config, post, assembly.tls_of(config))
     driver = Driver(
         assembly.identity_of(config, runtime),

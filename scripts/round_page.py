@@ -72,7 +72,8 @@ MACHINES = (
         task.TABLE,
         task.Status.ACTIVE,
         {
-            task.Status.ACTIVE: "its stop rule (`rounds`, `[task.stop]`); an endless one does not end",
+            task.Status.ACTIVE: "its stop rule (`rounds`, `target_top1`, `no_progress_rounds`); "
+            "an endless one does not end",
             task.Status.PAUSED: "an operator resumes or stops it",
             task.Status.FINISHED: "only a changed stop rule of the configuration's task wakes it again",
         },

@@ -45,14 +45,10 @@ class Eligibility(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         minimum_agent_version: ``major.minor.patch``; empty asks for no more than the model does.
-        minimum_memory_bytes: of the device; one that does not say how much it has counts as having none.
-        runtime: what the name of the TFLite runtime begins with; empty for any.
         emulated: true for emulated phones only, false for real ones only, empty for both.
     """
 
     minimum_agent_version: Annotated[str, Meta(max_length=32, pattern=r"^(\d+\.\d+\.\d+)?\Z")] = ""  # the model's own
-    minimum_memory_bytes: Annotated[int, Meta(ge=0, le=2**53)] = 0  # training fits any phone of the last ten years
-    runtime: Text = ""  # all runtimes give the same training
     emulated: bool | None = None  # who runs emulated phones wants to see them take part
 
 
@@ -196,11 +192,7 @@ def _unfit(lease: Lease, offer: CheckIn, gate: Gate) -> Refusal | None:
         detail = f"this task needs agent {wanted.minimum_agent_version} or newer, got {lease.agent_version[:32]}"
         return Refusal(RejectionReason.OUTDATED_AGENT, detail)
     why = ""
-    if offer.memory_bytes < wanted.minimum_memory_bytes:
-        why = f"{wanted.minimum_memory_bytes} bytes of memory are needed, the device says {offer.memory_bytes}"
-    elif not lease.runtime.startswith(wanted.runtime):
-        why = f"the runtime {wanted.runtime} is needed, the device has {lease.runtime[:64]}"
-    elif wanted.emulated is not None and lease.emulated is not wanted.emulated:
+    if wanted.emulated is not None and lease.emulated is not wanted.emulated:
         why = f"only {'emulated' if wanted.emulated else 'real'} phones are wanted"
     elif not in_slot(gate.variant, gate.slot, lease.device):
         why = f"other devices were drawn for the experiment {gate.variant.experiment}"

@@ -8,20 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Annotated
 
 import msgspec
-from msgspec import Meta
 
-
-class GatePolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """``[gate]``: what a new version must be before any device gets it.
-
-    Attributes:
-        recall_drop: by how much recall on the held-out text may be lower than the best of the latest versions.
-    """
-
-    recall_drop: Annotated[float, Meta(ge=0, le=1)] = 0.05  # rounds of few phones swing by 2 points without harm
+RECALL_DROP = 0.05
+"""By how much recall on the held-out text may be below the best of the latest versions: rounds of few phones swing by 2 points without harm."""
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,15 +41,14 @@ def best(latest: Iterable[Figures]) -> Figures:
     return Figures(top1=top1, top3=top3)
 
 
-def faults(policy: GatePolicy, new: Figures, former: Figures) -> tuple[str, ...]:
+def faults(new: Figures, former: Figures) -> tuple[str, ...]:
     """Why a version may not go out; empty if it may.
 
     Args:
-        policy: what is asked.
         new: of the version.
         former: what it is compared with: the current version, or the :func:`best` of the latest ones.
 
-    >>> faults(GatePolicy(), Figures(top1=0.1, top3=0.3, loss=5.0), Figures(top1=0.2, top3=0.3, loss=4.8))
+    >>> faults(Figures(top1=0.1, top3=0.3, loss=5.0), Figures(top1=0.2, top3=0.3, loss=4.8))
     ('top-1 recall fell from 20.0 % to 10.0 %; at most 5.0 points are allowed',)
     """
     found = []
@@ -66,9 +56,9 @@ def faults(policy: GatePolicy, new: Figures, former: Figures) -> tuple[str, ...]
     if not all(math.isfinite(value) for value in measured):
         found.append("a figure on the held-out text is not finite")
     for name, value, before in (("top-1", new.top1, former.top1), ("top-3", new.top3, former.top3)):
-        if value is not None and before is not None and value < before - policy.recall_drop:
+        if value is not None and before is not None and value < before - RECALL_DROP:
             found.append(
                 f"{name} recall fell from {100 * before:.1f} % to {100 * value:.1f} %; "
-                f"at most {100 * policy.recall_drop:.1f} points are allowed"
+                f"at most {100 * RECALL_DROP:.1f} points are allowed"
             )
     return tuple(found)

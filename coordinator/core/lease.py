@@ -86,11 +86,6 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it is connected, as it or its last will said."""
         return self.presence is not Presence.AWAY
 
-    def rounds_lately(self, number: int) -> int:
-        """In how many of the SHARE_WINDOW rounds that end with round ``number``, itself left out, a report counted."""
-        since = min(max(number - self.last_round - 1, 0), SHARE_WINDOW)
-        return ((self.rounds_counted << since) & (_WINDOW_BITS >> 1)).bit_count()
-
 
 # Events
 

@@ -33,6 +33,10 @@ from wire.machine import Row, find_row, row
 
 CERTAIN = 2.0
 """Standard errors: chance alone says worse one time in forty."""
+RECALL_DROP = 0.03
+"""By how much recall on devices may be lower than the former version's: half the gain of a good round."""
+FAILURE_RISE = 0.2
+"""By how much the share of devices that could not run a version may be higher: phones fail now and then."""
 
 
 class Stage(enum.Enum):
@@ -193,15 +197,11 @@ class TrialPolicy(msgspec.Struct, frozen=True, kw_only=True):
         share: of the devices that try a new version first; 0 lets it out to all at once.
         devices: that must have tried it before it is judged.
         hours: after which it is judged with fewer.
-        recall_drop: by how much their recall may be lower than the former version's.
-        failure_rise: by how much the share of devices that could not run it may be higher.
     """
 
     share: Annotated[float, Meta(ge=0, lt=1)] = 0.0  # a tenth of five phones is nobody; a fleet says 0.05
     devices: Annotated[int, Meta(ge=1, le=10**6)] = 10  # fewer differ too much from each other to tell anything
     hours: Annotated[float, Meta(gt=0, le=8760)] = 24.0  # most phones are charged once a day
-    recall_drop: Annotated[float, Meta(ge=0, le=1)] = 0.03  # half the gain of a good round
-    failure_rise: Annotated[float, Meta(ge=0, le=1)] = 0.2  # phones fail now and then; every fifth one more does not
 
 
 def judge(policy: TrialPolicy, tried: Tally, former: Tally, since_s: float, now_s: float) -> Event | None:
@@ -217,7 +217,7 @@ def judge(policy: TrialPolicy, tried: Tally, former: Tally, since_s: float, now_
     overdue = now_s >= since_s + 3600 * policy.hours
     if tried.tried < policy.devices and not overdue:
         return None
-    worse = _failing(policy, tried, former) or _foreseeing_less(policy, tried, former)
+    worse = _failing(tried, former) or _foreseeing_less(tried, former)
     if worse:
         return TrialFailed(worse, now_s)
     if tried.tried < policy.devices:
@@ -227,13 +227,13 @@ def judge(policy: TrialPolicy, tried: Tally, former: Tally, since_s: float, now_
     return TrialPassed(reason, now_s)
 
 
-def _failing(policy: TrialPolicy, tried: Tally, former: Tally) -> str:
+def _failing(tried: Tally, former: Tally) -> str:
     if not tried.tried:
         return ""
     share = tried.failed / tried.tried
     before = former.failed / former.tried if former.tried else 0.0
     error = math.sqrt(max(before * (1 - before), 0.05) / tried.tried)
-    if share - before <= max(policy.failure_rise, CERTAIN * error):
+    if share - before <= max(FAILURE_RISE, CERTAIN * error):
         return ""
     causes = ", ".join(f"{cause} {count}" for cause, count in sorted(tried.failures.items()))
     return (
@@ -241,13 +241,13 @@ def _failing(policy: TrialPolicy, tried: Tally, former: Tally) -> str:
     )
 
 
-def _foreseeing_less(policy: TrialPolicy, tried: Tally, former: Tally) -> str:
+def _foreseeing_less(tried: Tally, former: Tally) -> str:
     if not tried.devices or not former.devices:
         return ""
     for name in ("top1", "top3"):
         mean, error = mean_and_error(getattr(tried, f"{name}_before_of"))
         before, error_before = mean_and_error(getattr(former, f"{name}_before_of"))
-        if before - mean > max(policy.recall_drop, CERTAIN * math.hypot(error, error_before)):
+        if before - mean > max(RECALL_DROP, CERTAIN * math.hypot(error, error_before)):
             label = name.replace("top", "top-")
             return (
                 f"{label} recall on {tried.devices} devices that tried it is {100 * mean:.1f} %, "

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coordinator.core.lease import SHARE_WINDOW, Lease
+from coordinator.core.lease import Lease
 from wire.identifiers import DeviceId
 from wire.messages import RejectionReason
 
@@ -50,18 +50,11 @@ class Admission:
         minimum_examples: fewest stored messages.
         minimum_agent_version: ``major.minor.patch`` of the manifest.
         minimum_separation: a device whose report counts in round n may take part again in round n + this.
-        maximum_share: of the last SHARE_WINDOW rounds, that one device may have a report in.
     """
 
     minimum_examples: int
     minimum_agent_version: str
     minimum_separation: int = 1
-    maximum_share: float = 1.0
-
-    @property
-    def maximum_rounds(self) -> int:
-        """Of the last SHARE_WINDOW rounds; one at least, or nobody could ever take part."""
-        return max(1, int(self.maximum_share * SHARE_WINDOW))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,19 +99,10 @@ def older(version: str, wanted: str) -> bool:
 
 def _took_part_too_often(lease: Lease, round_number: int, admission: Admission) -> Refusal | None:
     next_round = lease.last_round + admission.minimum_separation
-
-    def may(number: int) -> bool:
-        return number >= next_round and lease.rounds_lately(number) < admission.maximum_rounds
-
-    if may(round_number):
+    if round_number >= next_round:
         return None
-    if round_number < next_round:
-        detail = f"it took part in round {lease.last_round} and may again from round {next_round} on"
-    else:
-        often = lease.rounds_lately(round_number)
-        detail = f"it took part in {often} of the last {SHARE_WINDOW} rounds; {admission.maximum_rounds} are allowed"
-    rounds = next(rounds for rounds in range(1, 2 * SHARE_WINDOW) if may(round_number + rounds))
-    return Refusal(RejectionReason.TOOK_PART_LATELY, detail, rounds)
+    detail = f"it took part in round {lease.last_round} and may again from round {next_round} on"
+    return Refusal(RejectionReason.TOOK_PART_LATELY, detail, next_round - round_number)
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -48,13 +48,11 @@ class StopRule(msgspec.Struct, frozen=True, kw_only=True):
         rounds: committed rounds.
         target_top1: recall on the held-out text that ends it.
         no_progress_rounds: committed rounds without a better recall that end it.
-        least_gain: by how much recall must grow to count as better.
     """
 
     rounds: int = 0
     target_top1: float | None = None
     no_progress_rounds: int = 0
-    least_gain: float = 0.0
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,7 +177,7 @@ def _count(task: Task, event: RoundCommitted) -> Task:
     counted = replace(task, committed=task.committed + 1, empty=0, closed_at_s=event.now_s)
     if event.top1 is None:
         return counted
-    if task.best_top1 is None or event.top1 > task.best_top1 + event.rule.least_gain:
+    if task.best_top1 is None or event.top1 > task.best_top1:
         return replace(counted, best_top1=event.top1, since_best=0)
     return replace(counted, since_best=task.since_best + 1)
 

@@ -27,6 +27,8 @@ SERVER_KEY, SERVER, AUTHORITIES, REVOKED = "server.key", "server.pem", "authorit
 RENEWED_AFTER = 2 / 3
 """Of a certificate's life: a device that is away for a month still finds its way back."""
 DAY_S = 86400.0
+SERVER_DAYS = 365.0
+"""How long our own certificate lasts; it is made anew at each start, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +126,10 @@ def authority_names(folder: Path) -> frozenset[str]:
 
 def _server(config: CoordinatorConfig, folder: Path, authority: str, signer: Signer, now_s: float) -> bool:
     names = names_of(config)
-    if _serves(folder, authority, names, config.enrolment.server_days, now_s):
+    if _serves(folder, authority, names, SERVER_DAYS, now_s):
         return False
     key, csr = new_request()
-    (certificate,) = signer.ask(CertifyServer(csr, names, config.enrolment.server_days))
+    (certificate,) = signer.ask(CertifyServer(csr, names, SERVER_DAYS))
     replace_file(folder / SERVER_KEY, key.encode())
     replace_file(folder / SERVER, (certificate + authority).encode())  # the whole chain: that it ends here is seen, too
     return True

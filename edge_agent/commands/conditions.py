@@ -32,7 +32,7 @@ class Look:
 
     def as_json(self, config: AgentConfig) -> dict[str, Any]:
         """The same as plain data."""
-        policy = config.rules.policy
+        policy = config.conditions.policy
         return {
             "device": config.device,
             "emulated": config.emulator is not None,
@@ -59,7 +59,7 @@ class Look:
         lines = [f"{config.device}{emulated}: {self.headline}"]
         for condition, reading in self.readings.items():
             age = f", {reading.age_s:.0f} s ago" if reading.age_s >= 1 else ""
-            rule = config.rules.policy[condition].value
+            rule = config.conditions.policy[condition].value
             lines.append(
                 f"  {condition.value:20} {reading.value.value:8} {reading.reason} ({reading.source}{age}; {rule})"
             )
@@ -89,7 +89,7 @@ def looks(config: AgentConfig) -> Iterator[Look]:
         eligible_since_s: float | None = None
         while True:
             readings = _complete(readings_of(device, database))
-            verdict = judge(readings, config.rules.policy)
+            verdict = judge(readings, config.conditions.policy)
             eligible_since_s, standing = settle(
                 eligible_since_s, verdict, time.monotonic(), config.conditions.hysteresis_s
             )

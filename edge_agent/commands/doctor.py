@@ -298,10 +298,10 @@ def _clock(config: AgentConfig) -> Iterator[Check]:
 _REMEDIES = {
     Condition.WANTED: "go on with learning on the keyboard's page",
     Condition.CHARGING: "plug it in; a board without a battery that /sys does not describe: conditions.always_powered",
-    Condition.IDLE: "leave it alone for a while; see conditions.idle_after_s, maximum_load and ask_logind",
+    Condition.IDLE: "leave it alone for a while; see conditions.idle_after_s and ask_logind",
     Condition.UNMETERED: "join an unmetered network, or set conditions.metered",
     Condition.BATTERY_HIGH: "let it charge; see conditions.minimum_battery",
-    Condition.COOL: "let it cool down; see conditions.maximum_temperature_c and maximum_processor_c",
+    Condition.COOL: "let it cool down; see conditions.maximum_temperature_c",
     Condition.OUTSIDE_QUIET_HOURS: "wait, or set conditions.quiet_hours",
     Condition.STEADY_POWER: "use a stronger power supply and a shorter cable",
     Condition.DISK_FREE: "free some space; see conditions.minimum_free_disk_bytes",
@@ -311,7 +311,7 @@ _REMEDIES = {
 
 
 def _conditions(config: AgentConfig) -> Iterator[Check]:
-    policy = config.rules.policy
+    policy = config.conditions.policy
     for condition, reading in look_once(config).readings.items():
         match reading.value, policy[condition]:
             case Answer.UNKNOWN, Demand.REQUIRED:

@@ -9,7 +9,7 @@ import msgspec
 
 from edge_agent import __version__
 from edge_agent.commands.opened import opened_database
-from edge_agent.config import AgentConfig
+from edge_agent.config import KEYBOARD_HOST, AgentConfig
 from edge_agent.core import lifecycle
 from edge_agent.shell.folder import ARTIFACTS, running_agent
 from edge_agent.shell.http import Downloader
@@ -107,7 +107,7 @@ def status(config: AgentConfig) -> Found:
             bytes_sent=0 if tally is None else tally.bytes_sent,
             last_report_bytes=None if tally is None else tally.last_report_bytes,
             last_trained_at_s=None if tally is None else tally.last_trained_at_s,
-            keyboard_url=f"http://{keyboard.host}:{keyboard.port}/" if keyboard.enabled and keyboard.port else None,
+            keyboard_url=f"http://{KEYBOARD_HOST}:{keyboard.port}/" if keyboard.enabled and keyboard.port else None,
         )
 
 

@@ -19,6 +19,7 @@ from edge_agent.commands.conditions import looks
 from edge_agent.commands.opened import opened_database
 from edge_agent.config import AgentConfig
 from edge_agent.core.training import Stopped
+from edge_agent.driver import SESSION_LIMIT_S
 from edge_agent.ports import Model
 from edge_agent.session import Desk, Produced, run_session
 from edge_agent.shell.folder import ARTIFACTS
@@ -89,7 +90,7 @@ def train_once(config: AgentConfig, plan: TrainingPlan, codec: CodecChoice, *, w
             manifest=model.sha256,
             codec=codec,
             plan=plan,
-            report_deadline_s=config.training.session_limit_s,
+            report_deadline_s=SESSION_LIMIT_S,
         )
         desk = Desk(database, database.residual, trainer_for(config))
         stop: Callable[[], bool] = (lambda: False) if watch is None else (lambda: bool(watch.lost()))

@@ -1,33 +1,13 @@
-"""The conditions of an emulated phone: told by its script, or found out by the real probes from a face that it shows.
-
-Every reading says that it is emulated.
-"""
+"""The conditions of an emulated phone, as its script tells them. Every reading says that it is emulated."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from edge_agent.core.eligibility import Answer, Condition, Reading, Readings, battery_reading
-from edge_agent.emulator import faces
-from edge_agent.emulator.adb_server import AdbServer
-from edge_agent.emulator.day import PhoneState
 from edge_agent.emulator.phone import PlayedPhone
-from edge_agent.shell.probes import Probe, Probes
-from edge_agent.shell.probes.adb import Adb
-from edge_agent.shell.probes.busy import Busy
-from edge_agent.shell.probes.command import run
-from edge_agent.shell.probes.heat import Heat
-from edge_agent.shell.probes.idle import Terminals
-from edge_agent.shell.probes.network import Network
-from edge_agent.shell.probes.power import Power
-from edge_agent.shell.probes.resources import Memory
-from edge_agent.shell.probes.termux import Termux
-from wire.errors import UnavailableError
 
 SOURCE = "emulated day"
-SERIAL = "emulated-phone"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,76 +31,6 @@ class ScriptedConditions:
             Condition.UNMETERED: _reading(phone.wifi, "on Wi-Fi", "not on Wi-Fi"),
             Condition.BATTERY_HIGH: battery_reading(phone.battery, self.minimum_battery, SOURCE),
         }
-
-
-class Staged:
-    """A probe: shows the phone's present state, and lets real probes look at it.
-
-    Args:
-        phone: that is played.
-        show: writes the face; called when the state is another one, and before the first look.
-        probes: that look.
-    """
-
-    def __init__(self, phone: PlayedPhone, show: Callable[[PhoneState], object], probes: Sequence[Probe]) -> None:
-        self._phone = phone
-        self._show = show
-        self._probes = Probes(probes)
-        self._shown: PhoneState | None = None
-
-    def __call__(self) -> Readings:
-        """Look now."""
-        phone = self._phone.state()
-        # Somebody who goes on using it does something all the time.
-        if phone != self._shown or phone.in_use:
-            self._show(phone)
-            self._shown = phone
-        return {
-            condition: dataclasses.replace(reading, source=f"emulated: {reading.source}")
-            for condition, reading in self._probes.read().items()
-        }
-
-
-def with_files(phone: PlayedPhone, root: Path, minimum_battery: float) -> Staged:
-    """A phone that looks like a Linux device below a folder."""
-    probes = (
-        Power(root, minimum_battery),
-        Heat(root, 45.0, 80.0),
-        Terminals(root, 60.0, phone.now_s),
-        Busy(root, 0.2, 0.7, processor_s=lambda: 0.0),
-        Network(root, "auto", _nothing_installed),
-        Memory(root, 0),
-    )
-    return Staged(phone, lambda state: faces.write_files(root, state, phone.now_s()), probes)
-
-
-def with_termux(phone: PlayedPhone, folder: Path, minimum_battery: float) -> tuple[Staged, Termux]:
-    """A phone with Termux on it; what Termux does not tell is told by the script."""
-    program = str(folder / "termux-battery-status")
-    termux = Termux(minimum_battery, 45.0, lambda _command, timeout_s: run((program,), timeout_s))
-    script = ScriptedConditions(phone, minimum_battery)
-
-    def rest() -> Readings:
-        told = script()
-        return {condition: told[condition] for condition in (Condition.IDLE, Condition.UNMETERED)}
-
-    return Staged(phone, lambda state: faces.write_termux(folder, state), (termux, rest)), termux
-
-
-def with_adb(phone: PlayedPhone, minimum_battery: float) -> tuple[Staged, Adb, AdbServer]:
-    """A phone on a cable; the server has to be served."""
-    server = AdbServer(SERIAL, lambda command: faces.shell(phone.state(), command))
-
-    def run_there(command: Sequence[str], timeout_s: float) -> str:
-        return run((command[0], "-P", str(server.port), *command[1:]), timeout_s)
-
-    adb = Adb(SERIAL, minimum_battery, 45.0, run_there)
-    return Staged(phone, lambda _state: None, (adb,)), adb, server
-
-
-def _nothing_installed(command: Sequence[str], timeout_s: float) -> str:  # noqa: ARG001 - as the protocol has it
-    msg = f"{command[0]}: not on an emulated phone"
-    raise UnavailableError(msg)
 
 
 def _reading(holds: bool, yes: str, no: str) -> Reading:

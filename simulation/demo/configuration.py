@@ -136,9 +136,7 @@ def coordinator_table(settings: DemoSettings, defaults: Defaults, ports: Ports, 
                 "local_epochs": defaults.local_epochs,
             },
             "server": {
-                "optimizer": "fedavgm" if defaults.momentum else "fedavg",
                 "learning_rate": defaults.server_learning_rate,
-                "momentum": defaults.momentum,
             },
             "baseline": {"label": "trigram", "top1": trigram.top1, "top3": trigram.top3},
         },
@@ -158,7 +156,7 @@ def phone_table(settings: DemoSettings, number: int, ports: Ports, speed: float)
         **(where if settings.plain else {}),  # else the phone was told when it enrolled
         # The day is sped up, so its waiting times are too; a check of the conditions costs microseconds.
         "conditions": {"hysteresis_s": min(120.0, 120.0 * 15 / speed + 0.3), "poll_s": 0.1},
-        "keyboard": {"enabled": number == 0, "host": LOOPBACK, "port": ports.keyboard},
+        "keyboard": {"enabled": number == 0, "port": ports.keyboard},
         "emulator": {
             "messages": "messages.txt",
             "speed": speed,

@@ -23,7 +23,6 @@ class Defaults:
         clip_norm: of the phones and of the warm start.
         local_epochs: of the phones.
         server_learning_rate: of the server optimizer.
-        momentum: of the server; 0 is plain FedAvg.
         goal_share: reports that a round wants, as a share of the phones.
         report_deadline_s: real seconds for training and sending.
         round_limit_s: real seconds a round may take on average before the demo gives up.
@@ -39,7 +38,6 @@ class Defaults:
     clip_norm: float
     local_epochs: int
     server_learning_rate: float
-    momentum: float
     goal_share: float
     report_deadline_s: float
     round_limit_s: float
@@ -57,7 +55,6 @@ DEFAULTS = {
         clip_norm=0.5,
         local_epochs=5,
         server_learning_rate=1.0,
-        momentum=0.0,
         goal_share=0.6,
         report_deadline_s=60.0,
         round_limit_s=90.0,
@@ -73,7 +70,6 @@ DEFAULTS = {
         clip_norm=0.5,
         local_epochs=5,
         server_learning_rate=1.0,
-        momentum=0.0,
         goal_share=0.6,
         report_deadline_s=240.0,
         round_limit_s=400.0,

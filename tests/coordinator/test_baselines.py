@@ -32,12 +32,12 @@ def test_without_anything_there_is_nothing_to_compare_with():
 
 
 def test_what_was_given_is_shown_as_given():
-    [shown] = compared(TaskConfig(model=Path(), central=GIVEN), None)
+    [shown] = compared(TaskConfig(model=Path(), baseline=GIVEN), None)
     assert (shown.label, shown.top1, shown.loss, shown.source) == ("theirs", 0.2, None, "given in the configuration")
 
 
 def test_what_was_measured_replaces_it_and_says_how_it_was_made():
-    trigram, central = compared(TaskConfig(model=Path(), baseline=GIVEN, central=GIVEN), KEPT)
+    trigram, central = compared(TaskConfig(model=Path(), baseline=GIVEN), KEPT)
     assert (trigram.label, trigram.top1, trigram.source) == (
         "trigram",
         0.19,

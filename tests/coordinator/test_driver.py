@@ -100,14 +100,14 @@ def test_reports_are_deleted_when_their_round_is_over_and_their_figures_stay(mak
 
 
 def test_momentum_is_carried_from_round_to_round(make_world):
-    world = make_world(server=ServerConfig(optimizer=OptimizerName.FEDAVGM, learning_rate=1.0, momentum=0.5))
+    world = make_world(server=ServerConfig(optimizer=OptimizerName.FEDAVGM, learning_rate=1.0))
     for _ in range(2):
         world.check_in("a", "b")
         for device in ("a", "b"):
             world.receive(device, "report", report(world, device, 0.01))
         world.work()
-    # v1 = 0.01, v2 = 0.5 * 0.01 + 0.01
-    np.testing.assert_allclose(weights_of(world), INITIAL + 0.01 + 0.015, rtol=1e-5)
+    # v1 = 0.01, v2 = 0.9 * 0.01 + 0.01
+    np.testing.assert_allclose(weights_of(world), INITIAL + 0.01 + 0.019, rtol=1e-5)
     assert len(world.tables.states) == 1, "only the newest optimizer state is kept"
 
 
@@ -221,7 +221,7 @@ def test_deadlines_stand_still_while_the_broker_is_away_and_shortly_after(make_w
 
 
 def test_dropouts_are_counted_by_cause_and_uncounted_when_the_report_comes_after_all(make_world):
-    world = make_world(lost_grace_s=10.0, goal=2, over_selection=1.5)
+    world = make_world(goal=2, over_selection=1.5)
     world.listen()
     world.check_in("a", "b", "c")
     asked = world.assignment("a")

@@ -240,7 +240,7 @@ def test_bad_reports_get_their_codes_and_the_round_goes_on(tmp_path):
 
 
 def test_dropouts_are_counted_by_cause_and_replaced(tmp_path):
-    with Service(tmp_path, "auto", rounds=1, lost_grace_s=0.5) as service:
+    with Service(tmp_path, "auto", rounds=1) as service:
         with devices(service.broker_port, "a", "b", "c") as (a, b, c):
             a.check_in()
             b.check_in()

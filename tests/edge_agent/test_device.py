@@ -32,7 +32,7 @@ class Life:
 
     def verdict(self):
         yes = dataclasses.replace(self.device.conditions.read()[Condition.WANTED], value=Answer.YES)
-        return judge({**self.device.conditions.read(), Condition.HAS_EXAMPLES: yes}, self.config.rules.policy)
+        return judge({**self.device.conditions.read(), Condition.HAS_EXAMPLES: yes}, self.config.conditions.policy)
 
 
 @pytest.mark.parametrize("what", LOSSES)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from edge_agent.commands.conditions import look_once
-from edge_agent.config import AgentConfig, ConditionSettings, RuleSettings
-from edge_agent.core.eligibility import Demand
+from edge_agent.config import AgentConfig, ConditionSettings
 from edge_agent.device import assembled_device, typing_activity
 from edge_agent.driver import Driver, Pace, Ports
 from edge_agent.session import Desk, in_this_process
@@ -23,14 +22,16 @@ FLIPPED_IN_BATCH = 3
 class ProbedPhone(Phone):
     """A phone whose conditions come from files; in the middle of a batch the world can change, and time passes."""
 
-    def __init__(self, folder, *, memory=0, rules=None):
+    def __init__(self, folder, *, memory=0, ignored=()):
         self.tree = whole_device(folder / "root")
         settings = ConditionSettings(
-            root=self.tree.root, ask_logind=False, minimum_free_disk_bytes=0, minimum_free_memory_bytes=memory
+            root=self.tree.root,
+            ask_logind=False,
+            minimum_free_disk_bytes=0,
+            minimum_free_memory_bytes=memory,
+            ignored=ignored,
         )
-        self.config = AgentConfig(
-            device=DeviceId("phone"), data_dir=folder, conditions=settings, rules=rules or RuleSettings()
-        )
+        self.config = AgentConfig(device=DeviceId("phone"), data_dir=folder, conditions=settings)
         self.typing = typing_activity(self.config)
         self.during_batch = lambda _number: None
         super().__init__(folder)
@@ -56,7 +57,7 @@ class ProbedPhone(Phone):
 
         self.driver = Driver(
             Identity(Population("demo"), DeviceId("phone"), 1, "fake 1.0", 4, 10**9, emulated=True),
-            Pace(1.0, 120.0, 585.0, self.config.rules.policy),
+            Pace(1.0, 120.0, 585.0, self.config.conditions.policy),
             Ports(
                 clock=self.clock,
                 jitter=lambda: 0.5,
@@ -107,7 +108,7 @@ def test_it_stops_within_one_batch_and_says_why_and_the_command_says_the_same(tm
 
 
 def test_a_condition_that_the_rules_ignore_stops_nothing(tmp_path):
-    phone = ProbedPhone(tmp_path, rules=RuleSettings(charging=Demand.IGNORED))
+    phone = ProbedPhone(tmp_path, ignored=("charging",))
     lose(phone.tree, phone, "unplugged")
     phone.check_in()
     phone.hear(assignment(phone.model))

@@ -21,6 +21,11 @@ from edge_agent.core.eligibility import Answer, Condition, Reading, Readings
 from edge_agent.shell.probes.files import text
 from edge_agent.shell.probes.own_use import own_use
 
+MAXIMUM_PRESSURE = 0.2
+"""Share of the time in which something else may wait for a processor; a niced trainer hardly adds to it."""
+MAXIMUM_LOAD = 0.7
+"""Processes per core, our own not counted; more, and something else is at work."""
+
 
 class Busy:
     """A probe.
@@ -37,8 +42,8 @@ class Busy:
     def __init__(
         self,
         root: Path,
-        maximum_pressure: float,
-        maximum_load: float,
+        maximum_pressure: float = MAXIMUM_PRESSURE,
+        maximum_load: float = MAXIMUM_LOAD,
         *,
         processor_s: Callable[[], float] | None = None,
         now_s: Callable[[], float] = time.monotonic,

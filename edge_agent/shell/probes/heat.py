@@ -13,6 +13,8 @@ from edge_agent.core.eligibility import Condition, Readings, heat_reading
 from edge_agent.shell.probes.files import number, text
 from edge_agent.shell.probes.power import supplies
 
+MAXIMUM_ZONE_C = 80.0
+"""A Raspberry Pi throttles there."""
 COOLEST_TRIP_C = 40.0
 """Firmware with a trip point below that leaves it unset or means something else."""
 
@@ -29,7 +31,7 @@ class Heat:
 
     root: Path
     maximum_battery_c: float
-    maximum_zone_c: float
+    maximum_zone_c: float = MAXIMUM_ZONE_C
 
     def __call__(self) -> Readings:
         """Look now: the thermometer that comes nearest to its limit, or is furthest over it, speaks."""

@@ -57,7 +57,7 @@ def test_whatever_became_of_a_version_an_operator_can_take_it_back_out():
         assert step(Rollout(stage=stage), Promoted("it was fine", NOW)).stage is Stage.CURRENT
 
 
-POLICY = TrialPolicy(share=0.2, devices=4, hours=24.0, recall_drop=0.03, failure_rise=0.2)
+POLICY = TrialPolicy(share=0.2, devices=4, hours=24.0)
 DAY = 86400.0
 
 

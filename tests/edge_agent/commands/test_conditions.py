@@ -32,7 +32,7 @@ def test_nothing_typed_yet_is_a_reason_too(place):
 
 def test_a_rule_that_is_ignored_is_shown_and_decides_nothing(place):
     place.move_in("hello there")
-    place.write(more='[rules]\ncharging = "ignored"')
+    place.write(conditions='ignored = ["charging"]\n')
     place.tree.supply("BAT0", status="Discharging")
     found = place.json("conditions")
     assert found["conditions"]["charging"]["value"] == "no"

@@ -8,11 +8,12 @@ import subprocess
 import pytest
 
 from edge_agent.core.eligibility import Answer, Condition
-from edge_agent.emulator.adb_server import AdbServer, serving
-from edge_agent.emulator.conditions import ScriptedConditions, with_adb, with_files, with_termux
+from edge_agent.emulator.conditions import ScriptedConditions
 from edge_agent.emulator.day import DEFAULT_DAY, PhoneState
-from edge_agent.emulator.faces import shell
 from edge_agent.emulator.phone import PlayedPhone, scripted
+from tests.edge_agent.emulator.adb_server import AdbServer, serving
+from tests.edge_agent.emulator.faces import shell
+from tests.edge_agent.emulator.staged import with_adb, with_files, with_termux
 
 # Busy enough to be different in every hour, and shown by every face.
 HOURS = (3.0, 7.5, 8.5, 10.0, 12.5, 15.0, 20.5)

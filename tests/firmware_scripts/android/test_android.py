@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from edge_agent.emulator.adb_server import AdbServer, serving
+from tests.edge_agent.emulator.adb_server import AdbServer, serving
 from tests.firmware_scripts.command_line import firmware
 from tests.firmware_scripts.parcels import PROJECT, claim, keys, small_bundle
 

@@ -36,10 +36,7 @@ data_dir = "/var/lib/nightjar-agent"
 hysteresis_s = 2.0
 idle_after_s = 1.0
 poll_s = 0.5
-[rules]
-idle = "ignored"
-memory_free = "ignored"
-cool = "ignored"
+ignored = ["idle", "memory-free", "cool"]
 [keyboard]
 enabled = true
 """

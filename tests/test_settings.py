@@ -1,0 +1,32 @@
+"""How much can be set: each setting is one more thing to understand, so a new one must be worth another."""
+
+import dataclasses
+import typing
+
+import msgspec
+
+from coordinator.config import CoordinatorConfig
+from edge_agent.config import AgentConfig
+
+MOST = 110
+
+
+def parts(kind):
+    """The configuration types that a type of a field holds."""
+    if isinstance(kind, type) and (dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct)):
+        return [kind] if kind.__name__ != "Day" else []  # the script of an emulated phone is one value
+    return [part for argument in typing.get_args(kind) for part in parts(argument)]
+
+
+def settings(kind, section=""):
+    """The name of every value that a person can set; a table is none."""
+    for name, hint in typing.get_type_hints(kind).items():
+        if not name.startswith("_"):
+            held = parts(hint)
+            yield from settings(held[0], f"{section}{name}.") if held else [f"{section}{name}"]
+
+
+def test_there_are_few_enough_settings_on_both_sides_together():
+    found = [*settings(CoordinatorConfig), *settings(AgentConfig)]
+    assert len(found) <= MOST, f"{len(found)}: make a constant of one that nobody has a reason to change"
+    assert len(found) > MOST // 2, "the count itself is broken"
