@@ -22,7 +22,7 @@ from wire.errors import ConfigError
 from wire.messages import Work
 
 _COLUMNS = ("task", "kind", "status", "committed", "version", "best top-1", "round", "experiment", "reason")
-_OF_ITS_OWN = ("stop", "variant", "source")
+_OF_ITS_OWN = ("target_top1", "no_progress_rounds", "variant", "source")
 """Settings of the file's task that another one does not begin with."""
 
 name_argument = click.argument("name", required=False)
