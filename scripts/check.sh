@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=.venv/bin
-packages=(wire host models edge_agent coordinator firmware_scripts simulation benchmarks)
+packages=(wire host models edge_agent coordinator firmware_scripts simulation experiments benchmarks)
 
 $bin/ruff format --check --quiet .
 $bin/ruff check --quiet .

@@ -1,1 +1,1 @@
-"""The product's own processes and cores, run on one machine: the demo now, faults under a virtual clock later."""
+"""The product's own processes and cores, run on one machine: the demo, and rounds under a virtual clock with faults."""

@@ -4,8 +4,8 @@ import math
 import pytest
 from rich.console import Console
 
-from simulation.codec_study.results import Point, Training, append, outcomes, read, table
-from simulation.codec_study.variants import DENSE, VARIANTS
+from experiments.codec_study.results import Point, Training, append, outcomes, read, table
+from experiments.codec_study.variants import DENSE, VARIANTS
 from wire.errors import ConfigError, UnavailableError
 
 

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
+from experiments.codec_study.federation import run
+from experiments.codec_study.population import POPULATIONS, Population, prepare
+from experiments.codec_study.variants import DENSE, Variant
 from models.corpora.personas import personas
-from simulation.codec_study.federation import run
-from simulation.codec_study.population import POPULATIONS, Population, prepare
-from simulation.codec_study.variants import DENSE, Variant
 from wire.messages import CodecChoice
 
 

@@ -1,8 +1,8 @@
 import pytest
 
-from simulation.codec_study.plot import draw
-from simulation.codec_study.results import outcomes
-from tests.simulation.codec_study.test_results import dense, training
+from experiments.codec_study.plot import draw
+from experiments.codec_study.results import outcomes
+from tests.experiments.codec_study.test_results import dense, training
 from wire.errors import UnavailableError
 
 TRAININGS = [

@@ -1,4 +1,4 @@
-"""``python -m simulation.codec_study``: run what is missing, then say what it comes to."""
+"""``python -m experiments.codec_study``: run what is missing, then say what it comes to."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from experiments.codec_study.federation import run
+from experiments.codec_study.population import POPULATIONS, Population, prepare
+from experiments.codec_study.results import Training, append, outcomes, read, table
+from experiments.codec_study.variants import VARIANTS
 from models import corpora
 from models.corpora import Corpus
-from simulation.codec_study.federation import run
-from simulation.codec_study.population import POPULATIONS, Population, prepare
-from simulation.codec_study.results import Training, append, outcomes, read, table
-from simulation.codec_study.variants import VARIANTS
 from simulation.progress import say
 from wire.errors import ConfigError, NightjarError
 
@@ -58,7 +58,7 @@ def command(
     found = outcomes(t for t in finished if (t.population, t.rounds) in kinds)
     console.print(table(found))
     if plot is not None:
-        from simulation.codec_study.plot import draw
+        from experiments.codec_study.plot import draw
 
         draw(found, plot)
         say(console, f"{plot}: drawn")
@@ -107,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         arguments: None takes those of the process.
     """
     try:
-        command(arguments, prog_name="simulation.codec_study")
+        command(arguments, prog_name="experiments.codec_study")
     except NightjarError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_status)

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from simulation.codec_study.coarse import coarse_codec
-from tests.simulation.codec_study.settings import LAYOUT
+from experiments.codec_study.coarse import coarse_codec
+from tests.experiments.codec_study.settings import LAYOUT
 from wire.codec import codec_for
 from wire.errors import LocalProtocolError
 from wire.messages import CodecChoice

@@ -17,7 +17,7 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
-from simulation.codec_study.variants import DENSE
+from experiments.codec_study.variants import DENSE
 from wire.errors import ConfigError, UnavailableError
 
 

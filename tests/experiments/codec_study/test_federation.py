@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 
 from edge_agent.core.training import Trained, train
-from simulation.codec_study import federation
-from simulation.codec_study.federation import Phones, run
-from simulation.codec_study.variants import DENSE, AfterLate, Variant
+from experiments.codec_study import federation
+from experiments.codec_study.federation import Phones, run
+from experiments.codec_study.variants import DENSE, AfterLate, Variant
 from simulation.warm_start import seeded
-from tests.simulation.codec_study.settings import ALL, FEW, LAYOUT, setting
+from tests.experiments.codec_study.settings import ALL, FEW, LAYOUT, setting
 from wire.codec import codec_for
 from wire.errors import UnavailableError
 from wire.messages import CodecChoice, TrainingPlan

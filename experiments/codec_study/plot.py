@@ -9,7 +9,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from simulation.codec_study.results import Outcome, Spread
+from experiments.codec_study.results import Outcome, Spread
 from wire.errors import UnavailableError
 
 

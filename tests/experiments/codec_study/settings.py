@@ -3,8 +3,8 @@
 import numpy as np
 
 from edge_agent.ports import Evaluation, TrainStep
+from experiments.codec_study.population import Population, Setting
 from models.batches import pack
-from simulation.codec_study.population import Population, Setting
 from wire.parameters import ParameterLayout, ParameterSpec
 
 LAYOUT = ParameterLayout((ParameterSpec("w", (10, 20)),))

@@ -1,10 +1,10 @@
 import pytest
 
-from simulation.codec_study.__main__ import main
-from simulation.codec_study.population import POPULATIONS
-from simulation.codec_study.results import append, read
-from simulation.codec_study.variants import VARIANTS
-from tests.simulation.codec_study.test_results import training
+from experiments.codec_study.__main__ import main
+from experiments.codec_study.population import POPULATIONS
+from experiments.codec_study.results import append, read
+from experiments.codec_study.variants import VARIANTS
+from tests.experiments.codec_study.test_results import training
 
 CORPUS = "user\ttext\n" + "".join(f"u{user}\thello there {n}\n" for user in range(3) for n in range(3))
 

@@ -14,10 +14,10 @@ import statistics
 from coordinator.core.aggregate import Contribution, weight_of, weighted_mean
 from coordinator.core.optimizers import fed_avg_m
 from edge_agent.core.training import Stopped, Trained, train
-from simulation.codec_study.coarse import coarse_codec
-from simulation.codec_study.population import Setting
-from simulation.codec_study.results import Point
-from simulation.codec_study.variants import AfterLate, Variant
+from experiments.codec_study.coarse import coarse_codec
+from experiments.codec_study.population import Setting
+from experiments.codec_study.results import Point
+from experiments.codec_study.variants import AfterLate, Variant
 from simulation.warm_start import CLIP_NORM, evaluate, seeded
 from wire.codec import MASKED, NAMES, Codec, codec_for, with_error_feedback
 from wire.codec.masks import choose_mask
