@@ -11,7 +11,7 @@ from coordinator.commands.actions import change, reason_option
 from coordinator.commands.options import config_option, json_option, limit_option
 from coordinator.commands.setting import configuration, opened, show
 from coordinator.shell.clock import WallClock
-from coordinator.shell.web.state import RoundRow, device_row, round_detail, round_row
+from coordinator.shell.web.rows import RoundRow, device_row, round_detail, round_row
 from coordinator.shell.web.words import duration, percent, si_bytes
 from wire.errors import ConfigError
 from wire.identifiers import device_id

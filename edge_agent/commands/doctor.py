@@ -250,12 +250,12 @@ def _broker_with_certificates(where: str, address: tuple[str, int], tls: ssl.SSL
 def _coordinator(config: AgentConfig) -> Iterator[Check]:
     url, tls = config.coordinator_url, _tls(config)
     try:
-        answer = _ask(f"{url}{'/api/state' if tls is None else f'{ROOT}/self'}", tls)
+        answer = _ask(f"{url}{'/healthz' if tls is None else f'{ROOT}/self'}", tls)
     except UnavailableError as error:
         remedy = "is it running, and is coordinator_url right? the keyboard works without it"
         yield Check("coordinator", "connection", Outcome.FAILED, str(error), remedy)
         return
-    if answer.status != 200:
+    if answer.status not in {200, 503}:  # the latter: its own troubles, which its page shows
         remedy = "is coordinator_url that of a Nightjar coordinator?"
         if tls is not None:
             remedy = "was this device blocked or forgotten? see the coordinator's page; forgotten ones enrol anew"

@@ -15,7 +15,7 @@ from coordinator.shell.broker_child import PASSWORD_VARIABLE
 from simulation.demo.configuration import LOOPBACK
 from simulation.demo.preparation import Prepared, python_module
 from simulation.demo.processes import Service
-from simulation.demo.watching import read_state
+from simulation.demo.reading import read_state
 from wire.errors import UnavailableError
 
 START_S = 60.0

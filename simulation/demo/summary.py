@@ -7,7 +7,8 @@ from typing import Any
 from rich.table import Table
 
 from simulation.demo.preparation import Prepared
-from simulation.demo.watching import State, percent
+from simulation.demo.reading import State
+from simulation.demo.watching import percent
 
 Result = dict[str, Any]
 

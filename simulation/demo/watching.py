@@ -1,37 +1,23 @@
 """What the demo shows while it runs: a live picture on a terminal, one line an event otherwise.
 
-Reads the coordinator's ``/api/state`` document and nothing else, so it shows what anybody could see.
+Reads the coordinator's API and nothing else (:mod:`simulation.demo.reading`), so it shows what anybody could see.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
-import urllib3
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from simulation.demo.reading import State, read_state
 from wire.errors import UnavailableError
 
-State = dict[str, Any]
-"""The document at ``/api/state``."""
-
 POLL_S = 0.4
-
-
-def read_state(url: str) -> State | None:
-    """The coordinator's state, or None while it does not answer."""
-    try:
-        answer = urllib3.request("GET", f"{url}/api/state", timeout=5.0, retries=False)
-        document = answer.json() if answer.status == 200 else None
-    except (urllib3.exceptions.HTTPError, ValueError):
-        return None
-    return document if isinstance(document, dict) else None
 
 
 def watch(url: str, broker: str, console: Console, *, limit_s: float, tick: Callable[[], None]) -> State:

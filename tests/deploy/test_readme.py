@@ -98,7 +98,7 @@ def test_from_nothing_to_a_committed_round_by_the_readme_alone(folder):
         with Terminal(folder, second, environment) as phones:
 
             def committed():
-                return json.loads(fetch(f"{url}/api/state") or "{}").get("counters", {}).get("rounds_committed", 0)
+                return json.loads(fetch(f"{url}/api/v1/counters") or "{}").get("rounds_committed", 0)
 
             wait_for(committed, [coordinator, phones])
             took_s = time.monotonic() - began_s

@@ -111,7 +111,7 @@ def test_restarted_in_mid_round_no_request_fails_and_no_report_is_lost(tmp_path,
         coordinator.wait_for("READY=1")
         coordinator.wait_for("WATCHDOG=1")
         coordinator.wait_until(lambda state: (state["round"] or {}).get("phase") == "reporting", "a round under way")
-        paths = ["/healthz", "/api/state", current_artifact(coordinator), current_artifact(coordinator)]
+        paths = ["/healthz", "/api/v1/counters", current_artifact(coordinator), current_artifact(coordinator)]
         with Visitors(coordinator.port, paths) as visitors:
             gaps_s = [coordinator.restart()]
             state = coordinator.wait_until(lambda state: state["round"], "the page")
@@ -136,7 +136,7 @@ def test_a_coordinator_that_is_killed_leaves_its_visitors_waiting_and_not_refuse
         coordinator.wait_for("READY=1")
         coordinator.kill()
         waiting = http.client.HTTPConnection("127.0.0.1", coordinator.port, timeout=PATIENCE_S)
-        waiting.request("GET", "/api/state")
+        waiting.request("GET", "/api/v1/counters")
         coordinator.start()
         with waiting.getresponse() as answer:
             assert answer.status == 200

@@ -31,6 +31,7 @@ from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.broker import Doors, find_mosquitto, write_mosquitto_files
 from coordinator.shell.free_ports import free_ports
 from models.manifest import Manifest
+from simulation.demo.reading import state_from
 from simulation.phones import Setting
 from tests.brokers import hang_up
 from tests.coordinator.model_folder import write_model
@@ -214,7 +215,7 @@ class Coordinator(Process):
             return None
 
     def state(self) -> dict:
-        return json.loads(self.get("/api/state") or b"{}")
+        return state_from(self.get) or {}
 
     def wait_until(self, holds: Callable[[dict], object], what: str, timeout_s: float = PATIENCE_S) -> dict:
         seen: dict = {}

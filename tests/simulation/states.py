@@ -1,4 +1,4 @@
-"""Documents as the coordinator gives them at /api/state."""
+"""States as simulation.demo.reading puts them together."""
 
 import copy
 

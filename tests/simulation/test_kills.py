@@ -20,7 +20,7 @@ from simulation.demo.configuration import DemoSettings
 from simulation.demo.fleet import Fleet
 from simulation.demo.preparation import prepare
 from simulation.demo.processes import stopping
-from simulation.demo.watching import read_state
+from simulation.demo.reading import read_state
 from tests.brokers import hang_up
 from wire.codec import codec_for
 from wire.frame import Report, decode

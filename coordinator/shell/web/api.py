@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import Blueprint, Flask, abort, g
+from flask import Blueprint, Flask, abort, current_app, g
 from flask_limiter import Limiter
 from flask_limiter.util import get_remote_address
 from spectree import SecurityScheme, SpecTree
@@ -24,9 +24,11 @@ from coordinator.shell.web.admission import ROOT, needs, problem
 from coordinator.shell.web.answers import answers
 from coordinator.shell.web.operating import change
 from coordinator.shell.web.ports import WebPorts
-from coordinator.shell.web.state import (
+from coordinator.shell.web.rows import (
+    Counters,
     DeviceView,
     RoundDetail,
+    counters,
     device_row,
     round_detail,
     round_row,
@@ -117,11 +119,20 @@ def _add_reading(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
     @needs(Role.VIEWER)
     def one_round(number: int) -> RoundDetail:
         """A round, with what became of each selected device."""
+        states = current_app.extensions["census"].now().states
         with ports.repository.transaction() as view:
-            found = round_detail(view, _number(number), ports.clock.now_s())
+            found = round_detail(view, _number(number), ports.clock.now_s(), states)
         if found is None:
             abort(404, f"there is no round {number}")
         return found
+
+    @blueprint.get("/counters")
+    @spec.validate(resp=answers(Counters), **looks)
+    @needs(Role.VIEWER)
+    def counted() -> Counters:
+        """Rounds, reports, dropouts and bytes since the database was made."""
+        with ports.repository.transaction() as view:
+            return counters(view)
 
     @blueprint.get("/devices")
     @spec.validate(resp=answers(docs.Devices), **looks)

@@ -1,6 +1,6 @@
 """The Flask application: pages, artifacts and figures. It reads; what changes something is :mod:`.api`, by the driver.
 
-No cookies, no scripts or styles from elsewhere. Only artifacts are served by hash; reports and optimizer states lie in
+No scripts or styles from elsewhere. Only artifacts are served by hash; reports and optimizer states lie in
 another store that this module does not know.
 """
 
@@ -26,7 +26,6 @@ from coordinator.shell.web.live import Pulse
 from coordinator.shell.web.pages import add_pages
 from coordinator.shell.web.pages.site import Site
 from coordinator.shell.web.ports import WebPorts
-from coordinator.shell.web.state import State, build_state
 from models.manifest import Manifest
 from wire.errors import RemoteProtocolError, UnavailableError
 
@@ -59,20 +58,6 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
     site = Site(ports, census, read_manifest, ports.clock.now_s())
     pulse = Pulse(lambda: _pulse(ports))
     app.extensions |= {"census": census, "pulse": pulse}
-
-    def current_state() -> State:
-        now_s = ports.clock.now_s()
-        with ports.repository.transaction() as view:
-            version = view.current_version(ports.config.task.name)
-            if version is None:
-                abort(503, "no model was imported yet; the coordinator is about to do so")
-            manifest = read_manifest(version.manifest)
-            states = census.now().states
-            return build_state(view, ports.config, manifest, ports.broker, now_s, now_s - site.started_s, states)
-
-    @app.get("/api/state")
-    def api_state() -> Response:
-        return _json(current_state())
 
     @app.get("/healthz")
     def health() -> tuple[Response, int]:

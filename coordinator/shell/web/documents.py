@@ -11,7 +11,7 @@ from coordinator.baselines import Compared
 from coordinator.config import TaskSettings
 from coordinator.operations import AuditEntry, Reason
 from coordinator.shell.web.access import Role
-from coordinator.shell.web.state import DeviceView, RoundRow, VersionRow
+from coordinator.shell.web.rows import DeviceView, RoundRow, VersionRow
 
 Limit = Annotated[int, Meta(ge=1, le=1000)]
 Number = Annotated[int, Meta(ge=0, lt=1 << 53)]

@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 from coordinator.core.round import Phase, Round
 from coordinator.core.task import Status
 from coordinator.ports import Repository, View
-from coordinator.shell.web.state import by_label
+from coordinator.shell.web.rows import by_label
 from wire.messages import Verdict
 
 __all__ = ["CONTENT_TYPE", "render"]

@@ -7,7 +7,7 @@ from typing import Any
 from coordinator.core.round import Round
 from coordinator.ports import TaskRecord, View
 from coordinator.shell.web import documents as docs
-from coordinator.shell.web.state import open_round_of, round_row, why_not_active
+from coordinator.shell.web.rows import open_round_of, round_row, why_not_active
 from wire.messages import Work
 
 ROUNDS_SHOWN = 20

@@ -16,7 +16,7 @@ from coordinator.shell.web.admission import needs
 from coordinator.shell.web.answers import answers
 from coordinator.shell.web.operating import change
 from coordinator.shell.web.ports import WebPorts
-from coordinator.shell.web.state import version_row
+from coordinator.shell.web.rows import version_row
 from coordinator.shell.web.versions import VersionDetail, version_detail
 
 

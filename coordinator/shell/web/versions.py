@@ -6,7 +6,7 @@ import msgspec
 
 from coordinator.core.federated import FederatedMetrics, Tally, figures
 from coordinator.ports import Lineage, VersionRecord
-from coordinator.shell.web.state import VersionRow, version_row
+from coordinator.shell.web.rows import VersionRow, version_row
 
 
 class VersionDetail(VersionRow, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ from coordinator.shell.web.access import Role
 from coordinator.shell.web.admission import needs
 from coordinator.shell.web.pages import asking, charts
 from coordinator.shell.web.pages.site import Site
-from coordinator.shell.web.state import by_label, why_not_active
+from coordinator.shell.web.rows import by_label, why_not_active
 
 DAY_S, HOUR_S = 86400.0, 3600.0
 SAMPLE_EVERY_S = 900

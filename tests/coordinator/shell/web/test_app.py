@@ -1,5 +1,3 @@
-import json
-
 import msgspec
 import numpy as np
 import pytest
@@ -19,6 +17,7 @@ from coordinator.shell.model_folder import import_model
 from coordinator.shell.tokens import TokenTable
 from coordinator.shell.web.app import create_app
 from coordinator.shell.web.ports import WebPorts
+from simulation.demo.reading import state_from
 from tests.coordinator.fakes import FakeClock, task_config
 from tests.coordinator.model_folder import LAYOUT, write_model
 from wire.identifiers import DeviceId
@@ -143,7 +142,9 @@ class Site:
         return answer
 
     def state(self) -> dict:
-        return json.loads(self.get("/api/state").data)
+        state = state_from(lambda path: self.get(path).data)
+        assert state is not None
+        return state
 
 
 @pytest.fixture
@@ -206,14 +207,13 @@ def test_the_state_of_a_beginning(site):
     assert state["round"]["reason"] == "waiting: 0 of 2 phones eligible"
     assert state["round"]["deadline_in_s"] == 50.0
     assert state["devices"] == []
-    assert state["broker"] == "mosquitto"
 
 
 def test_the_state_in_the_middle_of_things(site):
     site.fill()
     state = site.state()
     assert state["task"]["version"] == 1
-    assert state["task"]["baseline"] == {"label": "trigram", "top1": 0.19, "top3": 0.31}
+    assert state["task"]["baseline"]["top1"] == 0.19
     current = state["round"]
     assert (current["selected"], current["reported"], current["dropped"]) == (["a", "b", "c"], ["a"], {"b": "in-use"})
     first, second, third = state["rounds"]

@@ -45,7 +45,7 @@ ROUTES = {
     ("GET", "/static/<path:filename>"): EVERYBODY,
     ("GET", "/healthz"): EVERYBODY,
     ("GET", "/artifacts/<sha256>"): EVERYBODY,
-    ("GET", "/api/state"): Role.VIEWER,
+    ("GET", "/api/v1/counters"): Role.VIEWER,
     ("GET", "/metrics"): Role.VIEWER,
     ("GET", "/docs/openapi.json"): Role.VIEWER,
     ("GET", "/api/v1/tasks"): Role.VIEWER,

@@ -1,4 +1,4 @@
-"""``/api/state``: the one document that the demo's live view shows. The API has the rest, in pages."""
+"""Rounds, versions, devices and counters as people see them: over the API, on the pages, on the command line."""
 
 from __future__ import annotations
 
@@ -6,65 +6,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from coordinator.config import CoordinatorConfig
 from coordinator.core.lease import Lease
-from coordinator.core.round import Phase, Round
-from coordinator.core.seats import SeatState
-from coordinator.core.task import Status
+from coordinator.core.round import TERMINAL, Phase, Round
 from coordinator.core.waiting import doing, sentence
 from coordinator.ports import RoundSummary, TaskRecord, VersionRecord, View
-from models.manifest import Manifest
-from wire.errors import UnavailableError
-
-ROUNDS_SHOWN = 100
-VERSIONS_SHOWN = 1000
-DEVICES_SHOWN = 200
-
-
-class BaselineView(msgspec.Struct, frozen=True):
-    """A recall to compare with."""
-
-    label: str
-    top1: float
-    top3: float
-
-
-class TaskView(msgspec.Struct, frozen=True):
-    """What is learned; ``rounds_wanted`` 0 means endless.
-
-    ``state`` is active, paused, stopped or finished; ``paused`` is why and by whom, or empty. A round may still run to
-    its end.
-    """
-
-    name: str
-    state: str
-    paused: str
-    rounds_wanted: int
-    version: int
-    parameters: int
-    dense_bytes: int
-    codec: str
-    density: float | None
-    baseline: BaselineView | None
-
-
-class RoundView(msgspec.Struct, frozen=True):
-    """The open round; ``dropped`` is device -> cause, ``reason`` says what it waits for.
-
-    ``elsewhere`` is what the devices do that do not wait for it -> how many do so.
-    """
-
-    number: int
-    phase: str
-    reason: str
-    goal: int
-    minimum: int
-    selected: list[str]
-    reported: list[str]
-    dropped: dict[str, str]
-    pool: list[str]
-    elsewhere: dict[str, int]
-    deadline_in_s: float
 
 
 class DeviceView(msgspec.Struct, frozen=True):
@@ -120,9 +65,18 @@ class SeatView(msgspec.Struct, frozen=True):
 
 
 class RoundDetail(RoundRow, frozen=True, kw_only=True):
-    """A round with its seats."""
+    """A round with its seats.
+
+    ``pool`` are the devices that wait for it, ``elsewhere`` is what the others do while it waits -> how many do so.
+    ``deadline_in_s`` is of the phase; 0 when nothing is waited for.
+    """
 
     base_version: int
+    goal: int
+    minimum: int
+    pool: list[str]
+    elsewhere: dict[str, int]
+    deadline_in_s: float
     seats: list[SeatView]
 
 
@@ -160,61 +114,17 @@ class Counters(msgspec.Struct, frozen=True):
     broker_refused: int
 
 
-class State(msgspec.Struct, frozen=True):
-    """Everything. ``round`` is None when the task is done."""
-
-    population: str
-    task: TaskView
-    round: RoundView | None
-    devices: list[DeviceView]
-    rounds: list[RoundRow]
-    versions: list[VersionRow]
-    counters: Counters
-    broker: str
-    uptime_s: float
-
-
-def build_state(
-    view: View,
-    config: CoordinatorConfig,
-    manifest: Manifest,
-    broker: str,
-    now_s: float,
-    uptime_s: float,
-    states: Mapping[tuple[str, str], int],
-) -> State:
-    """Put the document together.
+def round_detail(
+    view: View, number: int, now_s: float, states: Mapping[tuple[str, str], int] | None = None
+) -> RoundDetail | None:
+    """One round of any age with each of its seats; None if there is none of that number.
 
     Args:
         view: an open transaction.
-        config: the whole configuration.
-        manifest: of any version.
-        broker: its name.
+        number: of the round.
         now_s: wall-clock time.
-        uptime_s: of this process.
-        states: (lifecycle state, reason) -> devices.
+        states: (lifecycle state, reason) -> devices; None if nobody counted them.
     """
-    record = view.task(config.task.name)
-    if record is None:
-        msg = "the service has not taken up its task yet"
-        raise UnavailableError(msg)
-    current = open_round_of(view, record)
-    versions = view.versions(VERSIONS_SHOWN, task=record.name)
-    return State(
-        population=config.population,
-        task=_task(config, manifest, view.current_version(record.name), record),
-        round=None if current is None else _round(current, _elsewhere(states, current), now_s),
-        devices=[device_row(lease, now_s) for lease in view.leases(DEVICES_SHOWN)],
-        rounds=_rows(view.recent_rounds(ROUNDS_SHOWN), versions, now_s),
-        versions=[version_row(record) for record in versions],
-        counters=_counters(view),
-        broker=broker,
-        uptime_s=uptime_s,
-    )
-
-
-def round_detail(view: View, number: int, now_s: float) -> RoundDetail | None:
-    """One round of any age with each of its seats; None if there is none of that number."""
     state = view.round(number)
     if state is None:
         return None
@@ -232,7 +142,20 @@ def round_detail(view: View, number: int, now_s: float) -> RoundDetail | None:
         for device, seat in sorted(state.seats.items())
     ]
     row = msgspec.structs.asdict(round_row(RoundSummary.of(state, figures), made, now_s))
-    return RoundDetail(**row, base_version=state.base_version, seats=seats)
+    elsewhere = doing(states) if states and state.phase is Phase.SELECTION else {}
+    waits = state.phase not in TERMINAL and state.phase is not Phase.COMMITTING
+    if state.phase not in TERMINAL:
+        row["reason"] = state.explain(sentence(elsewhere))
+    return RoundDetail(
+        **row,
+        base_version=state.base_version,
+        goal=state.rules.goal,
+        minimum=state.rules.minimum,
+        pool=sorted(state.pool),
+        elsewhere=elsewhere,
+        deadline_in_s=max(0.0, state.deadline_s - now_s) if waits else 0.0,
+        seats=seats,
+    )
 
 
 def open_round_of(view: View, record: TaskRecord) -> Round | None:
@@ -244,42 +167,6 @@ def why_not_active(record: TaskRecord) -> str:
     """Why a task opens no rounds, and who made it so; empty if it does."""
     state = record.state
     return f"{state.reason} ({state.who})" if state.who else state.reason
-
-
-def _task(config: CoordinatorConfig, manifest: Manifest, out: VersionRecord | None, record: TaskRecord) -> TaskView:
-    task, baseline = config.task, config.task.baseline
-    return TaskView(
-        name=task.name,
-        state=record.state.status.value,
-        paused=why_not_active(record) if record.state.status is Status.PAUSED else "",
-        rounds_wanted=task.rounds,
-        version=0 if out is None else out.version,
-        parameters=manifest.layout.size,
-        dense_bytes=4 * manifest.layout.size,
-        codec=task.codec.name,
-        density=None if task.codec.name.startswith("dense") else task.codec.density,
-        baseline=None if baseline is None else BaselineView(baseline.label, baseline.top1, baseline.top3),
-    )
-
-
-def _elsewhere(states: Mapping[tuple[str, str], int], current: Round) -> dict[str, int]:
-    return doing(states) if current.phase is Phase.SELECTION else {}
-
-
-def _round(state: Round, elsewhere: dict[str, int], now_s: float) -> RoundView:
-    return RoundView(
-        number=state.number,
-        phase=state.phase.value,
-        reason=state.explain(sentence(elsewhere)),
-        goal=state.rules.goal,
-        minimum=state.rules.minimum,
-        selected=sorted(state.seats),
-        reported=[str(device) for device in state.devices(SeatState.REPORTED)],
-        dropped={device: seat.cause.value for device, seat in sorted(state.seats.items()) if seat.cause is not None},
-        pool=sorted(state.pool),
-        elsewhere=elsewhere,
-        deadline_in_s=max(0.0, state.deadline_s - now_s) if state.phase is not Phase.COMMITTING else 0.0,
-    )
 
 
 def device_row(lease: Lease, now_s: float) -> DeviceView:
@@ -296,14 +183,6 @@ def device_row(lease: Lease, now_s: float) -> DeviceView:
         blocked=lease.blocked,
         taken_back=lease.taken_back,
     )
-
-
-def _rows(summaries: list[RoundSummary], versions: list[VersionRecord], now_s: float) -> list[RoundRow]:
-    made = {record.version: record for record in versions}
-    return [
-        round_row(summary, None if summary.version is None else made.get(summary.version), now_s)
-        for summary in summaries
-    ]
 
 
 def round_row(summary: RoundSummary, made: VersionRecord | None, now_s: float) -> RoundRow:
@@ -345,7 +224,8 @@ def version_row(record: VersionRecord) -> VersionRow:
     )
 
 
-def _counters(view: View) -> Counters:
+def counters(view: View) -> Counters:
+    """Everything that is counted."""
     counted = view.counters()
     return Counters(
         rounds_committed=view.rounds_in(Phase.COMMITTED),
