@@ -32,22 +32,6 @@ def cpu_time_s(pid: int) -> float:
     return time.clock_gettime((~pid << 3) | 2)
 
 
-def in_turn_ms(actions: Mapping[str, Callable[[], object]], rounds: int, warm_up: int = 3) -> dict[str, list[float]]:
-    """Time several things A B A B ..., so that the machine's drift meets all of them alike.
-
-    Returns:
-        name -> ``rounds`` wall times in milliseconds.
-    """
-    for _ in range(warm_up):
-        for action in actions.values():
-            action()
-    times: dict[str, list[float]] = {name: [] for name in actions}
-    for _ in range(rounds):
-        for name, action in actions.items():
-            times[name].append(time_ms(action))
-    return times
-
-
 def quantile(values: Sequence[float], share: float) -> float:
     """The value that a share of the values do not exceed."""
     ordered = sorted(values)

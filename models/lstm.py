@@ -156,22 +156,6 @@ def score(weights: Weights, x: Tensor, y: Tensor) -> Scores:
     )
 
 
-def best_words(weights: Weights, x: Tensor) -> Tensor:
-    """The word that is suggested first at each position of a batch.
-
-    Args:
-        weights: the parameters.
-        x: (B, T) int32 inputs.
-
-    Returns:
-        (N,) int64 words, none of them a special.
-    """
-    inputs = _time_major(x)
-    run = _forward(weights, tf.gather(weights.embedding, inputs), inputs, x.shape[1])
-    logits = tf.matmul(run.states, weights.embedding, transpose_b=True)
-    return tf.argmax(logits[:, FIRST_WORD:], 1) + FIRST_WORD
-
-
 def advance(weights: Weights, token: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Read one word and score the next one.
 

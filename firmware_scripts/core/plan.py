@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from firmware_scripts.core.bmap import Bmap
-
 # A write is cut at multiples of this: a bad card is located to one chunk before the image is read again.
 CHUNK_BYTES = 2**20
 # Partition tables, boot records and boot loaders of boards lie in the first chunk; it is written after everything else
@@ -79,12 +77,3 @@ def spans(start: int, end: int) -> Iterator[tuple[int, int]]:
         stop = min(end, (start // CHUNK_BYTES + 1) * CHUNK_BYTES)
         yield start, stop - start
         start = stop
-
-
-def mapped_spans(image_bytes: int, bmap: Bmap | None) -> Iterator[tuple[int, int]]:
-    """The pieces of an image that have to be written, ascending."""
-    if bmap is None:
-        yield from spans(0, image_bytes)
-    else:
-        for part in bmap.ranges:
-            yield from spans(part.offset, part.offset + part.length_bytes)

@@ -117,14 +117,5 @@ def qemu_command(machine: Machine, started: Started) -> list[str]:
     return [*command, "-display", "none", "-monitor", "none", *serial, "-no-reboot"]
 
 
-def seen_from_inside(host: str) -> str:
-    """The name by which the machine inside reaches ``host``: our own loopback has another one there.
-
-    >>> seen_from_inside("127.0.0.1"), seen_from_inside("fleet.example")
-    ('10.0.2.2', 'fleet.example')
-    """
-    return HOST if host in ("localhost", "::1") or host.startswith("127.") else host
-
-
 def _escaped(path: Path) -> str:
     return str(path).replace(",", ",,")
