@@ -12,7 +12,10 @@ from collections.abc import Iterable
 import msgspec
 
 RECALL_DROP = 0.05
-"""By how much recall on the held-out text may be below the best of the latest versions: rounds of few phones swing by 2 points without harm."""
+"""By how much recall on the held-out text may be below the best of the latest versions.
+
+Rounds of few phones swing by 2 points without harm.
+"""
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
