@@ -19,7 +19,7 @@ _ELSEWHERE = {
     "tasks": {"task": "task"},
     "certificates": {"authority": "authority"},
     "enroll": {"enroll-token": "enroll_token", "enrolment": "enrolment"},
-    "upkeep": {"init": "init", "doctor": "doctor", "backup": "backup", "restore": "restore", "db": "db"},
+    "upkeep": {"init": "init", "doctor": "doctor", "backup": "backup", "restore": "restore"},
 }
 """Modules of :mod:`coordinator.commands` -> name of the command -> its function."""
 

@@ -1,4 +1,4 @@
-"""``init``, ``doctor``, ``backup``, ``restore`` and ``db upgrade``: before, beside and after the service."""
+"""``init``, ``doctor``, ``backup`` and ``restore``: before, beside and after the service."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from coordinator.config_file import ENVIRONMENT_PREFIX
 from coordinator.shell import backup as backups
 from coordinator.shell.checkup import Finding, check_up
 from coordinator.shell.clock import WallClock
-from coordinator.shell.database import Database, database_file, database_url
+from coordinator.shell.database import database_url
 from coordinator.shell.lock import only_one
 from coordinator.shell.signing import KEY_FILE, load_signer
 from coordinator.shell.web.words import si_bytes
@@ -116,20 +116,3 @@ def restore(config_path: Path, folder: Path, *, as_json: bool) -> None:
         [(data_dir, used + 1, said)],
         as_json=as_json,
     )
-
-
-@click.group()
-def db() -> None:
-    """The database."""
-
-
-@db.command()
-@config_option
-@json_option
-def upgrade(config_path: Path, *, as_json: bool) -> None:
-    """Bring the tables up to date with this program; the service must not be running. 'serve' does it as well."""
-    config = configuration(config_path)
-    with only_one(config.data_dir):
-        Database(database_url(config)).close()
-    where = "PostgreSQL" if config.database_url else str(database_file(config.data_dir))
-    show({"database": where}, ("up to date",), [(where,)], as_json=as_json)

@@ -92,7 +92,9 @@ def _postgresql(config: CoordinatorConfig) -> Finding:
     try:
         Database(database_url(config), migrate=False).close()
     except NightjarError as error:
-        remedy = "check database_url, and that the server runs; then 'nightjar-coordinator db upgrade'"
+        remedy = (
+            "check database_url, and that the server runs; 'nightjar-coordinator serve' brings its tables up to date"
+        )
         return Finding("database", "fault", str(error), remedy)
     return Finding("database", "ok", "PostgreSQL answers, and its tables are up to date")
 

@@ -55,7 +55,7 @@ def check(engine: sa.Engine) -> None:
     if version != head():
         msg = (
             f"the database has tables of version {version}, this program wants {head()}; "
-            "stop the service and run 'nightjar-coordinator db upgrade'"
+            "start this program's 'nightjar-coordinator serve', which brings them up to date"
         )
         raise ConfigError(msg)
 

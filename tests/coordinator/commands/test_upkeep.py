@@ -136,14 +136,7 @@ def test_restore_leaves_a_folder_in_use_alone(run, site, tmp_path):
     assert (status, "another coordinator runs" in err) == (ConfigError.exit_status, True)
 
 
-def test_upgrade_waits_for_no_running_service(run, site):
-    assert run("db", "upgrade", "--config", site.config)[0] == 0
-    with (site.data / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        assert run("db", "upgrade", "--config", site.config)[0] == ConfigError.exit_status
-
-
-@pytest.mark.parametrize("command", ["init", "doctor", "backup", "restore", "db", "round", "model", "device", "serve"])
+@pytest.mark.parametrize("command", ["init", "doctor", "backup", "restore", "round", "model", "device", "serve"])
 def test_every_command_has_help(run, command):
     status, out, _ = run(command, "--help")
     assert (status, "Usage" in out) == (0, True)
