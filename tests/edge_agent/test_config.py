@@ -135,7 +135,7 @@ def test_all_faults_are_told_at_once(write):
             [emulator.person]
             """
         ),
-        {"NIGHTJAR_AGENT_TRAINING_THREADS": "many", "NIGHTJAR_AGENT_TYPO": "1"},
+        {"NIGHTJAR_AGENT_STORE_MAXIMUM_MESSAGES": "many", "NIGHTJAR_AGENT_TYPO": "1"},
     )
     for part in (
         "12 fault(s)",
@@ -149,7 +149,7 @@ def test_all_faults_are_told_at_once(write):
         "emulator.day: expected a TOML file",
         "emulator.speed: ",
         "emulator.person: there is no such setting",
-        "training.threads (from NIGHTJAR_AGENT_TRAINING_THREADS): ",
+        "store.maximum_messages (from NIGHTJAR_AGENT_STORE_MAXIMUM_MESSAGES): ",
         "NIGHTJAR_AGENT_TYPO: there is no such setting",
     ):
         assert part in said
