@@ -117,7 +117,7 @@ def test_of_several_refusals_the_one_that_leaves_most_hope_is_told():
     strict = gate()
     lately = Gate(strict.kind, Admission(1, "0.1.0", minimum_separation=9), strict.eligibility, strict.variant, 0.0)
     sooner = Gate(strict.kind, Admission(1, "0.1.0", minimum_separation=5), strict.eligibility, strict.variant, 0.0)
-    states = [Candidate(opened(5, "never"), gate(runtime="other")), Candidate(opened(6, "late"), lately)]
+    states = [Candidate(opened(5, "never"), gate(emulated=True)), Candidate(opened(6, "late"), lately)]
     states.append(Candidate(opened(7, "soon"), sooner))
     declined = choose(tired, OFFER, states, 1.0)
     assert (declined.task, declined.refusal.reason) == ("soon", RejectionReason.TOOK_PART_LATELY)
