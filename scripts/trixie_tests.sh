@@ -8,7 +8,7 @@ folder=build/trixie
 mkdir -p "$folder"
 .venv/bin/python -m pip download --quiet --disable-pip-version-check --python-version 3.13 --only-binary :all: \
     --dest "$folder/wheels" -r requirements/agent.txt -r requirements/coordinator.txt -r requirements/firmware.txt \
-    -r requirements/dev.txt
+    -r requirements/dev.txt 'setuptools>=69'
 git ls-files -z | tar --create --null --files-from - --file "$folder/source.tar" --transform 's,^,nightjar/,'
 
 cat > "$folder/inside.sh" <<'INSIDE'
@@ -16,7 +16,8 @@ set -eu
 cd /nightjar
 python3 -m venv /environment
 /environment/bin/python -m pip install --quiet --no-index --find-links /wheels -r requirements/agent.txt \
-    -r requirements/coordinator.txt -r requirements/firmware.txt -r requirements/dev.txt
+    -r requirements/coordinator.txt -r requirements/firmware.txt -r requirements/dev.txt setuptools
+/environment/bin/python -m pip install --quiet --no-index --no-deps --no-build-isolation --editable .
 git init --quiet && git add . # tests of what is tracked ask git
 exec scripts/fast_tests.sh /environment/bin/python "$@"
 INSIDE
