@@ -4,7 +4,9 @@ TENSORFLOW ?= tensorflow
 ARGS ?=
 BIN = .venv/bin
 RUN = PYTHONUNBUFFERED=1 $(BIN)/python
-# More than two processors: most tests wait for a broker, a browser or a process of their own.
+# Containers often switch it on; then each of the thousands of processes that tests start compiles everything again.
+export PYTHONDONTWRITEBYTECODE =
+# More than two processes: most tests wait for a broker, a browser or a process of their own.
 SIDE_BY_SIDE = -n 4 --dist loadgroup --no-loadscope-reorder
 
 help: ## list the targets

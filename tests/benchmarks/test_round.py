@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.broker
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_prints_a_run_for_each_model_that_ships(tmp_path):
     command = [sys.executable, "-m", "benchmarks.round", "--phones", "4", "--rounds", "2", "--processes", "2", "--json"]
     environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin:/usr/sbin"}

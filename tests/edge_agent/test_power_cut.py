@@ -13,7 +13,7 @@ from tests.power_cut import power_cut_library
 HERE = Path(__file__).parent
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_power_cut_at_every_change_of_a_file(tmp_path):
     library = power_cut_library(tmp_path)
     done = subprocess.run(

@@ -4,7 +4,7 @@ import pytest
 
 from tests.faults.world import Coordinator, Phones, Supervisor, check_ledger
 
-pytestmark = [pytest.mark.broker, pytest.mark.slow]
+pytestmark = [pytest.mark.broker, pytest.mark.long]
 
 POINTS = {
     "selection": 1,  # somebody waits in the pool

@@ -19,7 +19,7 @@ from simulation.warm_start import warm_up, warm_up_batches
 from tests.edge_agent.conftest import exported  # noqa: F401 - a fixture
 from wire.frame import LocalEvaluation
 
-pytestmark = [pytest.mark.slow, pytest.mark.tflite, pytest.mark.tensorflow]
+pytestmark = [pytest.mark.long, pytest.mark.tflite, pytest.mark.tensorflow]
 
 POLICY = TrialPolicy(share=0.1, devices=6)
 PEOPLE = 6

@@ -13,7 +13,7 @@ def test_a_cohort_is_a_part_of_the_population(population):
     assert 0 < population.cohort <= population.phones
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.tflite
 @pytest.mark.tensorflow
 def test_real_phones_learn_and_compression_costs_some_of_it():

@@ -290,7 +290,7 @@ def test_the_program_packed_twice_is_the_same_and_needs_nothing_but_python(tmp_p
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_real_bundle_installs_with_no_network_and_its_agent_runs(tmp_path, parcel):
     if subprocess.run([str(SYSTEM_PYTHON), "-c", "import sys; sys.exit(sys.version_info[:2] != (3, 11))"]).returncode:
         pytest.skip("the bundle for bookworm needs Python 3.11 in /usr/bin")
