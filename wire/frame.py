@@ -21,15 +21,11 @@ import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from zlib import crc32
 
 import msgspec
 
 from wire.errors import LocalProtocolError, RemoteProtocolError
-
-try:
-    from isal.isal_zlib import crc32  # a fifth of the time; the coordinator has it, a device can do without
-except ImportError:
-    from zlib import crc32
 
 MAGIC = b"NJ"
 FORMAT_VERSION = 1
