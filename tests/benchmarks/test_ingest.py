@@ -27,7 +27,7 @@ def test_it_prints_a_run_alone_and_one_during_averaging_and_progress_for_a_perso
         assert run["transport"] == "tls with certificates, mosquitto"
         assert 19_000 < run["report_bytes"] < 21_000
         assert 0 < run["receipts_p50_ms"] <= run["receipts_p99_ms"] <= 1000 * run["all_receipted_s"]
-        assert run["all_receipted_s"] > 39 / 40, "the reports were sent within a second"
+        assert run["all_receipted_s"] > 0.9, "the reports were sent within a second, not at once"
         assert run["reports_per_s"] == pytest.approx(40 / run["all_receipted_s"])
     assert "40 connections, burst 1 of 1, beside" in done.stderr
 

@@ -1,6 +1,7 @@
 """``kill -9`` on phones and on the coordinator in the middle of a round: nothing is counted twice, nothing is lost."""
 
 import contextlib
+import hashlib
 import re
 import sqlite3
 import time
@@ -13,7 +14,6 @@ from rich.console import Console
 
 from coordinator.core.aggregate import Contribution, weight_of, weighted_mean
 from coordinator.core.optimizers import fed_avg
-from coordinator.inbox import fingerprint
 from coordinator.shell.blobs import FileBlobs
 from models.manifest import Manifest
 from simulation.demo.configuration import DemoSettings
@@ -112,7 +112,7 @@ def overheard(port):
     frames = {}
 
     def keep(_client, _userdata, message):
-        frames[fingerprint(message.topic, message.payload)] = message.payload
+        frames[hashlib.sha256(message.payload).hexdigest()] = message.payload
 
     client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id="ear")
     client.username_pw_set("ear")
@@ -134,12 +134,12 @@ def check_versions_are_the_means_of_their_reports(database, frames, artifacts):
         before, after = (Manifest.decode(artifacts.get(name)) for name in (base, manifest))
         layout = before.layout
         rows = database.execute(
-            "SELECT device, blob FROM reports WHERE round = ? ORDER BY device", (number,)
+            "SELECT device, sha256 FROM reports WHERE round = ? ORDER BY device", (number,)
         ).fetchall()
         assert len({device for device, _ in rows}) == len(rows), "a device is in one round twice"
         contributions = []
-        for device, blob in rows:
-            report = decode(frames[blob])
+        for device, sha256 in rows:
+            report = decode(frames[sha256])
             assert isinstance(report, Report)
             contributions.append(
                 Contribution(device, weight_of(report.num_examples, 100_000), codec.decode(report.payload, layout))
