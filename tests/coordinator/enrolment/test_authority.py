@@ -64,11 +64,11 @@ def forged() -> str:
 @pytest.mark.parametrize(
     "csr",
     [
-        "",
-        "x" * 5000,
-        "-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n",
-        request_with(rsa.generate_private_key(65537, 2048)),
-        request_with(ec.generate_private_key(ec.SECP384R1())),
+        pytest.param("", id="empty"),
+        pytest.param("x" * 5000, id="large"),
+        pytest.param("-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n", id="none"),
+        pytest.param(request_with(rsa.generate_private_key(65537, 2048)), id="RSA"),
+        pytest.param(request_with(ec.generate_private_key(ec.SECP384R1())), id="another curve"),
         pytest.param(forged(), id="not signed with its key"),
     ],
 )
