@@ -19,7 +19,6 @@ from coordinator.inbox import Disconnected, JobEnded, Operated
 from coordinator.jobs import AggregationJob, JobFailed
 from coordinator.operations import CreateTask
 from models.manifest import Manifest
-from tests.ci import IN_CI
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import World
 from tests.coordinator.model_folder import LAYOUT, write_model
@@ -27,7 +26,8 @@ from wire.messages import Assignment, Dropout, DropoutCause, Receipt, Status, Ve
 from wire.parameters import weights_from_bytes
 
 # Each takes 20 ms: the property that the service stands on is worth the time where nobody waits for it.
-EXAMPLES = 200 if IN_CI else 25
+FEW, MANY = 25, 200
+"""Examples for each: few in every run, many in make test-long."""
 DEVICES = tuple("abcdef")
 device = st.sampled_from(DEVICES)
 HAPPENINGS = st.one_of(
@@ -169,10 +169,12 @@ class Observed:
         return weights_from_bytes(self.world.artifacts.get(manifest.weights.sha256), LAYOUT)
 
 
-@pytest.mark.parametrize(("goal", "minimum", "tasks"), [(2, 2, 1), (3, 1, 1), (4, 2, 1), (2, 1, 2), (1, 1, 3)])
-@given(st.lists(HAPPENINGS, min_size=10, max_size=60))
-@settings(deadline=None, max_examples=EXAMPLES)
-def test_no_report_is_lost_or_counted_twice_whatever_happens(goal, minimum, tasks, story):
+GOALS = pytest.mark.parametrize(("goal", "minimum", "tasks"), [(2, 2, 1), (3, 1, 1), (4, 2, 1), (2, 1, 2), (1, 1, 3)])
+STORIES = given(st.lists(HAPPENINGS, min_size=10, max_size=60))
+STARTS = given(st.lists(HAPPENINGS, max_size=25))
+
+
+def check_no_report_is_lost_or_counted_twice(goal, minimum, tasks, story):
     with tempfile.TemporaryDirectory() as folder:
         observed = Observed(Path(folder), tasks, goal=goal, minimum=minimum, over_selection=1.3)
         ended = {}
@@ -186,9 +188,22 @@ def test_no_report_is_lost_or_counted_twice_whatever_happens(goal, minimum, task
         observed.check_weights()
 
 
-@given(st.lists(HAPPENINGS, max_size=25), st.integers(0, 99))
-@settings(deadline=None, max_examples=EXAMPLES)
-def test_nothing_waits_for_ever(story, seed):
+@GOALS
+@STORIES
+@settings(deadline=None, max_examples=FEW)
+def test_no_report_is_lost_or_counted_twice_whatever_happens(goal, minimum, tasks, story):
+    check_no_report_is_lost_or_counted_twice(goal, minimum, tasks, story)
+
+
+@pytest.mark.long
+@GOALS
+@STORIES
+@settings(deadline=None, max_examples=MANY)
+def test_no_report_is_lost_or_counted_twice_in_many_more_stories(goal, minimum, tasks, story):
+    check_no_report_is_lost_or_counted_twice(goal, minimum, tasks, story)
+
+
+def check_nothing_waits_for_ever(story):
     """However things stand, time and devices that come back end the round, and the next one commits."""
     with tempfile.TemporaryDirectory() as folder:
         observed = Observed(Path(folder), goal=2, minimum=2)
@@ -207,3 +222,16 @@ def test_nothing_waits_for_ever(story, seed):
             observed.happen("report", name)
         observed.happen("work")
         assert Phase.COMMITTED in {state.phase for number, state in world.tables.rounds.items() if number >= stuck}
+
+
+@STARTS
+@settings(deadline=None, max_examples=FEW)
+def test_nothing_waits_for_ever(story):
+    check_nothing_waits_for_ever(story)
+
+
+@pytest.mark.long
+@STARTS
+@settings(deadline=None, max_examples=MANY)
+def test_nothing_waits_for_ever_in_many_more_stories(story):
+    check_nothing_waits_for_ever(story)

@@ -22,15 +22,17 @@ def test_too_few_phones_and_too_few_reports(tmp_path, mosquitto):
     with coordinator, contextlib.ExitStack() as phones:
         coordinator.wait_until(lambda s: elsewhere(s) == {"not charging": 14}, "all of the others known")
         phones.enter_context(one)
-        row = abandoned_for(coordinator, "too-few-devices")
-        assert row["reason"] == "waiting: 1 of 2 phones eligible; 14 not charging"
+        reason = (
+            "waiting: 1 of 2 phones eligible; 14 not charging"  # not of a round that the phone came into the middle of
+        )
+        row = abandoned_for(coordinator, "too-few-devices", reason)
         assert 3.0 <= row["seconds"] < 30.0
         with other:
             row = abandoned_for(coordinator, "too-few-reports")
             assert row["reason"].startswith("0 of 2 needed reports came; dropouts: ")
             assert sum(row["dropped"].values()) == 2
             assert row["seconds"] < 60.0
-            told_everywhere(coordinator, "too-few-devices", "waiting: 1 of 2 phones eligible; 14 not charging")
+            told_everywhere(coordinator, "too-few-devices", reason)
             told_everywhere(coordinator, "too-few-reports", row["reason"])
 
 
@@ -38,9 +40,13 @@ def elsewhere(state: dict) -> dict[str, int]:
     return (state["round"] or {}).get("elsewhere", {})
 
 
-def abandoned_for(coordinator: Coordinator, cause: str) -> dict:
-    state = coordinator.wait_until(lambda s: any(row["cause"] == cause for row in s["rounds"]), f"a round of {cause}")
-    return next(row for row in state["rounds"] if row["cause"] == cause)
+def abandoned_for(coordinator: Coordinator, cause: str, reason: str = "") -> dict:
+    """A round that was abandoned for this cause, with a reason that begins so."""
+
+    def fitting(state: dict) -> list[dict]:
+        return [row for row in state["rounds"] if row["cause"] == cause and row["reason"].startswith(reason)]
+
+    return fitting(coordinator.wait_until(fitting, f"a round of {cause}, {reason}"))[0]
 
 
 def told_everywhere(coordinator: Coordinator, cause: str, reason: str) -> None:

@@ -101,6 +101,7 @@ def test_busy_hours_get_fewer_arrivals_than_quiet_ones():
     assert quiet / busy == pytest.approx(8.0, rel=0.2)
 
 
+@pytest.mark.long
 def test_the_daily_peak_of_a_population_is_flattened():
     """Four times as many devices are awake in the evening as in the morning; check-ins are counted and steered by."""
     generator = np.random.default_rng(4)
