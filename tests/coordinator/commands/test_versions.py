@@ -116,6 +116,7 @@ def test_what_versions_are_compared_with_is_measured_kept_and_noted(ask, run, si
     database.close()
 
 
+@pytest.mark.tensorflow
 def test_a_corpus_that_is_not_there_is_said_and_nothing_is_kept(run, site, tmp_path):
     text = tmp_path / "text.tsv"
     text.write_text("user\ttext\nann\tthe cat\n")
