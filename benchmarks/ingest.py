@@ -94,7 +94,6 @@ def everybody(connections: int) -> dict[str, Any]:
         "selection_deadline_s": 600.0,
         "report_deadline_s": 1800.0,
         "retry_after_s": 1.0,
-        "max_update_norm": 1e9,
         "codec": {"name": "topk-8"},
     }
 

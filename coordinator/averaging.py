@@ -7,14 +7,26 @@ TensorFlow and this does not.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import math
 from collections.abc import Callable, Iterator
 
 import msgspec
 import numpy as np
 
 from coordinator.config import CodecConfig
-from coordinator.core.aggregate import Contribution, Wide, weight_of, weighted_mean
+from coordinator.core.aggregate import (
+    Contribution,
+    Wide,
+    clipped,
+    first_clip_norm,
+    largest_weight,
+    next_clip_norm,
+    norm_of,
+    weight_of,
+    weighted_mean,
+)
 from coordinator.core.federated import tally
 from coordinator.core.optimizers import ServerOptimizer, State, optimizer_for, state_from_bytes, state_to_bytes
 from coordinator.jobs import (
@@ -87,8 +99,10 @@ def _aggregate(
     looked: list[frame.LocalEvaluation] = []
     hashes: list[str] = []
     codec = asked_codec(job.codec, manifest, artifacts)
+    clip_norm = _first_clip_norm(job, codec, manifest.layout, private) if job.clip_norm is None else job.clip_norm
+    norms: list[float] = []
     found = _contributions(job, codec, manifest.layout, private, unreadable, looked, hashes)
-    mean = weighted_mean(found, manifest.layout.size)
+    mean = weighted_mean(clipped(found, math.inf if clip_norm is None else clip_norm, norms), manifest.layout.size)
     optimizer = optimizer_for(job.optimizer)
     state, residual = _state(job, optimizer, manifest.layout.size, private)
     target, state = optimizer.apply(weights, mean, state)
@@ -111,6 +125,7 @@ def _aggregate(
         optimizer_state=private.keep_state(state_to_bytes(job.optimizer.name, kept)) if kept.size else None,
         update_norm=float(np.linalg.norm(change.astype(np.float64))),
         metrics=None,
+        clip_norm=None if clip_norm is None else next_clip_norm(clip_norm, norms),
         unreadable=tuple(unreadable),
         transfers=tuple(transfer for transfer, _ in ways),
         mask=next_mask(job.codec, change, manifest.layout, rng, artifacts),
@@ -202,6 +217,7 @@ def _contributions(
     hashes: list[str],
 ) -> Iterator[Contribution]:
     """Each update; by the way, whose cannot be decoded, what devices found of the base version, and frames' hashes."""
+    cap = largest_weight(stored.num_examples for stored in job.reports)
     for stored in sorted(job.reports, key=lambda report: report.device):
         data = private.frame(job.round, stored.device, stored.attempt)
         report = _read(data, stored, job.round)
@@ -216,7 +232,17 @@ def _contributions(
             continue
         if report.evaluation is not None:
             looked.append(report.evaluation)
-        yield Contribution(stored.device, weight_of(stored.num_examples, job.max_examples), update)
+        yield Contribution(stored.device, weight_of(stored.num_examples, cap), update)
+
+
+def _first_clip_norm(job: AggregationJob, codec: Codec, layout: ParameterLayout, private: PrivateStore) -> float | None:
+    """The clip norm of a task's first cohort, whose updates are decoded twice: no former round says what is usual."""
+    norms = []
+    for stored in job.reports:
+        report = _read(private.frame(job.round, stored.device, stored.attempt), stored, job.round)
+        with contextlib.suppress(RemoteProtocolError):
+            norms.append(norm_of(codec.decode(report.payload, layout)))
+    return first_clip_norm(norms)
 
 
 def _state(job: AggregationJob, optimizer: ServerOptimizer, size: int, private: PrivateStore) -> tuple[State, Wide]:

@@ -188,8 +188,6 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
     selection_window_s: Seconds | None = None  # empty: derived; for tests and demos that run faster than life
     minimum_examples: Annotated[int, Meta(ge=0, le=2**31)] = 1  # nothing to learn from none
     minimum_separation: Annotated[int, Meta(ge=1, le=SHARE_WINDOW)] = 1  # a household has few phones; a fleet says 10
-    max_examples: Count = 10_000  # cap of a report's weight: one talkative device must not be the model
-    max_update_norm: Annotated[float, Meta(gt=0, le=1e9)] = 100.0  # 20 times the largest sound update measured
     retry_after_s: Annotated[float, Meta(ge=0.1, le=86400)] | None = None  # empty: derived; likewise
     codec: CodecConfig = CodecConfig()
     plan: PlanConfig = PlanConfig()

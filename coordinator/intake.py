@@ -163,10 +163,10 @@ class Intake:
         lease = turn.tx.lease(device)
         if lease is not None and lease.blocked:
             return Invalid("blocked", lease.blocked)
-        basis, settings = self._basis(meant, turn), turn.board.tasks[meant.task].settings
+        basis = self._basis(meant, turn)
         if len(payload) > basis.largest_report_bytes:
             return _too_large(len(payload), basis)
-        asked = Asked(basis.codec, basis.manifest.layout, meant.base_version, settings.max_update_norm)
+        asked = Asked(basis.codec, basis.manifest.layout, meant.base_version)
         return check_report(report, asked) if basis.gate.kind is Work.TRAIN else check_figures(report, asked)
 
     def _basis(self, state: Round, turn: Turn) -> Basis:

@@ -48,9 +48,9 @@ class AggregationJob(msgspec.Struct, frozen=True, tag=True):
         reports: what to average.
         minimum: fewest reports that make a mean.
         codec: how the payloads are encoded.
-        max_examples: cap of a report's weight.
         optimizer: of the server.
         optimizer_state: hash of the optimizer's state; None at first.
+        clip_norm: that updates are clipped to; None takes the median norm of these.
         downlink: how the next weights are published.
         bases: hashes of the manifests of earlier versions, newest first: devices may hold their weights.
         seed: of the next mask and of rounding.
@@ -62,10 +62,10 @@ class AggregationJob(msgspec.Struct, frozen=True, tag=True):
     reports: tuple[ReportFile, ...]
     minimum: int
     codec: CodecChoice
-    max_examples: int
     optimizer: OptimizerChoice
     optimizer_state: str | None
     evaluation: Evaluation | None
+    clip_norm: float | None = None
     downlink: str = "f32"
     bases: tuple[str, ...] = ()
     seed: int = 0
@@ -102,6 +102,7 @@ class AggregationDone(msgspec.Struct, frozen=True, tag=True):
         weights: hash of the next weights, stored with the artifacts.
         size_bytes: their length.
         optimizer_state: hash of the next state; None if the optimizer has none.
+        clip_norm: that the next round's updates are clipped to; None if no update ever changed anything.
         update_norm: L2 norm of the change of the weights.
         metrics: None if nothing was measured.
         transfers: shorter ways to the weights.
@@ -117,6 +118,7 @@ class AggregationDone(msgspec.Struct, frozen=True, tag=True):
     optimizer_state: str | None
     update_norm: float
     metrics: Metrics | None
+    clip_norm: float | None = None
     unreadable: tuple[DeviceId, ...] = ()
     transfers: tuple[Transfer, ...] = ()
     mask: Artifact | None = None

@@ -113,6 +113,7 @@ class VersionRecord(msgspec.Struct, frozen=True, kw_only=True):
         manifest: hash of its manifest, an artifact.
         round: the round that made it; None for the imported one.
         optimizer_state: hash of the server optimizer's state after it.
+        clip_norm: that updates against it are clipped to; None for one that no round made.
         created_s: wall-clock time.
         metrics: None until measured, or for good if there is no evaluation text.
         rollout: where it is, and why.
@@ -125,6 +126,7 @@ class VersionRecord(msgspec.Struct, frozen=True, kw_only=True):
     manifest: str
     round: int | None = None
     optimizer_state: str | None = None
+    clip_norm: float | None = None
     created_s: float = 0.0
     metrics: Metrics | None = None
     rollout: Rollout = Rollout(stage=Stage.CURRENT)

@@ -92,6 +92,7 @@ class Results:
             manifest=self._artifacts.put(manifest.encode()),
             round=done.round,
             optimizer_state=done.optimizer_state,
+            clip_norm=done.clip_norm,
             created_s=turn.now_s,
             metrics=done.metrics,
             rollout=Rollout(),

@@ -3,7 +3,7 @@
 Everything is judged but the positions of a sparse update: reading those takes a millisecond or two, thirty times as
 long as all else together, and would make a burst wait. The frame's CRC has vouched for them; a report whose positions
 cannot be read after all, which only a faulty or hostile device can write, is left out of the mean when it is decoded
-there (:mod:`coordinator.averaging`).
+there (:mod:`coordinator.averaging`). How large an update is, is no reason to refuse it: it is clipped there.
 
 Pure. Whether the device was selected at all is the round's question (codes ``not-selected`` and ``attempt``); here the
 content is judged. Codes are stable and go back to the device in an INVALID receipt:
@@ -15,7 +15,6 @@ content is judged. Codes are stable and go back to the device in an INVALID rece
 ``examples``   no training example behind the update
 ``payload``    the bytes cannot be the values of an update (and other codes of wire.codec)
 ``not-finite`` a value is infinite or not a number
-``norm``       the update is larger than the task allows
 ``figures``    the evaluation that was asked for is missing, or something else came with it
 ============== =====================================================================
 """
@@ -42,13 +41,11 @@ class Asked(msgspec.Struct, frozen=True):
         codec: of the payload.
         layout: of the model.
         version: of the base model.
-        max_update_norm: largest L2 norm of an update.
     """
 
     codec: Codec
     layout: ParameterLayout
     version: int
-    max_update_norm: float
 
 
 class Accepted(msgspec.Struct, frozen=True):
@@ -89,8 +86,6 @@ def check_report(report: Report, asked: Asked) -> Accepted | Invalid:
         return Invalid(error.code, str(error))
     if not math.isfinite(norm):
         return Invalid("not-finite", "the update holds a value that is not finite")
-    if norm > asked.max_update_norm:
-        return Invalid("norm", f"expected an L2 norm of at most {asked.max_update_norm:g}, got {norm:g}")
     return Accepted(norm)
 
 

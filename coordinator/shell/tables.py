@@ -42,6 +42,7 @@ versions = Table(
     Column("manifest", String(64), nullable=False),
     Column("round", BigInteger),
     Column("optimizer_state", String(64)),
+    Column("clip_norm", Float),
     Column("created_s", Float, nullable=False),
     Column("top1", Float),
     Column("top3", Float),

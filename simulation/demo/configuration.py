@@ -128,7 +128,6 @@ def coordinator_table(settings: DemoSettings, defaults: Defaults, ports: Ports, 
             "over_selection": 1.3,
             "selection_deadline_s": 15.0,
             "report_deadline_s": defaults.report_deadline_s,
-            "max_examples": 100_000,
             "codec": {"name": settings.codec, "density": settings.density},
             "plan": {
                 "learning_rate": defaults.learning_rate,

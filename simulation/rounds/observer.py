@@ -9,6 +9,7 @@ never for two variants of one experiment.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 
@@ -67,7 +68,6 @@ class Observer:
         experiments: Mapping[str, str],
     ) -> None:
         self._codec = codec_for(task.codec.choice())
-        self._max_examples = task.max_examples
         self._artifacts = artifacts
         self._view = view
         self._now_s = now_s
@@ -204,18 +204,23 @@ class Observer:
     def _is_the_mean(self, keys: list[Key], job: AggregationJob, done: AggregationDone) -> bool:
         base = Manifest.decode(self._artifacts.get(job.manifest))
         weights = weights_from_bytes(self._artifacts.get(base.weights.sha256), LAYOUT)
+        if any(key not in self._produced for key in keys):
+            return False
+        sent = [self._decode(self._produced[key]) for key in keys]
+        norms = sorted(norm for _, _, norm in sent if norm > 0)
+        clip_norm = (norms[(len(norms) - 1) // 2] if norms else math.inf) if job.clip_norm is None else job.clip_norm
+        examples = sorted(num_examples for num_examples, _, _ in sent)
+        most = examples[(len(examples) - 1) // 2]
         total, weight_sum = np.zeros(LAYOUT.size, np.float64), 0.0
-        for key in keys:
-            sent = self._produced.get(key)
-            if sent is None:
-                return False
-            weight, update = self._decode(sent)
-            total += weight * update
+        for num_examples, update, norm in sent:
+            weight = float(min(num_examples, most))
+            total += weight * (clip_norm / norm if norm > clip_norm else 1.0) * update
             weight_sum += weight
         expected = (weights.astype(np.float64) + total / weight_sum).astype(np.float32)
         return bool(np.array_equal(expected, weights_from_bytes(self._artifacts.get(done.weights), LAYOUT)))
 
-    def _decode(self, sent: bytes) -> tuple[float, Wide]:
+    def _decode(self, sent: bytes) -> tuple[int, Wide, float]:
+        """Examples, update and its norm."""
         report = frame.decode(sent)
         if not isinstance(report, frame.Report):
             msg = "a report of this model fits one message"
@@ -223,4 +228,4 @@ class Observer:
         update = self._codec.decode(report.payload, LAYOUT)
         dense = np.zeros(LAYOUT.size, np.float64)
         dense[update.indices] = update.values
-        return float(min(report.num_examples, self._max_examples)), dense
+        return report.num_examples, dense, math.sqrt(np.square(update.values.astype(np.float64)).sum())

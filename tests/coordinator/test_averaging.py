@@ -57,7 +57,7 @@ class Averaging:
         good = frame.decode(self.frame(self.report(number)))
         k = int.from_bytes(good.payload[:4], "little")
         cut = msgspec.structs.replace(good, payload=good.payload[: 8 + k] + bytes(40))
-        return self.private.keep(frame.encode_report(cut), f"d{number:03d}", 1)
+        return self.private.keep(frame.encode_report(cut), f"d{number:03d}", 2)
 
     def job(self, reports, state: str | None = None) -> AggregationJob:
         return AggregationJob(
@@ -66,7 +66,6 @@ class Averaging:
             reports=tuple(reports),
             minimum=1,
             codec=SPARSE,
-            max_examples=100,
             optimizer=self.choice,
             optimizer_state=state,
             evaluation=None,

@@ -31,7 +31,7 @@ def test_a_burst_of_5000_reports_and_a_kill_in_its_middle_lose_nothing(tmp_path)
         folder = tmp_path / "c"
         folder.mkdir()
         layout = write_model(folder / "model", tuple(f"w{number}" for number in range(WORDS))).layout
-        task = {"goal": BURST, "minimum": BURST, "rounds": 1, "max_update_norm": 1e9}
+        task = {"goal": BURST, "minimum": BURST, "rounds": 1}
         task |= {"selection_deadline_s": 600.0, "report_deadline_s": 600.0}
         coordinator = Coordinator(folder, broker.port, {"committed-500-reports": 1}, **task)
         codec = codec_for(CodecChoice(name="dense-f32"))

@@ -12,7 +12,15 @@ import paho.mqtt.client as mqtt
 import pytest
 from rich.console import Console
 
-from coordinator.core.aggregate import Contribution, weight_of, weighted_mean
+from coordinator.core.aggregate import (
+    Contribution,
+    clipped,
+    first_clip_norm,
+    largest_weight,
+    norm_of,
+    weight_of,
+    weighted_mean,
+)
 from coordinator.core.optimizers import fed_avg
 from coordinator.shell.blobs import FileBlobs
 from models.manifest import Manifest
@@ -127,24 +135,27 @@ def overheard(port):
 
 def check_versions_are_the_means_of_their_reports(database, frames, artifacts):
     """Each version is its base plus the mean of the stored reports, each once: bit for bit."""
-    versions = database.execute("SELECT version, manifest, round FROM versions ORDER BY version").fetchall()
-    assert [v for v, _, _ in versions] == list(range(ROUNDS + 1))
+    versions = database.execute("SELECT version, manifest, round, clip_norm FROM versions ORDER BY version").fetchall()
+    assert [v for v, *_ in versions] == list(range(ROUNDS + 1))
     codec, optimizer = codec_for(CodecChoice(name="topk-8")), fed_avg(1.0)
-    for (_, base, _), (_, manifest, number) in pairwise(versions):
+    for (_, base, _, clip_norm), (_, manifest, number, _) in pairwise(versions):
         before, after = (Manifest.decode(artifacts.get(name)) for name in (base, manifest))
         layout = before.layout
         rows = database.execute(
             "SELECT device, sha256 FROM reports WHERE round = ? ORDER BY device", (number,)
         ).fetchall()
         assert len({device for device, _ in rows}) == len(rows), "a device is in one round twice"
-        contributions = []
-        for device, sha256 in rows:
-            report = decode(frames[sha256])
-            assert isinstance(report, Report)
-            contributions.append(
-                Contribution(device, weight_of(report.num_examples, 100_000), codec.decode(report.payload, layout))
-            )
+        reports = [decode(frames[sha256]) for _, sha256 in rows]
+        assert all(isinstance(report, Report) for report in reports)
+        cap = largest_weight(report.num_examples for report in reports)
+        contributions = [
+            Contribution(device, weight_of(report.num_examples, cap), codec.decode(report.payload, layout))
+            for (device, _), report in zip(rows, reports, strict=True)
+        ]
+        if clip_norm is None:
+            clip_norm = first_clip_norm([norm_of(each.update) for each in contributions])
         weights = weights_from_bytes(artifacts.get(before.weights.sha256), layout)
-        expected, _ = optimizer.apply(weights, weighted_mean(contributions, layout.size), optimizer.init(layout.size))
+        mean = weighted_mean(clipped(contributions, clip_norm, []), layout.size)
+        expected, _ = optimizer.apply(weights, mean, optimizer.init(layout.size))
         got = weights_from_bytes(artifacts.get(after.weights.sha256), layout)
         assert np.array_equal(got, expected), f"round {number}"

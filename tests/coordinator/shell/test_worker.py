@@ -92,7 +92,6 @@ def job_on(manifest, private, **changes) -> AggregationJob:
         reports=reports,
         minimum=1,
         codec=DENSE,
-        max_examples=3,
         optimizer=OptimizerChoice(name=OptimizerName.FEDAVG, learning_rate=1.0),
         optimizer_state=None,
         evaluation=None,
@@ -118,7 +117,7 @@ def test_a_command_does_one_job_in_a_process_of_its_own(stores, tmp_path):
     assert failed.round == 1
 
 
-def test_the_worker_averages_with_capped_weights_and_the_same_job_gives_the_same_bytes(stores, make_worker):
+def test_the_worker_averages_what_is_clipped_and_the_same_job_gives_the_same_bytes(stores, make_worker):
     manifest, artifacts, private = stores
     worker, ended = make_worker()
     job = job_on(manifest, private)
@@ -128,7 +127,7 @@ def test_the_worker_averages_with_capped_weights_and_the_same_job_gives_the_same
     assert isinstance(first, AggregationDone)
     assert first == second
     weights = weights_from_bytes(artifacts.get(first.weights), LAYOUT)
-    np.testing.assert_allclose(weights, INITIAL + (0.01 + 3 * 0.02) / 4, rtol=1e-6)
+    np.testing.assert_allclose(weights, INITIAL + 0.01, rtol=1e-6)
 
 
 def test_a_missing_report_is_a_failed_job_and_the_worker_lives_on(stores, make_worker):

@@ -26,6 +26,7 @@ def upgrade() -> None:
         sa.Column("manifest", sa.String(64), nullable=False),
         sa.Column("round", sa.BigInteger),
         sa.Column("optimizer_state", sa.String(64)),
+        sa.Column("clip_norm", sa.Float),
         sa.Column("created_s", sa.Float, nullable=False),
         sa.Column("top1", sa.Float),
         sa.Column("top3", sa.Float),
