@@ -15,7 +15,7 @@ if [ ! -f "$stamp" ]; then
     touch "$stamp"
 fi
 
-"$environment/bin/python" scripts/fuzz_decoders.py "$@"
+"$environment/bin/python" -m tests.fuzz.decoders "$@"
 if "$environment/bin/python" -c 'import atheris' 2>/dev/null; then
-    "$environment/bin/python" scripts/fuzz_atheris.py "$@"
+    "$environment/bin/python" -m tests.fuzz.guided "$@"
 fi

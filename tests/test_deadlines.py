@@ -1,9 +1,7 @@
 """Nothing waits for ever: every state that is not an end has something that ends it, and the page says what."""
 
-import importlib.util
 import math
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
@@ -15,17 +13,14 @@ from edge_agent.core.eligibility import Standing
 from edge_agent.core.events import ConditionsJudged, Moment
 from edge_agent.core.outbox import Parcel, Pending, Sent, TimePassed
 from tests.edge_agent.core.test_lifecycle import STATES
+from tests.pages.round import MACHINES
 from wire.identifiers import DeviceId
-
-_SPEC = importlib.util.spec_from_file_location("round_page", Path(__file__).parents[1] / "scripts" / "round_page.py")
-round_page = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(round_page)
 
 RULES = rules_for(goal=2, minimum=1, over_selection=1.0, selection_deadline_s=60, report_deadline_s=600)
 A, B = DeviceId("a"), DeviceId("b")
 
 
-@pytest.mark.parametrize("machine", round_page.MACHINES, ids=lambda machine: machine.title)
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.title)
 def test_the_page_says_what_ends_each_state_that_is_not_an_end(machine):
     left = {state for (state, _), row in machine.table.items() if row.leads_to - {state}}
     assert set(machine.ends) == left

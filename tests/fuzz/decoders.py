@@ -1,8 +1,8 @@
 """Feeds bytes that nobody meant to every decoder: message or RemoteProtocolError, in bounded memory and time.
 
-It changes valid messages where it hurts: fields, lengths, cuts, splices. ``make fuzz`` runs it and ``fuzz_atheris.py``,
-which is led by what the code executes. An input that breaks a decoder is written to ``build/fuzz``, and ``--replay
-FILE`` shows it again. Not a test: the tests do the same with Hypothesis at a modest count.
+It changes valid messages where it hurts: fields, lengths, cuts, splices. ``make fuzz`` runs it and ``guided.py``, which
+is led by what the code executes. An input that breaks a decoder is written to ``build/fuzz``, and ``--replay FILE``
+shows it again.
 """
 
 import argparse
@@ -16,12 +16,12 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from fuzz_targets import LAYOUT, ROOT, Target, targets
-
+from tests.fuzz.targets import LAYOUT, Target, targets
 from wire.errors import RemoteProtocolError
 
-FOUND = ROOT / "build" / "fuzz"
+FOUND = Path(__file__).parents[2] / "build" / "fuzz"
 COMPARED_EVERY = 50
 """The independent decoder is slow, so it sees one input in so many."""
 PRINTED_EVERY_S = 30
@@ -200,7 +200,7 @@ def attempt(target: Target, data: bytes, tally: Tally) -> None:
 def fuzz(runs: int, seed: int) -> None:
     """So many inputs, each to a target by chance."""
     warnings.simplefilter("error")
-    rng, found, tally = random.Random(seed), targets(), Tally()  # noqa: S311 - to be repeated, not to be secret
+    rng, found, tally = random.Random(seed), targets(), Tally()
     weights = [target.weight for target in found]
     for target in rng.choices(found, weights, k=runs):
         attempt(target, mutated(target, rng), tally)

@@ -1,15 +1,14 @@
-"""Writes docs/configuration.md from the config modules of both sides: name, type, default and reason of every setting.
+"""Makes docs/configuration.md from the config modules of both sides: name, type, default and reason of every setting.
 
 What a setting is comes from the class's ``Attributes:``, and the reason of its default from the comment beside it.
-``--check`` only compares, for the tests. Reads source text; imports nothing.
+Reads source text; imports nothing.
 """
 
 import ast
 import re
-import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "configuration.md"
 SIDES = {
     "coordinator.toml": (
@@ -24,7 +23,7 @@ SIDES = {
 
 HEAD = """# Configuration
 
-Made by `python scripts/configuration_page.py` from the config modules; do not edit by hand.
+Made by `python -m tests.pages` from the config modules; do not edit by hand.
 
 Both sides read one TOML file and the environment, once, at the start, and report every fault at once.
 """
@@ -60,9 +59,3 @@ def _section(node: ast.ClassDef, lines: list[str]) -> str:
 
 def _fields(node: ast.ClassDef) -> list[ast.AnnAssign]:
     return [statement for statement in node.body if isinstance(statement, ast.AnnAssign)]
-
-
-if __name__ == "__main__":
-    if "--check" in sys.argv:
-        sys.exit(PAGE.read_text() != page() and f"{PAGE} is out of date: run python {sys.argv[0]}")
-    PAGE.write_text(page())

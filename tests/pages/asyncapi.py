@@ -1,21 +1,16 @@
-"""Writes docs/asyncapi.json: what the coordinator says and hears over MQTT, as an AsyncAPI 3.0 document, from the code.
+"""Makes docs/asyncapi.json: what the coordinator says and hears over MQTT, as an AsyncAPI 3.0 document, from the code.
 
-The payloads' fields stand in docs/control-messages.schema.json, to which it refers. ``--check`` only compares, for the
-tests.
+The payloads' fields stand in docs/control-messages.schema.json, to which it refers.
 """
 
 import inspect
 import json
-import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "asyncapi.json"
-sys.path.insert(0, str(ROOT))
+from wire import frame, messages, topics
+from wire.identifiers import DeviceId, Population
 
-from wire import frame, messages, topics  # noqa: E402 - the repository is on the path only now
-from wire.identifiers import DeviceId, Population  # noqa: E402
-
+PAGE = Path(__file__).parents[2] / "docs" / "asyncapi.json"
 POPULATION, DEVICE = Population("POPULATION"), DeviceId("DEVICE")
 REPORT = "report"
 RETAINED = frozenset({"announce", "status"})
@@ -78,7 +73,7 @@ def message(kind: str) -> dict[str, object]:
     }
 
 
-def document() -> str:
+def page() -> str:
     """The page."""
     page = {
         "asyncapi": "3.0.0",
@@ -88,7 +83,7 @@ def document() -> str:
             "description": (
                 "What devices and the coordinator say to each other. A PUBACK is not a receipt: a device sends its "
                 "report until a receipt comes. Artifacts go over HTTP (/docs/openapi.json on the coordinator). Made by "
-                "scripts/asyncapi.py."
+                "tests/pages."
             ),
         },
         "defaultContentType": "application/json",
@@ -118,10 +113,3 @@ def document() -> str:
         },
     }
     return json.dumps(page, indent=1, ensure_ascii=False) + "\n"
-
-
-if __name__ == "__main__":
-    if sys.argv[1:] != ["--check"]:
-        PAGE.write_text(document(), encoding="utf-8")
-    elif not PAGE.exists() or PAGE.read_text(encoding="utf-8") != document():
-        sys.exit(f"{PAGE.name} is not what the code says: run python scripts/asyncapi.py")

@@ -1,27 +1,20 @@
-"""Writes docs/round.md: the state machines as diagrams and tables, taken from the tables that the code runs on.
-
-``--check`` only compares, for the tests.
-"""
+"""Makes docs/round.md: the state machines as diagrams and tables, taken from the tables that the code runs on."""
 
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "round.md"
-sys.path.insert(0, str(ROOT))
+from coordinator.core import lease, rollout, round, rules, task
+from coordinator.shell.worker import JOB_TIMEOUT_S
+from edge_agent.core import lifecycle, outbox
+from wire.machine import Row
 
-from coordinator.core import lease, rollout, round, rules, task  # noqa: E402 - the machine is called round
-from coordinator.shell.worker import JOB_TIMEOUT_S  # noqa: E402
-from edge_agent.core import lifecycle, outbox  # noqa: E402
-from wire.machine import Row  # noqa: E402
-
+PAGE = Path(__file__).parents[2] / "docs" / "round.md"
 HEAD = """# The state machines of a round
 
-Made by `python scripts/round_page.py` from the tables in the code; do not edit by hand.
+Made by `python -m tests.pages` from the tables in the code; do not edit by hand.
 
 A few small machines on each side, and each is one table: (state, event) → what happens. A pair that is not in the
 table cannot happen; it raises `IllegalEvent` and leaves the state as it was. No machine reads a clock, draws a random
@@ -191,9 +184,3 @@ def _name(state: object) -> str:
 
 def _identifier(state: object) -> str:
     return _name(state).replace("-", "_")
-
-
-if __name__ == "__main__":
-    if "--check" in sys.argv:
-        sys.exit(PAGE.read_text() != page() and f"{PAGE} is out of date: run python {sys.argv[0]}")
-    PAGE.write_text(page())

@@ -14,9 +14,9 @@ import warnings
 import atheris
 
 with atheris.instrument_imports(include=["wire", "models"]):
-    from fuzz_targets import targets
+    from tests.fuzz.targets import targets
 
-from fuzz_decoders import FOUND, Tally, attempt, say
+from tests.fuzz.decoders import FOUND, Tally, attempt, say
 
 RUNS_OF_A_PROCESS = 50_000
 CORPUS = FOUND / "corpus"
@@ -53,8 +53,8 @@ def main() -> None:
     begin_s = time.monotonic()
     for begin in range(0, options.runs, RUNS_OF_A_PROCESS):
         runs, seed = min(RUNS_OF_A_PROCESS, options.runs - begin), options.seed + begin
-        command = [sys.executable, __file__, "--in-this-process", "--runs", str(runs), "--seed", str(seed)]
-        done = subprocess.run(command, check=False)  # noqa: S603 - this very script
+        command = [sys.executable, "-m", "tests.fuzz.guided", "--in-this-process"]
+        done = subprocess.run([*command, "--runs", str(runs), "--seed", str(seed)], check=False)
         if done.returncode != 0:
             sys.exit(done.returncode)
     say(f"fuzz: atheris, {options.runs:,} inputs in {time.monotonic() - begin_s:.0f} s")

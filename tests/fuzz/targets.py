@@ -7,28 +7,23 @@ have sent, is a defect. Reports, masks and transfers are also shown to the indep
 
 import json
 import struct
-import sys
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import msgspec
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from models.configurations import configuration  # noqa: E402 - the repository is on the path only now
-from models.manifest import Artifact, Manifest, Transfer  # noqa: E402
-from tests.wire import independent_decoder  # noqa: E402
-from tests.wire.independent_modelled import Refused  # noqa: E402
-from wire import frame, messages, topics  # noqa: E402
-from wire.codec import MASKED, NAMES, codec_for  # noqa: E402
-from wire.codec.masks import mask_from_bytes, mask_to_bytes  # noqa: E402
-from wire.codec.sparsify import Sparse  # noqa: E402
-from wire.codec.transfers import (  # noqa: E402
+from models.configurations import configuration
+from models.manifest import Artifact, Manifest, Transfer
+from tests.wire import independent_decoder
+from tests.wire.independent_modelled import Refused
+from wire import frame, messages, topics
+from wire.codec import MASKED, NAMES, codec_for
+from wire.codec.masks import mask_from_bytes, mask_to_bytes
+from wire.codec.sparsify import Sparse
+from wire.codec.transfers import (
     TOPK_4,
     TOPK_8,
     apply_transfer,
@@ -36,9 +31,9 @@ from wire.codec.transfers import (  # noqa: E402
     half_transfer,
     topk_transfer,
 )
-from wire.errors import RemoteProtocolError  # noqa: E402
-from wire.messages import CodecChoice  # noqa: E402
-from wire.parameters import ParameterLayout, ParameterSpec  # noqa: E402
+from wire.errors import RemoteProtocolError
+from wire.messages import CodecChoice
+from wire.parameters import ParameterLayout, ParameterSpec
 
 LAYOUT = ParameterLayout(
     tuple(

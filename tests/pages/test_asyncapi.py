@@ -1,4 +1,4 @@
-"""docs/asyncapi.json describes every topic as the code has it (tests/test_docs.py sees to it that it is current).
+"""docs/asyncapi.json describes every topic as the code has it (test_pages.py sees to it that it is current).
 
 It was checked with the official JSON Schema of AsyncAPI 3.0.0, which is too large to lie here; what that would find
 first is checked below.

@@ -1,0 +1,25 @@
+"""Makes docs/control-messages.schema.json: types, limits and defaults of every control message, from the code."""
+
+import json
+from pathlib import Path
+
+import msgspec
+
+from wire import messages
+
+PAGE = Path(__file__).parents[2] / "docs" / "control-messages.schema.json"
+
+
+def page() -> str:
+    """The page, as JSON Schema 2020-12: one definition a message, by the kind that ends its topic."""
+    references, definitions = msgspec.json.schema_components(
+        list(messages.TYPES.values()), ref_template="#/$defs/{name}"
+    )
+    page = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Control messages of Nightjar, wire format 1",
+        "description": f"UTF-8, at most {messages.MAX_CONTROL_BYTES} bytes. Made by tests/pages.",
+        "properties": dict(zip(messages.TYPES, references, strict=True)),
+        "$defs": definitions,
+    }
+    return json.dumps(page, indent=1).replace(r"\\Z", "$") + "\n"  # the end of the text, in JSON Schema's dialect
