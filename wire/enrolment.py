@@ -14,6 +14,10 @@ from msgspec import Meta
 ROOT = "/api/v1/enrolment"
 """Where a claim is sent; ``/self`` below it is a device's own certificate."""
 
+COORDINATOR_NAME, BROKER_NAME = "coordinator.nightjar.internal", "broker.nightjar.internal"
+"""In the certificates of servers, beside their own names: a device asks no server for its orders but a coordinator, so the
+copy of a broker's certificate on another machine cannot answer in the coordinator's place."""
+
 _Request = Annotated[str, Meta(max_length=4096)]
 
 

@@ -1,6 +1,7 @@
 """The folder ``tls``: what our HTTPS server and a broker on this machine need, as files that they understand.
 
-``server.key`` and ``server.pem`` (ours), ``authorities.pem`` (whom to trust), ``revoked.pem`` (whom not any more).
+``server.key`` and ``server.pem`` (ours), ``broker.key`` and ``broker.pem`` (a broker's, which devices do not accept as the
+coordinator's), ``authorities.pem`` (whom to trust), ``revoked.pem`` (whom not any more).
 Only :func:`refresh` writes it, and each file whole; who reads it is told when something changed.
 """
 
@@ -18,11 +19,13 @@ from coordinator.config import CoordinatorConfig
 from coordinator.enrolment.authority import new_request
 from coordinator.enrolment.signing import CertifyServer, ListAuthorities, Revoke, Signer, own_command
 from host.files import replace_file
+from wire.enrolment import BROKER_NAME, COORDINATOR_NAME
 from wire.errors import UnavailableError
 
 FOLDER, AUTHORITY_FOLDER = "tls", "authority"
 """In ``data_dir``."""
 SERVER_KEY, SERVER, AUTHORITIES, REVOKED = "server.key", "server.pem", "authorities.pem", "revoked.pem"
+BROKER_KEY, BROKER = "broker.key", "broker.pem"
 
 RENEWED_AFTER = 2 / 3
 """Of a certificate's life: a device that is away for a month still finds its way back."""
@@ -36,7 +39,7 @@ class Changes:
     """What became different; each is a reason for servers to read their files again.
 
     Attributes:
-        server: our certificate.
+        server: our certificate, or the broker's.
         authorities: whom to trust.
         revoked: whom not.
     """
@@ -72,8 +75,12 @@ def refresh(config: CoordinatorConfig, signer: Signer, shut_out: Iterable[str], 
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         authorities = signer.ask(ListAuthorities())
         trust_changed = replace_file(folder / AUTHORITIES, "".join(authorities).encode())
+        ours = [
+            _server(folder, authorities[0], [*names_of(config), role], key, certificate, signer, now_s)
+            for role, key, certificate in ((COORDINATOR_NAME, SERVER_KEY, SERVER), (BROKER_NAME, BROKER_KEY, BROKER))
+        ]
         return Changes(
-            server=_server(config, folder, authorities[0], signer, now_s),
+            server=any(ours),
             authorities=trust_changed,
             revoked=_revoked(folder, sorted(shut_out, key=int), len(authorities), signer, trust_changed=trust_changed),
         )
@@ -124,27 +131,28 @@ def authority_names(folder: Path) -> frozenset[str]:
     )
 
 
-def _server(config: CoordinatorConfig, folder: Path, authority: str, signer: Signer, now_s: float) -> bool:
-    names = names_of(config)
-    if _serves(folder, authority, names, SERVER_DAYS, now_s):
+def _server(
+    folder: Path, authority: str, names: list[str], key_file: str, file: str, signer: Signer, now_s: float
+) -> bool:
+    if _serves(folder / key_file, folder / file, authority, names, now_s):
         return False
     key, csr = new_request()
     (certificate,) = signer.ask(CertifyServer(csr, names, SERVER_DAYS))
-    replace_file(folder / SERVER_KEY, key.encode())
-    replace_file(folder / SERVER, (certificate + authority).encode())  # the whole chain: that it ends here is seen, too
+    replace_file(folder / key_file, key.encode())
+    replace_file(folder / file, (certificate + authority).encode())  # the whole chain: that it ends here is seen, too
     return True
 
 
-def _serves(folder: Path, authority: str, names: list[str], days: float, now_s: float) -> bool:
+def _serves(key_path: Path, path: Path, authority: str, names: list[str], now_s: float) -> bool:
     """Whether the certificate at hand will do."""
     try:
-        found = x509.load_pem_x509_certificates((folder / SERVER).read_bytes())
-        key = serialization.load_pem_private_key((folder / SERVER_KEY).read_bytes(), None)
+        found = x509.load_pem_x509_certificates(path.read_bytes())
+        key = serialization.load_pem_private_key(key_path.read_bytes(), None)
     except (FileNotFoundError, ValueError, TypeError):
         return False
     ours, issuer = found[0], x509.load_pem_x509_certificate(authority.encode())
     held = ours.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    fresh = now_s < ours.not_valid_after_utc.timestamp() - (1 - RENEWED_AFTER) * days * DAY_S
+    fresh = now_s < ours.not_valid_after_utc.timestamp() - (1 - RENEWED_AFTER) * SERVER_DAYS * DAY_S
     ours_too = key.public_key() == ours.public_key()  # a power cut may have left the key of the next one
     return ours_too and fresh and found[1:] == [issuer] and [str(name.value) for name in held] == names
 

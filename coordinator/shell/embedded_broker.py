@@ -19,7 +19,7 @@ from amqtt.mqtt.connect import ConnectPacket
 from amqtt.plugins.base import BaseAuthPlugin, BaseTopicPlugin
 from amqtt.session import Session
 
-from coordinator.enrolment.premises import SERVER, SERVER_KEY, authority_names, revoked_serials
+from coordinator.enrolment.premises import BROKER, BROKER_KEY, authority_names, revoked_serials
 from coordinator.shell.broker import SERVICE_USER, Doors
 from coordinator.shell.tls_front import client_serial, server_context
 from wire import topics
@@ -158,7 +158,7 @@ class EmbeddedBroker(Broker):  # type: ignore[misc] # amqtt has no types
         for context in self._contexts:
             # Authorities can only be added to a context; those that are no longer ours are told apart by their names.
             context.load_verify_locations(cafile=str(self._doors.tls / "authorities.pem"))
-            context.load_cert_chain(self._doors.tls / SERVER, self._doors.tls / SERVER_KEY)
+            context.load_cert_chain(self._doors.tls / BROKER, self._doors.tls / BROKER_KEY)
         for writer, serial in self._open.items():
             if serial in self._revoked:
                 task = asyncio.ensure_future(_close(writer))

@@ -38,7 +38,7 @@ from edge_agent.shell.model_files import ModelFiles
 from edge_agent.shell.probes.command import run
 from edge_agent.shell.probes.resources import free_bytes
 from edge_agent.shell.tflite import runtime_name
-from wire.enrolment import ROOT
+from wire.enrolment import COORDINATOR_NAME, ROOT
 from wire.errors import NightjarError, UnavailableError
 
 REFUSAL_S = 2.0
@@ -351,7 +351,7 @@ def _tls(config: AgentConfig) -> ssl.SSLContext | None:
 
 def _ask(url: str, tls: ssl.SSLContext | None) -> urllib3.BaseHTTPResponse:
     timeout = urllib3.Timeout(connect=ANSWER_S, read=ANSWER_S)
-    named = None if tls is None else False
+    named = None if tls is None else COORDINATOR_NAME
     try:
         with urllib3.PoolManager(ssl_context=tls, assert_hostname=named) as pool:
             return pool.request("GET", url, timeout=timeout, retries=False)

@@ -15,10 +15,11 @@ from pathlib import Path
 
 import msgspec
 import urllib3
+from msgspec.structs import replace
 
 from edge_agent.enrolment.claim import ClaimFile, read_claim, remove_claim_file, wipe_claim
 from edge_agent.enrolment.identity import Identity, held_identity, host_of, keep, tls_context, trusting
-from wire.enrolment import ROOT, Enrolled, EnrolmentWanted, RenewalWanted
+from wire.enrolment import COORDINATOR_NAME, ROOT, Enrolled, EnrolmentWanted, RenewalWanted
 from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
 
 TIMEOUT_S = 30.0
@@ -100,12 +101,14 @@ def _wiped(claim: ClaimFile, claim_path: Path, also_wipe: Sequence[Path]) -> tup
 def refreshed(data_dir: Path, held: Identity) -> Identity:
     """Show our certificate, and keep what the coordinator says of it: whom to trust, when to renew.
 
+    The key that signs orders stays the one of the claim: only who holds it names another (:mod:`edge_agent.shell.trust`).
+
     Raises:
         Refused: the certificate was revoked.
         UnavailableError: the coordinator cannot be reached.
     """
     answer = _ask(tls_context(data_dir, held), "GET", f"{held.coordinator_url}{ROOT}/self")
-    identity = _identity(answer, held.coordinator_url)
+    identity = replace(_identity(answer, held.coordinator_url), coordinator_key=held.coordinator_key)
     if identity != held:
         keep(data_dir, identity, None)
     return identity
@@ -135,7 +138,8 @@ def renewed(data_dir: Path, now_s: float) -> bool:
     except Refused:
         forget_next_key(data_dir)
         raise
-    keep(data_dir, _identity(answer, held.coordinator_url), key + answer.certificate.encode())
+    renewed_identity = replace(_identity(answer, held.coordinator_url), coordinator_key=held.coordinator_key)
+    keep(data_dir, renewed_identity, key + answer.certificate.encode())
     held = held_identity(data_dir) or held
     refreshed(data_dir, held)  # seen at work: from now on it counts as ours
     return True
@@ -172,7 +176,7 @@ def _identity(answer: Enrolled, url: str) -> Identity:
 def _ask(
     context: ssl.SSLContext, method: str, url: str, body: EnrolmentWanted | RenewalWanted | None = None
 ) -> Enrolled:
-    with urllib3.PoolManager(ssl_context=context, assert_hostname=False) as pool:
+    with urllib3.PoolManager(ssl_context=context, assert_hostname=COORDINATOR_NAME) as pool:
         try:
             answer = pool.request(
                 method,

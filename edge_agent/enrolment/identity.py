@@ -90,8 +90,8 @@ def keep(data_dir: Path, identity: Identity, key_and_certificate: bytes | None) 
 def tls_context(data_dir: Path, identity: Identity) -> ssl.SSLContext:
     """Trusts servers of our authorities, under whatever name, and shows our certificate.
 
-    An authority of a coordinator certifies no servers but its own, and devices for clients only, so their names say
-    nothing more; and a household's addresses change.
+    An authority of a coordinator certifies no servers but its own, and devices for clients only; and a household's
+    addresses change. Who asks the coordinator looks for :data:`wire.enrolment.COORDINATOR_NAME` in its certificate.
 
     Raises:
         ConfigError: key or certificate cannot be used.

@@ -18,6 +18,7 @@ from pathlib import Path
 import urllib3
 
 from wire.backoff import BackOff
+from wire.enrolment import COORDINATOR_NAME
 from wire.errors import IntegrityError, RemoteProtocolError, UnavailableError
 from wire.identifiers import Sha256
 
@@ -73,7 +74,7 @@ class Downloader:
             retries=False,
             ssl_context=tls,
             # An enrolled device knows its servers by their authority (:mod:`edge_agent.enrolment.identity`).
-            assert_hostname=None if tls is None else False,
+            assert_hostname=None if tls is None else COORDINATOR_NAME,
         )
 
     def fetch(self, sha256: Sha256, partial: Path, limit_bytes: int, should_stop: ShouldStop) -> None:

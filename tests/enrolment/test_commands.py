@@ -157,6 +157,8 @@ def test_the_servers_files_can_be_written_before_the_service_runs(tmp_path):
     assert {path.name for path in (tmp_path / "data" / "tls").iterdir()} == {
         "server.key",
         "server.pem",
+        "broker.key",
+        "broker.pem",
         "authorities.pem",
         "revoked.pem",
     }

@@ -3,6 +3,8 @@ from msgspec import structs
 
 from coordinator.config import CoordinatorConfig, EnrolmentConfig, TaskConfig
 from coordinator.enrolment.premises import (
+    BROKER,
+    BROKER_KEY,
     FOLDER,
     SERVER,
     SERVER_KEY,
@@ -57,7 +59,7 @@ def test_a_rotation_changes_whom_we_trust_and_at_its_end_who_we_are(config, sign
     assert len(authority_names(config.data_dir / FOLDER)) == 1
 
 
-@pytest.mark.parametrize("lost", [SERVER, SERVER_KEY])
+@pytest.mark.parametrize("lost", [SERVER, SERVER_KEY, BROKER, BROKER_KEY])
 def test_a_certificate_without_its_key_is_made_anew(config, signer, lost):
     refresh(config, signer, [], NOW_S)
     folder = config.data_dir / FOLDER

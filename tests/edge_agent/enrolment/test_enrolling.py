@@ -1,0 +1,93 @@
+"""Who may answer in the coordinator's place, and what an answer may change."""
+
+import ssl
+import threading
+import time
+from contextlib import contextmanager
+from functools import partial
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import msgspec
+import pytest
+
+from coordinator.config import CoordinatorConfig, TaskConfig
+from coordinator.enrolment.premises import BROKER, BROKER_KEY, FOLDER, SERVER, SERVER_KEY, refresh
+from edge_agent.enrolment.enrolling import refreshed
+from edge_agent.enrolment.identity import Identity, held_identity, keep
+from edge_agent.enrolment.keys import next_key
+from tests.enrolment.world import InThisProcess
+from wire.enrolment import Enrolled
+from wire.errors import UnavailableError
+
+OURS, THEIRS = "a" * 64, "e" * 64
+
+
+class Answering(BaseHTTPRequestHandler):
+    def do_GET(self):  # noqa: N802 - its base's name
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(self.server.answer)))
+        self.end_headers()
+        self.wfile.write(self.server.answer)
+
+    def log_message(self, *_):
+        pass
+
+
+class Household:
+    """The files of a coordinator's servers, and a device that enrolled there."""
+
+    def __init__(self, folder):
+        now_s = time.time()
+        authority = InThisProcess(folder / "authority", now_s)
+        config = CoordinatorConfig(task=TaskConfig(model=folder), data_dir=folder / "coordinator")
+        refresh(config, authority, [], now_s)
+        self.tls, self.data_dir = config.data_dir / FOLDER, folder / "device"
+        key, csr = next_key(self.data_dir)
+        self.certificate = authority.authority.certify_device(csr, "pi", 90.0, now_s)
+        self.authorities, self.expires_s = authority.authority.certificates(), now_s + 1e6
+        self.held = Identity(**self.said(), coordinator_url="https://127.0.0.1:1")
+        keep(self.data_dir, self.held, key + self.certificate.encode())
+
+    def said(self, **changes):
+        same = {"device": "pi", "population": "demo", "authorities": self.authorities, "coordinator_key": OURS}
+        times = {"expires_s": self.expires_s, "renew_s": self.expires_s}
+        return same | times | {"broker_host": "127.0.0.1", "broker_port": 8883} | changes
+
+    @contextmanager
+    def answering(self, key, certificate, **changes):
+        """The device's identity, as if its coordinator were who answers with this certificate."""
+        server = HTTPServer(("127.0.0.1", 0), Answering)
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(self.tls / certificate, self.tls / key)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        server.answer = msgspec.json.encode(Enrolled(certificate=self.certificate, **self.said(**changes)))
+        thread = threading.Thread(target=partial(server.serve_forever, 0.01))
+        thread.start()
+        try:
+            url = f"https://127.0.0.1:{server.server_address[1]}"
+            yield msgspec.structs.replace(self.held, coordinator_url=url)
+        finally:
+            server.shutdown()
+            thread.join()
+            server.server_close()
+
+
+@pytest.fixture
+def household(tmp_path):
+    return Household(tmp_path)
+
+
+def test_a_brokers_certificate_is_not_accepted_as_the_coordinators(household):
+    with (
+        household.answering(BROKER_KEY, BROKER, coordinator_key=THEIRS, broker_host="evil.example") as identity,
+        pytest.raises(UnavailableError, match=r"coordinator\.nightjar\.internal"),
+    ):
+        refreshed(household.data_dir, identity)
+    assert held_identity(household.data_dir) == household.held
+
+
+def test_an_answer_changes_addresses_and_never_the_key_that_signs_orders(household):
+    with household.answering(SERVER_KEY, SERVER, coordinator_key=THEIRS, broker_host="pi.local") as identity:
+        found = refreshed(household.data_dir, identity)
+    assert found == held_identity(household.data_dir)
+    assert (found.broker_host, found.coordinator_key) == ("pi.local", OURS)
