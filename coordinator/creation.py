@@ -16,7 +16,7 @@ from coordinator.core.rollout import Rollout, Stage
 from coordinator.core.task import OVER, Task
 from coordinator.effects import EvaluateVersion
 from coordinator.operations import Refused
-from coordinator.ports import BlobStore, Lineage, Signer, TaskRecord, VersionRecord, View
+from coordinator.ports import BlobStore, Lineage, TaskRecord, VersionRecord, View
 from coordinator.turn import Board, Turn
 from models.manifest import Manifest
 from wire.errors import ConfigError, LocalProtocolError, NightjarError
@@ -43,7 +43,7 @@ def take_stock(tx: View, config: CoordinatorConfig, now_s: float) -> Board:
 
     rounds = {state.task: state for state in tx.open_rounds()}
     records = [record for record in tx.tasks() if record.state.status not in OVER or record.name in rounds]
-    board = Board({record.name: record for record in records}, rounds)
+    board = Board({record.name: record for record in records}, rounds, number=tx.draw_number(now_s))
     for name in {settings.name, *(record.name for record in records if record.settings.kind is Work.TRAIN)}:
         version = tx.current_version(name)
         if version is None:
@@ -59,15 +59,13 @@ class Maker:
     Args:
         config: the whole configuration.
         artifacts: where models lie.
-        signer: signs manifests.
     """
 
-    def __init__(self, config: CoordinatorConfig, artifacts: BlobStore, signer: Signer) -> None:
+    def __init__(self, config: CoordinatorConfig, artifacts: BlobStore) -> None:
         self._first = config.task.name
         self._seed = config.seed
         self._measured = config.task.evaluation_text is not None
         self._artifacts = artifacts
-        self._signer = signer
 
     def make(self, settings: TaskSettings, manifest: str | None, turn: Turn) -> TaskRecord | Refused:
         """Make a task, and open its first round if its schedule lets it.
@@ -131,7 +129,6 @@ class Maker:
             task=settings.name,
             manifest=stored,
             rollout=Rollout(stage=Stage.CURRENT, reason="made for the task", since_s=turn.now_s),
-            signature=self._signer.sign(stored),
             created_s=turn.now_s,
             metrics=None if imported else source.metrics,
             lineage=Lineage(parent=None if imported else source.version, seed=self._seed),

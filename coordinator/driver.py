@@ -76,11 +76,14 @@ from coordinator.results import Results
 from coordinator.turn import Turn
 from host.retrying import GIVE_UP_AFTER_S, STORE_AGAIN, keep_trying
 from wire.errors import UnavailableError
+from wire.messages import Succession
 
 TICK_S = 0.25
 """How often time is looked at; deadlines are in seconds."""
 LISTEN_S = 2.0
 """After the broker is reached again no deadline passes for this long: reports may be waiting in its queue."""
+ANNOUNCED_AGAIN_S = 86400.0
+"""What is announced is signed for a month."""
 ANSWERS = (SendReceipt, SendMissing, RejectCheckIn)
 """Effects that a device asks for again until they reach it: a report, a query or a check-in is repeated until it is
 answered. Keeping them in the database until they are sent would cost a burst a fifth of its time."""
@@ -105,7 +108,7 @@ class Driver:
         worker: averages and measures.
         clock: wall-clock time.
         generator: jitter of retry windows.
-        signer: signs manifests; None where nobody checks.
+        signer: signs what devices obey; None where nobody checks.
         turned: called some times a second while the loop turns, by which a watchdog knows that it does.
 
     Raises:
@@ -140,8 +143,8 @@ class Driver:
         with repository.transaction() as tx:
             self._board = take_stock(tx, config, clock.now_s())
         signer = signer or _NoSigner()
-        self._maker = Maker(config, artifacts, signer)
-        self._releases = Releases(config, signer)
+        self._maker = Maker(config, artifacts)
+        self._releases = Releases(config)
         self._results = Results(artifacts, self._releases)
         bases = Bases(artifacts, config.rollout.share)
         self._intake = Intake(config.population, bases)
@@ -310,6 +313,9 @@ class Driver:
                 since_s = self._listening_since_s
                 if since_s is not None and turn.now_s >= since_s + LISTEN_S:
                     turn.tick()
+                if since_s is not None and turn.now_s >= since_s + ANNOUNCED_AGAIN_S:
+                    self._listening_since_s = turn.now_s - LISTEN_S
+                    turn.effects.append(AnnounceModel())
             case Connected():
                 self._listening_since_s = turn.now_s
                 turn.effects.append(AnnounceModel())
@@ -343,9 +349,10 @@ class Driver:
 class _NoSigner:
     """Where nobody checks, nothing need be signed."""
 
-    public = ""
+    public = recovery = ""
+    successions: tuple[Succession, ...] = ()
 
-    def sign(self, manifest: str) -> str:  # noqa: ARG002 - a port's
+    def sign(self, topic: str, text: str) -> str:  # noqa: ARG002 - a port's
         return ""
 
 

@@ -6,8 +6,6 @@ of sending.
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 
 from coordinator.basis import Bases
@@ -31,6 +29,10 @@ REFUSED_RETRY_S = 900.0
 _NOT_SOON = frozenset({RejectionReason.OUTDATED_AGENT, RejectionReason.TOO_FEW_EXAMPLES, RejectionReason.BLOCKED})
 NO_TASK_RETRY_S = 3600.0
 """All tasks are over; a new one is hours away at best. One that is only paused may go on at any moment."""
+ANNOUNCED_FOR_S = 30 * 86400.0
+"""Longer than a coordinator is away; what is older is hardly news."""
+CLOCKS_APART_S = 86400.0
+"""Clocks of coordinator and devices may differ by so much; an order that is repeated is refused for its number, too."""
 LATELY_S = 86400.0
 """A device seen within a day belongs to the population: most are charged once a day."""
 
@@ -46,7 +48,7 @@ class Execution:
         worker: averages and measures.
         clock: wall-clock time.
         generator: jitter of retry windows.
-        signer: of what devices are sent, whatever key signed it when it was made.
+        signer: of what devices are sent.
     """
 
     def __init__(
@@ -65,7 +67,8 @@ class Execution:
         self._first = config.task.name
         self._text = config.task.evaluation_text
         self._share = config.rollout.share
-        self._sign, self._key = functools.lru_cache(maxsize=8)(signer.sign), signer.public  # a cohort is sent the same
+        self._signer = signer
+        self._signed_s = 0.0
         self._population = Population(config.population)
         self._repository = repository
         self._bases = bases
@@ -116,18 +119,28 @@ class Execution:
             tried = tx.canary_version(self._first)
         canary = None
         if tried is not None:
-            manifest = Sha256(tried.manifest)
-            canary = Canary(version=tried.version, manifest=manifest, share=self._share, signature=self._sign(manifest))
+            canary = Canary(version=tried.version, manifest=Sha256(tried.manifest), share=self._share)
+        signed_s = self._signing_s(board)
         message = Announcement(
             version=version.version,
             manifest=Sha256(version.manifest),
             shards=self._shards,
-            signature=self._sign(version.manifest),
-            key=self._key,
+            key=self._signer.public,
+            recovery=self._signer.recovery,
+            successions=self._signer.successions,
+            task=self._first,
+            number=board.number,
+            signed_s=signed_s,
+            not_after_s=signed_s + ANNOUNCED_FOR_S,
             canary=canary,
             check_in_within_s=self._opening_s(board),
         )
-        self._transport.publish(topics.announce(self._population), messages.encode(message), retain=True)
+        self._publish(topics.announce(self._population), message, retain=True)
+
+    def _signing_s(self, board: Board) -> float:
+        """The time, which does not go back: devices without a clock go by it."""
+        self._signed_s = max(self._signed_s, self._clock.now_s(), board.number / 1000)
+        return self._signed_s
 
     def _opening_s(self, board: Board) -> float | None:
         """How long the devices' check-ins should take now, if the round that is open wants all of them."""
@@ -182,6 +195,7 @@ class Execution:
             return
         record = board.tasks[current.task]
         basis = self._bases.of_round(record, self._base_version(current, board), current)
+        signed_s = self._signing_s(board)
         self._send(
             effect.device,
             Assignment(
@@ -190,11 +204,14 @@ class Execution:
                 attempt=effect.attempt,
                 version=current.base_version,
                 manifest=Sha256(basis.version.manifest),
-                signature=self._sign(basis.version.manifest),
                 codec=record.settings.codec.choice(basis.manifest.mask),
                 plan=record.settings.plan.plan(),
                 report_deadline_s=remaining_s,
                 work=basis.gate.kind,
+                minimum=record.settings.minimum,
+                number=board.number,
+                signed_s=signed_s,
+                not_after_s=signed_s + remaining_s + CLOCKS_APART_S,
             ),
         )
 
@@ -210,8 +227,11 @@ class Execution:
         self._send(effect.device, receipt)
 
     def _send(self, device: DeviceId, message: messages.Message) -> None:
-        kind = messages.KINDS[type(message)]
-        self._transport.publish(topics.down(self._population, device, kind), messages.encode(message))
+        self._publish(topics.down(self._population, device, messages.KINDS[type(message)]), message)
+
+    def _publish(self, topic: str, message: messages.Message, *, retain: bool = False) -> None:
+        payload = messages.encode(message, lambda text: self._signer.sign(topic, text))
+        self._transport.publish(topic, payload, retain=retain)
 
     def _base_version(self, current: Round, board: Board) -> VersionRecord:
         newest = board.versions.get(current.task)

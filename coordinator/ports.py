@@ -26,7 +26,7 @@ from coordinator.effects import PendingEffect
 from coordinator.jobs import Job, Metrics
 from coordinator.operations import AuditEntry
 from wire.identifiers import DeviceId
-from wire.messages import CodecChoice
+from wire.messages import CodecChoice, Succession
 
 
 class StoredReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,7 +117,6 @@ class VersionRecord(msgspec.Struct, frozen=True, kw_only=True):
         created_s: wall-clock time.
         metrics: None until measured, or for good if there is no evaluation text.
         rollout: where it is, and why.
-        signature: of its manifest, in hex; empty where nobody signs.
         lineage: what it was made of; None for an imported version.
     """
 
@@ -130,7 +129,6 @@ class VersionRecord(msgspec.Struct, frozen=True, kw_only=True):
     created_s: float = 0.0
     metrics: Metrics | None = None
     rollout: Rollout = Rollout(stage=Stage.CURRENT)
-    signature: str = ""
     lineage: Lineage | None = None
 
 
@@ -271,6 +269,9 @@ class Transaction(Protocol):
 
     def devices_since(self, since_s: float) -> int:
         """How many devices were seen since."""
+
+    def draw_number(self, now_s: float) -> int:
+        """The number of what devices are to obey from now on: above all before, those in any backup included."""
 
     def version(self, number: int) -> VersionRecord | None:
         """A version."""
@@ -435,16 +436,20 @@ class Worker(Protocol):
 
 
 class Signer(Protocol):
-    """Signs manifests.
+    """Signs what devices obey.
 
     Attributes:
         public: the public key, in hex; empty if nothing is signed.
+        recovery: the public key that may name another one, in hex; empty if there is none.
+        successions: how the key came to be, oldest first.
     """
 
     public: str
+    recovery: str
+    successions: tuple[Succession, ...]
 
-    def sign(self, manifest: str) -> str:
-        """The signature of a manifest by its hash, in hex; empty if nothing is signed."""
+    def sign(self, topic: str, text: str) -> str:
+        """The signature of a message that is published on a topic, in hex; empty if nothing is signed."""
 
 
 class Clock(Protocol):

@@ -33,7 +33,7 @@ from coordinator.core.rollout import (
 from coordinator.core.round import Round
 from coordinator.effects import AnnounceModel
 from coordinator.jobs import Metrics
-from coordinator.ports import Lineage, Signer, VersionRecord
+from coordinator.ports import Lineage, VersionRecord
 from coordinator.turn import Turn
 
 MOST_CHARACTERS = 500
@@ -54,14 +54,12 @@ class Releases:
 
     Args:
         config: what the gate and a trial ask for.
-        signer: signs manifests.
     """
 
-    def __init__(self, config: CoordinatorConfig, signer: Signer) -> None:
+    def __init__(self, config: CoordinatorConfig) -> None:
         self._trial = config.rollout
         self._seed = config.seed
         self._announced = config.task.name
-        self._signer = signer
         self._code_version = metadata.version("nightjar")
 
     def lineage(self, state: Round, settings: TaskSettings, reports_sha256: str) -> Lineage:
@@ -109,7 +107,6 @@ class Releases:
         parent = former.version if made.lineage is None else made.lineage.parent
         if parent != former.version:
             faults = (f"it was trained from version {parent}, and that is not what devices have any more", *faults)
-        made = replace(made, signature=self._signer.sign(made.manifest))
         turn.tx.add_version(made)
         if faults:
             turn.tx.count("versions_refused")
@@ -179,8 +176,10 @@ class Releases:
         turn.tx.save_version(moved)
         if moved.rollout.stage is Stage.ROLLED_BACK:
             turn.tx.count("versions_rolled_back")
-        if moved.task == self._announced and moved.rollout.stage in _TOLD:
-            turn.effects.append(AnnounceModel())
+        if moved.rollout.stage in _TOLD:
+            turn.board.number = turn.tx.draw_number(turn.now_s)
+            if moved.task == self._announced:
+                turn.effects.append(AnnounceModel())
         self._say(moved, turn)
 
     def _without_state(self, record: VersionRecord, turn: Turn) -> VersionRecord:

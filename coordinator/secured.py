@@ -19,6 +19,7 @@ from coordinator.enrolment.office import Office
 from coordinator.enrolment.premises import AUTHORITIES, FOLDER, Changes, refresh, signer_of
 from coordinator.enrolment.register import Register
 from coordinator.ports import Clock
+from coordinator.ports import Signer as OrderSigner
 from coordinator.shell.database import Database
 from coordinator.shell.tls_front import TlsFront, behind_front
 from coordinator.shell.web.server import CONNECTIONS, serving
@@ -38,14 +39,14 @@ class Secured:
         config: of the coordinator.
         database: of the coordinator.
         clock: wall-clock time.
-        coordinator_key: public key of the coordinator's models, in hex; devices are told when they enrol.
+        signer: of orders; devices are told its keys when they enrol.
 
     Raises:
         UnavailableError: the authority or the disk does not work.
         ConfigError: the authority's key lies open.
     """
 
-    def __init__(self, config: CoordinatorConfig, database: Database, clock: Clock, coordinator_key: str) -> None:
+    def __init__(self, config: CoordinatorConfig, database: Database, clock: Clock, signer: OrderSigner) -> None:
         self._config, self._clock = config, clock
         self._signer = signer_of(config)
         self._register = Register(database)
@@ -61,7 +62,7 @@ class Secured:
             raise
         self.context = client_context(config)
         """To connect to our broker with."""
-        self.office = Office(config, self._register, self._signer, clock, coordinator_key)
+        self.office = Office(config, self._register, self._signer, clock, signer.public, signer.recovery)
         """Certifies devices."""
 
     def close(self) -> None:

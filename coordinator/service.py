@@ -30,7 +30,7 @@ from coordinator.shell.lock import only_one
 from coordinator.shell.model_folder import import_model
 from coordinator.shell.mqtt import MqttTransport
 from coordinator.shell.recorder import Recorder
-from coordinator.shell.signing import KeySigner, load_signer
+from coordinator.shell.signing import load_signer
 from coordinator.shell.tokens import TokenTable
 from coordinator.shell.web.app import create_app
 from coordinator.shell.web.ports import WebPorts
@@ -65,13 +65,13 @@ def serve(config: CoordinatorConfig) -> None:
         database = Database(database_url(config))
         stack.callback(database.close)
         clock = WallClock()
-        signer = load_signer(config.data_dir, Population(config.population))
-        _import_once(config, database, artifacts, signer, clock.now_s())
+        signer = load_signer(config.data_dir)
+        _import_once(config, database, artifacts, clock.now_s())
         _sweep(database)
         listener = given_listener(os.environ, config.host, config.port)
         if listener is None:
             check_port_free(config.host, config.port, "port", "stop what listens there, or give another port")
-        secured = Secured(config, database, clock, signer.public) if config.tls else None
+        secured = Secured(config, database, clock, signer) if config.tls else None
         if secured is not None:
             stack.callback(secured.close)
 
@@ -230,16 +230,14 @@ def _troubles(loop: _Loop, transport: MqttTransport) -> list[str]:
     return troubles
 
 
-def _import_once(
-    config: CoordinatorConfig, database: Database, artifacts: FileBlobs, signer: KeySigner, now_s: float
-) -> None:
+def _import_once(config: CoordinatorConfig, database: Database, artifacts: FileBlobs, now_s: float) -> None:
     with database.transaction() as tx:
         task = config.task
         current = tx.current_version(task.name)
         if current is not None:
             manifest = with_mask(Manifest.decode(artifacts.get(current.manifest)), task.codec, config.seed, artifacts)
             stored = artifacts.put(manifest.encode())
-            tx.save_version(msgspec.structs.replace(current, manifest=stored, signature=signer.sign(stored)))
+            tx.save_version(msgspec.structs.replace(current, manifest=stored))
             _measure_again(config, tx)
             return
         number = 0 if tx.current_version() is None else tx.last_version_number() + 1
@@ -252,7 +250,6 @@ def _import_once(
                 manifest=stored,
                 created_s=now_s,
                 rollout=Rollout(stage=Stage.CURRENT, reason="imported", since_s=now_s),
-                signature=signer.sign(stored),
             )
         )
         _measure_again(config, tx)

@@ -56,16 +56,18 @@ class Board:
         rounds: the open round of each task that has one.
         versions: the newest version of each training task.
         bases: versions that open rounds are held on and that are not the newest, by number.
+        number: of what devices are to obey now; drawn anew whenever that changes.
     """
 
     tasks: dict[str, TaskRecord] = field(default_factory=dict)
     rounds: dict[str, Round] = field(default_factory=dict)
     versions: dict[str, VersionRecord] = field(default_factory=dict)
     bases: dict[int, VersionRecord] = field(default_factory=dict)
+    number: int = 0
 
     def copy(self) -> Board:
         """One that can be changed while this one stands."""
-        return Board(dict(self.tasks), dict(self.rounds), dict(self.versions), dict(self.bases))
+        return Board(dict(self.tasks), dict(self.rounds), dict(self.versions), dict(self.bases), self.number)
 
     def round(self, number: int) -> Round | None:
         """The open round of that number."""

@@ -38,9 +38,10 @@ from edge_agent.shell.model_files import ModelFiles
 from edge_agent.shell.mqtt import Broker, MqttTransport
 from edge_agent.shell.probes.idle import TypingActivity
 from edge_agent.shell.releases import taken_back
+from edge_agent.shell.signatures import holds_in_a_process
 from edge_agent.shell.tflite import runtime_name
 from edge_agent.shell.trainer import TrainerProcess
-from edge_agent.shell.trust import KnownKey
+from edge_agent.shell.trust import Holds, KnownKey
 from edge_agent.shell.worker import ThreadWorker
 from edge_agent.uplink import Identity
 from host.systemd import ServiceManager
@@ -105,7 +106,7 @@ def run_agent(config: AgentConfig) -> None:
                 journal=database,
                 worker=worker,
                 desk=Desk(database, database.residual, trainer_for(config), config.keyboard.personalise),
-                trust=KnownKey(config.population, database, config.coordinator_key),
+                trust=trust_of(config, database, clock),
                 show_model=keyboard.show_model,
                 turned=lambda: service_manager.turned(_status(connected=transport.connected)),
             ),
@@ -148,6 +149,16 @@ def pace_of(config: AgentConfig) -> Pace:
         config.conditions.hysteresis_s,
         policy=config.conditions.policy,
     )
+
+
+def trust_of(
+    config: AgentConfig, database: Database, clock: SystemClock, holds: Holds = holds_in_a_process
+) -> KnownKey:
+    """Whom this agent obeys."""
+    identity = held_identity(config.data_dir)
+    recovery = "" if identity is None else identity.recovery_key
+    now_s = clock.synchronised_s
+    return KnownKey(config.population, config.device, database, config.coordinator_key, recovery, holds, now_s)
 
 
 def tls_of(config: AgentConfig) -> ssl.SSLContext | None:

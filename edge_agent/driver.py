@@ -175,6 +175,7 @@ class Driver:
         self._jobs = 0
         self._session_job = 0
         self._announced: str | None = None
+        self._assigned = b""  # the newest assignment as it came: what was signed
         self._resent = 0  # sendings of the report in the outbox that no receipt followed
         self._keyboard = KeyboardUpkeep(ports.show_model)
         self._log = log.bind(device=identity.device, **({"emulated": True} if identity.emulated else {}))
@@ -299,12 +300,13 @@ class Driver:
         except NightjarError as error:
             self._log.warning("message_refused", topic=topic[:120], code=error.code, error=str(error)[:200])
         else:
-            self._take(message)
+            self._take(message, payload)
 
-    def _take(self, message: Message) -> None:
+    def _take(self, message: Message, payload: bytes) -> None:
         at = self._moment()
         match message:
             case Assignment():
+                self._assigned = payload
                 self._log.info("assigned", round=message.round, attempt=message.attempt, model_version=message.version)
                 self._step(Assigned(at, message, self._pace.session_limit_s))
             case Rejection():
@@ -315,8 +317,8 @@ class Driver:
                 self._step_outbox(outbox.MissingCame(at, message))
             case Announcement():
                 self._uplink.shards = message.shards
-                self._ports.trust.announced(message.key)
-                self._keyboard.announced(offered(message, self._identity.device))
+                self._ports.trust.announced(payload)
+                self._keyboard.announced(offered(message, payload, self._identity.device))
                 news = self._announced not in {None, message.manifest}  # the first one may be an old one, retained
                 self._announced = message.manifest
                 self._step(events.Announced(at, message.check_in_within_s if news else None))
@@ -390,8 +392,10 @@ class Driver:
                 self._log.info("dropped_out", round=effect.round, cause=effect.cause.value, detail=effect.detail)
                 self._uplink.dropouts()
             case Prepare(assignment):
-                artifacts, trust = self._ports.artifacts, self._ports.trust
-                self._session_job = self._start(lambda should_stop: prepare(artifacts, trust, assignment, should_stop))
+                artifacts, trust, payload = self._ports.artifacts, self._ports.trust, self._assigned
+                self._session_job = self._start(
+                    lambda should_stop: prepare(artifacts, trust, assignment, payload, should_stop)
+                )
             case Train(assignment):
                 self._start_training(assignment)
             case StopWork():
@@ -528,8 +532,8 @@ def _cause(state: Preparing | Training | Finishing, outcome: object) -> DropoutC
     """Why a session failed that did not stop by itself."""
     if not isinstance(state, Preparing):
         return DropoutCause.TRAINING_FAILED
-    unsigned = isinstance(outcome, RemoteProtocolError) and outcome.code == "signature"
-    return DropoutCause.UNTRUSTED if unsigned else DropoutCause.FETCH_FAILED
+    disobeyed = isinstance(outcome, RemoteProtocolError) and outcome.code in {"signature", "rollback", "expired"}
+    return DropoutCause.UNTRUSTED if disobeyed else DropoutCause.FETCH_FAILED
 
 
 def _face(state: lifecycle.State) -> tuple[str, str]:

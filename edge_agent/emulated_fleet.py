@@ -38,7 +38,6 @@ from edge_agent.shell.model_files import ModelFiles
 from edge_agent.shell.mqtt import MqttTransport
 from edge_agent.shell.signatures import holds
 from edge_agent.shell.tflite import TfliteProgram, load_program, runtime_name
-from edge_agent.shell.trust import KnownKey
 from edge_agent.shell.weights import mapped_weights
 from edge_agent.shell.worker import ThreadWorker
 from wire.errors import ConfigError
@@ -212,7 +211,7 @@ def _phone(
             journal=database,
             worker=worker,
             desk=Desk(database, database.residual, train),
-            trust=KnownKey(config.population, database, config.coordinator_key, holds),
+            trust=assembly.trust_of(config, database, clock, holds),
         ),
         queue.SimpleQueue(),
     )

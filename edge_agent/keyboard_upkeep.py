@@ -30,19 +30,19 @@ class Offer:
 
     Attributes:
         manifest: which.
-        signature: of the manifest.
+        payload: the announcement, as it came.
     """
 
     manifest: Sha256
-    signature: str
+    payload: bytes
 
 
-def offered(message: Announcement, device: DeviceId) -> Offer:
+def offered(message: Announcement, payload: bytes, device: DeviceId) -> Offer:
     """What an announcement offers to a device: the version on trial, if it is among those that try it."""
     canary = message.canary
     if canary is not None and tries(device, canary.manifest, canary.share):
-        return Offer(canary.manifest, canary.signature)
-    return Offer(message.manifest, message.signature)
+        return Offer(canary.manifest, payload)
+    return Offer(message.manifest, payload)
 
 
 def fetch(artifacts: Artifacts, trust: Trust, offer: Offer, should_stop: Callable[[], bool]) -> Model:
@@ -52,7 +52,7 @@ def fetch(artifacts: Artifacts, trust: Trust, offer: Offer, should_stop: Callabl
         RemoteProtocolError: as ``Trust.check`` and ``Artifacts.fetch``.
         UnavailableError: as ``Artifacts.fetch``.
     """
-    trust.check(offer.manifest, offer.signature)
+    trust.check("announce", offer.payload)
     return artifacts.fetch(offer.manifest, should_stop)
 
 
@@ -77,7 +77,8 @@ class KeyboardUpkeep:
     def announced(self, offer: Offer) -> None:
         """A model was announced, perhaps again."""
         if offer != self._wanted:
-            self._wanted, self._tries, self._not_before_s = offer, 0, 0.0
+            self._tries, self._not_before_s = 0, 0.0
+        self._wanted = offer
 
     def due(self, now_s: float) -> Offer | None:
         """The model to fetch now, if the network is free: none while one is being fetched or was tried just now."""

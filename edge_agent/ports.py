@@ -103,17 +103,17 @@ class Artifacts(Protocol):
 
 
 class Trust(Protocol):
-    """Whose models this device takes."""
+    """Whose orders this device obeys."""
 
-    def announced(self, key: str) -> None:
-        """A coordinator announced its public key; empty if it has none.
+    def announced(self, payload: bytes) -> None:
+        """A coordinator announced its public key, in a message of kind ``announce``.
 
         Raises:
             UnavailableError: a key to be kept could not be stored.
         """
 
-    def check(self, manifest: Sha256, signature: str) -> None:
-        """See whether the coordinator signed a manifest. Any thread.
+    def check(self, kind: str, payload: bytes) -> None:
+        """See whether the coordinator signed a message of a kind that travels sealed, and nothing newer. Any thread.
 
         Raises:
             RemoteProtocolError: it did not.
@@ -124,11 +124,11 @@ class Trust(Protocol):
 class AnyCoordinator:
     """Trusts whoever speaks: for simulations, in which nobody signs."""
 
-    def announced(self, key: str) -> None:
+    def announced(self, payload: bytes) -> None:
         """Nothing is kept."""
 
-    def check(self, manifest: Sha256, signature: str) -> None:
-        """Every manifest is good."""
+    def check(self, kind: str, payload: bytes) -> None:
+        """Every order is good."""
 
 
 @dataclass(frozen=True, slots=True)

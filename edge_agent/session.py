@@ -98,15 +98,24 @@ class Desk:
     personalise: bool = False
 
 
-def prepare(artifacts: Artifacts, trust: Trust, assignment: Assignment, should_stop: Callable[[], bool]) -> Model:
-    """Bring the model of an assignment onto the device.
+def prepare(
+    artifacts: Artifacts, trust: Trust, assignment: Assignment, payload: bytes, should_stop: Callable[[], bool]
+) -> Model:
+    """Bring the model of an assignment onto the device, if the assignment is to be obeyed.
+
+    Args:
+        artifacts: the models here, and where they come from.
+        trust: whom we obey.
+        assignment: what was asked for.
+        payload: the same as it came.
+        should_stop: polled while fetching.
 
     Raises:
         RemoteProtocolError: the manifest is of another version than the assignment says, or as ``Trust.check`` and
             ``Artifacts.fetch``.
         UnavailableError: as ``Artifacts.fetch``.
     """
-    trust.check(assignment.manifest, assignment.signature)
+    trust.check("assignment", payload)
     model = artifacts.fetch(assignment.manifest, should_stop)
     if model.manifest.version != assignment.version:
         msg = f"expected the manifest of version {assignment.version}, got that of {model.manifest.version}"

@@ -212,7 +212,7 @@ def make_phone(
             journal=database,
             worker=ThreadWorker(inbox.put),
             desk=Desk(database, database.residual, in_this_process(learned, clock.monotonic_s)),
-            trust=KnownKey(population, database, key, holds),
+            trust=KnownKey(population, device, database, key, holds=holds),
             show_model=show_model,
         ),
         inbox,

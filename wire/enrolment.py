@@ -15,8 +15,8 @@ ROOT = "/api/v1/enrolment"
 """Where a claim is sent; ``/self`` below it is a device's own certificate."""
 
 COORDINATOR_NAME, BROKER_NAME = "coordinator.nightjar.internal", "broker.nightjar.internal"
-"""In the certificates of servers, beside their own names: a device asks no server for its orders but a coordinator, so the
-copy of a broker's certificate on another machine cannot answer in the coordinator's place."""
+"""In the certificates of servers, beside their own names: a device asks nobody but a coordinator whom to trust, so the
+copy of a broker's certificate on another machine cannot answer in its place."""
 
 _Request = Annotated[str, Meta(max_length=4096)]
 
@@ -37,8 +37,8 @@ class RenewalWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Enrolled(msgspec.Struct, frozen=True):
     """What a device needs from now on; times are seconds since 1970.
 
-    ``broker_host`` is empty where it is the coordinator's. ``coordinator_key`` signs models, which is another key than
-    those of certificates.
+    ``broker_host`` is empty where it is the coordinator's. ``coordinator_key`` signs orders, which is another key than
+    those of certificates; ``recovery_key`` may name another one, and is empty if there is none.
     """
 
     device: str
@@ -50,6 +50,7 @@ class Enrolled(msgspec.Struct, frozen=True):
     broker_host: str
     broker_port: int
     coordinator_key: str
+    recovery_key: str = ""
 
 
 class Pending(msgspec.Struct, frozen=True):

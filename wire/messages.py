@@ -3,11 +3,15 @@
 JSON through msgspec: typed, validated, and readable with ``mosquitto_sub``. The topic says the kind, so a message has
 no tag of its own. Fields that a receiver does not know are ignored, so that a newer sender can add some. Times are
 seconds relative to the moment of receipt, because a device's clock may be wrong.
+
+What a device obeys is signed: an :class:`Announcement` and an :class:`Assignment` travel as the text of their JSON
+within a :class:`Sealed`, so that what is verified is the very text that was signed.
 """
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import Annotated
 
 import msgspec
@@ -26,6 +30,12 @@ _Text = Annotated[str, msgspec.Meta(max_length=500, pattern="^[^\\x00]*\\Z")]  #
 _Hash = Annotated[Sha256, msgspec.Meta(pattern="^[0-9a-f]{64}\\Z")]
 _Key = Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{64})?\\Z")]
 _Signature = Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{128})?\\Z")]
+
+
+_Moment = Annotated[float, msgspec.Meta(ge=0, le=2**53)]
+"""Seconds since 1970 UTC."""
+MOST_SUCCESSIONS = 16
+"""Key changes that a device can have missed; who missed more is told by hand."""
 
 
 class Verdict(enum.Enum):
@@ -73,6 +83,7 @@ class DropoutCause(enum.Enum):
     OUT_OF_TIME = "out-of-time"
     RESTARTED = "restarted"
     UNTRUSTED = "untrusted"
+    OUTSIDE_LIMITS = "outside-limits"
     CONNECTION_LOST = "connection-lost"
     SILENT = "silent"
 
@@ -147,8 +158,12 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     report_deadline_s: _Seconds
     work: Work = Work.TRAIN
     """Only asked of agents whose check-in said that they can."""
-    signature: _Signature = ""
-    """Of the manifest (:mod:`wire.signatures`); empty if the coordinator signs none."""
+    minimum: Annotated[int, msgspec.Meta(ge=1, le=2**53)] = 1
+    """No mean of fewer reports is published."""
+    number: _Count = 0
+    """Of what the coordinator wanted when it said this; a device refuses a lower one than it has seen of the task."""
+    signed_s: _Moment = 0.0
+    not_after_s: _Moment = 0.0
 
 
 class Rejection(msgspec.Struct, frozen=True, kw_only=True):
@@ -203,7 +218,17 @@ class Canary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: _Count
     manifest: _Hash
     share: Annotated[float, msgspec.Meta(gt=0, le=1)]
-    signature: _Signature = ""
+
+
+class Succession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Orders are signed by another key from now on (:func:`wire.signatures.succession_bytes`)."""
+
+    key: _Key
+    signer: _Key
+    """The key before, or the recovery key."""
+    signature: _Signature
+    number: _Count = 0
+    """Of a recovery key's statements the highest counts; 0 if the key before signed."""
 
 
 class Announcement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -213,14 +238,30 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     manifest: _Hash
     shards: _Shards = 1
     """Ingest shards. A device begins with 1, because shard 0 is always listened to."""
-    signature: _Signature = ""
-    """Of the manifest (:mod:`wire.signatures`); empty if the coordinator signs none."""
     key: _Key = ""
-    """The coordinator's public key, for devices that were given none."""
+    """The coordinator's public key, for devices that were given none; empty if it signs nothing."""
+    recovery: _Key = ""
+    """A public key whose owner may name another ``key``; a device keeps the first one."""
+    successions: Annotated[tuple[Succession, ...], msgspec.Meta(max_length=MOST_SUCCESSIONS)] = ()
+    """How ``key`` came to be, oldest first."""
+    task: _Text = ""
+    """Whose model it is: ``number`` is compared with those of its assignments."""
+    number: _Count = 0
+    signed_s: _Moment = 0.0
+    not_after_s: _Moment = 0.0
     canary: Canary | None = None
     check_in_within_s: _Seconds | None = None
     """Said of a new version whose round has room for everybody: devices that rest after a report, or wait to be
     selected, check in within this time, each at a random moment. Else everybody comes when told to."""
+
+
+class Sealed(msgspec.Struct, frozen=True, kw_only=True):
+    """How an announcement or an assignment travels."""
+
+    signed: str
+    """The message, as JSON."""
+    signature: _Signature = ""
+    """Of the topic and that text (:func:`wire.signatures.signed_bytes`); empty if the coordinator signs nothing."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -253,19 +294,30 @@ TYPES: dict[str, type[Message]] = {
 
 KINDS: dict[type[Message], str] = {message_type: kind for kind, message_type in TYPES.items()}
 
+SIGNED = frozenset({"announce", "assignment"})
+"""Kinds that travel sealed."""
+
+_SEALED = msgspec.json.Decoder(Sealed)
 _DECODERS = {kind: msgspec.json.Decoder(message_type) for kind, message_type in TYPES.items()}
 
 
-def encode(message: Message) -> bytes:
+def encode(message: Message, sign: Callable[[str], str] = lambda _text: "") -> bytes:
     """A message as JSON.
 
-    >>> encode(Announcement(version=3, manifest=Sha256("0" * 64)))[:14]
-    b'{"version":3,"'
+    >>> encode(Query(round=1, attempt=1, chunks=2))
+    b'{"round":1,"attempt":1,"chunks":2}'
+
+    Args:
+        message: what is said.
+        sign: gives the signature of a text; asked if the message is of a kind that travels sealed.
 
     Raises:
         LocalProtocolError: larger than :data:`MAX_CONTROL_BYTES`.
     """
     data = msgspec.json.encode(message)
+    if KINDS[type(message)] in SIGNED:
+        text = data.decode()
+        data = msgspec.json.encode(Sealed(signed=text, signature=sign(text)))
     if len(data) > MAX_CONTROL_BYTES:
         msg = f"a control message may have {MAX_CONTROL_BYTES} bytes, this {type(message).__name__} has {len(data)}"
         raise LocalProtocolError(msg)
@@ -273,7 +325,7 @@ def encode(message: Message) -> bytes:
 
 
 def decode(kind: str, data: bytes) -> Message:
-    """Read a message that came from the network.
+    """Read a message that came from the network; who signed it, if it travels sealed, is not looked at.
 
     Args:
         kind: last level of its topic (``announce`` and ``status`` for those topics).
@@ -290,7 +342,20 @@ def decode(kind: str, data: bytes) -> Message:
         msg = f"a control message may have {MAX_CONTROL_BYTES} bytes, got {len(data)}"
         raise RemoteProtocolError(msg, code="too-large")
     try:
-        return decoder.decode(data)
+        return decoder.decode(sealed(data).signed if kind in SIGNED else data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         msg = f"not a {kind} message: {error}"
+        raise RemoteProtocolError(msg) from error
+
+
+def sealed(data: bytes) -> Sealed:
+    """The text and the signature of a message that travels sealed.
+
+    Raises:
+        RemoteProtocolError: it does not.
+    """
+    try:
+        return _SEALED.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        msg = f"expected a text and its signature: {error}"
         raise RemoteProtocolError(msg) from error

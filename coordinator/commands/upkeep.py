@@ -18,10 +18,9 @@ from coordinator.shell.checkup import Finding, check_up
 from coordinator.shell.clock import WallClock
 from coordinator.shell.database import database_url
 from coordinator.shell.lock import only_one
-from coordinator.shell.signing import KEY_FILE, load_signer
+from coordinator.shell.signing import KEY_FILE, load_signer, make_recovery_key
 from coordinator.shell.web.words import si_bytes
 from wire.errors import ConfigError, UnavailableError
-from wire.identifiers import Population
 
 FOUND_FAULTS = 1
 """Exit status of ``doctor`` when something has to be mended."""
@@ -34,7 +33,8 @@ FOUND_FAULTS = 1
 def init(path: Path, *, key: bool, as_json: bool) -> None:
     """Write a configuration file with every setting and why it is what it is; '-' prints it.
 
-    The key that signs models is made in the data folder beside it, if there is none, for its owner only.
+    The key that signs what devices obey is made in the data folder beside it, if there is none, for its owner only; and
+    a recovery key beside the file, which belongs on paper or on a stick: it can name another key when that one is lost.
     """
     text = (resources.files("coordinator") / "example.toml").read_text(encoding="utf-8")
     if str(path) == "-":
@@ -54,9 +54,13 @@ def init(path: Path, *, key: bool, as_json: bool) -> None:
         data_dir = path.absolute().parent / os.environ.get(
             f"{ENVIRONMENT_PREFIX}_DATA_DIR", tomllib.loads(text)["data_dir"]
         )
-        public = load_signer(data_dir, Population("any")).public
+        public = load_signer(data_dir).public
         answer |= {"signing_key": str(data_dir / KEY_FILE), "coordinator_key": public}
-        cells += [("key that signs models", data_dir / KEY_FILE), ("its public half, for coordinator_key", public)]
+        cells += [("key that signs orders", data_dir / KEY_FILE), ("its public half, for coordinator_key", public)]
+        recovery = path.with_name(f"{path.stem}-recovery.pem")
+        if make_recovery_key(data_dir, recovery):
+            answer |= {"recovery_key": str(recovery)}
+            cells.append(("recovery key: take it off this machine, and keep it", recovery))
     show(answer, ("made", ""), [*cells, ("next", following)], as_json=as_json)
 
 

@@ -28,8 +28,9 @@ from coordinator.ports import VersionRecord
 from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.clock import WallClock
 from coordinator.shell.database import database_url
+from coordinator.shell.lock import only_one
 from coordinator.shell.model_folder import export_version
-from coordinator.shell.signing import load_signer
+from coordinator.shell.signing import change_key, load_signer, read_key
 from coordinator.shell.web.versions import VersionDetail, version_detail
 from coordinator.shell.web.words import percent
 from coordinator.shell.worker import do_once
@@ -68,7 +69,7 @@ def list_versions(config_path: Path, limit: int, *, as_json: bool) -> None:
 @json_option
 @_version
 def show_version(config_path: Path, version: int, *, as_json: bool) -> None:
-    """One version: what it was made of, who signed it, what was measured of it, and what became of it."""
+    """One version: what it was made of, what was measured of it, and what became of it."""
     config = configuration(config_path)
     record = _found(config, version)
     with opened(config) as database, database.transaction() as view:
@@ -185,11 +186,22 @@ def export(config_path: Path, version: int, form: str, out: Path, *, as_json: bo
 @models.command()
 @config_option
 @json_option
-def key(config_path: Path, *, as_json: bool) -> None:
-    """The public key that signs models: what agents are given as coordinator_key. It is made if there is none."""
+@click.option("--new", is_flag=True, help="Make another, which devices take on the word of this one.")
+@click.option("--recovery", type=click.Path(path_type=Path), help="Recovery key that signs the new one instead.")
+def key(config_path: Path, recovery: Path | None, *, new: bool, as_json: bool) -> None:
+    """The public key that signs orders: what agents are given as coordinator_key. It is made if there is none."""
     config = configuration(config_path)
-    public = load_signer(config.data_dir, Population(config.population)).public
-    show({"coordinator_key": public}, ("coordinator_key",), [(public,)], as_json=as_json)
+    if new:
+        with only_one(config.data_dir):
+            held = None if recovery is None else read_key(recovery)
+            signer = change_key(config.data_dir, Population(config.population), held, WallClock().now_s())
+    elif recovery is not None:
+        msg = "--recovery signs a new key: give --new, too"
+        raise ConfigError(msg)
+    else:
+        signer = load_signer(config.data_dir)
+    answer = {"coordinator_key": signer.public, "recovery_key": signer.recovery}
+    show(answer, tuple(answer), [(signer.public, signer.recovery or None)], as_json=as_json)
 
 
 def _found(config: CoordinatorConfig, version: int) -> VersionRecord:

@@ -87,18 +87,27 @@ class Office:
         register: of claims and keys.
         signer: the authority.
         clock: wall-clock time.
-        coordinator_key: public key of the coordinator's models, in hex.
+        coordinator_key: public key of the coordinator's orders, in hex.
+        recovery_key: public key that may name another one; empty if there is none.
 
     Attributes:
         register: as given.
         coordinator_key: likewise.
+        recovery_key: likewise.
     """
 
     def __init__(
-        self, config: CoordinatorConfig, register: Register, signer: Signer, clock: Clock, coordinator_key: str
+        self,
+        config: CoordinatorConfig,
+        register: Register,
+        signer: Signer,
+        clock: Clock,
+        coordinator_key: str,
+        recovery_key: str = "",
     ) -> None:
         self.register = register
         self.coordinator_key = coordinator_key
+        self.recovery_key = recovery_key
         self._config = config
         self._signer = signer
         self._clock = clock

@@ -1,7 +1,7 @@
 """The folder ``tls``: what our HTTPS server and a broker on this machine need, as files that they understand.
 
-``server.key`` and ``server.pem`` (ours), ``broker.key`` and ``broker.pem`` (a broker's, which devices do not accept as the
-coordinator's), ``authorities.pem`` (whom to trust), ``revoked.pem`` (whom not any more).
+``server.key`` and ``server.pem`` (ours), ``broker.key`` and ``broker.pem`` (a broker's, which devices do not accept as
+the coordinator's), ``authorities.pem`` (whom to trust), ``revoked.pem`` (whom not any more).
 Only :func:`refresh` writes it, and each file whole; who reads it is told when something changed.
 """
 

@@ -295,6 +295,7 @@ def _answer(outcome: Outcome, ports: WebPorts) -> Any:
                 broker_host="" if beside_us else broker.host,
                 broker_port=broker.device_port or broker.port,
                 coordinator_key=_office(ports).coordinator_key,
+                recovery_key=_office(ports).recovery_key,
             )
         case Waiting(device):
             return Pending(device, ASK_AGAIN_S), 202

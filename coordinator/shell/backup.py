@@ -6,8 +6,10 @@ are stored before a row names them and never change.
 The certificate authority's key is copied only if that is asked for: whoever has it can make devices and servers.
 
 A restored coordinator must not use a round's number again: devices may still hold reports of rounds that the backup
-does not know. So restoring adds an abandoned round with a number far ahead, and new rounds are counted from there. Nor
-may a claim be used again that was used after the backup, so restoring revokes every claim.
+does not know. So restoring adds an abandoned round with a number far ahead, further the older the backup is (it may
+have been restored before), and new rounds are counted from there. What devices obey has numbers of its own, which are
+drawn anew at each start and need nothing of a backup (docs/adr/0038). Nor may a claim be used again that was used after
+the backup, so restoring revokes every claim.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from coordinator.enrolment.register import Register
 from coordinator.shell.blobs import FileBlobs, unavailable
 from coordinator.shell.database import Database, database_file
 from coordinator.shell.schema import copy_sqlite
-from coordinator.shell.signing import KEY_FILE
+from coordinator.shell.signing import KEY_FILE, KEYS_FILE
 from host.files import put_folder_in_place, put_in_place, replace_file
 from models.manifest import Manifest
 from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
@@ -31,7 +33,8 @@ from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
 ARTIFACTS = "artifacts"
 """Folder of a coordinator's data, and of a backup."""
 ROUNDS_SKIPPED = 1_000_000
-"""Far more rounds than can have passed since any backup; a number has room for billions of them."""
+"""Far more rounds than can have passed since any backup; one more for each second since then, which is more than were
+held since the same backup was restored before."""
 
 
 def back_up(data_dir: Path, folder: Path, *, with_authority: bool = False) -> int:
@@ -208,7 +211,12 @@ def _copy_artifacts(source: Path, target: Path) -> None:
 
 
 def _copy_key(source: Path, target: Path) -> None:
-    """The key that signs models: without it the restored coordinator would be a stranger to its devices."""
+    """The key that signs orders: without it the restored coordinator would be a stranger to its devices.
+
+    What everybody may know of it goes along: which recovery key can name another, and how the key came to be.
+    """
+    if (source / KEYS_FILE).is_file():
+        replace_file(target / KEYS_FILE, (source / KEYS_FILE).read_bytes())
     if (source / KEY_FILE).is_file():
         (target / KEY_FILE).touch(mode=0o600)
         shutil.copyfile(source / KEY_FILE, target / KEY_FILE)
@@ -250,7 +258,7 @@ def _skip_numbers(url: str, now_s: float) -> int:
             if newest is None:
                 return 0  # no device was ever asked for anything
             marker = Round(
-                number=last + ROUNDS_SKIPPED,
+                number=last + ROUNDS_SKIPPED + max(0, int(now_s - newest.opened_at_s)),
                 base_version=newest.base_version,
                 rules=newest.rules,
                 seed=newest.seed,

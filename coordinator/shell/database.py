@@ -61,6 +61,7 @@ BUSY_TIMEOUT_S = 10
 STATES_TOLD_APART = 50
 """Devices choose their reasons; a person reads four of them."""
 RHYTHM, HELD_OUT_TEXT, MEASURED_SINCE, BASELINES = "rhythm", "held-out-text", "measured-since", "baselines"
+ORDER_NUMBER = "order-number"
 """Their names among the facts."""
 IN_MEMORY = "sqlite://"
 """URL of a database that is nowhere but in memory: for tests and simulations."""
@@ -434,6 +435,12 @@ class DatabaseView(Versions, Reading):
     def save_baselines(self, kept: KeptBaselines) -> None:
         """Replace it."""
         self._save_fact(BASELINES, kept)
+
+    def draw_number(self, now_s: float) -> int:
+        """The number of what devices are to obey from now on: of milliseconds, so that it needs no backup."""
+        number = max((self._fact(ORDER_NUMBER, int) or 0) + 1, int(now_s * 1000))
+        self._save_fact(ORDER_NUMBER, number)
+        return number
 
     def _fact(self, name: str, kind: type[_Fact]) -> _Fact | None:
         found = self._connection.scalar(sa.select(facts.c.value).where(facts.c.name == name))

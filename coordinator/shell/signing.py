@@ -1,77 +1,216 @@
-"""The key that signs manifests: one file beside the data, made at the first start, that only its owner may read.
+"""The key that signs what devices obey: a file beside the data, made at the first start, that only its owner may read.
 
-Whoever has the file can make models that this population's devices take. Backups have it, too, because a coordinator
-without it would have to be made known to every device again.
+Whoever has the file can give orders to this population's devices. Beside it lies what everybody may know
+(``keys.json``): the public half of the recovery key, and how the key came to be. A key is made only where neither is:
+one that no device knows would be obeyed by none.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from msgspec.structs import replace
 
 from host.files import replace_file
 from wire.errors import ConfigError, UnavailableError
-from wire.identifiers import Population, Sha256
-from wire.signatures import signed_bytes
+from wire.identifiers import Population
+from wire.messages import MOST_SUCCESSIONS, Succession
+from wire.signatures import signed_bytes, succession_bytes
 
-KEY_FILE = "signing.pem"
-"""In the data folder, and in a backup."""
+KEY_FILE, NEXT_KEY_FILE, KEYS_FILE = "signing.pem", "signing-next.pem", "keys.json"
+"""In the data folder; backups have ``keys.json``, too."""
+
+
+class Keys(msgspec.Struct, frozen=True, kw_only=True):
+    """What everybody may know of the keys.
+
+    Attributes:
+        recovery: public half of the recovery key, in hex; empty if there is none.
+        successions: how the key came to be, oldest first.
+    """
+
+    recovery: str = ""
+    successions: tuple[Succession, ...] = ()
 
 
 class KeySigner:
-    """Signs manifests; implements :class:`coordinator.ports.Signer`.
+    """Signs messages; implements :class:`coordinator.ports.Signer`.
 
     Args:
         key: private.
-        population: whose manifests it signs.
+        keys: what devices are told of it.
 
     Attributes:
         public: the public half, in hex.
+        recovery: the public half of the recovery key, in hex; empty if there is none.
+        successions: how the key came to be, oldest first.
     """
 
-    def __init__(self, key: Ed25519PrivateKey, population: Population) -> None:
+    def __init__(self, key: Ed25519PrivateKey, keys: Keys) -> None:
         self._key = key
-        self._population = population
-        self.public = key.public_key().public_bytes_raw().hex()
+        self.public = public_half(key)
+        self.recovery = keys.recovery
+        self.successions = keys.successions
 
-    def sign(self, manifest: str) -> str:
-        """The signature of a manifest by its hash, in hex; the same each time."""
-        return self._key.sign(signed_bytes(self._population, Sha256(manifest))).hex()
+    def sign(self, topic: str, text: str) -> str:
+        """The signature of a message that is published on a topic, in hex; the same each time."""
+        return self._key.sign(signed_bytes(topic, text)).hex()
 
 
-def load_signer(data_dir: Path, population: Population) -> KeySigner:
-    """The signer of a data folder; its key is made if there is none.
+def load_signer(data_dir: Path) -> KeySigner:
+    """The signer of a data folder; its key is made if there never was one.
 
     Raises:
-        ConfigError: the file holds no such key, or others may read it.
+        ConfigError: the key is lost, another than devices were told, none at all, or others may read it.
         UnavailableError: it cannot be read or written.
     """
     path = data_dir / KEY_FILE
+    keys = _read_keys(data_dir)
     try:
+        if not path.exists() and keys is None:
+            data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+            replace_file(path, _pem(Ed25519PrivateKey.generate()))
+        if keys is None:
+            keys = Keys()
+            _write_keys(data_dir, keys)
+        newest = keys.successions[-1].key if keys.successions else ""
+        following = data_dir / NEXT_KEY_FILE
+        if following.exists() and public_half(read_key(following)) == newest:
+            following.replace(path)  # the last change of keys was cut off here
         if not path.exists():
-            _make(path)
+            msg = f"{path} is missing, and devices know it: restore it from a backup, or {_REMEDY}"
+            raise ConfigError(msg)
+        signer = KeySigner(read_key(path), keys)
+    except OSError as error:
+        raise _unavailable(path, error) from error
+    if newest and signer.public != newest:
+        msg = f"{path} is not the key that devices were told ({newest[:12]}): restore that one, or {_REMEDY}"
+        raise ConfigError(msg)
+    return signer
+
+
+def change_key(data_dir: Path, population: Population, recovery: Ed25519PrivateKey | None, now_s: float) -> KeySigner:
+    """Sign with a new key from now on: devices follow the old one's word, or the recovery key's.
+
+    Args:
+        data_dir: of a coordinator that does not run.
+        population: whose devices.
+        recovery: signs if the old key is lost; None takes the old key.
+        now_s: wall-clock time.
+
+    Raises:
+        ConfigError: there is no old key, or that is another recovery key than devices know.
+        UnavailableError: the disk does not work.
+    """
+    known, key = _read_keys(data_dir) or Keys(), Ed25519PrivateKey.generate()
+    number = 0
+    if recovery is None:
+        signer = read_key(data_dir / KEY_FILE)
+    elif public_half(recovery) != (known.recovery or public_half(recovery)):
+        msg = f"expected the recovery key {known.recovery[:12]}, which devices know, got {public_half(recovery)[:12]}"
+        raise ConfigError(msg)
+    else:
+        signer = recovery
+        known = replace(known, recovery=public_half(recovery))
+        number = max([int(now_s), 1, *(step.number + 1 for step in known.successions)])
+    said = succession_bytes(population, public_half(signer), public_half(key), number)
+    step = Succession(
+        key=public_half(key), signer=public_half(signer), signature=signer.sign(said).hex(), number=number
+    )
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        replace_file(data_dir / NEXT_KEY_FILE, _pem(key))
+        _write_keys(data_dir, replace(known, successions=(*known.successions, step)[-MOST_SUCCESSIONS:]))
+    except OSError as error:
+        raise _unavailable(data_dir, error) from error
+    return load_signer(data_dir)
+
+
+def make_recovery_key(data_dir: Path, path: Path) -> str:
+    """Make the recovery key of a coordinator that has none; its public half, empty if it has one already.
+
+    Args:
+        data_dir: of the coordinator.
+        path: where the private half goes, for its owner only; it does not stay on this machine.
+
+    Raises:
+        UnavailableError: it cannot be written, or is there already.
+    """
+    known = _read_keys(data_dir) or Keys()
+    if known.recovery:
+        return ""
+    key = Ed25519PrivateKey.generate()
+    try:
+        if path.exists():
+            raise FileExistsError(None, "it is there already", str(path))
+        replace_file(path, _pem(key))
+        _write_keys(data_dir, replace(known, recovery=public_half(key)))
+    except OSError as error:
+        raise _unavailable(path, error) from error
+    return public_half(key)
+
+
+def read_key(path: Path) -> Ed25519PrivateKey:
+    """A private key.
+
+    Raises:
+        ConfigError: the file holds no such key, or others may read it.
+        UnavailableError: it cannot be read.
+    """
+    try:
         if path.stat().st_mode & 0o077:
             msg = f"{path} may be read by others: chmod 600 {path}, and think about whether somebody has read it"
             raise ConfigError(msg)
         key = serialization.load_pem_private_key(path.read_bytes(), password=None)
     except OSError as error:
-        msg = f"the key {path} cannot be read or made: {error.strerror or error}"
-        raise UnavailableError(msg) from error
+        raise _unavailable(path, error) from error
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         msg = f"{path} holds no private key in PEM without a password; restore it from a backup"
         raise ConfigError(msg) from error
     if not isinstance(key, Ed25519PrivateKey):
         msg = f"{path}: expected a key of Ed25519, got a {type(key).__name__}"
         raise ConfigError(msg)
-    return KeySigner(key, population)
+    return key
 
 
-def _make(path: Path) -> None:
-    pem = Ed25519PrivateKey.generate().private_bytes(
+def public_half(key: Ed25519PrivateKey) -> str:
+    """The public key of a private one, in hex."""
+    return key.public_key().public_bytes_raw().hex()
+
+
+_REMEDY = (
+    "'model key --new --recovery FILE' makes one that devices take on the recovery key's word; without that, delete "
+    f"{KEYS_FILE}, and tell each device the next key (coordinator_key)"
+)
+
+
+def _read_keys(data_dir: Path) -> Keys | None:
+    path = data_dir / KEYS_FILE
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Keys)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unavailable(path, error) from error
+    except msgspec.MsgspecError as error:
+        msg = f"{path}: expected what this program wrote, got: {error}; restore it from a backup"
+        raise ConfigError(msg) from error
+
+
+def _write_keys(data_dir: Path, keys: Keys) -> None:
+    data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    replace_file(data_dir / KEYS_FILE, msgspec.json.encode(keys) + b"\n")
+
+
+def _pem(key: Ed25519PrivateKey) -> bytes:
+    return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(path, pem)
+
+
+def _unavailable(path: Path, error: OSError) -> UnavailableError:
+    return UnavailableError(f"the key {path} cannot be read or made: {error.strerror or error}")

@@ -50,7 +50,6 @@ versions = Table(
     Column("stage", String(16), nullable=False, server_default="current"),  # coordinator.core.rollout.Stage
     Column("reason", String(500), nullable=False, server_default=""),
     Column("since_s", Float, nullable=False, server_default="0"),
-    Column("signature", String(128), nullable=False, server_default=""),
     Column("lineage", LargeBinary),  # JSON of coordinator.ports.Lineage
     Index("versions_by_stage", "task", "stage", "version"),
 )

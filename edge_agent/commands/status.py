@@ -11,10 +11,11 @@ from edge_agent import __version__
 from edge_agent.commands.opened import opened_database
 from edge_agent.config import KEYBOARD_HOST, AgentConfig
 from edge_agent.core import lifecycle
+from edge_agent.shell.database import Database
 from edge_agent.shell.folder import ARTIFACTS, running_agent
 from edge_agent.shell.http import Downloader
 from edge_agent.shell.model_files import ModelFiles
-from edge_agent.shell.trust import KEY, REFUSED, WHY
+from edge_agent.shell.trust import REFUSED, WHY, trusted
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,8 @@ class Found:
         messages: stored.
         message_bytes: of these.
         model_version: of the model held; None if there is none.
-        coordinator_key: whose models are taken, in hex; empty if no coordinator is known yet.
-        models_refused: how often a model was refused because it was not signed by that key.
+        coordinator_key: whose orders are obeyed, in hex; empty if no coordinator is known yet.
+        orders_refused: how often a model or an assignment was refused: not signed by that key, old, or outside limits.
         refused_because: why the last one was.
         report_waiting: a report has no receipt yet.
         reports_sent: accepted by the coordinator.
@@ -56,7 +57,7 @@ class Found:
     message_bytes: int
     model_version: int | None
     coordinator_key: str
-    models_refused: int
+    orders_refused: int
     refused_because: str
     report_waiting: bool
     reports_sent: int
@@ -99,8 +100,8 @@ def status(config: AgentConfig) -> Found:
             messages=0 if database is None else database.count(),
             message_bytes=0 if database is None else database.size_bytes(),
             model_version=_model_version(config),
-            coordinator_key=config.coordinator_key or (database and database.fact(KEY)) or "",
-            models_refused=0 if database is None else int(database.fact(REFUSED) or 0),
+            coordinator_key=_key(config, database),
+            orders_refused=0 if database is None else int(database.fact(REFUSED) or 0),
             refused_because="" if database is None else database.fact(WHY) or "",
             report_waiting=remembered is not None and remembered.parcel is not None,
             reports_sent=0 if tally is None else tally.reports_sent,
@@ -109,6 +110,10 @@ def status(config: AgentConfig) -> Found:
             last_trained_at_s=None if tally is None else tally.last_trained_at_s,
             keyboard_url=f"http://{KEYBOARD_HOST}:{keyboard.port}/" if keyboard.enabled and keyboard.port else None,
         )
+
+
+def _key(config: AgentConfig, database: Database | None) -> str:
+    return config.coordinator_key if database is None else trusted(database, config.coordinator_key).key
 
 
 def _model_version(config: AgentConfig) -> int | None:

@@ -101,14 +101,14 @@ def _wiped(claim: ClaimFile, claim_path: Path, also_wipe: Sequence[Path]) -> tup
 def refreshed(data_dir: Path, held: Identity) -> Identity:
     """Show our certificate, and keep what the coordinator says of it: whom to trust, when to renew.
 
-    The key that signs orders stays the one of the claim: only who holds it names another (:mod:`edge_agent.shell.trust`).
+    The keys that sign orders stay those of the claim: only who holds one names another (:mod:`edge_agent.shell.trust`).
 
     Raises:
         Refused: the certificate was revoked.
         UnavailableError: the coordinator cannot be reached.
     """
     answer = _ask(tls_context(data_dir, held), "GET", f"{held.coordinator_url}{ROOT}/self")
-    identity = replace(_identity(answer, held.coordinator_url), coordinator_key=held.coordinator_key)
+    identity = _with_keys_of(held, _identity(answer, held.coordinator_url))
     if identity != held:
         keep(data_dir, identity, None)
     return identity
@@ -138,8 +138,8 @@ def renewed(data_dir: Path, now_s: float) -> bool:
     except Refused:
         forget_next_key(data_dir)
         raise
-    renewed_identity = replace(_identity(answer, held.coordinator_url), coordinator_key=held.coordinator_key)
-    keep(data_dir, renewed_identity, key + answer.certificate.encode())
+    identity = _with_keys_of(held, _identity(answer, held.coordinator_url))
+    keep(data_dir, identity, key + answer.certificate.encode())
     held = held_identity(data_dir) or held
     refreshed(data_dir, held)  # seen at work: from now on it counts as ours
     return True
@@ -159,6 +159,10 @@ def _claimed(data_dir: Path, claim: ClaimFile) -> Identity:
     return identity
 
 
+def _with_keys_of(held: Identity, said: Identity) -> Identity:
+    return replace(said, coordinator_key=held.coordinator_key, recovery_key=held.recovery_key)
+
+
 def _identity(answer: Enrolled, url: str) -> Identity:
     return Identity(
         device=answer.device,
@@ -170,6 +174,7 @@ def _identity(answer: Enrolled, url: str) -> Identity:
         expires_s=answer.expires_s,
         renew_s=answer.renew_s,
         coordinator_key=answer.coordinator_key,
+        recovery_key=answer.recovery_key,
     )
 
 

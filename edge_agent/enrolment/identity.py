@@ -34,7 +34,8 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
         authorities: certificates that it trusts, PEM.
         expires_s: when its own certificate ends.
         renew_s: when to ask for the next one.
-        coordinator_key: public key that signs models, in hex.
+        coordinator_key: public key that signs orders, in hex.
+        recovery_key: public key that may name another one; empty if the coordinator has none.
     """
 
     device: str
@@ -46,6 +47,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     expires_s: float
     renew_s: float
     coordinator_key: str
+    recovery_key: str = ""
 
     @property
     def name(self) -> DeviceId:

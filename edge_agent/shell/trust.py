@@ -1,25 +1,32 @@
-"""Whose models this device takes: those that the coordinator signed with the one key that is known here.
+"""Which orders this device obeys: what the coordinator signed, and nothing that is older than what it has seen.
 
-The key is the one of the configuration, or else the first that a coordinator announced, as SSH knows its hosts: kept in
-the database from then on, and never replaced by another announcement. A device that has heard of no key yet has nothing
-to compare with, and takes what it is offered. What is refused is counted, and its reason kept for ``status``.
+The key is the one of the configuration, or else the first that a coordinator announced, as SSH knows its hosts. Another
+key counts only if that one, or the recovery key, says so (docs/adr/0038). A device that has heard of no key yet has
+nothing to compare with, and takes what it is offered. What is refused is counted, and its reason kept for ``status``.
 """
 
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable
 from typing import Protocol
 
+import msgspec
 import structlog
+from msgspec.structs import replace
 
 from edge_agent.shell.signatures import holds_in_a_process
+from wire import messages, topics
 from wire.errors import RemoteProtocolError, UnavailableError
-from wire.identifiers import Population, Sha256
-from wire.signatures import signed_bytes
+from wire.identifiers import DeviceId, Population
+from wire.messages import Announcement, Assignment, Succession
+from wire.signatures import signed_bytes, succession_bytes
 
-KEY, REFUSED, WHY = "coordinator_key", "manifests_refused", "manifest_refused_because"
+TRUSTED, REFUSED, WHY = "trusted", "orders_refused", "order_refused_because"
 """Names of the facts."""
+MOST_TASKS = 1000
+"""Whose numbers are kept; the coordinator names tasks."""
 
 log = structlog.get_logger()
 
@@ -42,62 +49,193 @@ class Facts(Protocol):
         """
 
 
+class Trusted(msgspec.Struct, frozen=True, kw_only=True):
+    """Whom a device obeys, and what it has seen of them.
+
+    Attributes:
+        given: the key of the configuration that this began with; another one begins anew.
+        key: that signs orders now; empty if none is known.
+        recovery: that may name another key; empty if none is known.
+        recovered: number of the last statement of the recovery key.
+        signed_s: when the last order was signed.
+        numbers: the highest of each task under this key.
+    """
+
+    given: str = ""
+    key: str = ""
+    recovery: str = ""
+    recovered: int = 0
+    signed_s: float = 0.0
+    numbers: dict[str, int] = {}
+
+
 class KnownKey:
-    """Implements :class:`edge_agent.ports.Trust`. Any thread may check.
+    """Implements :class:`edge_agent.ports.Trust`. Any thread.
 
     Args:
         population: whose coordinator signs.
+        device: our name.
         facts: what the device remembers.
         given: the key of the configuration, in hex; empty if none was given.
+        recovery: the recovery key that came with it; likewise.
         holds: whether a signature holds; see :mod:`edge_agent.shell.signatures`.
+        now_s: the time, if the clock is synchronised; else None.
     """
 
     def __init__(
-        self, population: Population, facts: Facts, given: str = "", holds: Holds = holds_in_a_process
+        self,
+        population: Population,
+        device: DeviceId,
+        facts: Facts,
+        given: str = "",
+        recovery: str = "",
+        holds: Holds = holds_in_a_process,
+        now_s: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._population = population
+        self._topics = {
+            "announce": topics.announce(population),
+            "assignment": topics.down(population, device, "assignment"),
+        }
         self._facts = facts
-        self._given = given
-        self._key = given or facts.fact(KEY) or ""
-        self._told = ""
         self._holds = holds
-        self._last: tuple[Sha256, str] | None = None  # found good; the keyboard and a session take the same model
+        self._now_s = now_s
+        self._state = trusted(facts, given, recovery)
+        self._heard: bytes | None = None
+        self._told = ""
+        self._last: bytes | None = None  # found good; the keyboard asks for the same again and again
+        self._lock = threading.Lock()
 
-    def announced(self, key: str) -> None:
-        """A coordinator announced its key: the first counts if none was given."""
-        if not key or key == self._key:
-            return
-        if not self._key:
-            self._facts.remember(KEY, key)
-            self._key = key
+    def announced(self, payload: bytes) -> None:
+        """A coordinator announced its key: the first counts if none was given.
+
+        How another came to be is found out when something is to be checked, which takes a while.
+        """
+        self._heard = payload
+        key = _announcement(payload).key
+        if key and not self._state.key:
+            self._keep(replace(self._state, key=key))
             log.info("coordinator_key_kept", key=key)
-        elif key != self._told:
-            self._told = key  # announcements come again and again
-            log.warning("coordinator_key_refused", announced=key, known=self._key, remedy=_remedy(self._given))
 
-    def check(self, manifest: Sha256, signature: str) -> None:
-        """See whether the coordinator signed a manifest.
+    def check(self, kind: str, payload: bytes) -> None:
+        """See whether an order is to be obeyed.
 
         Raises:
-            RemoteProtocolError: it did not.
+            RemoteProtocolError: it is not.
             UnavailableError: that cannot be found out now.
         """
-        if not self._key or (manifest, signature) == self._last:
-            return
-        if not signature:
-            why = f"nobody signed manifest {manifest[:12]}; expected a signature by key {self._key[:12]}"
-        elif not self._holds(self._key, signature, signed_bytes(self._population, manifest)):
-            why = f"the signature of manifest {manifest[:12]} is not by key {self._key[:12]}; {_remedy(self._given)}"
+        with self._lock:
+            if not self._state.key or payload == self._last:
+                return
+            try:
+                self._check(kind, payload)
+            except RemoteProtocolError as error:
+                with contextlib.suppress(UnavailableError):  # a full disk must not let it through
+                    self._facts.remember(REFUSED, str(int(self._facts.fact(REFUSED) or 0) + 1))
+                    self._facts.remember(WHY, str(error))
+                raise
+            self._last = payload
+
+    def _check(self, kind: str, payload: bytes) -> None:
+        order = messages.decode(kind, payload)
+        if not isinstance(order, Announcement | Assignment):
+            msg = f"expected an order, got a message of kind {kind[:80]!r}"
+            raise RemoteProtocolError(msg, code="kind")
+        heard = None if self._heard is None else _announcement(self._heard)
+        if heard is not None and heard.key != self._state.key:
+            self._follow(heard.successions)
+            if self._state.key != heard.key != self._told:
+                self._told = heard.key  # announcements come again and again
+                log.warning("coordinator_key_refused", announced=heard.key, known=self._state.key)
+        self._check_signature(kind, payload)
+        self._check_age(order)
+        others = [(task, number) for task, number in self._state.numbers.items() if task != order.task]
+        self._keep(
+            replace(
+                self._state,
+                recovery=self._state.recovery or self._recovery_in(heard),
+                signed_s=order.signed_s,
+                numbers=dict(others[-MOST_TASKS:]) | {order.task: order.number},
+            )
+        )
+
+    def _check_signature(self, kind: str, payload: bytes) -> None:
+        sealed, known = messages.sealed(payload), self._state.key
+        if not sealed.signature:
+            why = f"nobody signed the {kind}; expected a signature by key {known[:12]}"
+        elif not self._holds(known, sealed.signature, signed_bytes(self._topics[kind], sealed.signed)):
+            why = (
+                f"the signature of the {kind} is not by key {known[:12]}; if the coordinator has a new key that "
+                "neither the old one nor the recovery key names, set coordinator_key to it"
+            )
         else:
-            self._last = manifest, signature
             return
-        with contextlib.suppress(UnavailableError):  # a full disk must not let it through
-            self._facts.remember(REFUSED, str(int(self._facts.fact(REFUSED) or 0) + 1))
-            self._facts.remember(WHY, why)
         raise RemoteProtocolError(why, code="signature")
 
+    def _check_age(self, order: Announcement | Assignment) -> None:
+        """Neither older than what we have seen of the task, nor over."""
+        seen = self._state.numbers.get(order.task, -1)
+        if order.number < seen:
+            why = f"order {order.number} of task {order.task!r} is older than {seen}, which came before"
+            raise RemoteProtocolError(why, code="rollback")
+        now_s = self._now_s()
+        if now_s is None:
+            # A higher number is newer than whatever that time was taken from, also if a clock was wrong then.
+            now_s = self._state.signed_s if order.number == seen else order.signed_s
+        if order.not_after_s < now_s:
+            late_s = now_s - order.not_after_s
+            why = f"the order holds no more since {late_s:.0f} s; see that the clocks of both sides are right"
+            raise RemoteProtocolError(why, code="expired")
 
-def _remedy(given: str) -> str:
-    if given:
-        return "if the coordinator has a new key, set coordinator_key to it"
-    return "if the coordinator has a new key, set coordinator_key to it: the first one that was announced is kept"
+    def _follow(self, successions: tuple[Succession, ...]) -> None:
+        """Take every step from our key to a newer one that our key or the recovery key signed."""
+        for step in successions:
+            known = self._state
+            by_key = step.signer == known.key and step.number == 0
+            by_recovery = step.signer == known.recovery and step.number > known.recovered
+            if step.key == known.key or not (by_key or by_recovery):
+                continue
+            signed = succession_bytes(self._population, step.signer, step.key, step.number)
+            if not self._holds(step.signer, step.signature, signed):
+                continue
+            self._keep(
+                Trusted(
+                    given=known.given,
+                    key=step.key,
+                    recovery=known.recovery,
+                    recovered=step.number if by_recovery else known.recovered,
+                )
+            )
+            log.warning("coordinator_key_changed", key=step.key, before=known.key, by_recovery=by_recovery)
+
+    def _recovery_in(self, heard: Announcement | None) -> str:
+        """The recovery key of what was announced, if we know none and the coordinator signed that."""
+        if self._state.recovery or heard is None or not heard.recovery or self._heard is None:
+            return ""
+        try:
+            self._check_signature("announce", self._heard)
+        except RemoteProtocolError:
+            return ""
+        return heard.recovery
+
+    def _keep(self, state: Trusted) -> None:
+        self._facts.remember(TRUSTED, msgspec.json.encode(state).decode())
+        self._state = state
+
+
+def trusted(facts: Facts, given: str, recovery: str = "") -> Trusted:
+    """Whom a device obeys: the keys that were given to it, or those that came after them."""
+    fresh = Trusted(given=given, key=given, recovery=recovery)
+    kept = facts.fact(TRUSTED)
+    if kept is None:
+        return fresh
+    found = msgspec.json.decode(kept, type=Trusted)
+    return fresh if found.given != given else replace(found, recovery=found.recovery or recovery)
+
+
+def _announcement(payload: bytes) -> Announcement:
+    found = messages.decode("announce", payload)
+    if not isinstance(found, Announcement):
+        msg = "expected an announcement"
+        raise RemoteProtocolError(msg)
+    return found

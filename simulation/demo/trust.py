@@ -22,7 +22,7 @@ from coordinator.shell.signing import load_signer
 from edge_agent.enrolment.identity import Identity, keep
 from edge_agent.enrolment.keys import next_key
 from wire.errors import UnavailableError
-from wire.identifiers import DeviceId, Population
+from wire.identifiers import DeviceId
 
 CLAIM_LIFE_S = 3600.0
 
@@ -43,7 +43,7 @@ def enrol_phones(coordinator_toml: Path, data_dirs: Mapping[str, Path]) -> None:
     database = Database(database_url(config))
     try:
         refresh(config, signer, (), clock.now_s())
-        key = load_signer(config.data_dir, Population(config.population)).public
+        key = load_signer(config.data_dir).public
         office = Office(config, Register(database), signer, clock, key)
         for name, data_dir in data_dirs.items():
             _enrol(config, office, DeviceId(name), data_dir, clock.now_s())

@@ -98,6 +98,7 @@ class MemoryView:
         self._begun: dict[int, int] = {}
         self._counters: dict[str, int] = {}
         self._rhythm: dict[str, Rhythm] = {}
+        self._number: dict[str, int] = {}
         self._audit: dict[int, AuditEntry] = {}
         self._last: dict[str, int] = {}
 
@@ -375,6 +376,12 @@ class MemoryView:
     def save_rhythm(self, rhythm: Rhythm) -> None:
         """Replace it."""
         self._put(self._rhythm, "rhythm", rhythm)
+
+    def draw_number(self, now_s: float) -> int:
+        """The number of what devices are to obey from now on."""
+        number = max(self._number.get("order", 0) + 1, int(now_s * 1000))
+        self._put(self._number, "order", number)
+        return number
 
     def add_audit(self, entry: AuditEntry) -> None:
         """Note a change."""

@@ -12,6 +12,7 @@ from coordinator.core.round import Phase
 from coordinator.core.seats import SeatState
 from coordinator.driver import LISTEN_S
 from coordinator.effects import EvaluateVersion, StartAggregation
+from coordinator.execution import ANNOUNCED_FOR_S
 from coordinator.inbox import (
     ArtifactServed,
     BrokerDropped,
@@ -85,7 +86,16 @@ def test_a_round_from_check_in_to_the_next_version(make_world):
     assert topic.endswith("/announce")
     assert retained
     manifest = world.tables.versions[1].manifest
-    assert announcement == Announcement(version=1, manifest=manifest, check_in_within_s=0.002)
+    signed_s = announcement.signed_s
+    assert announcement == Announcement(
+        version=1,
+        manifest=manifest,
+        task="keyboard",
+        number=world.driver._board.number,
+        signed_s=signed_s,
+        not_after_s=signed_s + ANNOUNCED_FOR_S,
+        check_in_within_s=0.002,
+    )
 
 
 def test_reports_are_deleted_when_their_round_is_over_and_their_figures_stay(make_world):

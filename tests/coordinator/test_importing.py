@@ -8,7 +8,6 @@ from coordinator.effects import EvaluateVersion
 from coordinator.service import _import_once
 from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.database import Database
-from coordinator.shell.signing import KEY_FILE, load_signer
 from tests.coordinator.fakes import task_config
 from tests.coordinator.model_folder import write_model
 
@@ -22,7 +21,7 @@ def start(tmp_path):
 
     def once(**task):
         config = CoordinatorConfig(task=task_config(tmp_path / "model", **task))
-        _import_once(config, database, artifacts, load_signer(tmp_path, "demo"), 5.0)
+        _import_once(config, database, artifacts, 5.0)
         with database.transaction() as tx:
             left = [effect for _, effect in tx.effects()]
             tx.remove_effects([number for number, _ in tx.effects()])
@@ -32,24 +31,15 @@ def start(tmp_path):
     database.close()
 
 
-def test_the_first_start_imports_and_signs_the_model(start, tmp_path):
+def test_the_first_start_imports_the_model(start):
     [first], left = start()
     assert (first.version, first.rollout.stage, first.rollout.reason) == (0, Stage.CURRENT, "imported")
-    assert first.signature == load_signer(tmp_path, "demo").sign(first.manifest)
     assert left == []
 
 
 def test_another_start_changes_nothing(start):
     before, _ = start()
     assert start() == (before, [])
-
-
-def test_another_key_signs_what_devices_have_again(start, tmp_path):
-    [before], _ = start()
-    (tmp_path / KEY_FILE).unlink()
-    [after], _ = start()
-    assert after.signature != before.signature
-    assert after.signature == load_signer(tmp_path, "demo").sign(after.manifest)
 
 
 def test_what_devices_have_is_measured_once_on_each_text(start, tmp_path):

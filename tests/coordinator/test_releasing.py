@@ -26,13 +26,6 @@ GOOD, BAD = 20, 2
 TRIAL = TrialPolicy(share=0.5, devices=2, hours=1.0)
 
 
-class Signer:
-    public = "5" * 64
-
-    def sign(self, manifest):
-        return (manifest * 2)[:128]
-
-
 @pytest.fixture
 def make_world(tmp_path):
     manifest = write_model(tmp_path)
@@ -160,17 +153,6 @@ def test_a_version_knows_what_it_was_made_of_and_what_devices_found_of_the_one_b
     tally = world.tables.federated[0]
     assert (tally.devices, tally.counted, tally.top1_before, tally.tried) == (2, 200, 2 * GOOD, 2)
     assert 1 not in world.tables.federated
-
-
-def test_versions_are_signed_and_devices_are_told_the_key(make_world):
-    world = make_world(signer=Signer())
-    hold_round(world, "a", "b")
-    manifest = world.tables.versions[1].manifest
-    assert world.tables.versions[1].signature == Signer().sign(manifest)
-    assert announced(world).signature == Signer().sign(manifest)
-    assert announced(world).key == Signer.public
-    check_in(world, "a", "b")
-    assert world.assignment("a").signature == Signer().sign(manifest)
 
 
 # With a share

@@ -134,11 +134,13 @@ class FakeTrust:
     refuses: set[str] = field(default_factory=set)
     keys: list[str] = field(default_factory=list)
 
-    def announced(self, key):
-        self.keys.append(key)
+    def announced(self, payload):
+        self.keys.append(messages.decode("announce", payload).key)
 
-    def check(self, manifest, signature):
-        if manifest in self.refuses:
+    def check(self, kind, payload):
+        order = messages.decode(kind, payload)
+        named = {order.manifest} | ({order.canary.manifest} if kind == "announce" and order.canary else set())
+        if named & self.refuses:
             raise RemoteProtocolError("nobody signed it", code="signature")
 
 

@@ -12,7 +12,6 @@ from edge_agent.enrolment.enrolling import Refused, enrol, renewed
 from edge_agent.enrolment.identity import CREDENTIAL, FOLDER, NEXT_KEY, held_identity
 from tests.enrolment.world import Device, World
 from wire.errors import UnavailableError
-from wire.identifiers import Population
 
 pytestmark = pytest.mark.broker
 
@@ -30,7 +29,7 @@ def test_a_device_with_a_claim_gets_a_certificate_and_its_card_is_wiped(world, t
     user_data.write_text(f"#cloud-config\nwrite_files: [{{content: '{secret}'}}]\nhostname: kitchen\n")
     done = enrol(tmp_path, claim, [user_data])
     assert (done.identity.device, done.identity.population, done.anew) == ("pi-kitchen", "demo", True)
-    assert done.identity.coordinator_key == load_signer(world.config.data_dir, Population("demo")).public
+    assert done.identity.coordinator_key == load_signer(world.config.data_dir).public
     assert not claim.exists()
     assert secret not in user_data.read_text()
     assert "hostname: kitchen" in user_data.read_text()

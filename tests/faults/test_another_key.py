@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.shell.signing import KEY_FILE
+from coordinator.shell.signing import KEY_FILE, KEYS_FILE
 from tests.faults.test_rollback import shown
 from tests.faults.world import Coordinator, Phones, wait_until
 
@@ -18,8 +18,9 @@ def test_a_coordinator_with_another_key_trains_nobody(tmp_path, mosquitto):
         with coordinator:
             coordinator.wait_until(lambda state: len(state["versions"]) > 1, "a version")
             wait_until(lambda: len(shown(phones)) == len(NAMES), lambda: f"a model on each keyboard: {shown(phones)}")
-        ours = (coordinator.data / KEY_FILE).read_bytes()
-        (coordinator.data / KEY_FILE).unlink()
+        ours = {path: path.read_bytes() for path in (coordinator.data / KEY_FILE, coordinator.data / KEYS_FILE)}
+        for path in ours:
+            path.unlink()
         with coordinator:
             before = len(coordinator.wait_until(lambda state: state.get("versions"), "the page")["versions"])
             state = coordinator.wait_until(
@@ -28,7 +29,8 @@ def test_a_coordinator_with_another_key_trains_nobody(tmp_path, mosquitto):
             assert len(state["versions"]) <= before + 1  # a round that was nearly over when the key was changed
             reached = {name: max(versions) for name, versions in shown(phones).items()}
             phones.wait_for("coordinator_key_refused")
-        (coordinator.data / KEY_FILE).write_bytes(ours)
+        for path, data in ours.items():
+            path.write_bytes(data)
         with coordinator:
             count = len(coordinator.wait_until(lambda state: state.get("versions"), "the page")["versions"])
             coordinator.wait_until(lambda state: len(state["versions"]) > count, "learning goes on")

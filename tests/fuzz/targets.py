@@ -32,6 +32,7 @@ from wire.codec.transfers import (
     topk_transfer,
 )
 from wire.errors import RemoteProtocolError
+from wire.identifiers import sha256
 from wire.messages import CodecChoice
 from wire.parameters import ParameterLayout, ParameterSpec
 
@@ -81,7 +82,8 @@ def targets() -> list[Target]:
     found.append(Target("mask", masks, _read_mask, _compare_mask, weight=6))
     found.append(Target("transfer", _transfers(), _read_transfer, _compare_transfer, weight=6))
     for kind, seed in _CONTROL.items():
-        found.append(Target(kind, [json.dumps(seed).encode()], partial(messages.decode, kind)))
+        found.append(Target(kind, [json.dumps(seed).encode()], partial(_read_message, kind)))
+    found.append(Target("sealed", [messages.encode(_ANNOUNCEMENT)], partial(messages.decode, "announce")))
     found.append(Target("topic", [b"nightjar/1/p/up/0/d/report", b"nightjar/1/p/announce"], _read_topic))
     found.append(Target("manifest", [_manifest()], Manifest.decode))
     return found
@@ -275,6 +277,15 @@ _CONTROL: dict[str, dict[str, object]] = {
     "announce": {"version": 3, "manifest": _HASH},
     "status": {"online": True, "state": "training"},
 }
+
+
+_ANNOUNCEMENT = messages.Announcement(version=3, manifest=sha256(_HASH))
+
+
+def _read_message(kind: str, data: bytes) -> None:
+    if kind in messages.SIGNED:
+        data = msgspec.json.encode(messages.Sealed(signed=data.decode(errors="replace")))
+    messages.decode(kind, data)
 
 
 def _read_topic(data: bytes) -> None:

@@ -13,6 +13,7 @@ from wire.identifiers import DeviceId, Population
 PAGE = Path(__file__).parents[2] / "docs" / "asyncapi.json"
 POPULATION, DEVICE = Population("POPULATION"), DeviceId("DEVICE")
 REPORT = "report"
+SCHEMA = "./control-messages.schema.json#/$defs/"
 RETAINED = frozenset({"announce", "status"})
 ORDER = ("announce", "status", "check-in", "assignment", "rejection", REPORT, "query", "missing", "dropout", "receipt")
 """As a round goes."""
@@ -65,12 +66,19 @@ def message(kind: str) -> dict[str, object]:
             "payload": {"type": "string", "format": "binary", "maxLength": frame.MAX_PUBLISH_BYTES},
         }
     message_type = messages.TYPES[kind]
+    said: dict[str, object] = {"$ref": f"{SCHEMA}{message_type.__name__}"}
     return {
         "name": kind,
         "summary": " ".join(inspect.cleandoc(message_type.__doc__ or "").split("\n\n")[0].split()),
         "contentType": "application/json",
-        "payload": {"$ref": f"./control-messages.schema.json#/$defs/{message_type.__name__}"},
+        "payload": _sealed(said) if kind in messages.SIGNED else said,
     }
+
+
+def _sealed(said: dict[str, object]) -> dict[str, object]:
+    """A message that travels as text, with a signature beside it."""
+    text = {"signed": {"contentMediaType": "application/json", "contentSchema": said}}
+    return {"allOf": [{"$ref": f"{SCHEMA}Sealed"}, {"properties": text}]}
 
 
 def page() -> str:

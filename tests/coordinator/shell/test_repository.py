@@ -368,7 +368,6 @@ def test_a_version_keeps_all_that_is_known_of_it(started):
         round=1,
         created_s=2.0,
         rollout=Rollout(stage=Stage.CANARY, reason="20 % of the devices try it", since_s=3.0),
-        signature="ab" * 64,
         lineage=Lineage(parent=0, reports=2, reports_sha256="c" * 64, codec=CodecChoice(name="topk-4")),
     )
     with started.transaction() as tx:

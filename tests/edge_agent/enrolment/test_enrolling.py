@@ -2,7 +2,6 @@
 
 import ssl
 import threading
-import time
 from contextlib import contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -12,6 +11,7 @@ import pytest
 
 from coordinator.config import CoordinatorConfig, TaskConfig
 from coordinator.enrolment.premises import BROKER, BROKER_KEY, FOLDER, SERVER, SERVER_KEY, refresh
+from coordinator.shell.clock import WallClock
 from edge_agent.enrolment.enrolling import refreshed
 from edge_agent.enrolment.identity import Identity, held_identity, keep
 from edge_agent.enrolment.keys import next_key
@@ -23,7 +23,7 @@ OURS, THEIRS = "a" * 64, "e" * 64
 
 
 class Answering(BaseHTTPRequestHandler):
-    def do_GET(self):  # noqa: N802 - its base's name
+    def do_GET(self):
         self.send_response(200)
         self.send_header("Content-Length", str(len(self.server.answer)))
         self.end_headers()
@@ -37,7 +37,7 @@ class Household:
     """The files of a coordinator's servers, and a device that enrolled there."""
 
     def __init__(self, folder):
-        now_s = time.time()
+        now_s = WallClock().now_s()
         authority = InThisProcess(folder / "authority", now_s)
         config = CoordinatorConfig(task=TaskConfig(model=folder), data_dir=folder / "coordinator")
         refresh(config, authority, [], now_s)

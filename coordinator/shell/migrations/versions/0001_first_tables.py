@@ -34,7 +34,6 @@ def upgrade() -> None:
         sa.Column("stage", sa.String(16), nullable=False, server_default="current"),
         sa.Column("reason", sa.String(500), nullable=False, server_default=""),
         sa.Column("since_s", sa.Float, nullable=False, server_default="0"),
-        sa.Column("signature", sa.String(128), nullable=False, server_default=""),
         sa.Column("lineage", sa.LargeBinary),
     )
     op.create_index("versions_by_stage", "versions", ["task", "stage", "version"])
