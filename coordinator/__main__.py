@@ -71,6 +71,8 @@ def serve(config_path: Path) -> None:
 @click.option("--allow-network", is_flag=True, help="Needed, with a password, for another address than loopback.")
 @click.option("--tls", type=click.Path(path_type=Path), help="Ask for certificates; the folder 'tls' of data_dir.")
 @click.option("--service-port", type=click.IntRange(1, 65535), help="The coordinator's, on 127.0.0.1; with --tls.")
+@click.option("--population", default="demo", show_default=True, help="Whose topics devices may use; with --tls.")
+@click.option("--shards", default=1, type=click.IntRange(1, 1024), show_default=True, help="As the coordinator's.")
 @click.option("--die-with", type=int, help="End when the process with this id, which must be our parent, ends.")
 def broker(
     port: int,
@@ -80,6 +82,8 @@ def broker(
     username: str,
     tls: Path | None,
     service_port: int | None,
+    population: str,
+    shards: int,
     die_with: int | None,
     *,
     allow_network: bool,
@@ -105,7 +109,7 @@ def broker(
         die_with_parent(die_with)
     name = choose(BrokerKind(kind))
     print(f"broker {name} on {host} port {port}", file=sys.stderr, flush=True)
-    run_broker(name, Doors(host, port, username, password, tls, service_port or 0), data)
+    run_broker(name, Doors(host, port, username, password, tls, service_port or 0, population, shards), data)
 
 
 def main() -> None:

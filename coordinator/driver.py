@@ -45,7 +45,7 @@ from coordinator.basis import Bases
 from coordinator.config import CoordinatorConfig
 from coordinator.core.events import RejectCheckIn, SendReceipt, StartAggregation
 from coordinator.creation import Maker, take_stock
-from coordinator.effects import AnnounceModel, EvaluateVersion, PendingEffect, SendMissing
+from coordinator.effects import AnnounceModel, ClearRetained, EvaluateVersion, PendingEffect, SendMissing
 from coordinator.execution import Execution
 from coordinator.inbox import (
     ArtifactServed,
@@ -84,9 +84,10 @@ LISTEN_S = 2.0
 """After the broker is reached again no deadline passes for this long: reports may be waiting in its queue."""
 ANNOUNCED_AGAIN_S = 86400.0
 """What is announced is signed for a month."""
-ANSWERS = (SendReceipt, SendMissing, RejectCheckIn)
-"""Effects that a device asks for again until they reach it: a report, a query or a check-in is repeated until it is
-answered. Keeping them in the database until they are sent would cost a burst a fifth of its time."""
+ANSWERS = (SendReceipt, SendMissing, RejectCheckIn, ClearRetained)
+"""Effects that are asked for again until they are done: a report, a query or a check-in is repeated until it is
+answered, and what is retained comes with each subscription. Keeping them in the database until they are sent would cost
+a burst a fifth of its time."""
 WORK = (StartAggregation, EvaluateVersion)
 """Effects that no device waits for: they come after the messages that one does wait for."""
 MOST_EVENTS = 256
@@ -161,6 +162,11 @@ class Driver:
     def trouble(self) -> str:
         """Why nothing can be stored at the moment; empty if all is well. Any thread."""
         return self._trouble
+
+    @property
+    def not_enforced(self) -> list[str]:
+        """What the broker should have refused and did not, since the start. Any thread."""
+        return sorted(self._intake.not_enforced)
 
     def run(self) -> None:
         """Handle events until Stopped comes.

@@ -31,8 +31,21 @@ class SendMissing(msgspec.Struct, frozen=True, tag=True):
     chunks: tuple[int, ...]
 
 
+class ClearRetained(msgspec.Struct, frozen=True, tag=True):
+    """Have the broker forget what a device left on a topic."""
+
+    topic: str
+
+
 PendingEffect = (
-    AssignDevice | RejectCheckIn | SendReceipt | SendMissing | StartAggregation | AnnounceModel | EvaluateVersion
+    AssignDevice
+    | RejectCheckIn
+    | SendReceipt
+    | SendMissing
+    | StartAggregation
+    | AnnounceModel
+    | EvaluateVersion
+    | ClearRetained
 )
 
 _DECODER: msgspec.json.Decoder[PendingEffect] = msgspec.json.Decoder(PendingEffect)

@@ -15,7 +15,7 @@ from coordinator.core.pace import Steering, check_in_within_s, loads, opens_in_s
 from coordinator.core.round import Phase, Round, awaits_report
 from coordinator.core.schedule import wait_s
 from coordinator.core.task import Status
-from coordinator.effects import AnnounceModel, EvaluateVersion, PendingEffect, SendMissing
+from coordinator.effects import AnnounceModel, ClearRetained, EvaluateVersion, PendingEffect, SendMissing
 from coordinator.jobs import AggregationJob, Evaluation, EvaluationJob, FiguresJob, ReportFile
 from coordinator.ports import Clock, Repository, Signer, TaskRecord, Transport, VersionRecord, Worker
 from coordinator.publishing import VERSIONS_BACK
@@ -111,6 +111,8 @@ class Execution:
                 self._send(device, Missing(round=round_number, attempt=attempt, chunks=chunks))
             case AnnounceModel():
                 self._announce(board)
+            case ClearRetained(topic):
+                self._transport.publish(topic, b"", retain=True)
         return True
 
     def _announce(self, board: Board) -> None:

@@ -2,6 +2,10 @@
 
 Everything in a message is hostile until checked. A message that cannot be read is counted and changes nothing else;
 only a broken report of a device that was selected settles its seat, because sending it again would not mend it.
+
+What a broker should refuse is looked at here as well, because not every broker is ours: packets that are too large,
+topics of nobody, and messages to us that it retained. A device may be gone for good whose retained check-in comes with
+each of our subscriptions; nothing retained is obeyed but a status.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from coordinator.core.lease import CheckedIn, Heard, Lease, status_event
 from coordinator.core.round import Phase, Round, awaits_report, step
 from coordinator.core.seats import SeatState
 from coordinator.core.task import Status
-from coordinator.effects import SendMissing
+from coordinator.effects import ClearRetained, SendMissing
 from coordinator.inbox import MessageArrived
 from coordinator.ports import StoredChunk, StoredReport
 from coordinator.turn import Turn
@@ -36,6 +40,9 @@ from wire.errors import RemoteProtocolError
 from wire.identifiers import DeviceId, Population
 from wire.messages import CheckIn, Dropout, Query, RejectionReason, Verdict, Work
 
+LIMITS = {"packet-size": "packet size", "retained": "retained messages", "topic": "topics"}
+"""What a broker should see to: code of a fault -> its name for people."""
+_WILDCARDS = frozenset("+#")
 NOT_WAITING = frozenset({"ineligible", "settling"})
 """Lifecycle states of a device that checked in and then lost its conditions."""
 
@@ -54,30 +61,45 @@ class Intake:
         self._population = Population(population)
         self._bases = bases
 
+        self.not_enforced: set[str] = set()
+        """What of :data:`LIMITS` the broker does not enforce: it came."""
+
     def take(self, arrived: MessageArrived, turn: Turn) -> None:
         """Act on a message, whatever it may be.
 
         Raises:
             UnavailableError: the database cannot be read now.
         """
+        if not arrived.payload:
+            return  # it only clears what the broker retained
+        status = arrived.topic.startswith(topics.status_filter(self._population)[:-1])
         try:
             self._take(arrived, turn)
         except RemoteProtocolError as error:
+            if error.code in LIMITS:
+                self.not_enforced.add(LIMITS[error.code])
             _count_malformed(turn, arrived.topic, error)
+            if (arrived.retained or status) and not _WILDCARDS & set(arrived.topic):
+                turn.effects.append(ClearRetained(arrived.topic))
 
     def _take(self, arrived: MessageArrived, turn: Turn) -> None:
+        if len(arrived.payload) > frame.MAX_PACKET_BYTES:
+            msg = f"a packet has at most {frame.MAX_PACKET_BYTES} bytes, this one has more"
+            raise RemoteProtocolError(msg, code="packet-size")
         match topics.parse(arrived.topic):
             case topics.UpTopic(population=where, device=device, kind=kind) if where == self._population:
                 turn.tx.count("bytes_up", len(arrived.payload))
+                if arrived.retained:
+                    msg = f"a broker retains nothing on {arrived.topic[:200]}"
+                    raise RemoteProtocolError(msg, code="retained")
                 if kind == "report":
                     self._take_frame(device, arrived, turn)
                 else:
                     self._take_control(device, messages.decode(kind, arrived.payload), turn)
             case topics.StatusTopic(population=where, device=device) if where == self._population:
-                if arrived.payload:  # an empty one only clears what the broker retained
-                    message = messages.decode("status", arrived.payload)
-                    if isinstance(message, messages.Status):
-                        _take_status(device, message, turn, retained=arrived.retained)
+                message = messages.decode("status", arrived.payload)
+                if isinstance(message, messages.Status):
+                    _take_status(device, message, turn, retained=arrived.retained)
             case _:
                 msg = f"the coordinator of {self._population} does not listen to {arrived.topic[:200]}"
                 raise RemoteProtocolError(msg, code="topic")
@@ -93,7 +115,7 @@ class Intake:
                     turn.step(meant.task, DeviceDroppedOut(device, message.attempt, message.cause, turn.now_s))
             case Query():
                 _hear(device, turn)
-                _take_query(device, message, turn)
+                self._take_query(device, message, turn)
             case _:
                 msg = f"a device does not send a {type(message).__name__}"
                 raise RemoteProtocolError(msg, code="kind")
@@ -201,6 +223,24 @@ class Intake:
         if len(stored) == chunk.count:
             self._join(device, chunk, turn)
 
+    def _take_query(self, device: DeviceId, query: Query, turn: Turn) -> None:
+        meant = turn.find_round(query.round)
+        if meant is None:
+            turn.answer(_stranger(device, query.round, query.attempt))
+        elif awaits_report(meant, device, query.attempt):
+            basis = self._basis(meant, turn)
+            if query.chunks > frame.chunks_of(basis.largest_report_bytes):  # a list of what is missing costs time
+                fault = _too_large((query.chunks - 1) * frame.CHUNK_PART_BYTES + 1, basis)
+                turn.settle(meant, ReportReceived(device, query.attempt, turn.now_s, fault.code, fault.detail))
+                return
+            held = {chunk.number for chunk in turn.tx.chunks(meant.number, device, query.attempt)}
+            lacking = [number for number in range(query.chunks) if number not in held]
+            turn.effects.append(SendMissing(device, query.round, query.attempt, tuple(lacking[:_MISSING_AT_ONCE])))
+        else:
+            # The round's answer to the report itself; asking is not sending, so it is not counted.
+            _, receipts = step(meant, ReportReceived(device, query.attempt, turn.now_s))
+            turn.effects.extend(receipt for receipt in receipts if isinstance(receipt, SendReceipt))
+
     def _refuse_chunks(self, device: DeviceId, chunk: frame.Chunk, meant: Round | None, turn: Turn) -> None:
         if meant is None:
             turn.answer(_stranger(device, chunk.round, chunk.attempt))
@@ -241,20 +281,6 @@ def _take_status(device: DeviceId, message: messages.Status, turn: Turn, *, reta
             turn.step(state.task, DeviceLost(device, turn.now_s))
         else:
             turn.step(state.task, DeviceReturned(device, turn.now_s))
-
-
-def _take_query(device: DeviceId, query: Query, turn: Turn) -> None:
-    meant = turn.find_round(query.round)
-    if meant is None:
-        turn.answer(_stranger(device, query.round, query.attempt))
-    elif awaits_report(meant, device, query.attempt):
-        held = {chunk.number for chunk in turn.tx.chunks(meant.number, device, query.attempt)}
-        lacking = [number for number in range(query.chunks) if number not in held]
-        turn.effects.append(SendMissing(device, query.round, query.attempt, tuple(lacking[:_MISSING_AT_ONCE])))
-    else:
-        # The round's answer to the report itself; asking is not sending, so it is not counted.
-        _, receipts = step(meant, ReportReceived(device, query.attempt, turn.now_s))
-        turn.effects.extend(receipt for receipt in receipts if isinstance(receipt, SendReceipt))
 
 
 _MISSING_AT_ONCE = 2000

@@ -24,7 +24,7 @@ from coordinator.shell.database import Database
 from coordinator.shell.tls_front import TlsFront, behind_front
 from coordinator.shell.web.server import CONNECTIONS, serving
 from wire.errors import UnavailableError
-from wire.identifiers import DeviceId
+from wire.identifiers import DeviceId, Population
 
 RELOAD_TIMEOUT_S = 20.0
 LOOPBACK = "127.0.0.1"
@@ -85,7 +85,7 @@ class Secured:
                 self._front.drop(serials)
             for device in devices:
                 try:
-                    end_session(broker, self.context, device)
+                    end_session(broker, self.context, Population(self._config.population), device)
                 except UnavailableError as error:
                     _log.warning("session_not_ended", device=device, reason=str(error))
 

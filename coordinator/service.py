@@ -77,7 +77,13 @@ def serve(config: CoordinatorConfig) -> None:
 
         broker_name, reached, reload_broker = EXTERNAL, config.broker, None
         if config.broker.kind is not BrokerKind.EXTERNAL:
-            broker = BrokerChild(config.broker, config.data_dir / "broker", secured.folder if secured else None)
+            broker = BrokerChild(
+                config.broker,
+                config.data_dir / "broker",
+                secured.folder if secured else None,
+                config.population,
+                config.shards,
+            )
             stack.callback(broker.close)
             broker_name, reached, reload_broker = broker.name, broker.service, broker.reload
 
@@ -120,6 +126,7 @@ def serve(config: CoordinatorConfig) -> None:
             troubles=lambda: _troubles(loop, transport),
             tokens=TokenTable(database),
             post=driver.post,
+            not_enforced=lambda: driver.not_enforced,
             office=secured.office if secured else None,
         )
         app = create_app(ports)

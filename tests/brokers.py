@@ -1,16 +1,89 @@
-"""Both brokers that the coordinator starts by itself, as parameters of a test; and how a client leaves one."""
+"""Brokers as parameters of tests: those that the coordinator starts by itself, and mosquittos configured by hand."""
+
+import os
+import pwd
+import socket
+import subprocess
+import time
+from pathlib import Path
 
 import paho.mqtt.client as paho
 import pytest
 
-from coordinator.shell.broker import find_mosquitto
+from coordinator.shell.broker import find_mosquitto, mosquitto_password_line
+from coordinator.shell.free_ports import free_ports
+from tests.deploy.certificates import write_certificate
 
-KINDS = [
-    "embedded",
-    pytest.param(
-        "mosquitto", marks=pytest.mark.skipif(not find_mosquitto(), reason="mosquitto is not installed on this machine")
-    ),
-]
+ROOT = Path(__file__).parents[1]
+_NEEDS_MOSQUITTO = pytest.mark.skipif(not find_mosquitto(), reason="mosquitto is not installed on this machine")
+KINDS = ["embedded", pytest.param("mosquitto", marks=_NEEDS_MOSQUITTO)]
+BY_HAND = [pytest.param("of the page", marks=_NEEDS_MOSQUITTO), pytest.param("of deploy/", marks=_NEEDS_MOSQUITTO)]
+
+
+class HandMade:
+    """A mosquitto with a configuration and an access list that we write for others; everybody's password is their name.
+
+    Args:
+        folder: for its state.
+        which: "of the page" docs/brokers.md, or "of deploy/".
+        names: devices that it knows.
+        more_access: lines to add to the access list.
+
+    Attributes:
+        port: for devices.
+        inside: for the coordinator.
+        authority: that vouches for the devices' port; None without TLS.
+    """
+
+    def __init__(self, folder: Path, which: str, names: list[str], more_access: str = "") -> None:
+        self.port, self.inside = free_ports(2)
+        self.authority = None
+        if which == "of the page":
+            page = (ROOT / "docs" / "brokers.md").read_text()
+            _, text, _, access, *_ = page.split("## A configuration for your own mosquitto")[1].split("```")
+            places = {
+                "listener 1883 127.0.0.1": f"listener {self.inside} 127.0.0.1",
+                "/etc/mosquitto": str(folder),
+                "/var/lib/mosquitto": str(folder),
+            }
+        else:
+            text, access = ((ROOT / "deploy" / "mosquitto" / name).read_text() for name in ("mosquitto.conf", "acl"))
+            self.authority = write_certificate(folder / "certificates")
+            places = {
+                "listener 1883": f"listener {self.inside} 127.0.0.1",
+                "/mosquitto/certificates": str(folder / "certificates"),
+                "/mosquitto/config": str(folder),
+                "/mosquitto/data": str(folder),
+            }
+        for before, after in {**places, "listener 8883": f"listener {self.port} 127.0.0.1"}.items():
+            assert before in text
+            text = text.replace(before, after)
+        (folder / "acl").write_text(access + more_access)
+        (folder / "passwords").write_text(
+            "".join(mosquitto_password_line(name, name, bytes(12)) for name in ("coordinator", *names))
+        )
+        (folder / "mosquitto.conf").write_text(f"{text}user {pwd.getpwuid(os.geteuid()).pw_name}\n")
+        self._log = (folder / "log").open("wb")
+        self.process = subprocess.Popen([find_mosquitto(), "-c", folder / "mosquitto.conf"], stderr=self._log)
+        for port in (self.port, self.inside):
+            wait_for_port(port)
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.wait(60)
+        self._log.close()
+
+
+def wait_for_port(port: int) -> None:
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        else:
+            return
 
 
 def hang_up(client: paho.Client) -> None:

@@ -35,6 +35,8 @@ KIND_EVALUATED_REPORT = 17
 
 MAX_PUBLISH_BYTES = 120 * 1024
 """Largest MQTT payload we publish: AWS IoT refuses above 128 KB."""
+MAX_PACKET_BYTES = 160 * 1024
+"""Largest MQTT packet that a broker should take: ours are shorter by far."""
 MAX_REPORT_BYTES = 64 * 1024 * 1024
 """Largest report that is put together from chunks: 11 times the dense update of the largest model."""
 
@@ -190,7 +192,7 @@ def publishes(frame: bytes, round_number: int, attempt: int) -> list[bytes]:
     """
     if len(frame) <= MAX_PUBLISH_BYTES:
         return [frame]
-    count = math.ceil(len(frame) / CHUNK_PART_BYTES)
+    count = chunks_of(len(frame))
     return [
         _frame(
             KIND_CHUNK,
@@ -199,6 +201,11 @@ def publishes(frame: bytes, round_number: int, attempt: int) -> list[bytes]:
         )
         for index in range(count)
     ]
+
+
+def chunks_of(size_bytes: int) -> int:
+    """How many chunks a report frame of that length is cut into."""
+    return math.ceil(size_bytes / CHUNK_PART_BYTES)
 
 
 def join(chunks: Mapping[int, Chunk]) -> bytes:
@@ -286,7 +293,7 @@ def _chunk(body: memoryview) -> Chunk:
         or attempt < 1
         or index >= count
         or total > MAX_REPORT_BYTES
-        or count != math.ceil(total / CHUNK_PART_BYTES)
+        or count != chunks_of(total)
         or len(part) != expected
     ):
         msg = f"chunk {index} of {count} with {len(part)} bytes cannot be part of a report of {total} bytes"

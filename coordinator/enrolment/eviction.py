@@ -1,4 +1,4 @@
-"""Ends a device's open connection to the broker, by taking its session over.
+"""Ends a device's open connection to the broker, by taking its session over, and clears the status that it left.
 
 A broker that reads a list of revocations again asks newcomers for it, not those who are in. MQTT has no word for
 throwing somebody out, but one that each broker knows: a session belongs to who connected with its name last (3.1.4).
@@ -13,18 +13,20 @@ import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
 from coordinator.config import BrokerConfig
+from wire import topics
 from wire.errors import UnavailableError
-from wire.identifiers import DeviceId
+from wire.identifiers import DeviceId, Population
 
 TIMEOUT_S = 3.0
 
 
-def end_session(broker: BrokerConfig, tls: ssl.SSLContext, device: DeviceId) -> None:
-    """Take over the session of a device, and end it.
+def end_session(broker: BrokerConfig, tls: ssl.SSLContext, population: Population, device: DeviceId) -> None:
+    """Take over the session of a device, end it, and clear its status, which is its last will by then.
 
     Args:
         broker: where the coordinator connects, and as whom.
         tls: as the coordinator connects.
+        population: whose topics.
         device: whose name the session has.
 
     Raises:
@@ -37,15 +39,18 @@ def end_session(broker: BrokerConfig, tls: ssl.SSLContext, device: DeviceId) -> 
     try:
         client.connect(broker.host, broker.port, keepalive=10)
         given_up_s = time.monotonic() + TIMEOUT_S
-        while not client.is_connected() and time.monotonic() < given_up_s:
+        cleared: paho.MQTTMessageInfo | None = None
+        while not (cleared and cleared.is_published()) and time.monotonic() < given_up_s:
             if client.loop(0.1):
                 break
-        connected = client.is_connected()
+            if client.is_connected() and cleared is None:
+                cleared = client.publish(topics.status(population, device), b"", qos=1, retain=True)
+        ended = cleared is not None and cleared.is_published()
     except OSError as error:
         msg = f"the broker does not let us end the session of {device}: {error}"
         raise UnavailableError(msg) from error
     finally:
         client.disconnect()
-    if not connected:
+    if not ended:
         msg = f"the broker does not let us end the session of {device}"
         raise UnavailableError(msg)

@@ -22,6 +22,7 @@ from importlib import resources
 from pathlib import Path
 
 from coordinator.config import BrokerKind
+from wire import topics
 from wire.errors import ConfigError
 
 MOSQUITTO, AMQTT, EXTERNAL = "mosquitto", "amqtt", "external"
@@ -30,6 +31,9 @@ MOSQUITTO, AMQTT, EXTERNAL = "mosquitto", "amqtt", "external"
 _SBIN = "/usr/sbin:/usr/local/sbin"
 """Debian installs mosquitto where a user's PATH does not look."""
 _PBKDF2_ROUNDS = 101_000
+MAX_QUEUED_BYTES = 512 * 2**20
+"""Of messages that wait in mosquitto for one session of the coordinator. As much again is for everything else: with
+every packet at its limit, what 600 devices could leave there on each of their topics."""
 
 
 SERVICE_USER = "@coordinator"
@@ -48,6 +52,8 @@ class Doors:
         tls: folder with our certificate and the authorities (:mod:`coordinator.enrolment.premises`); devices must show
             a certificate, and the name and password are the coordinator's.
         service_port: for the coordinator, on 127.0.0.1; with ``tls``.
+        population: whose topics devices may use; with ``tls``, as the next.
+        shards: of the topics to the coordinator.
     """
 
     host: str
@@ -56,6 +62,8 @@ class Doors:
     password: str
     tls: Path | None = None
     service_port: int = 0
+    population: str = "demo"
+    shards: int = 1
 
 
 def choose(kind: BrokerKind) -> str:
@@ -139,7 +147,7 @@ def write_mosquitto_files(doors: Doors, folder: Path) -> Path:
             host=doors.host, port=doors.port, service_port=doors.service_port, tls=doors.tls.resolve()
         )
         access.touch(mode=0o600)
-        access.write_text(_template("mosquitto-access.conf").substitute(username=doors.username))
+        access.write_text(access_list(doors.username, doors.population, doors.shards))
     path = folder / "mosquitto.conf"
     path.write_text(
         _template("mosquitto.conf").substitute(
@@ -148,11 +156,25 @@ def write_mosquitto_files(doors: Doors, folder: Path) -> Path:
             allow_anonymous="false" if doors.password else "true",
             password_file=f"password_file {passwords}" if doors.password else "",
             access_file=f"acl_file {access}" if doors.tls is not None else "",
+            memory_limit=MAX_QUEUED_BYTES * (doors.shards + 1),
             # Started by root, mosquitto would become a user who cannot write into our folder.
             user=pwd.getpwuid(os.geteuid()).pw_name,
         )
     )
     return path
+
+
+def access_list(username: str, population: str, shards: int) -> str:
+    """Mosquitto's access list: the coordinator reaches its population, a device its own topics there, each by name.
+
+    Names and no wildcards, because mosquitto keeps a retained message on every topic that a device may publish to.
+    """
+    up = "\n".join(
+        f"pattern write {topics.ROOT}/{population}/up/{shard}/%u/{kind}"
+        for shard in range(shards)
+        for kind in sorted(topics.UP_KINDS)
+    )
+    return _template("mosquitto-access.conf").substitute(username=username, population=population, up=up)
 
 
 def _template(name: str) -> string.Template:

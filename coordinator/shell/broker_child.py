@@ -41,13 +41,21 @@ class BrokerChild:
         UnavailableError: it does not answer.
     """
 
-    def __init__(self, broker: BrokerConfig, folder: Path, tls: Path | None = None) -> None:
+    def __init__(
+        self,
+        broker: BrokerConfig,
+        folder: Path,
+        tls: Path | None = None,
+        population: str = "demo",
+        shards: int = 1,
+    ) -> None:
         self.name = choose(broker.kind)
         """``mosquitto`` or ``amqtt``."""
         self.service = broker if tls is None else _service(broker)
         """Where the coordinator connects, and as whom."""
         self._broker = broker
         self._tls = tls
+        self._topics = ["--population", population, "--shards", str(shards)]
         self._folder = folder
         check_port_free(
             broker.host,
@@ -79,6 +87,7 @@ class BrokerChild:
         command = [sys.executable, "-m", "coordinator", "broker", "--kind", self._broker.kind.value]
         command += ["--host", self._broker.host, "--port", str(self._broker.port), "--data", str(self._folder)]
         command += ["--username", self.service.username, "--die-with", str(os.getpid()), "--allow-network"]
+        command += self._topics
         if self._tls is not None:
             command += ["--tls", str(self._tls), "--service-port", str(self.service.port)]
         while not self._closing.is_set():

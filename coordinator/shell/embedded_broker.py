@@ -1,4 +1,4 @@
-"""amqtt as we need it: who may connect, and as whom; what devices may say and hear; and three of its faults mended."""
+"""amqtt as we need it: who may connect and as whom, what devices may publish and hear, limits, its faults mended."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import hmac
 import ssl
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from amqtt.adapters import BufferReader, ReaderAdapter, WriterAdapter
-from amqtt.broker import Broker
+from amqtt.adapters import ReaderAdapter, WriterAdapter
+from amqtt.broker import Broker, RetainedApplicationMessage
 from amqtt.contexts import Action, ListenerConfig
 from amqtt.errors import AMQTTError, MQTTError, NoDataError
 from amqtt.mqtt.connect import ConnectPacket
@@ -24,9 +25,14 @@ from coordinator.shell.broker import SERVICE_USER, Doors
 from coordinator.shell.tls_front import client_serial, server_context
 from wire import topics
 from wire.errors import RemoteProtocolError
+from wire.frame import MAX_PACKET_BYTES
 
 DEVICES, SERVICE = "default", "service"
 """Names of the listeners."""
+CONNECT_TIMEOUT_S = 30.0
+"""From the end of the handshake to the end of the first packet."""
+MAX_QUEUED = 4000
+"""Messages that wait for a client which is away: four for each device of the largest population that amqtt carries."""
 _OURS = "coordinator.shell.embedded_broker"
 
 
@@ -50,7 +56,7 @@ def configuration(doors: Doors) -> dict[str, Any]:
             "max_connections": 0,
             "ssl": True,
         }
-        plugins[f"{_OURS}.OwnTopics"] = {}
+        plugins[f"{_OURS}.OwnTopics"] = {"population": doors.population, "shards": doors.shards}
     return {"listeners": listeners, "plugins": plugins}
 
 
@@ -81,7 +87,10 @@ class OwnTopics(BaseTopicPlugin):  # type: ignore[misc] # amqtt has no types
 
     @dataclass
     class Config:
-        """Nothing to set."""
+        """Set by :func:`configuration`."""
+
+        population: str = ""
+        shards: int = 1
 
     async def topic_filtering(
         self, *, session: Session | None = None, topic: str | None = None, action: Action | None = None
@@ -91,48 +100,58 @@ class OwnTopics(BaseTopicPlugin):  # type: ignore[misc] # amqtt has no types
             return False
         if session.username == SERVICE_USER:
             return True
-        return may_say(session.username, topic) if action is Action.PUBLISH else may_hear(session.username, topic)
+        if action is Action.PUBLISH:
+            return may_say(session.username, topic, self.config.population, self.config.shards)
+        return may_hear(session.username, topic, self.config.population)
 
 
-def may_say(device: str, topic: str) -> bool:
+def may_say(device: str, topic: str, population: str, shards: int) -> bool:
     """Whether a device may publish there.
 
-    >>> may_say("pi", "nightjar/1/demo/up/0/pi/report"), may_say("pi", "nightjar/1/demo/up/0/other/report")
-    (True, False)
+    >>> may_say("pi", "nightjar/1/demo/up/0/pi/report", "demo", 1)
+    True
+    >>> may_say("pi", "nightjar/1/demo/up/0/other/report", "demo", 1)
+    False
+    >>> may_say("pi", "nightjar/1/another/status/pi", "demo", 1)
+    False
     """
     match _parsed(topic):
-        case topics.UpTopic(device=whose) | topics.StatusTopic(device=whose):
-            return whose == device
+        case topics.UpTopic(population=where, shard=shard, device=whose):
+            return whose == device and where == population and shard < shards
+        case topics.StatusTopic(population=where, device=whose):
+            return whose == device and where == population
         case _:
             return False
 
 
-def may_hear(device: str, topic: str) -> bool:
+def may_hear(device: str, topic: str, population: str) -> bool:
     """Whether a device may get what is published there, or subscribe to that filter.
 
-    >>> may_hear("pi", "nightjar/1/demo/down/pi/+"), may_hear("pi", "nightjar/1/demo/down/+/receipt")
+    >>> may_hear("pi", "nightjar/1/demo/down/pi/+", "demo"), may_hear("pi", "nightjar/1/demo/down/+/receipt", "demo")
     (True, False)
     """
     if topic.endswith("/+"):
         topic = topic.removesuffix("+") + "receipt"
     match _parsed(topic):
-        case topics.DownTopic(device=whose):
-            return whose == device
-        case topics.AnnounceTopic():
-            return True
+        case topics.DownTopic(population=where, device=whose):
+            return whose == device and where == population
+        case topics.AnnounceTopic(population=where):
+            return where == population
         case _:
             return False
 
 
 class EmbeddedBroker(Broker):  # type: ignore[misc] # amqtt has no types
-    """A broker that asks devices for certificates.
+    """A broker that asks devices for certificates, hangs up on large packets, and retains statuses and announcements.
 
-    amqtt 0.12 ends the session of whoever has the client id of a newcomer *before* it looks who that is. So the CONNECT
-    is looked at here, first: a device gets the name in its certificate as user name and client id, whatever it says.
+    What of amqtt 0.12 is mended:
 
-    It also sends every client that connects the retained messages of *all* subscriptions, other clients' too; the last
-    method below, which is asked for each subscription of anybody, sends a client its own only. And it waits in the
-    middle of walking the table of subscriptions (:class:`Subscriptions`).
+    - It ends the session of whoever has the client id of a newcomer *before* it looks who that is. So the CONNECT is
+      looked at here, first: a device gets the name in its certificate as user name and client id, whatever it says.
+    - It sends every client that connects the retained messages of *all* subscriptions, other clients' too; here a
+      client gets its own only.
+    - It marks what waited for a client as retained, by which it could not be told from what was left for good.
+    - It waits in the middle of walking the table of subscriptions (:class:`Subscriptions`).
 
     Args:
         settings: see :func:`configuration`.
@@ -173,22 +192,25 @@ class EmbeddedBroker(Broker):  # type: ignore[misc] # amqtt has no types
         return context
 
     async def _client_connected(self, listener_name: str, reader: ReaderAdapter, writer: WriterAdapter) -> None:
+        packets = _Packets(reader)
+        connection = writer.get_ssl_info()
+        try:
+            allowed = self._doors.tls is None or listener_name == SERVICE or self._counts(connection)
+            if allowed:
+                await asyncio.wait_for(packets.wait(), CONNECT_TIMEOUT_S)
+            if allowed and self._doors.tls is not None:
+                connect = await ConnectPacket.from_stream(packets)
+                allowed = self._admit(listener_name, connect, connection)
+                packets.put_back(connect.to_bytes())
+        except (AMQTTError, MQTTError, NoDataError, OSError, EOFError, AttributeError):
+            allowed = False  # not a CONNECT, none that can be read, or none in time
+        if not allowed:
+            await _close(writer)
+            return
         if self._doors.tls is not None:
-            connection = writer.get_ssl_info()
-            try:
-                allowed = listener_name == SERVICE or self._counts(connection)
-                if allowed:
-                    connect = await ConnectPacket.from_stream(reader)
-                    allowed = self._admit(listener_name, connect, connection)
-            except (AMQTTError, MQTTError, NoDataError, OSError, AttributeError):
-                allowed = False  # not a CONNECT, or none that can be read
-            if not allowed:
-                await _close(writer)
-                return
-            reader = _Replayed(connect.to_bytes(), reader)
             self._open[writer] = client_serial(connection)
         try:
-            await super()._client_connected(listener_name, reader, writer)
+            await super()._client_connected(listener_name, packets, writer)
         finally:
             self._open.pop(writer, None)
 
@@ -208,7 +230,27 @@ class EmbeddedBroker(Broker):  # type: ignore[misc] # amqtt has no types
         given.client_id, given.username, given.password = device, device, None
         given.client_id_is_random = False
         flags.username_flag, flags.password_flag = True, False
-        return not flags.will_flag or may_say(device, given.will_topic or "")
+        doors = self._doors
+        return not flags.will_flag or may_say(device, given.will_topic or "", doors.population, doors.shards)
+
+    async def retain_message(
+        self, source_session: Session | None, topic_name: str | None, data: bytes | None, qos: int | None = None
+    ) -> None:
+        """Retain statuses and announcements, and clear whatever was retained."""
+        if not data or isinstance(_parsed(topic_name or ""), topics.StatusTopic | topics.AnnounceTopic):
+            await super().retain_message(source_session, topic_name, data, qos)
+
+    async def _retain_broadcast_message(self, broadcast: dict[str, Any], qos: int, target_session: Session) -> None:
+        if target_session.retained_messages.qsize() < MAX_QUEUED:
+            await super()._retain_broadcast_message(broadcast, qos, target_session)
+
+    async def _publish_session_retained_messages(self, session: Session) -> None:
+        handler, waited = self._get_handler(session), session.retained_messages
+        kept: list[RetainedApplicationMessage] = [waited.get_nowait() for _ in range(waited.qsize())]
+        if handler and kept:
+            await asyncio.wait(
+                [asyncio.ensure_future(handler.mqtt_publish(m.topic, m.data, m.qos, retain=False)) for m in kept]
+            )
 
     async def _publish_retained_messages_for_subscription(
         self, subscription: tuple[str, int], session: Session
@@ -233,21 +275,59 @@ class Subscriptions(dict[str, list[tuple[Session, int]]]):
         return [(wanted, list(subscribers)) for wanted, subscribers in super().items()]
 
 
-class _Replayed(ReaderAdapter):  # type: ignore[misc] # amqtt has no types
-    """What was read already, and then the rest."""
+class _Packets(ReaderAdapter):  # type: ignore[misc] # amqtt has no types
+    """What a client sends, packet by packet: amqtt sees one when all of it is there, and never reads beyond its end.
 
-    def __init__(self, begun: bytes, rest: ReaderAdapter) -> None:
-        self._begun, self._rest, self._left = BufferReader(begun), rest, len(begun)
+    A packet above the limit ends the connection when its length is known, before any of it is kept.
+    """
+
+    def __init__(self, reader: ReaderAdapter) -> None:
+        self._reader = reader
+        self._begun = bytearray()  # kept when amqtt gives up waiting, as it does after the keep-alive time
+        self._left = b""
 
     async def read(self, n: int = -1) -> bytes:
-        if not self._left:
-            return bytes(await self._rest.read(n))
-        piece = bytes(await self._begun.read(n))
-        self._left -= len(piece)
+        if n and not self._left:
+            await self.wait()
+        piece, self._left = (self._left, b"") if n < 0 else (self._left[:n], self._left[n:])
         return piece
 
+    async def wait(self) -> None:
+        """Until a packet is there.
+
+        Raises:
+            ConnectionResetError: it is too large.
+            EOFError: the client hung up.
+        """
+        while (length := _packet_bytes(self._begun)) is None:
+            self._begun += await self._reader.read(1)
+        if length > MAX_PACKET_BYTES:
+            msg = f"expected a packet of at most {MAX_PACKET_BYTES} bytes, got {length}"
+            raise ConnectionResetError(msg)
+        if length > len(self._begun):
+            self._begun += await self._reader.read(length - len(self._begun))
+        self._left, self._begun = bytes(self._begun), bytearray()
+
+    def put_back(self, packet: bytes) -> None:
+        """Have this one read next."""
+        self._left = packet
+
     def feed_eof(self) -> None:
-        self._rest.feed_eof()
+        self._reader.feed_eof()
+
+
+def _packet_bytes(begun: bytes | bytearray) -> int | None:
+    """Length of a packet, its header included; None before the header is whole.
+
+    >>> _packet_bytes(bytes([0x30, 0x80, 0x01])), _packet_bytes(bytes([0x30, 0x80]))
+    (131, None)
+    """
+    length = 0
+    for place, byte in enumerate(begun[1:5]):
+        length |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            return 2 + place + length
+    return None if len(begun) < 5 else sys.maxsize  # five bytes of length: none of MQTT's
 
 
 async def _close(writer: WriterAdapter) -> None:

@@ -3,6 +3,9 @@
 Callbacks only queue bytes and never raise (paho would hand over the same message for ever). A message is acknowledged
 after the driver has made it durable; until then the broker keeps it for us, also while we are down. What a broker does
 wrong is reported: messages it dropped, a session it lost, a refusal.
+
+Not every broker has limits, so there are some here. Of a packet that is too large only as much is kept as shows that it
+is. While the driver is far behind nothing is read; a broker that gives us up for that keeps what it has for us.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import socket
 import ssl
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,6 +36,7 @@ from coordinator.inbox import (
     SessionLost,
 )
 from wire import topics
+from wire.frame import MAX_PACKET_BYTES
 from wire.identifiers import Population
 
 DROPPED_TOPIC = "$SYS/broker/publish/messages/dropped"
@@ -46,6 +51,12 @@ MAX_QUEUED = 60_000
 RECONNECT_S = (1.0, 30.0)
 """First and longest wait between attempts to connect; up to as much as the first is added at random."""
 CLOSE_S = 5.0
+MAX_WAITING_BYTES = 256 * 2**20
+"""Of messages that the driver has not dealt with; mosquitto as we set it up has 156 MiB under way to a session."""
+OVERHEAD_BYTES = 1024
+"""What a message takes beside its payload."""
+SWEEP_S = 60.0
+"""How often we subscribe anew, which makes a broker send us what it retained since, so that it can be cleared."""
 
 _log = structlog.get_logger("coordinator")
 
@@ -69,7 +80,8 @@ class MqttTransport:
         post: Callable[[Inbox], None],
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self._sessions = [_Session(broker, population, shard, post, tls) for shard in range(shards)]
+        self._waiting = _Waiting()
+        self._sessions = [_Session(broker, population, shard, post, tls, self._waiting) for shard in range(shards)]
 
     @property
     def connected(self) -> bool:
@@ -88,12 +100,38 @@ class MqttTransport:
 
     def close(self) -> None:
         """Disconnect; the broker keeps our sessions."""
+        self._waiting.close()
         for session in self._sessions:
             session.close()
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         """Send at least once while the process lives; never blocks."""
         self._sessions[0].publish(topic, payload, retain=retain)
+
+
+class _Waiting:
+    """Counts the bytes of messages that are not dealt with, and holds up whoever brings more."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._bytes, self._closed = 0, False
+
+    def add(self, size_bytes: int) -> None:
+        """Wait until there is room, and take it."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._bytes < MAX_WAITING_BYTES)
+            self._bytes += size_bytes
+
+    def remove(self, size_bytes: int) -> None:
+        with self._changed:
+            self._bytes -= size_bytes
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Hold nobody up any more."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
 
 
 class _Session:
@@ -106,13 +144,16 @@ class _Session:
         shard: int,
         post: Callable[[Inbox], None],
         tls: ssl.SSLContext | None,
+        waiting: _Waiting,
     ) -> None:
         self.trouble = NOT_YET
-        self._broker, self._shard, self._post = broker, shard, post
+        self._broker, self._shard, self._post, self._waiting = broker, shard, post, waiting
         self._filters = [(topics.shard_filter(population, shard), 1)]
         if shard == 0:
             self._filters += [(topics.status_filter(population), 1), (DROPPED_TOPIC, 0)]
         self._dropped: int | None = None
+        self._subscribing: int | None = None  # number of the SUBSCRIBE that follows a CONNECT
+        self._swept_s = 0.0
         self._lock = threading.Lock()
         self._connection = 0  # counts connections
         self._been_up = self._session_kept = self._full_logged = self._unreachable_logged = False
@@ -160,10 +201,11 @@ class _Session:
             self._full_logged = True
             _log.error("outgoing_queue_full", messages=MAX_QUEUED, remedy="devices will ask again")
 
-    def _acknowledge(self, connection: int, number: int) -> None:
+    def _done(self, connection: int, number: int, size_bytes: int) -> None:
+        self._waiting.remove(size_bytes)
         # After a reconnect the same number may mean another message; the broker sends the old one again anyway.
         with self._lock:
-            if connection == self._connection:
+            if number and connection == self._connection:
                 self._client.ack(number, 1)
 
     # paho's thread from here on
@@ -184,7 +226,8 @@ class _Session:
             self._refused(f"the broker refused us: {str(reason).lower()}")
             return
         self._session_kept = flags.session_present
-        client.subscribe(self._filters)
+        _, self._subscribing = client.subscribe(self._filters)
+        self._swept_s = time.monotonic()
 
     def _on_connect_fail(self, _client: paho.Client, _userdata: Any) -> None:
         error = sys.exc_info()[1]  # paho calls from where it caught it
@@ -198,8 +241,10 @@ class _Session:
             _log.warning("broker_unreachable", broker=where, again="with back-off, for ever")
 
     def _on_subscribe(
-        self, client: paho.Client, _userdata: Any, _mid: int, reasons: Sequence[ReasonCode], _properties: Any
+        self, client: paho.Client, _userdata: Any, number: int, reasons: Sequence[ReasonCode], _properties: Any
     ) -> None:
+        if number != self._subscribing:
+            return  # a sweep
         if any(reason.is_failure for reason in reasons):
             self._refused("the broker refused our subscriptions; check its access list")
             connection = client.socket()
@@ -236,8 +281,14 @@ class _Session:
             if message.topic == DROPPED_TOPIC:
                 self._watch_dropped(int(message.payload))
                 return
-            done = functools.partial(self._acknowledge, self._connection, message.mid) if message.qos else _nothing
-            self._post(MessageArrived(message.topic, bytes(message.payload), message.retain, done))
+            payload = bytes(message.payload[: MAX_PACKET_BYTES + 1])
+            number, size_bytes = message.mid if message.qos else 0, len(payload) + OVERHEAD_BYTES
+            done = functools.partial(self._done, self._connection, number, size_bytes)
+            self._waiting.add(size_bytes)
+            self._post(MessageArrived(message.topic, payload, message.retain, done))
+            if time.monotonic() > self._swept_s + SWEEP_S:
+                self._swept_s = time.monotonic()
+                client.subscribe(self._filters[:1])
         except Exception:
             _log.exception("message_not_taken")
             client.ack(message.mid, message.qos)
@@ -248,7 +299,3 @@ class _Session:
         lost = total - before if total >= before else total  # less than before: the broker was restarted
         if lost:
             self._post(BrokerDropped(lost))
-
-
-def _nothing() -> None:
-    """At QoS 0 nobody waits for an acknowledgement."""

@@ -173,12 +173,17 @@ class FakeTransport:
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, Message, bool]] = []
+        self.cleared: list[str] = []
         self.on_touch: Callable[[], None] = lambda: None
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         self.on_touch()
-        kind = topic.rsplit("/", 1)[1]
-        self.sent.append((topic, messages.decode(kind, payload), retain))
+        if payload:
+            kind = topic.rsplit("/", 1)[1]
+            self.sent.append((topic, messages.decode(kind, payload), retain))
+        else:
+            assert retain, "an empty message is for what the broker retained"
+            self.cleared.append(topic)
         self.on_touch()
 
     def to(self, device: str, kind: type | None = None) -> list[Message]:

@@ -7,6 +7,7 @@ import pytest
 
 from coordinator.averaging import do_job
 from coordinator.config import ServerConfig
+from coordinator.core.checks import max_report_bytes
 from coordinator.core.optimizers import OptimizerName
 from coordinator.core.round import Phase
 from coordinator.core.seats import SeatState
@@ -27,12 +28,13 @@ from models.manifest import Manifest
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import Killed, World
 from tests.coordinator.model_folder import INITIAL, LAYOUT, write_model
-from wire import frame
+from wire import frame, messages
 from wire.crash_loop import CRASHES_ALLOWED
 from wire.errors import RemoteProtocolError, UnavailableError
 from wire.messages import (
     Announcement,
     Assignment,
+    CheckIn,
     Dropout,
     DropoutCause,
     Missing,
@@ -182,12 +184,12 @@ def test_a_broken_frame_of_a_selected_device_settles_its_seat_and_any_other_is_o
         ("nightjar/1/demo/up/0/a/check-in", b"\xff"),
         ("nightjar/1/demo/up/0/a/check-in", b'{"agent_version":"0.1.0","runtime":"x","examples":-1}'),
         ("nightjar/1/demo/up/0/a/check-in", b" " * 17_000),
-        ("nightjar/1/demo/up/0/a/report", b""),
+        ("nightjar/1/demo/up/0/a/report", b"x"),
         ("nightjar/1/demo/up/0/a/receipt", b"{}"),
         ("nightjar/1/other/up/0/a/check-in", b"{}"),
         ("nightjar/1/demo/announce", b"{}"),
         ("nightjar/1/demo/status/a", b"[]"),
-        ("something/else", b""),
+        ("something/else", b"x"),
     ],
 )
 def test_malformed_messages_are_counted_acknowledged_and_change_nothing(make_world, topic, payload):
@@ -199,6 +201,40 @@ def test_malformed_messages_are_counted_acknowledged_and_change_nothing(make_wor
     assert world.counters["malformed_messages"] == 1
     assert world.tables.rounds == before
     assert world.transport.to("a") == []
+
+
+CHECK_IN = messages.encode(CheckIn(agent_version="0.1.0", runtime="none", examples=10))
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload", "retained", "limit"),
+    [
+        ("up/0/a/check-in", CHECK_IN, True, "retained messages"),
+        ("up/0/a/receipt", b"{}", True, "topics"),
+        ("up/0/a/report", bytes(frame.MAX_PACKET_BYTES + 1), True, "packet size"),
+        ("status/a", bytes(frame.MAX_PACKET_BYTES + 1), False, "packet size"),
+        ("status/a", b"[]", True, None),
+    ],
+)
+def test_what_a_broker_should_have_refused_gives_nobody_a_seat_and_is_cleared_there(
+    make_world, topic, payload, retained, limit
+):
+    world = make_world()
+    before = dict(world.tables.rounds)
+    for _ in range(2):  # a second subscription
+        world.driver.handle(MessageArrived(f"nightjar/1/demo/{topic}", payload, retained))
+        assert world.transport.cleared.pop() == f"nightjar/1/demo/{topic}"
+        world.driver.handle(MessageArrived(f"nightjar/1/demo/{topic}", b""))  # what clears it comes to us, too
+    assert world.transport.cleared == []
+    assert (world.tables.rounds, world.tables.leases) == (before, {})
+    assert world.counters["malformed_messages"] == 2
+    assert world.driver.not_enforced == ([limit] if limit else [])
+
+
+def test_what_is_retained_where_nobody_may_publish_is_not_cleared(make_world):
+    world = make_world()
+    world.driver.handle(MessageArrived("nightjar/1/demo/up/0/+/check-in", CHECK_IN, retained=True))
+    assert world.transport.cleared == []
 
 
 def test_a_message_is_acknowledged_only_after_it_is_dealt_with(make_world):
@@ -433,6 +469,17 @@ def test_a_report_larger_than_any_of_this_model_is_refused_at_its_first_chunk(la
     (receipt,) = large_world.transport.to("a", Receipt)
     assert receipt.code == "too-large"
     assert (large_world.tables.frames, large_world.tables.chunks) == ({}, {})
+
+
+def test_a_question_after_more_chunks_than_a_report_can_have_is_refused(large_world):
+    large_world.check_in("a", "b")
+    most = frame.chunks_of(max_report_bytes(large_world.manifest.layout))
+    large_world.say("a", Query(round=1, attempt=1, chunks=most))
+    assert large_world.transport.to("a", Missing)[-1].chunks == tuple(range(most))
+    large_world.say("a", Query(round=1, attempt=1, chunks=65535))
+    (receipt,) = large_world.transport.to("a", Receipt)
+    assert (receipt.verdict, receipt.code) == (Verdict.INVALID, "too-large")
+    assert len(large_world.transport.to("a", Missing)) == 1
 
 
 def test_chunks_that_disagree_about_the_length_are_malformed(large_world):

@@ -2,20 +2,17 @@
 
 import socket
 import ssl
-import subprocess
 import threading
-import time
 from pathlib import Path
 
 import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from coordinator.shell.broker import find_mosquitto
-from coordinator.shell.free_ports import free_ports
-from tests.brokers import hang_up
-from tests.deploy.certificates import write_certificate
+from coordinator.shell.broker import MAX_QUEUED_BYTES, access_list, find_mosquitto
+from tests.brokers import HandMade, hang_up
 from wire import topics
+from wire.frame import MAX_PACKET_BYTES
 from wire.identifiers import DeviceId, Population
 
 ROOT = Path(__file__).parents[2]
@@ -31,55 +28,37 @@ def test_the_limits_are_ours():
     ours = {line for line in lines(ROOT / "coordinator" / "shell" / "mosquitto.conf") if "$" not in line}
     assert ours <= lines(FOLDER / "mosquitto.conf")
 
-
-def test_the_access_list_is_the_one_of_the_page():
+    assert f"memory_limit {2 * MAX_QUEUED_BYTES}" in lines(FOLDER / "mosquitto.conf")
     page = (ROOT / "docs" / "brokers.md").read_text()
-    assert lines(FOLDER / "acl") <= set(page.splitlines())
+    assert {line for line in ours if line.startswith("max_")} <= set(page.splitlines())
 
 
-class Broker:
+def test_the_limits_are_sound():
+    limits = dict(line.split() for line in lines(FOLDER / "mosquitto.conf") if len(line.split()) == 2)
+    assert int(limits["max_packet_size"]) == MAX_PACKET_BYTES
+    assert int(limits["max_queued_bytes"]) == MAX_QUEUED_BYTES < int(limits["memory_limit"])
+    under_way = int(limits["max_inflight_messages"]) * MAX_PACKET_BYTES
+    assert under_way <= 200 * 2**20, "what the coordinator holds while its disk stalls"
+    retained = (len(topics.UP_KINDS) + 1) * MAX_PACKET_BYTES  # of one device
+    assert int(limits["memory_limit"]) - MAX_QUEUED_BYTES > 600 * retained
+
+
+def test_the_access_list_is_ours_and_the_one_of_the_page():
+    page = (ROOT / "docs" / "brokers.md").read_text()
+    access = {line for line in access_list("coordinator", "demo", 1).splitlines() if line and line[0] != "#"}
+    assert lines(FOLDER / "acl") == access <= set(page.splitlines())
+
+
+class Broker(HandMade):
     def __init__(self, folder):
-        self.port, inside = free_ports(2)
-        self.chain = write_certificate(folder / "certificates")
-        (folder / "data").mkdir()
-        (folder / "passwords").write_text("")
-        for name in ("coordinator", "phone-1", "phone-2"):
-            subprocess.run(
-                ["mosquitto_passwd", "-b", folder / "passwords", name, name], check=True, capture_output=True
-            )
-        text = (FOLDER / "mosquitto.conf").read_text()
-        for old, new in {
-            "listener 1883": f"listener {inside} 127.0.0.1",
-            "listener 8883": f"listener {self.port} 127.0.0.1",
-            "/mosquitto/certificates": str(folder / "certificates"),
-            "/mosquitto/config/passwords": str(folder / "passwords"),
-            "/mosquitto/config/acl": str(FOLDER / "acl"),
-            "/mosquitto/data": str(folder / "data"),
-        }.items():
-            assert old in text
-            text = text.replace(old, new)
-        (folder / "mosquitto.conf").write_text(f"{text}user root\n")
-        self._log = (folder / "log").open("wb")
-        self.process = subprocess.Popen([find_mosquitto(), "-c", folder / "mosquitto.conf"], stderr=self._log)
-
-    def close(self):
-        self.process.terminate()
-        self.process.wait(60)
-        self._log.close()
+        super().__init__(folder, "of deploy/", ["phone-1", "phone-2"])
 
     def client(self, name, password):
         made = paho.Client(CallbackAPIVersion.VERSION2, client_id=f"{name}-client", protocol=paho.MQTTv311)
         made.username_pw_set(name, password)
-        made.tls_set_context(ssl.create_default_context(cafile=str(self.chain)))
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                made.connect("127.0.0.1", self.port)
-            except ConnectionRefusedError:
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
-            else:
-                return made
+        made.tls_set_context(ssl.create_default_context(cafile=str(self.authority)))
+        made.connect("127.0.0.1", self.port)
+        return made
 
 
 @pytest.fixture

@@ -62,7 +62,10 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
     @app.get("/healthz")
     def health() -> tuple[Response, int]:
         troubles = ports.troubles()
-        return _json({"ok": not troubles, "reasons": troubles}), 503 if troubles else 200
+        answer: dict[str, object] = {"ok": not troubles, "reasons": troubles}
+        if open_limits := ports.not_enforced():  # of the broker; it is no reason to take us out of service
+            answer["not_enforced"] = open_limits
+        return _json(answer), 503 if troubles else 200
 
     @app.get("/metrics")
     def prometheus() -> Response:

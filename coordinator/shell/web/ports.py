@@ -28,6 +28,7 @@ class WebPorts:
         troubles: why the service does not work, in words; empty if it does.
         tokens: of people and programs.
         post: takes ArtifactServed and Operated.
+        not_enforced: what the broker should have refused and did not.
         office: certifies devices; None in plain text.
     """
 
@@ -39,6 +40,7 @@ class WebPorts:
     troubles: Callable[[], list[str]]
     tokens: TokenTable
     post: Callable[[Inbox], None]
+    not_enforced: Callable[[], list[str]] = list
     office: Office | None = None
 
     @property

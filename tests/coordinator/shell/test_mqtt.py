@@ -1,10 +1,7 @@
 """A broker's trouble as the coordinator sees it: real mosquittos that throw away, forget and refuse."""
 
-import os
-import pwd
 import queue
 import time
-from pathlib import Path
 
 import paho.mqtt.client as paho
 import pytest
@@ -13,7 +10,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from coordinator.config import BrokerConfig, BrokerKind
 from coordinator.inbox import BrokerDropped, BrokerRefused, Connected, Disconnected, MessageArrived, SessionLost
 from coordinator.shell import mqtt
-from coordinator.shell.broker import find_mosquitto, mosquitto_password_line
+from coordinator.shell.broker import find_mosquitto
 from coordinator.shell.mqtt import MqttTransport
 from tests.brokers import hang_up
 from tests.faults.world import Mosquitto
@@ -141,24 +138,3 @@ def test_nobody_there_is_said_with_the_address(broker):
         while f"nobody answers at 127.0.0.1:{broker.port}" not in side.transport.trouble:
             assert time.monotonic() < deadline
             time.sleep(0.02)
-
-
-def test_the_example_for_an_own_broker_works_and_keeps_devices_apart(tmp_path, broker):
-    broker.stop()
-    page = (Path(__file__).parents[3] / "docs" / "brokers.md").read_text()
-    _, configuration, _, access, *_ = page.split("## A configuration for your own mosquitto")[1].split("```")
-    folder = tmp_path / "broker"
-    (folder / "acl").write_text(access)
-    names = ("coordinator", "phone")
-    (folder / "passwords").write_text("".join(mosquitto_password_line(name, "secret", bytes(12)) for name in names))
-    replaced = configuration.replace("/etc/mosquitto", str(folder)).replace("/var/lib/mosquitto", str(folder))
-    user = f"user {pwd.getpwuid(os.geteuid()).pw_name}\n"
-    (folder / "mosquitto.conf").write_text(
-        user + replaced.replace("listener 1883", f"listener {broker.port} 127.0.0.1")
-    )
-    broker.start()
-    with Side(broker.port, username="coordinator", password="secret") as side:
-        side.hear(Connected)
-        publish(broker.port, 1, b"as another", topic=REPORT.replace("/phone/", "/other/"), password="secret")
-        publish(broker.port, 1, b"as itself", password="secret")
-        assert side.hear(MessageArrived).payload == b"as itself"

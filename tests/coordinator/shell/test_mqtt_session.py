@@ -12,6 +12,7 @@ from coordinator.inbox import BrokerRefused, Connected, Disconnected, MessageArr
 from coordinator.shell import mqtt
 from coordinator.shell.free_ports import free_ports
 from coordinator.shell.mqtt import MqttTransport
+from wire.frame import MAX_PACKET_BYTES
 from wire.identifiers import Population
 
 CONNACK, CONNACK_KEPT, REFUSED = b"\x20\x02\x00\x00", b"\x20\x02\x01\x00", b"\x20\x02\x00\x05"
@@ -90,7 +91,7 @@ def world(monkeypatch):
         transport = transport_to(broker.port, posted.put)
         stack.callback(transport.close)
         transport.start()
-        yield broker, transport, lambda: posted.get(timeout=WAIT_S)
+        yield broker, transport, lambda timeout_s=WAIT_S: posted.get(timeout=timeout_s)
 
 
 def test_the_session_is_durable_and_connected_when_its_subscriptions_are_granted(world):
@@ -165,6 +166,57 @@ def test_a_message_that_cannot_be_taken_is_acknowledged_and_the_next_one_is_take
     broker.say(b"\x32\x07\x00\x03\xff\xff\xff\x00\x07" + publish("a/1", b"next", 8))  # a topic that is no UTF-8
     assert broker.next() == (0x40, b"\x00\x07")
     assert told().payload == b"next"
+
+
+def test_of_a_packet_that_is_too_large_only_as_much_is_kept_as_shows_it_and_the_next_one_is_taken(world):
+    broker, transport, told = world
+    broker.accept_and_greet()
+    told()
+    broker.say(publish("a/1", bytes(17 * 2**20), 7) + publish("a/1", b"next", 8))
+    large, following = told(), told()
+    assert (large.payload, following.payload) == (bytes(MAX_PACKET_BYTES + 1), b"next")
+    large.acknowledge()
+    assert broker.next() == (0x40, b"\x00\x07")
+    assert transport.connected
+
+
+def test_while_the_driver_is_far_behind_nothing_is_read(world, monkeypatch):
+    monkeypatch.setattr(mqtt, "MAX_WAITING_BYTES", 2 * mqtt.OVERHEAD_BYTES)
+    broker, _, told = world
+    broker.accept_and_greet()
+    told()
+    broker.say(b"".join(publish("a/1", b"%d" % number, number) for number in range(1, 5)))
+    first, second = told(), told()
+    with pytest.raises(queue.Empty):
+        told(0.2)
+    second.acknowledge()
+    assert told().payload == b"3"
+    first.acknowledge()
+    assert told().payload == b"4"
+
+
+def test_who_is_far_behind_can_be_closed(world, monkeypatch):
+    monkeypatch.setattr(mqtt, "MAX_WAITING_BYTES", 1)
+    broker, transport, told = world
+    broker.accept_and_greet()
+    told()
+    broker.say(publish("a/1", b"", 1) + publish("a/1", b"", 2))
+    told()
+    transport.close()
+    assert told().payload == b""
+
+
+def test_now_and_then_the_broker_is_asked_for_what_it_retained_since(world, monkeypatch):
+    monkeypatch.setattr(mqtt, "SWEEP_S", -1.0)
+    broker, _, told = world
+    broker.accept_and_greet()
+    told()
+    broker.say(publish("a/1", b"any", 1))
+    assert told().payload == b"any"
+    first, body = broker.next()
+    assert (first, body[4:]) == (0x82, b"nightjar/1/demo/up/0/+/+\x01")
+    broker.say(b"\x90\x03" + body[:2] + b"\x01" + publish("a/1", b"more", 2))
+    assert told().payload == b"more"  # and not that we were connected anew
 
 
 def test_what_was_not_acknowledged_is_sent_again_as_such_and_what_waited_after_it(world):

@@ -49,6 +49,7 @@ class Site:
             tx.add_version(VersionRecord(version=0, task="keyboard", manifest=self.manifest.sha256))
             tx.save_round(open_round(1, 0, RULES, 7, 990.0, task="keyboard"))
         self.troubles: list[str] = []
+        self.not_enforced: list[str] = []
         self.posted: list = []
         baseline = BaselineConfig(label="trigram", top1=0.19, top3=0.31)
         self.client = create_app(
@@ -61,6 +62,7 @@ class Site:
                 clock=self.clock,
                 broker="mosquitto",
                 troubles=lambda: self.troubles,
+                not_enforced=lambda: self.not_enforced,
                 tokens=TokenTable(self.database),
                 post=self.posted.append,
             ),
@@ -196,6 +198,13 @@ def test_health_is_503_with_reasons_when_something_is_wrong(site):
     answer = site.get("/healthz")
     assert answer.status_code == 503
     assert answer.get_json(force=True) == {"ok": False, "reasons": ["the broker is not connected"]}
+
+
+def test_health_names_what_the_broker_does_not_enforce_and_stays_in_service(site):
+    site.not_enforced.append("packet size")
+    answer = site.get("/healthz")
+    assert answer.status_code == 200
+    assert answer.get_json(force=True) == {"ok": True, "reasons": [], "not_enforced": ["packet size"]}
 
 
 def test_the_state_of_a_beginning(site):
