@@ -11,12 +11,10 @@ MODULES = (
     "device",
     "codec",
     "suggestion",
-    "keyboard_page",
     "keyboard",
     "ingest",
     "round",
     "web",
-    "handshakes",
     "simulation",
 )
 

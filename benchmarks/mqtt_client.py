@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 
 CONNACK, PUBLISH, PUBACK, SUBACK = 0x20, 0x30, 0x40, 0x90
 """First bytes of packets that a broker sends (2.2.1), without the flags of PUBLISH."""
-DISCONNECT = b"\xe0\x00"
 KEEPALIVE_S = 3600
 """Longer than any benchmark, so that no connection has to ping."""
 READ_BYTES = 65536
@@ -104,11 +103,6 @@ class Connection(asyncio.Protocol):
         """Send at QoS 1."""
         self._number = self._number % 65535 + 1
         self._send(publish(topic, payload, self._number))
-
-    def close(self) -> None:
-        """Hang up."""
-        if self._transport is not None:
-            self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Shake hands, or introduce ourselves at once."""

@@ -3,7 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import codec, device, keyboard, keyboard_page, suggestion
+from benchmarks import codec, device, keyboard, suggestion
 
 BAD_OPTIONS = [
     (codec.main, ["--updates", "{missing}"], "is not a whole folder of updates"),
@@ -21,7 +21,6 @@ BAD_OPTIONS = [
     (keyboard.main, ["--seed", "-1"], "'--seed'"),
     (keyboard.main, ["--phones", "100000"], "100000"),
     (suggestion.main, ["--key-presses", "0"], "'--key-presses'"),
-    (keyboard_page.main, ["--key-presses", "0"], "'--key-presses'"),
 ]
 
 
