@@ -5,7 +5,8 @@ that it was given, and how many after its training. Here those counts become a *
 figure how many devices had which recall, to a thousandth. Tallies can be added up, so nothing that a single device said
 needs to be kept, and quantiles over devices still come out.
 
-Each device counts once in a quantile, however much it wrote; in the mean recall each word does.
+Each device counts once, in quantiles and in the mean: how many words it had is its own word, so that one could be the
+mean if words were counted.
 """
 
 from __future__ import annotations
@@ -42,29 +43,19 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         devices: that measured it.
-        counted: held-out words.
-        top1_before: of these, foreseen first.
-        top3_before: among the first three.
-        counted_after: held-out words of devices that trained.
-        top1_after: of these, foreseen first by what the device had trained.
-        top3_after: likewise among the first three.
+        counted: held-out words, as the devices say.
         loss_before: sum over devices of the mean loss per target, nats.
         loss_after: likewise after training, of those that trained.
-        top1_before_of: recall -> devices.
-        top3_before_of: likewise.
-        top1_after_of: likewise.
-        top3_after_of: likewise.
+        top1_before_of: recall -> devices; words foreseen first.
+        top3_before_of: likewise; among the first three.
+        top1_after_of: as the first, by what the device had trained.
+        top3_after_of: likewise; among the first three.
         tried: devices that fetched and ran it, or failed at that.
         failures: cause -> of these, those that failed.
     """
 
     devices: int = 0
     counted: int = 0
-    top1_before: int = 0
-    top3_before: int = 0
-    counted_after: int = 0
-    top1_after: int = 0
-    top3_after: int = 0
     loss_before: float = 0.0
     loss_after: float = 0.0
     top1_before_of: Histogram = {}
@@ -81,7 +72,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """A recall over all words, and over devices: a tenth of them has at most p10, half at most p50."""
+    """A recall over devices: its mean, and a tenth of them has at most p10, half at most p50."""
 
     mean: float
     p10: float
@@ -140,10 +131,9 @@ def tally(evaluations: Iterable[LocalEvaluation], *, trained: bool = True) -> Ta
         if not found.counted:
             continue
         devices += 1
-        for name in ("counted", "loss_before", *recalls):
-            sums[name] += getattr(found, name)
+        sums["counted"] += found.counted
+        sums["loss_before"] += found.loss_before
         if trained:
-            sums["counted_after"] += found.counted
             sums["loss_after"] += found.loss_after
         for name in recalls:
             histograms[name][round(THOUSANDTHS * getattr(found, name) / found.counted)] += 1
@@ -227,5 +217,5 @@ def _spread(found: Tally, name: str) -> Spread | None:
     histogram = getattr(found, f"{name}_of")
     if not histogram:
         return None
-    mean = getattr(found, name) / (found.counted if name in _BEFORE else found.counted_after)
+    mean, _ = mean_and_error(histogram)
     return Spread(mean, *(quantile(histogram, share) for share in QUANTILES))

@@ -203,6 +203,24 @@ def test_malformed_messages_are_counted_acknowledged_and_change_nothing(make_wor
     assert world.transport.to("a") == []
 
 
+def test_reports_that_begin_and_end_alike_and_have_one_checksum_are_told_apart(make_world):
+    world = make_world()
+    world.check_in("a", "b")
+    one = report(world, "a")
+    other = bytearray(one)
+    place = len(one) // 2
+    for offset, byte in enumerate((1 | 0xEDB88320 << 1).to_bytes(5, "little")):  # the CRC's polynomial
+        other[place + offset] ^= byte
+    assert (one[:64], one[-64:]) == (other[:64], other[-64:])
+    frame.decode(bytes(other))
+    with world.together():
+        world.receive("a", "report", one)
+        world.receive("a", "report", bytes(other))
+    assert [receipt.verdict for receipt in world.transport.to("a", Receipt)] == [Verdict.ACCEPTED, Verdict.DUPLICATE]
+    assert world.tables.reports[1, "a", 1].sha256 == hashlib.sha256(one).hexdigest()
+    assert world.tables.frames[1, "a", 1] == one
+
+
 CHECK_IN = messages.encode(CheckIn(agent_version="0.1.0", runtime="none", examples=10))
 
 

@@ -43,7 +43,14 @@ def test_quantiles_are_those_of_the_devices_to_a_thousandth(found):
     spread = figures(tally(found)).top1_before
     for share, value in ((0.1, spread.p10), (0.5, spread.p50), (0.9, spread.p90)):
         assert value == pytest.approx(np.quantile(recalls, share, method="inverted_cdf"), abs=6e-4)
-    assert spread.mean == sum(e.top1_before for e in found) / sum(e.counted for e in found)
+    assert spread.mean == pytest.approx(np.mean(recalls), abs=6e-4)
+
+
+def test_a_device_that_claims_to_have_very_many_words_is_not_the_mean():
+    honest = [LocalEvaluation(100, 20, 40, 20, 40, 5.0, 4.0)] * 19
+    liar = LocalEvaluation(2**32 - 1, 2**32 - 1, 2**32 - 1, 0, 0, 5.0, 4.0)
+    found = figures(tally([*honest, liar]))
+    assert (found.top1_before.mean, found.top1_after.mean) == (pytest.approx(0.24), pytest.approx(0.19))
 
 
 @given(st.lists(st.integers(0, 1000), min_size=2, max_size=50))
