@@ -7,6 +7,9 @@ somebody is, and a connection to the server behind that did not come through her
 
 A client may show a certificate, and one that is no good ends the handshake. Whether it was revoked is asked for each
 request, by who serves it; :meth:`TlsFront.drop` ends connections that are open already.
+
+Clients without a certificate share three quarters of the places, and each address has a share of its own, so that no
+stranger keeps devices out. During the handshake every client is one without a certificate.
 """
 
 from __future__ import annotations
@@ -17,7 +20,8 @@ import functools
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Container, Iterable
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,13 +29,18 @@ from typing import Any
 import structlog
 
 from coordinator.enrolment.premises import AUTHORITIES, SERVER, SERVER_KEY
+from wire.addresses import network_of
 from wire.errors import ConfigError
 
 HANDSHAKE_S = 10.0
 STOP_TIMEOUT_S = 5.0
 LOOP_TIMEOUT_S = 60.0
 """For what the loop does at once, unless a thousand handshakes on a slow machine are before it."""
+NO_DESCRIPTORS_S = 0.1
+"""Until the next try to accept when the system has no descriptor left."""
 PIECE_BYTES = 64 * 1024
+PLACES_WITHOUT_CERTIFICATE = 64
+"""Most open connections of one address without a certificate; a browser has six."""
 SERIAL = "nightjar.serial"
 """In the WSGI environment: serial number of the client's certificate, decimal; empty without one."""
 
@@ -78,20 +87,24 @@ class TlsFront:
         self._folder, self._behind, self._most_connections = folder, behind, most_connections
         self._peers: dict[int, Peer] = {}
         self._open: dict[asyncio.StreamWriter, str] = {}
-        # asyncio itself holds a connection's task only weakly once its client is gone.
-        self._tasks: set[asyncio.Task[None] | None] = set()
-        self._server: asyncio.Server | None = None
+        self._handshaking: Counter[str] = Counter()
+        self._strangers: Counter[str] = Counter()
+        """Connections by address: before their certificate is known, and those that showed none."""
+        # asyncio itself holds a task only weakly.
+        self._tasks: set[asyncio.Task[None]] = set()
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             self._socket = listener or socket.create_server((host, port), family=family, backlog=1024)
         except OSError as error:
             msg = f"cannot listen on {host} port {port}: {error.strerror or error}; give another port"
             raise ConfigError(msg) from error
+        self._socket.setblocking(False)
         self.port: int = self._socket.getsockname()[1]
+        self.reload()
         self._loop = asyncio.new_event_loop()
+        self._accepting = self._loop.create_task(self._accept())
         self._thread = threading.Thread(target=self._run, name="tls front", daemon=True)
         self._thread.start()
-        self.reload()
 
     def peer(self, local_port: int) -> Peer | None:
         """Who is behind a connection to the WSGI server; None if it did not come through here. Any thread."""
@@ -99,7 +112,7 @@ class TlsFront:
 
     def reload(self) -> None:
         """Read certificate and authorities again, for connections from now on. Any thread."""
-        self._in_loop(self._serve())
+        self._context = server_context(self._folder)
 
     def drop(self, serials: Container[str]) -> None:
         """End the connections of clients with these certificates. Any thread."""
@@ -107,7 +120,7 @@ class TlsFront:
 
     def stop_listening(self) -> None:
         """Take no new connection; those that are open go on."""
-        self._in_loop(self._close_server())
+        self._loop.call_soon_threadsafe(self._accepting.cancel)
 
     def close(self) -> None:
         """Stop listening, and end all connections."""
@@ -127,26 +140,12 @@ class TlsFront:
         finally:
             self._loop.close()
 
-    async def _serve(self) -> None:
-        former, context = self._server, server_context(self._folder)
-        # Its own copy of the socket: closing a server closes the one it has, but no connection.
-        self._server = await asyncio.start_server(
-            self._connected, sock=self._socket.dup(), ssl=context, ssl_handshake_timeout=HANDSHAKE_S
-        )
-        if former is not None:
-            former.close()
-
     async def _drop(self, serials: Container[str]) -> None:
         for writer, serial in list(self._open.items()):
             if serial and serial in serials:
                 writer.transport.abort()
 
-    async def _close_server(self) -> None:
-        if self._server is not None:
-            self._server.close()
-
     async def _stop(self) -> None:
-        await self._close_server()
         for writer in list(self._open):
             writer.transport.abort()
         others = asyncio.all_tasks() - {asyncio.current_task()}
@@ -154,38 +153,94 @@ class TlsFront:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._open) >= self._most_connections:
-            writer.transport.abort()
-            return
-        serial = client_serial(writer.get_extra_info("ssl_object"))
-        self._open[writer] = serial
-        task = asyncio.current_task()
-        self._tasks.add(task)
+    async def _accept(self) -> None:
+        while True:
+            try:
+                accepted, (address, *_) = await self._loop.sock_accept(self._socket)
+            except OSError:
+                await asyncio.sleep(NO_DESCRIPTORS_S)
+                continue
+            if self._has_room(network_of(address)):
+                task = self._loop.create_task(self._connected(accepted, address))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            else:
+                accepted.close()
+            await asyncio.sleep(0)  # one that is there already is accepted without giving others their turn
+
+    def _has_room(self, network: str) -> bool:
+        # Many devices may share an address, so during the handshake one has more places than afterwards.
+        share = max(1, 3 * self._most_connections // 4)
+        unknown = self._handshaking.total() + self._strangers.total()
+        everybody = self._handshaking.total() + len(self._open)
+        return (
+            everybody < self._most_connections and unknown < share and self._handshaking[network] < max(1, share // 2)
+        )
+
+    async def _connected(self, accepted: socket.socket, address: str) -> None:
+        network = network_of(address)
+        with contextlib.suppress(OSError, TimeoutError):
+            with _counted(self._handshaking, network):
+                reader, writer = await self._handshake(accepted)
+            serial = client_serial(writer.get_extra_info("ssl_object"))
+            try:
+                if serial:
+                    await self._served(reader, writer, Peer(address, serial))
+                elif self._strangers[network] < min(PLACES_WITHOUT_CERTIFICATE, max(1, self._most_connections // 4)):
+                    with _counted(self._strangers, network):
+                        await self._served(reader, writer, Peer(address, ""))
+            finally:
+                writer.transport.abort()
+
+    async def _handshake(self, accepted: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader = asyncio.StreamReader(loop=self._loop)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=self._loop)
+        transport, _ = await self._loop.connect_accepted_socket(
+            lambda: protocol, accepted, ssl=self._context, ssl_handshake_timeout=HANDSHAKE_S
+        )
+        return reader, asyncio.StreamWriter(transport, protocol, reader, self._loop)
+
+    async def _served(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: Peer) -> None:
+        self._open[writer] = peer.serial
         try:
-            with contextlib.suppress(OSError):
-                await self._forward(reader, writer, serial)
+            there, back = await asyncio.open_connection("127.0.0.1", self._behind)
+            local_port: int = back.get_extra_info("sockname")[1]
+            self._peers[local_port] = peer
+            try:
+                await _forward(reader, writer, there, back)
+            finally:
+                back.transport.abort()
+                self._peers.pop(local_port, None)
         finally:
             del self._open[writer]
-            self._tasks.discard(task)
-            writer.transport.abort()
 
-    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, serial: str) -> None:
-        there, back = await asyncio.open_connection("127.0.0.1", self._behind)
-        local_port: int = back.get_extra_info("sockname")[1]
-        self._peers[local_port] = Peer(writer.get_extra_info("peername")[0], serial)
-        try:
-            sending = asyncio.create_task(_pump(reader, back))
-            await _pump(there, writer)
+
+async def _forward(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, there: asyncio.StreamReader, back: asyncio.StreamWriter
+) -> None:
+    """Carry bytes both ways until either side ends; what the server behind has said is delivered to its end."""
+    pumps = {asyncio.create_task(_pump(reader, back)), answering := asyncio.create_task(_pump(there, writer))}
+    try:
+        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        if reader.exception() is None and not reader.at_eof():  # the server takes no more, as of what is too large
+            await asyncio.wait_for(asyncio.shield(answering), STOP_TIMEOUT_S)
             writer.close()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(writer.wait_closed(), STOP_TIMEOUT_S)
-            sending.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await sending
-        finally:
-            back.transport.abort()
-            self._peers.pop(local_port, None)
+            await asyncio.wait_for(writer.wait_closed(), STOP_TIMEOUT_S)
+    finally:
+        for pump in pumps:
+            pump.cancel()
+        await asyncio.gather(*pumps, return_exceptions=True)
+
+
+@contextlib.contextmanager
+def _counted(places: Counter[str], network: str) -> Iterator[None]:
+    places[network] += 1
+    try:
+        yield
+    finally:
+        places[network] -= 1
+        if not places[network]:
+            del places[network]
 
 
 def server_context(folder: Path) -> ssl.SSLContext:
@@ -231,8 +286,6 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     while piece := await reader.read(PIECE_BYTES):
         writer.write(piece)
         await writer.drain()
-    if writer.can_write_eof():
-        writer.write_eof()
 
 
 def _log_unforeseen(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ from wire.errors import ConfigError
 
 # One person types; the rest is for a second browser tab and for a slow reader that must not block the first.
 THREADS = 4
+MOST_HEADER_BYTES = 1 << 14
 
 
 class Serving:
@@ -35,7 +36,15 @@ class Serving:
         # A browser opens more connections at once than there are threads; that they wait a moment is no warning.
         logging.getLogger("waitress.queue").setLevel(logging.ERROR)
         connections: dict[int, Any] = {}
-        server = create_server(app, map=connections, sockets=[listener], threads=THREADS, ident=None)
+        server = create_server(
+            app,
+            map=connections,
+            sockets=[listener],
+            threads=THREADS,
+            ident=None,
+            max_request_body_size=app.config["MAX_CONTENT_LENGTH"] + 1,  # or any web site fills the disk
+            max_request_header_size=MOST_HEADER_BYTES,
+        )
         self._server = HttpServer(server, connections, "keyboard")
 
     @property

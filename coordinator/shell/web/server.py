@@ -15,8 +15,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from waitress.server import create_server  # type: ignore[import-untyped] # waitress has no types
+from waitress.channel import HTTPChannel  # type: ignore[import-untyped] # waitress has no types
+from waitress.server import create_server  # type: ignore[import-untyped]
 
+from coordinator.shell.web.admission import MOST_BODY_BYTES
 from coordinator.shell.web.live import MOST_STREAMS
 from host.http_server import HttpServer
 from wire.errors import ConfigError
@@ -25,6 +27,9 @@ THREADS = 8
 """waitress sends in its main loop, so slow devices do not hold threads; streams have threads beside these."""
 CONNECTIONS = 2000
 """At once; beyond it others wait to be accepted. A cohort fetches a new version at the same moment."""
+MOST_HEADER_BYTES = 1 << 14
+REQUEST_S = 10.0
+"""Longest time from a request's first byte to its last: what is allowed takes milliseconds on a slow line."""
 IDLE_S = 30
 """A connection on which nothing moves for so long is closed: phones come and go."""
 DRAIN_S = 5.0
@@ -63,14 +68,34 @@ def serving(
         asyncore_use_poll=True,  # select() knows 1,024 descriptors, and no more
         ident="nightjar",
         clear_untrusted_proxy_headers=True,
+        # Or it would spool a gigabyte into a file before the application is asked; it refuses the size that is given.
+        max_request_body_size=MOST_BODY_BYTES + 1,
+        max_request_header_size=MOST_HEADER_BYTES,
         **_believed(trusted_proxy),
     )
+    server.channel_class = _Connection
     running = HttpServer(server, connections, "web")
     try:
         yield
     finally:
         _drain(server)
         running.close(STOP_TIMEOUT_S)
+
+
+class _Connection(HTTPChannel):  # type: ignore[misc] # waitress has no types
+    """Ends when a request takes too long to come; waitress ends only those on which nothing comes at all."""
+
+    request_began_s = 0.0
+
+    def received(self, data: bytes) -> bool:
+        """Take some bytes; waitress calls this."""
+        now_s = time.monotonic()
+        if self.request is None:
+            self.request_began_s = now_s
+        elif now_s - self.request_began_s > REQUEST_S:
+            self.will_close = True
+            return False
+        return bool(super().received(data))
 
 
 def _believed(trusted_proxy: str) -> dict[str, Any]:
