@@ -110,3 +110,11 @@ def test_a_route_cannot_be_opened_by_a_header_that_says_who_somebody_is(service)
     for name in ("Nightjar-Serial", "nightjar.serial", "X-SSL-Client-Serial", "Remote-Port"):
         with service.client.get(f"/artifacts/{64 * '0'}", headers={name: serial_of("valid")}) as answer:
             assert answer.status_code == 401
+
+
+@pytest.mark.parametrize("content_type", [None, "text/plain", "application/x-www-form-urlencoded"])
+def test_an_enrolment_that_is_no_json_is_refused_in_words(service, content_type):
+    answer = service.client.post("/api/v1/enrolment", data=b"claim=x", content_type=content_type)
+    assert answer.status_code == 415
+    assert "application/json" in answer.json["detail"]
+    assert service.client.post("/api/v1/enrolment", data=b"[]", content_type="application/json").status_code == 422

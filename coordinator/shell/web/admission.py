@@ -17,10 +17,12 @@ from flask import Flask, Request, Response, abort, g, request, session
 from flask_limiter import Limiter
 from flask_limiter.util import get_remote_address
 
+from coordinator.enrolment.premises import names_of
 from coordinator.shell.tls_front import SERIAL
 from coordinator.shell.web.access import ANYBODY, Caller, Role, caller, fingerprint, presented
 from coordinator.shell.web.documents import Problem
 from coordinator.shell.web.ports import WebPorts
+from wire.addresses import is_address, is_loopback
 
 ROOT = "/api/v1"
 """What lies below it answers with JSON, also when it refuses."""
@@ -66,6 +68,7 @@ def add_admission(app: Flask, ports: WebPorts) -> Limiter:
         The limiter; views may have limits of their own.
     """
     app.config["MAX_CONTENT_LENGTH"] = MOST_BODY_BYTES
+    names = frozenset(names_of(ports.config))
 
     def marked(mark: str) -> Any:
         return getattr(app.view_functions.get(request.endpoint or ""), mark, None)
@@ -109,13 +112,18 @@ def add_admission(app: Flask, ports: WebPorts) -> Limiter:
 
     @app.before_request
     def admit() -> Response | None:
-        if takes_nothing():
+        return refused() or _no_json()
+
+    def refused() -> Response | None:
+        if is_open():
             return None
+        if may_fetch():
+            return None if ports.config.proxied or g.device is not None else _foreign_name(names)
         if marked("for_devices"):
             return None if g.device is not None else _unknown_device()
         wanted = marked("needs") or Role.VIEWER
         if wanted is Role.VIEWER and request.authorization is None and ports.public_reading:
-            return None
+            return _foreign_name(names)
         return _refusal(g.caller, wanted)
 
     @app.before_request
@@ -148,6 +156,10 @@ def _refusal(asks: Caller, wanted: Role) -> Response | None:
     if not asks.role.may(wanted):
         detail = f"this takes the role {wanted.value}; the token {asks.name} has {asks.role.value}"
         return abort(403, detail) if wants_page() else problem(403, detail)
+    return None
+
+
+def _no_json() -> Response | None:
     if request.method == "POST" and request.path.startswith(ROOT):
         if request.mimetype != "application/json":
             # Also what keeps pages of other sites from posting with the browser's cookie.
@@ -155,6 +167,15 @@ def _refusal(asks: Caller, wanted: Role) -> Response | None:
         if not isinstance(request.get_json(silent=True), dict):
             return problem(422, "the body is no JSON object; send {} where there is nothing to say")
     return None
+
+
+def _foreign_name(names: frozenset[str]) -> Response | None:
+    """Refuse a request by a name that is none of ours: of a page whose own name was made to lead to this machine."""
+    name = urlsplit(f"//{request.host}").hostname or ""
+    if name in names or is_address(name) or is_loopback(name):
+        return None
+    said = f"this coordinator is not called {name[:64]}; give the name in enrolment.names, or ask by its address"
+    return abort(421, said) if wants_page() else problem(421, said)
 
 
 def wants_page() -> bool:

@@ -307,3 +307,24 @@ def test_a_release_that_a_device_took_back_is_on_its_page_and_in_the_api(site):
     assert taken_back in site.client.get("/devices/a").text
     assert "taken back" not in site.client.get("/devices/b").text
     assert site.client.get("/api/v1/devices/a").json["taken_back"] == taken_back
+
+
+REBOUND = "http://rebound.evil.example:8081"
+
+
+@pytest.mark.parametrize("path", ["/", "/api/v1/devices", "/api/v1/rounds", "/api/v1/tasks", "/metrics"])
+def test_a_name_that_was_made_to_lead_here_reads_nothing(site, path):
+    """A page of another site makes its own name resolve to us (DNS rebinding); the browser then calls it our page."""
+    refused = site.client.get(path, base_url=REBOUND, headers={"Sec-Fetch-Site": "same-origin"})
+    assert refused.status_code == 421
+    assert "enrolment.names" in refused.text
+    for ours in ("http://127.0.0.1:8081", "http://192.0.2.7", "http://[::1]:8081", "http://localhost"):
+        assert site.client.get(path, base_url=ours).status_code == 200
+
+
+def test_such_a_name_fetches_no_artifact_either(site):
+    path = f"/artifacts/{site.manifest.sha256}"
+    assert site.client.get(path, base_url=REBOUND).status_code == 421
+    with site.client.get(path) as fetched:
+        assert fetched.status_code == 200
+    assert site.client.get("/healthz", base_url=REBOUND).status_code == 200
