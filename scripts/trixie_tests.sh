@@ -19,7 +19,7 @@ python3 -m venv /environment
     -r requirements/coordinator.txt -r requirements/firmware.txt -r requirements/dev.txt setuptools
 /environment/bin/python -m pip install --quiet --no-index --no-deps --no-build-isolation --editable .
 git init --quiet && git add . # tests of what is tracked ask git
-exec scripts/fast_tests.sh /environment/bin/python "$@"
+exec scripts/fast_tests.sh /environment/bin/python -n 2 --dist loadgroup "$@"
 INSIDE
 mmdebstrap --quiet --variant=apt --format=null --aptopt='APT::Install-Recommends "false"' \
     --dpkgopt='path-exclude=/usr/share/man/*' --include=ca-certificates,e2fsprogs,fdisk,git,openssl,python3,python3-venv \

@@ -15,6 +15,8 @@ NAME = "tests/edge_agent/shell/test_folder.py::test_somebody_elses_folder_is_ref
 PROJECT = {
     "tests/edge_agent/shell/test_folder.py": f"""
 import pytest
+
+pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def shared():
     pass

@@ -99,6 +99,7 @@ def test_a_report_that_the_disk_damaged_is_named(tmp_path, damage, work):
         world.do(job if work == "mean" else FiguresJob(job.round, job.reports))
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_reports(tmp_path):
     world = Averaging(tmp_path)
     peaks = []

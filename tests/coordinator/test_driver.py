@@ -590,6 +590,7 @@ def touches(make_world, *, batched: bool) -> int:
     return count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batched", [False, True])
 def test_killed_at_any_step_and_started_again_the_round_ends_the_same(make_world, batched):
     undisturbed = make_world(over_selection=1.5)

@@ -13,6 +13,8 @@ from coordinator.__main__ import cli
 from coordinator.shell.free_ports import free_ports
 from tests.coordinator.model_folder import write_model
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "operating.md").read_text()
 PROGRAM = Path(sys.executable).with_name("nightjar-coordinator")

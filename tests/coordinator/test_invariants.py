@@ -25,6 +25,8 @@ from tests.coordinator.model_folder import LAYOUT, write_model
 from wire.messages import Assignment, Dropout, DropoutCause, Receipt, Status, Verdict
 from wire.parameters import weights_from_bytes
 
+pytestmark = pytest.mark.slow
+
 # Each takes 20 ms: the property that the service stands on is worth the time where nobody waits for it.
 FEW, MANY = 25, 200
 """Examples for each: few in every run, many in make test-long."""

@@ -15,6 +15,8 @@ from wire.identifiers import DeviceId
 from wire.messages import Assignment, Dropout, DropoutCause, Receipt, Status, Verdict
 from wire.parameters import weights_from_bytes
 
+pytestmark = pytest.mark.slow
+
 A, B, C = (DeviceId(name) for name in "abc")
 
 

@@ -17,9 +17,10 @@ from tests.firmware_scripts.parcels import claim, keys, small_bundle
 from tests.firmware_scripts.stock_images import BOOKWORM, OWN, TRIXIE, make_image, missing, names, read
 from wire.errors import ConfigError
 
-pytestmark = pytest.mark.skipif(
-    bool(missing()), reason=f"not installed: {', '.join(missing())} (mtools dosfstools fdisk)"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(missing()), reason=f"not installed: {', '.join(missing())} (mtools dosfstools fdisk)"),
+]
 
 SSH = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl ann@laptop"
 HASH = "$y$j9T$0123456789abcdefghijk.$" + "x" * 43

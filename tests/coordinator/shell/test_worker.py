@@ -41,6 +41,8 @@ from wire.identifiers import DeviceId
 from wire.messages import Assignment, CodecChoice, TrainingPlan
 from wire.parameters import weights_from_bytes
 
+pytestmark = pytest.mark.slow
+
 DENSE = CodecChoice(name="dense-f32")
 
 

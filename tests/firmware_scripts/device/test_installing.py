@@ -31,7 +31,7 @@ NEEDED = [
     }.items()
     if not there
 ]
-pytestmark = pytest.mark.skipif(bool(NEEDED), reason=f"missing: {', '.join(NEEDED)}")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(NEEDED), reason=f"missing: {', '.join(NEEDED)}")]
 
 
 @pytest.fixture

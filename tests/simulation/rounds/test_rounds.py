@@ -9,6 +9,8 @@ from simulation.rounds.hunt import complaints
 from simulation.rounds.result import MEASURED, result_of
 from simulation.rounds.world import Outcome, Settings, World, simulate
 
+pytestmark = pytest.mark.slow
+
 
 def run(faults: str, *, severity: float, devices: int = 100, rounds: int = 3, seed: int = 1) -> Outcome:
     return simulate(Settings(devices, rounds, seed, dangers(faults), severity))

@@ -11,6 +11,8 @@ from coordinator.shell.web.live import MOST_STREAMS, Pulse
 from tests.coordinator.shell.web.conftest import Served
 from wire.errors import UnavailableError
 
+pytestmark = pytest.mark.slow
+
 
 def pulse_of(*states, **options):
     left = list(states)
