@@ -1,7 +1,8 @@
 """Reads a bundle from start to end, and trusts nothing: also on a device, so the standard library is all it needs.
 
-A member that the signed manifest does not list, in its place and with its hash, refuses the archive. Who checks the
-signature is passed in: ``cryptography`` on a host, ``openssl`` on a device that has nothing else yet.
+A member that the signed manifest does not list, in its place and with its size and hash, refuses the archive. Headers
+are taken one by one: a tar's extensions (sparse files, long names) have sizes of their own, and a bundle has none. Who
+checks the signature is passed in: ``cryptography`` on a host, ``openssl`` on a device that has nothing else yet.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import hashlib
 import json
 import re
 import tarfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from firmware_scripts.core.manifest import MAX_MANIFEST_BYTES, ListedFile, parse_manifest
 from wire.errors import IntegrityError, RemoteProtocolError
@@ -51,11 +53,11 @@ def read_archive(path: Path, check: CheckSignature, take: Take = lambda _file, _
         OSError: it cannot be read, or ``take`` cannot go on.
     """
     try:
-        with tarfile.open(path, "r:") as archive:
+        with path.open("rb") as archive:
             checked = _signed(archive, check)
             for file in checked.files:
                 _compare(archive, file, take)
-            if archive.next() is not None:
+            if _header(archive) is not None:
                 msg = f"{path.name} holds more than its manifest lists"
                 raise RemoteProtocolError(msg, code="bundle")
     except tarfile.TarError as error:
@@ -73,14 +75,14 @@ def read_manifest(path: Path, check: CheckSignature) -> Checked:
         OSError: it cannot be read.
     """
     try:
-        with tarfile.open(path, "r:") as archive:
+        with path.open("rb") as archive:
             return _signed(archive, check)
     except tarfile.TarError as error:
         msg = f"{path.name} is no bundle, or was cut short: {error}"
         raise RemoteProtocolError(msg, code="bundle") from error
 
 
-def _signed(archive: tarfile.TarFile, check: CheckSignature) -> Checked:
+def _signed(archive: BinaryIO, check: CheckSignature) -> Checked:
     manifest = _whole(archive, MANIFEST, MAX_MANIFEST_BYTES)
     signature = _whole(archive, SIGNATURE, _SIGNATURE_BYTES)
     check(manifest, signature)
@@ -92,34 +94,58 @@ def _signed(archive: tarfile.TarFile, check: CheckSignature) -> Checked:
     return Checked(manifest, signature, facts, files)
 
 
-def _whole(archive: tarfile.TarFile, name: str, limit_bytes: int) -> bytes:
-    member = _next(archive, name)
-    if member.size > limit_bytes:
-        msg = f"{name} has {member.size} bytes, more than {limit_bytes}"
+def _whole(archive: BinaryIO, name: str, limit_bytes: int) -> bytes:
+    size_bytes = _next(archive, name)
+    if size_bytes > limit_bytes:
+        msg = f"{name} has {size_bytes} bytes, more than {limit_bytes}"
         raise RemoteProtocolError(msg, code="bundle")
-    file = archive.extractfile(member)
-    return file.read() if file else b""
+    return b"".join(_pieces(archive, size_bytes))
 
 
-def _compare(archive: tarfile.TarFile, wanted: ListedFile, take: Take) -> None:
-    member = _next(archive, wanted.path)
+def _compare(archive: BinaryIO, wanted: ListedFile, take: Take) -> None:
+    size_bytes = _next(archive, wanted.path)
+    if size_bytes != wanted.size_bytes:
+        msg = f"{wanted.path} has {size_bytes} bytes, the manifest lists it with {wanted.size_bytes}"
+        raise IntegrityError(msg)
     digest = hashlib.sha256()
     take(wanted, b"")  # also an empty file is one
-    if file := archive.extractfile(member):
-        while data := file.read(_READ_BYTES):
-            digest.update(data)
-            take(wanted, data)
+    for data in _pieces(archive, size_bytes):
+        digest.update(data)
+        take(wanted, data)
     if digest.hexdigest() != wanted.sha256:
         msg = f"{wanted.path} is not the file that the manifest lists"
         raise IntegrityError(msg)
 
 
-def _next(archive: tarfile.TarFile, name: str) -> tarfile.TarInfo:
-    member = archive.next()
+def _next(archive: BinaryIO, name: str) -> int:
+    """The size of the next member, which must be a plain file of this name; its bytes follow."""
+    member = _header(archive)
     folder, _, rest = member.name.partition("/") if member else ("", "", "")
     # The folder is not signed, so it may only be one that a tar can be unpacked into without harm.
-    if member is None or not member.isreg() or rest != name or not _FOLDER.fullmatch(folder):
+    plain = member is not None and member.type == tarfile.REGTYPE and member.size >= 0
+    if member is None or not plain or rest != name or not _FOLDER.fullmatch(folder):
         found = repr(member.name[:80]) if member else "the end"
-        msg = f"expected the file {name!r} in the bundle, found {found}"
+        msg = f"expected the plain file {name!r} in the bundle, found {found}"
         raise RemoteProtocolError(msg, code="bundle")
-    return member
+    return member.size
+
+
+def _header(archive: BinaryIO) -> tarfile.TarInfo | None:
+    """The next member's header, None at the end of the archive."""
+    try:
+        return tarfile.TarInfo.frombuf(archive.read(tarfile.BLOCKSIZE), "utf-8", "surrogateescape")
+    except tarfile.EOFHeaderError:  # type: ignore[attr-defined]  # documented under HeaderError only
+        return None
+
+
+def _pieces(archive: BinaryIO, size_bytes: int) -> Iterator[bytes]:
+    """A member's bytes; what fills its last block is skipped."""
+    left = size_bytes
+    while left:
+        data = archive.read(min(left, _READ_BYTES))
+        if not data:
+            msg = "unexpected end of data"
+            raise tarfile.ReadError(msg)
+        left -= len(data)
+        yield data
+    archive.read(-size_bytes % tarfile.BLOCKSIZE)

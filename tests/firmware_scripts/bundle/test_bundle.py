@@ -135,6 +135,27 @@ def test_an_archive_that_was_laid_out_again_is_refused(tmp_path, keys, bundle, a
         check_archive(tmp_path / "evil.tar", load_public_key(keys[1]))
 
 
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_SPARSE, tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.REGTYPE])
+def test_a_member_that_says_it_is_huge_is_refused_before_it_is_read(tmp_path, keys, bundle, kind):
+    (manifest, said), (signature, signed), (first, _), *_ = members(bundle)
+    first.type, first.size, first.pax_headers = kind, 2**62, {}
+    huge = first.tobuf(tarfile.GNU_FORMAT)
+    if kind == tarfile.GNUTYPE_SPARSE:  # one byte in the archive, 4 EiB in the file
+        sparse = bytearray(tarfile.TarInfo(first.name).tobuf(tarfile.GNU_FORMAT))
+        sparse[124:136], sparse[156:157] = b"00000000001\0", kind
+        sparse[386:410] = tarfile.itn(0, 12, tarfile.GNU_FORMAT) + tarfile.itn(1, 12, tarfile.GNU_FORMAT)
+        sparse[483:495] = tarfile.itn(2**62, 12, tarfile.GNU_FORMAT)
+        sparse[148:156] = b" " * 8
+        sparse[148:156] = b"%06o\0 " % sum(sparse)
+        huge = bytes(sparse) + b"x".ljust(512, b"\0")
+    rebuilt(tmp_path / "start.tar", [(manifest, said), (signature, signed)])
+    start = (tmp_path / "start.tar").read_bytes().rstrip(b"\0")
+    start += bytes(-len(start) % 512)
+    (tmp_path / "huge.tar").write_bytes(start + huge + bytes(1024))
+    with pytest.raises(RemoteProtocolError):
+        check_archive(tmp_path / "huge.tar", load_public_key(keys[1]))
+
+
 def test_what_is_no_bundle_is_refused(tmp_path, keys):
     for data in (b"", b"hello", bytes(10_000)):
         (tmp_path / "x.tar").write_bytes(data)
