@@ -293,8 +293,10 @@ def example() -> None:
 def service(path: Path) -> None:
     """Print a unit for systemd that starts this installation of the agent with the device (docs/device.md)."""
     unit = (resources.files("edge_agent") / "nightjar-agent.service").read_text(encoding="utf-8")
-    command = f"{sys.executable} -m edge_agent run --config {path.absolute()}"
-    click.echo(re.sub(r"^ExecStart=.*$", lambda _: f"ExecStart={command}", unit, flags=re.MULTILINE), nl=False)
+    command = f"ExecStart={sys.executable} -m edge_agent run --config %d/agent.toml"
+    unit = re.sub(r"^ExecStart=.*$", lambda _: command, unit, flags=re.MULTILINE)
+    settings = f"LoadCredential=agent.toml:{path.absolute()}"
+    click.echo(re.sub(r"^LoadCredential=.*$", lambda _: settings, unit, flags=re.MULTILINE), nl=False)
 
 
 def _load(path: Path) -> AgentConfig:

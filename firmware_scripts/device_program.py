@@ -34,7 +34,7 @@ _START = "import sys\n\nfrom firmware_scripts.device.__main__ import main\n\nsys
 _FIRST_MOMENT = (1980, 1, 1, 0, 0, 0)
 _AGENT_UNIT = "edge_agent/nightjar-agent.service"
 _COMMAND = "/usr/local/bin/nightjar-agent"
-_SETTINGS = "--config /etc/nightjar/agent.toml"
+_SETTINGS = "--config %d/agent.toml"
 
 
 def device_files(project: Path) -> dict[str, bytes]:

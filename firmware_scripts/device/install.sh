@@ -74,9 +74,9 @@ settings=$below/etc/nightjar/agent.toml
 brought=$below/var/lib/nightjar/agent.toml.brought
 if [ -e "$here/agent.toml" ] && ! cmp -s "$here/agent.toml" "$brought"; then
     run mkdir -p "$below/etc/nightjar" "$below/var/lib/nightjar"
-    # The agent's user has to read it, whatever mode the card is mounted with.
-    run install -m 0644 "$here/agent.toml" "$settings"
-    run install -m 0644 "$here/agent.toml" "$brought"
+    # A broker's password may stand in it: for root alone, and systemd gives the agent's unit a copy.
+    run install -m 0600 "$here/agent.toml" "$settings"
+    run install -m 0600 "$here/agent.toml" "$brought"
 fi
 [ -e "$settings" ] || [ -n "$dry_run" ] || say "there is no $settings yet: the agent waits for it"
 

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from edge_agent.__main__ import main
 from edge_agent.ports import StopAsked
+from firmware_scripts.device_program import device_files
 from tests.edge_agent.fakes import Phone
 
 ROOT = Path(__file__).parents[2]
@@ -102,7 +103,8 @@ def test_the_real_agent_says_that_it_is_up_lives_and_ends(tmp_path, line):
 def test_the_printed_unit_starts_this_installation():
     done = CliRunner().invoke(main, ["service", "--config", "/etc/other.toml"])
     assert done.exit_code == 0
-    assert f"\nExecStart={sys.executable} -m edge_agent run --config /etc/other.toml\n" in done.output
+    assert f"\nExecStart={sys.executable} -m edge_agent run --config %d/agent.toml\n" in done.output
+    assert "\nLoadCredential=agent.toml:/etc/other.toml\n" in done.output
     assert "\nType=notify\n" in done.output
     assert re.search(r"\nWatchdogSec=\d+\n", done.output)
 
@@ -123,7 +125,7 @@ def test_the_units_sandbox_leaves_little_exposed():
 
 
 def test_every_command_looks_at_the_configuration_of_the_service_by_itself():
-    of_the_service = re.search(r"^ExecStart=.*--config (\S+)$", UNIT.read_text(), re.MULTILINE)[1]
+    of_the_service = re.search(r"^LoadCredential=agent.toml:(\S+)$", UNIT.read_text(), re.MULTILINE)[1]
     defaults = {
         name: str(option.default)
         for name, command in main.commands.items()
@@ -132,3 +134,12 @@ def test_every_command_looks_at_the_configuration_of_the_service_by_itself():
     }
     assert set(defaults.values()) == {of_the_service}
     assert {"run", "status", "doctor", "conditions", "wipe", "train-once", "service"} <= set(defaults)
+
+
+def test_every_unit_that_runs_the_agent_reads_a_copy_of_the_settings_that_are_roots_alone():
+    units = {name: text.decode() for name, text in device_files(ROOT).items() if name.endswith(".service")}
+    running = [text for text in units.values() if "/usr/local/bin/nightjar-agent " in text]
+    assert len(running) == 3  # runs, enrols, tests itself
+    for text in running:
+        assert "\nLoadCredential=agent.toml:/etc/nightjar/agent.toml\n" in text
+        assert re.search(r"^ExecStart=/usr/local/bin/nightjar-agent \S+ --config %d/agent.toml", text, re.MULTILINE)

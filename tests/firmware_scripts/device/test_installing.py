@@ -86,8 +86,9 @@ def test_it_installs_everything_and_a_second_time_changes_nothing(tmp_path, parc
         path.chmod(0o700)  # as on a boot partition that is mounted for root alone
     done = install(parcel, root)
     assert done.returncode == 0, done.stderr
-    for name in ("agent.toml", "bundle.pub"):
-        assert (root / "etc/nightjar" / name).stat().st_mode & 0o777 == 0o644
+    for name, mode in (("etc/nightjar/agent.toml", 0o600), ("var/lib/nightjar/agent.toml.brought", 0o600)):
+        assert (root / name).stat().st_mode & 0o777 == mode  # a broker's password may stand in it
+    assert (root / "etc/nightjar/bundle.pub").stat().st_mode & 0o777 == 0o644
     assert str((root / "opt/nightjar/current").readlink()) == "releases/0.1.0"
     assert (root / "opt/nightjar/current/lib/nightjar/__init__.py").is_file()
     assert not (root / "opt/nightjar/current/lib/pip").exists()
