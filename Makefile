@@ -40,7 +40,10 @@ fuzz: setup ## a million hostile inputs to every decoder, in .venv-fuzz (ARGS="-
 bench: setup ## every benchmark
 	@$(RUN) -m benchmarks $(ARGS)
 
+lock: setup ## renew the pinned packages with their hashes in requirements/locks
+	@scripts/lock.sh
+
 clean: ## remove environments and everything generated
 	rm -rf .venv .venv-agent-* .venv-fuzz build var *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-.PHONY: help setup demo test test-long test-twin check agent-tests fuzz bench clean
+.PHONY: help setup demo test test-long test-twin check agent-tests fuzz bench lock clean

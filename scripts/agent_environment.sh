@@ -6,8 +6,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 case "${1:-}" in
-    ai-edge-litert) requirements=requirements/agent.txt; python=.venv/bin/python ;;
-    tflite-runtime) requirements=requirements/agent-tflite-runtime.txt; python=${TFLITE_PYTHON:-python3.11} ;;
+    ai-edge-litert) lock=agent.txt; python=.venv/bin/python ;;
+    tflite-runtime) lock=agent-tflite-runtime.txt; python=${TFLITE_PYTHON:-python3.11} ;;
     *) echo "usage: $0 ai-edge-litert | tflite-runtime" >&2; exit 2 ;;
 esac
 if ! command -v "$python" >/dev/null; then
@@ -16,11 +16,11 @@ if ! command -v "$python" >/dev/null; then
 fi
 
 environment=".venv-agent-$1"
-stamp="$environment/.set-up-$(cat "$requirements" requirements/agent-tests.txt | cksum | tr -d ' ')"
+stamp="$environment/.set-up-$(cat "requirements/locks/$lock" requirements/locks/agent-tests.txt | cksum | tr -d ' ')"
 if [ ! -f "$stamp" ]; then
     echo "agent_environment: making $environment (about a minute)" >&2
     "$python" -m venv --clear "$environment" >&2
-    "$environment/bin/python" -m pip install --quiet --disable-pip-version-check -r "$requirements" -r requirements/agent-tests.txt >&2
+    scripts/install_locked.sh "$environment/bin/python" "$lock" agent-tests.txt >&2
     touch "$stamp"
 fi
 for forbidden in tensorflow grpc; do

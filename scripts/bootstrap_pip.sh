@@ -6,7 +6,8 @@
 set -euo pipefail
 environment=$(realpath "$1") python=$2
 
-if "$python" -m pip --version >/dev/null 2>&1 && "$python" -m pip --python "$environment/bin/python" install --quiet pip; then
+if "$python" -m pip --version >/dev/null 2>&1 && "$python" -m pip --python "$environment/bin/python" install --quiet \
+    --require-hashes --requirement "$(dirname "$0")/../requirements/locks/pip.txt"; then
     exit 0
 fi
 work=$(mktemp -d)

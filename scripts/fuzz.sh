@@ -5,17 +5,16 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 environment=.venv-fuzz
-stamp="$environment/.set-up-$(cat scripts/fuzz.sh | cksum | tr -d ' ')"
+stamp="$environment/.set-up-$(cat requirements/locks/fuzz.txt | cksum | tr -d ' ')"
 if [ ! -f "$stamp" ]; then
     .venv/bin/python -m venv --clear "$environment"
-    "$environment/bin/python" -m pip install --quiet --disable-pip-version-check "numpy>=1.26,<3" "msgspec>=0.19,<1"
-    # Only a wheel: from source it would build the whole of LLVM.
-    "$environment/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: "atheris>=3" \
-        || echo "fuzz: atheris has no wheel for $("$environment/bin/python" --version), so only mutations are tried" >&2
+    scripts/install_locked.sh "$environment/bin/python" fuzz.txt
     touch "$stamp"
 fi
 
 "$environment/bin/python" -m tests.fuzz.decoders "$@"
 if "$environment/bin/python" -c 'import atheris' 2>/dev/null; then
     "$environment/bin/python" -m tests.fuzz.guided "$@"
+else
+    echo "fuzz: atheris has no wheel for $("$environment/bin/python" --version), so only mutations were tried" >&2
 fi

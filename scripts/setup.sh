@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 TENSORFLOW=${TENSORFLOW:-tensorflow}
-want="$(cat requirements.txt requirements/*.txt scripts/setup.sh; echo "$TENSORFLOW")"
+want="$(cat requirements/locks/*.txt scripts/setup.sh; echo "$TENSORFLOW")"
 stamp=".venv/.set-up-$(printf '%s' "$want" | cksum | tr -d ' ')"
 [ -f "$stamp" ] && exit 0
 
@@ -29,9 +29,7 @@ else
     "$python" -m venv --clear --without-pip .venv
     scripts/bootstrap_pip.sh .venv "$python"
 fi
-quiet=(--quiet --disable-pip-version-check)
-.venv/bin/python -m pip install "${quiet[@]}" -r requirements/agent.txt -r requirements/coordinator.txt \
-    -r "requirements/$TENSORFLOW.txt" -r requirements/firmware.txt -r requirements/dev.txt
-.venv/bin/python -m pip install "${quiet[@]}" --no-deps --editable .
+scripts/install_locked.sh .venv/bin/python build.txt agent.txt coordinator.txt "$TENSORFLOW.txt" firmware.txt dev.txt
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 touch "$stamp"
 echo "setup: done" >&2

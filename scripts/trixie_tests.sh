@@ -6,20 +6,20 @@ cd "$(dirname "$0")/.."
 
 folder=build/trixie
 mkdir -p "$folder"
+locks=(--no-deps --require-hashes)
+for name in build agent coordinator firmware dev; do locks+=(--requirement "requirements/locks/$name.txt"); done
 .venv/bin/python -m pip download --quiet --disable-pip-version-check --python-version 3.13 --only-binary :all: \
-    --dest "$folder/wheels" -r requirements/agent.txt -r requirements/coordinator.txt -r requirements/firmware.txt \
-    -r requirements/dev.txt 'setuptools>=69'
+    --dest "$folder/wheels" "${locks[@]}"
 git ls-files -z | tar --create --null --files-from - --file "$folder/source.tar" --transform 's,^,nightjar/,'
 
-cat > "$folder/inside.sh" <<'INSIDE'
+cat > "$folder/inside.sh" <<INSIDE
 set -eu
 cd /nightjar
 python3 -m venv /environment
-/environment/bin/python -m pip install --quiet --no-index --find-links /wheels -r requirements/agent.txt \
-    -r requirements/coordinator.txt -r requirements/firmware.txt -r requirements/dev.txt setuptools
+/environment/bin/python -m pip install --quiet --no-index --find-links /wheels ${locks[*]}
 /environment/bin/python -m pip install --quiet --no-index --no-deps --no-build-isolation --editable .
 git init --quiet && git add . # tests of what is tracked ask git
-exec scripts/fast_tests.sh /environment/bin/python -n 2 --dist loadgroup "$@"
+exec scripts/fast_tests.sh /environment/bin/python -n 2 --dist loadgroup "\$@"
 INSIDE
 mmdebstrap --quiet --variant=apt --format=null --aptopt='APT::Install-Recommends "false"' \
     --dpkgopt='path-exclude=/usr/share/man/*' --include=ca-certificates,e2fsprogs,fdisk,git,openssl,python3,python3-venv \

@@ -1,11 +1,13 @@
 """Collects wheels with pip: what the agent needs from the index, and the agent itself from this checkout.
 
-The agent's wheel is built from a copy that holds only what a device needs, with fixed times and modes, so that the same
-sources give the same bytes.
+Packages come with the hashes of a lock, the checkout's own unless another is given. The agent's wheel is built from a copy
+that holds only what a device needs, with fixed times and modes and by the locked setuptools, so that the same sources give
+the same bytes.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -17,6 +19,7 @@ from firmware_scripts.bundle.platforms import Platform
 from wire.errors import ConfigError, UnavailableError
 
 AGENT = "nightjar"
+LOCKS = Path("requirements") / "locks"
 # The first moment that a zip file can hold.
 SOURCE_DATE_EPOCH = 315_532_800
 _SOURCES = ("wire", "host", "models", "edge_agent", "requirements", "pyproject.toml", "README.md")
@@ -25,23 +28,36 @@ _OTHERS_COMMAND = re.compile(r'nightjar-[a-z]+ = "(?!edge_agent\.)')
 _TIMEOUT_S = 900.0
 
 
-def download_wheels(platform: Platform, project: Path, folder: Path, lock: Path | None) -> None:
-    """Fetch the wheels that ``platform`` needs; with the ``lock`` of an earlier bundle the very same ones.
+def locked(platform: Platform, project: Path, lock: Path | None) -> str:
+    """The lock of a platform's packages: the checkout's, or that of an earlier bundle.
 
     Raises:
-        UnavailableError: the index cannot be reached, or lacks a wheel.
-        OSError: the lock cannot be read.
+        OSError: it cannot be read.
     """
-    if lock is None:
-        # With pip among them: a device needs none of its own to install the others.
-        wanted = ["-r", str(project / "requirements" / platform.requirements), "pip"]
-    else:
-        # The agent comes from this checkout, never from an index: somebody else's package may have its name there.
-        packages = folder / "packages.lock"
-        lines = lock.read_text(encoding="utf-8").splitlines(keepends=True)
-        packages.write_text("".join(line for line in lines if not line.startswith(f"{AGENT}==")), encoding="utf-8")
-        wanted = ["--no-deps", "--require-hashes", "-r", str(packages)]
+    # With pip among them: a device needs none of its own to install the others.
+    ours = [project / LOCKS / name for name in (platform.requirements, "pip.txt")]
+    text = "".join(path.read_text(encoding="utf-8") for path in ([lock] if lock else ours))
+    # The agent comes from this checkout, never from an index: somebody else's package may have its name there.
+    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith(f"{AGENT}=="))
+
+
+def download_wheels(platform: Platform, lock: str, folder: Path) -> None:
+    """Fetch the wheels that ``lock`` names for ``platform``.
+
+    Raises:
+        UnavailableError: the index cannot be reached, or lacks a wheel with such a hash.
+    """
+    packages = folder / "packages.lock"
+    packages.write_text(lock, encoding="utf-8")
+    wanted = ["--no-deps", "--require-hashes", "-r", str(packages)]
     _pip("download", "--quiet", "--dest", str(folder), *platform.pip_options(), *wanted)
+
+
+def not_locked(folder: Path, lock: str) -> tuple[str, ...]:
+    """Names of the wheels in ``folder`` whose hash is not in ``lock``; the agent's own needs none."""
+    hashes = set(re.findall(r"--hash=sha256:([0-9a-f]{64})", lock))
+    wheels = (path for path in sorted(folder.glob("*.whl")) if not path.name.startswith(f"{AGENT}-"))
+    return tuple(path.name for path in wheels if hashlib.sha256(path.read_bytes()).hexdigest() not in hashes)
 
 
 def build_agent_wheel(project: Path, folder: Path) -> None:
@@ -67,13 +83,19 @@ def build_agent_wheel(project: Path, folder: Path) -> None:
     settings.write_text("".join(line for line in lines if not _OTHERS_COMMAND.match(line)), encoding="utf-8")
     for path in copy.rglob("*"):
         path.chmod(0o755 if path.is_dir() else 0o644)
-    _pip("wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(copy))
+    # pip would fetch whatever setuptools the index serves that day.
+    tools = folder / "tools"
+    lock = ["--no-deps", "--only-binary=:all:", "--require-hashes", "-r", str(project / LOCKS / "build.txt")]
+    _pip("install", "--quiet", "--target", str(tools), *lock)
+    _pip("wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(copy), tools=tools)
     shutil.rmtree(copy)
+    shutil.rmtree(tools)
 
 
-def _pip(*arguments: str) -> None:
+def _pip(*arguments: str, tools: Path | None = None) -> None:
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", *arguments]
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(SOURCE_DATE_EPOCH)}
+    environment |= {"PYTHONPATH": str(tools)} if tools else {}
     try:
         done = subprocess.run(  # noqa: S603 - pip, with what this module names
             command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False, env=environment

@@ -12,7 +12,7 @@ import click
 from firmware_scripts.bundle.making import make_bundle
 from firmware_scripts.bundle.platforms import PLATFORMS, platform_named
 from firmware_scripts.bundle.signing import load_private_key, make_key
-from firmware_scripts.bundle.wheelhouse import build_agent_wheel, download_wheels
+from firmware_scripts.bundle.wheelhouse import build_agent_wheel, download_wheels, locked, not_locked
 from firmware_scripts.core.printable import size_text
 from firmware_scripts.device_program import device_files
 from firmware_scripts.shell.hashing import sha256_of
@@ -30,6 +30,7 @@ PROJECT = Path(__file__).parents[2]
 @click.option("--wheels", type=click.Path(path_type=Path), help="Folder of wheels to use; nothing is fetched then.")
 @click.option("--agent-wheel", type=click.Path(path_type=Path), help="The agent's wheel. Default: built from here.")
 @click.option("--lock", type=click.Path(path_type=Path), help="requirements.lock of a bundle: the very same packages.")
+@click.option("--unlocked", is_flag=True, help="Sign packages of --wheels whatever their hashes are.")
 @click.option("--include", multiple=True, help="NAME=FILE: one more file, under that name. Again for more.")
 def bundle(
     name: str,
@@ -39,11 +40,13 @@ def bundle(
     agent_wheel: Path | None,
     lock: Path | None,
     include: tuple[str, ...],
+    *,
+    unlocked: bool,
 ) -> None:
     """Put the agent and its packages for one kind of device into one archive that installs with no network.
 
-    The same sources and packages give the same bytes. 'customise' puts it onto a card; docs/bundles.md says how it is
-    installed by hand.
+    Packages have the hashes of a lock: of --lock, or of requirements/locks. The same sources and packages give the same
+    bytes. 'customise' puts it onto a card; docs/bundles.md says how it is installed by hand.
     """
     platform = platform_named(name)
     key = load_private_key(key_path)
@@ -51,11 +54,19 @@ def bundle(
     try:
         with tempfile.TemporaryDirectory(prefix="nightjar-bundle-") as folder:
             house = Path(folder)
+            packages = locked(platform, PROJECT, lock)
             if wheels:
                 for path in wheels.glob("*.whl"):
                     shutil.copy(path, house)
             else:
-                download_wheels(platform, PROJECT, house, lock)
+                download_wheels(platform, packages, house)
+            strange = () if unlocked else not_locked(house, packages)
+            if strange:
+                msg = (
+                    f"the lock has no hash of {', '.join(strange)}: bring the wheels that it names, give the --lock that "
+                    "names these, or sign them all the same with --unlocked"
+                )
+                raise ConfigError(msg)
             if agent_wheel:
                 shutil.copy(agent_wheel, house)
             elif not any(house.glob("nightjar-*.whl")):

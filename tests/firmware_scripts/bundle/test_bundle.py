@@ -214,10 +214,15 @@ def test_a_house_without_the_agent_or_with_two_of_a_kind_makes_no_bundle(tmp_pat
 
 
 def test_the_command_makes_a_bundle_of_a_folder_of_wheels(tmp_path, keys, house):
-    done = firmware(
+    command = [
         "bundle", "--platform", "bookworm-aarch64", "--key", keys[0], "--wheels", house, "--output", tmp_path / "made",
         "--include", f"extra/README={keys[1]}",
-    )  # fmt: skip
+    ]  # fmt: skip
+    done = firmware(*command)
+    assert done.returncode == 2
+    assert "the lock has no hash of numpy-1.26.4" in done.stderr  # one that somebody made, under that name
+    assert not (tmp_path / "made").exists()
+    done = firmware(*command, "--unlocked")
     assert done.returncode == 0, done.stderr
     (made,) = (tmp_path / "made").iterdir()
     assert firmware("verify", made, "--public-key", keys[1]).returncode == 0
