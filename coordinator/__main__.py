@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from coordinator.commands.options import config_option
+from host.files import close_what_is_written
 from wire.errors import NightjarError
 
 _ELSEWHERE = {
@@ -112,8 +113,14 @@ def broker(
     run_broker(name, Doors(host, port, username, password, tls, service_port or 0, population, shards), data)
 
 
+def start() -> None:
+    """Entry point."""
+    close_what_is_written()
+    main()
+
+
 def main() -> None:
-    """Entry point: faults that a person can mend end with one message and no traceback."""
+    """Run the command line: faults that a person can mend end with one message and no traceback."""
     try:
         cli.main(standalone_mode=False)
     except NightjarError as error:
@@ -127,4 +134,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    start()

@@ -21,6 +21,7 @@ import edge_agent.one_thread  # noqa: F401 - before anything imports numpy
 from edge_agent import __version__
 from edge_agent.commands import EXIT_NO
 from edge_agent.config import AgentConfig, load
+from host.files import close_what_is_written
 from host.logs import configure_logs
 from wire.errors import NightjarError
 
@@ -299,6 +300,12 @@ def service(path: Path) -> None:
     click.echo(re.sub(r"^LoadCredential=.*$", lambda _: settings, unit, flags=re.MULTILINE), nl=False)
 
 
+def start() -> None:
+    """Entry point."""
+    close_what_is_written()
+    main()
+
+
 def _load(path: Path) -> AgentConfig:
     return load(path, os.environ)
 
@@ -321,4 +328,4 @@ def _plain(value: object) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    start()

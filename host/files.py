@@ -1,4 +1,4 @@
-"""Durable file replacement: after a power cut at any moment a file is the old one or the new one, in full.
+"""Durable and private files: after a power cut at any moment a file is the old one or the new one, in full.
 
 The order is what does it: write beside the file, flush to the disk, rename, flush the folder. Standard library only,
 because it also runs on a device before anything is installed there. One process at a time replaces a given path.
@@ -15,6 +15,32 @@ PARTIAL = ".part"
 """Ends the names of files that are not whole yet."""
 PRIVATE, READABLE = 0o600, 0o644
 """Permissions: its owner's alone, or to be read by everybody on this machine."""
+
+
+def close_what_is_written() -> None:
+    """Let whatever this process and its children make be its owner's alone, unless they say otherwise."""
+    os.umask(0o077)
+
+
+def private_folder(folder: Path) -> None:
+    """Make a folder for its owner alone, or close the one that is there.
+
+    Raises:
+        OSError: it cannot be made, or belongs to somebody else and is open.
+    """
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if folder.stat().st_mode & 0o077:
+        folder.chmod(0o700)
+
+
+def private_file(path: Path) -> None:
+    """Make an empty file for its owner alone, or close the one that is there; for programs that would open it wider.
+
+    Raises:
+        OSError: it cannot be made, or belongs to somebody else.
+    """
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, PRIVATE))
+    path.chmod(PRIVATE)
 
 
 def replace_file(path: Path, data: bytes, mode: int = PRIVATE) -> bool:

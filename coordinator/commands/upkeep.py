@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tomllib
+from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import click
 from coordinator.commands.options import config_option, json_option
 from coordinator.commands.setting import configuration, create_for_owner, show
 from coordinator.config_file import ENVIRONMENT_PREFIX
+from coordinator.enrolment.premises import AUTHORITY_FOLDER
 from coordinator.shell import backup as backups
 from coordinator.shell.checkup import Finding, check_up
 from coordinator.shell.clock import WallClock
@@ -82,20 +84,23 @@ def doctor(config_path: Path, *, as_json: bool) -> None:
 @click.command()
 @config_option
 @json_option
-@click.option("--with-authority", is_flag=True, help="The key that makes devices and servers, too: keep it like that.")
+@click.option("--with-keys", is_flag=True, help="The keys that sign orders and make devices, too: keep it like those.")
 @click.argument("folder", type=click.Path(path_type=Path))
-def backup(config_path: Path, folder: Path, *, as_json: bool, with_authority: bool) -> None:
+def backup(config_path: Path, folder: Path, *, as_json: bool, with_keys: bool) -> None:
     """Copy the database and what it needs into a new FOLDER; the service may be running."""
     config = configuration(config_path)
     if config.database_url:
-        named = "artifacts and private of data_dir (and authority, if its key shall be in it)"
+        named = "artifacts of data_dir, and keys.json (and signing.pem and authority, if the keys shall be in it)"
         msg = f"database_url: copy the folders {named} first, then run pg_dump"
         raise ConfigError(msg)
-    size_bytes = backups.back_up(config.data_dir, folder, with_authority=with_authority)
-    left_out = not with_authority and backups.holds_authority(config.data_dir)
-    said = "is in it" if with_authority else "is not in it: --with-authority" if left_out else "-"
-    answer = {"folder": str(folder), "bytes": size_bytes, "authority": with_authority, "authority_left_out": left_out}
-    show(answer, ("backup", "size", "the authority's key"), [(folder, si_bytes(size_bytes), said)], as_json=as_json)
+    size_bytes = backups.back_up(config.data_dir, folder, with_keys=with_keys)
+    held = backups.keys_in(folder)
+    left_out = sorted(backups.keys_in(config.data_dir) - held)
+    saving = f"nightjar-coordinator backup --with-keys --config {config_path} FOLDER"
+    answer = {"folder": str(folder), "bytes": size_bytes, "keys": sorted(held), "keys_left_out": left_out}
+    show(answer, ("backup", "size", "keys in it"), [(folder, si_bytes(size_bytes), _listed(held))], as_json=as_json)
+    if left_out:
+        click.echo(f"not in it: {_listed(left_out)}. Save keys once, and lock that folder away: {saving}", err=True)
 
 
 @click.command()
@@ -111,12 +116,18 @@ def restore(config_path: Path, folder: Path, *, as_json: bool) -> None:
             used = backups.restore_beside(database_url(config), folder, data_dir, now_s)
         else:
             used = backups.restore(folder, data_dir, now_s)
-    lacks = config.tls and not config.enrolment.signer and not backups.holds_authority(data_dir)
-    said = "is lacking: copy the folder 'authority', or every device needs a new claim" if lacks else "-"
-    answer = {"folder": str(data_dir), "last_used_round": used, "authority_lacking": lacks}
-    show(
-        answer,
-        ("restored to", "rounds are counted from", "the authority's key"),
-        [(data_dir, used + 1, said)],
-        as_json=as_json,
-    )
+    wanted = {"signing", "authority"} if config.tls and not config.enrolment.signer else {"signing"}
+    lacking = sorted(wanted - backups.keys_in(data_dir))
+    answer = {"folder": str(data_dir), "last_used_round": used, "keys_lacking": lacking}
+    row = (data_dir, used + 1, _listed(lacking))
+    show(answer, ("restored to", "rounds are counted from", "keys that lack"), [row], as_json=as_json)
+    if lacking:
+        click.echo(
+            f"devices know the coordinator by its keys: before 'serve', copy {KEY_FILE} and the folder "
+            f"{AUTHORITY_FOLDER} from the backup that was made --with-keys into {data_dir}",
+            err=True,
+        )
+
+
+def _listed(keys: Iterable[str]) -> str:
+    return " and ".join(sorted(keys)) or "-"

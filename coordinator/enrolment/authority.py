@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from host.files import replace_file
+from host.files import private_folder, replace_file
 from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
 
 CURRENT, FORMER = "current.pem", "former.pem"
@@ -61,7 +61,7 @@ class Authority:
     def __init__(self, folder: Path, now_s: float) -> None:
         self._folder = folder
         with _disk(folder):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            private_folder(folder)
             if not (folder / CURRENT).exists():
                 replace_file(folder / CURRENT, _new(now_s))
             self._current = _read(folder / CURRENT)

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import serialization
 from coordinator.config import CoordinatorConfig
 from coordinator.enrolment.authority import new_request
 from coordinator.enrolment.signing import CertifyServer, ListAuthorities, Revoke, Signer, own_command
-from host.files import replace_file
+from host.files import private_folder, replace_file
 from wire.enrolment import BROKER_NAME, COORDINATOR_NAME
 from wire.errors import UnavailableError
 
@@ -72,7 +72,7 @@ def refresh(config: CoordinatorConfig, signer: Signer, shut_out: Iterable[str], 
     """
     folder = config.data_dir / FOLDER
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(folder)
         authorities = signer.ask(ListAuthorities())
         trust_changed = replace_file(folder / AUTHORITIES, "".join(authorities).encode())
         ours = [

@@ -3,7 +3,7 @@
 The database is copied first (``VACUUM INTO``: one moment of it, without what was deleted), then the artifacts, which
 are stored before a row names them and never change.
 
-The certificate authority's key is copied only if that is asked for: whoever has it can make devices and servers.
+Keys are copied only if that is asked for: whoever has them can sign what devices obey, and make devices and servers.
 
 A restored coordinator must not use a round's number again: devices may still hold reports of rounds that the backup
 does not know. So restoring adds an abandoned round with a number far ahead, further the older the backup is (it may
@@ -26,7 +26,7 @@ from coordinator.shell.blobs import FileBlobs, unavailable
 from coordinator.shell.database import Database, database_file
 from coordinator.shell.schema import copy_sqlite
 from coordinator.shell.signing import KEY_FILE, KEYS_FILE
-from host.files import put_folder_in_place, put_in_place, replace_file
+from host.files import private_file, private_folder, put_folder_in_place, put_in_place, replace_file
 from models.manifest import Manifest
 from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
 
@@ -37,13 +37,13 @@ ROUNDS_SKIPPED = 1_000_000
 held since the same backup was restored before."""
 
 
-def back_up(data_dir: Path, folder: Path, *, with_authority: bool = False) -> int:
+def back_up(data_dir: Path, folder: Path, *, with_keys: bool = False) -> int:
     """Copy a coordinator's data, which may be in use.
 
     Args:
         data_dir: of the coordinator.
         folder: for the backup; must not exist.
-        with_authority: the key of the certificate authority, too, for its owner alone.
+        with_keys: the keys of :func:`keys_in`, too.
 
     Returns:
         Its length in bytes.
@@ -55,8 +55,8 @@ def back_up(data_dir: Path, folder: Path, *, with_authority: bool = False) -> in
     if not database_file(data_dir).is_file():
         msg = f"there is no coordinator's database in {data_dir}; check data_dir in the configuration"
         raise ConfigError(msg)
-    if with_authority and not holds_authority(data_dir):
-        msg = f"there is no certificate authority in {data_dir}: 'serve' makes it, or enrolment.signer has it elsewhere"
+    if with_keys and not keys_in(data_dir):
+        msg = f"there is no key in {data_dir}: 'serve' makes them, or enrolment.signer has the authority's elsewhere"
         raise ConfigError(msg)
     if folder.exists():
         msg = f"{folder} exists already; give the backup a folder of its own"
@@ -71,9 +71,7 @@ def back_up(data_dir: Path, folder: Path, *, with_authority: bool = False) -> in
         if lacking:
             msg = f"{data_dir} lacks {len(lacking)} artifacts that its database names, such as {lacking[0]}"
             raise UnavailableError(msg)
-        _copy_key(data_dir, writing)
-        if with_authority:
-            _copy_authority(data_dir, writing)
+        _copy_keys(data_dir, writing, with_keys=with_keys)
         put_folder_in_place(writing, folder)
         return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     except OSError as error:
@@ -105,7 +103,7 @@ def restore(folder: Path, data_dir: Path, now_s: float) -> int:
         msg = f"{data_dir} holds a coordinator's database already; move it away first"
         raise ConfigError(msg)
     try:
-        data_dir.mkdir(parents=True, exist_ok=True)
+        private_folder(data_dir)
         with tempfile.TemporaryDirectory(prefix=".restoring-", dir=data_dir) as place:
             arriving = Path(place) / database_file(folder).name
             copy_sqlite(database_file(folder), arriving)
@@ -136,7 +134,7 @@ def restore_beside(url: str, folder: Path, data_dir: Path, now_s: float) -> int:
         msg = f"{folder} is not a backup: there is no folder {ARTIFACTS} in it"
         raise ConfigError(msg)
     try:
-        data_dir.mkdir(parents=True, exist_ok=True)
+        private_folder(data_dir)
         return _fill(data_dir, folder, url, now_s)
     except OSError as error:
         raise unavailable(data_dir, error) from error
@@ -150,16 +148,15 @@ def _fill(data_dir: Path, folder: Path, url: str, now_s: float) -> int:
         msg = f"{folder} cannot be restored: {len(lacking)} artifacts are missing or damaged, such as {lacking[0]}"
         raise ConfigError(msg)
     _copy_artifacts(folder, data_dir)
-    _copy_key(folder, data_dir)
-    if holds_authority(folder) and not holds_authority(data_dir):
-        _copy_authority(folder, data_dir)
+    _copy_keys(folder, data_dir, with_keys=True)
     _end_claims(url, now_s)
     return _skip_numbers(url, now_s)
 
 
-def holds_authority(folder: Path) -> bool:
-    """Whether the key of a certificate authority is in a data folder or in a backup."""
-    return (folder / AUTHORITY_FOLDER / CURRENT).is_file()
+def keys_in(folder: Path) -> set[str]:
+    """Which keys a data folder or a backup holds: ``signing``, of what devices obey, and ``authority``, of devices."""
+    places = {"signing": folder / KEY_FILE, "authority": folder / AUTHORITY_FOLDER / CURRENT}
+    return {name for name, path in places.items() if path.is_file()}
 
 
 def missing(folder: Path) -> list[str]:
@@ -199,32 +196,33 @@ def _readable(blobs: FileBlobs, sha256: str) -> bool:
 
 
 def _copy_artifacts(source: Path, target: Path) -> None:
-    (target / ARTIFACTS).mkdir(exist_ok=True)
+    private_folder(target / ARTIFACTS)
     for path in (source / ARTIFACTS).rglob("*"):
         copy = target / ARTIFACTS / path.relative_to(source / ARTIFACTS)
         if path.is_dir():
-            copy.mkdir(exist_ok=True)
+            private_folder(copy)
         elif not path.name.startswith(".") and not copy.exists():
             arriving = copy.with_name(f".{copy.name}")
+            private_file(arriving)
             shutil.copyfile(path, arriving)
             arriving.rename(copy)
 
 
-def _copy_key(source: Path, target: Path) -> None:
-    """The key that signs orders: without it the restored coordinator would be a stranger to its devices.
-
-    What everybody may know of it goes along: which recovery key can name another, and how the key came to be.
-    """
-    if (source / KEYS_FILE).is_file():
+def _copy_keys(source: Path, target: Path, *, with_keys: bool) -> None:
+    """What everybody may know of the key that signs; and the keys themselves, unless the target has some."""
+    there = keys_in(target)
+    if "signing" not in there and (source / KEYS_FILE).is_file():
         replace_file(target / KEYS_FILE, (source / KEYS_FILE).read_bytes())
-    if (source / KEY_FILE).is_file():
-        (target / KEY_FILE).touch(mode=0o600)
-        shutil.copyfile(source / KEY_FILE, target / KEY_FILE)
+    copied = keys_in(source) - there if with_keys else set()
+    if "signing" in copied:
+        replace_file(target / KEY_FILE, (source / KEY_FILE).read_bytes())
+    if "authority" in copied:
+        _copy_authority(source, target)
 
 
 def _copy_authority(source: Path, target: Path) -> None:
     """What the authority signs with. A rotation in between is seen, and both files are taken again."""
-    (target / AUTHORITY_FOLDER).mkdir(mode=0o700, exist_ok=True)
+    private_folder(target / AUTHORITY_FOLDER)
     held: dict[str, bytes] | None = None
     while held != (now := _authority_files(source)):
         held = now

@@ -11,7 +11,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from host.files import put_in_place
+from host.files import private_folder, put_in_place
 from wire.errors import IntegrityError, UnavailableError
 from wire.identifiers import sha256 as checked_sha256
 
@@ -32,7 +32,7 @@ class FileBlobs:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            private_folder(folder)
         except OSError as error:
             raise unavailable(folder, error) from error
 
@@ -56,7 +56,7 @@ class FileBlobs:
         if target.exists():
             return name
         try:
-            target.parent.mkdir(exist_ok=True)
+            private_folder(target.parent)
             _write(target, data)
         except OSError as error:
             raise unavailable(target, error) from error

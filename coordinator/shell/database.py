@@ -53,6 +53,7 @@ from coordinator.shell.tables import (
     versions,
 )
 from coordinator.shell.versions import Versions
+from host.files import private_file
 from wire.errors import ConfigError, UnavailableError
 from wire.identifiers import DeviceId
 
@@ -120,6 +121,8 @@ class Database:
                 if url == IN_MEMORY:
                     METADATA.create_all(self._engine)
                 else:
+                    if migrate:
+                        _close_to_others(self._engine.url)
                     (schema.upgrade if migrate else schema.check)(self._engine)
                 with self._engine.begin() as connection:
                     last = connection.scalar(sa.select(sa.func.max(effects.c.number))) or 0
@@ -492,6 +495,16 @@ def _engine(url: str) -> sa.Engine:
     if url == IN_MEMORY:  # one connection for all threads: another one would see an empty database
         return sa.create_engine(url, poolclass=sa.StaticPool, connect_args={"check_same_thread": False})
     return sa.create_engine(url)
+
+
+def _close_to_others(url: sa.URL) -> None:
+    """Make the file before SQLite does, which makes it readable for others; its -wal and -shm take over its mode."""
+    if url.get_backend_name() == "sqlite" and url.database:
+        try:
+            private_file(Path(url.database))
+        except OSError as error:
+            msg = f"the database {url.database} cannot be made or closed to others: {error.strerror or error}"
+            raise UnavailableError(msg) from error
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from host.files import private_folder
 from host.locks import take_lock
 from wire.errors import ConfigError
 
@@ -24,7 +25,7 @@ def only_one(data_dir: Path) -> Iterator[None]:
         ConfigError: the folder cannot be used, or another process holds it.
     """
     try:
-        data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)  # reports that wait tell something about people
+        private_folder(data_dir)  # reports that wait tell something about people
         lock = take_lock(data_dir / "lock")
     except BlockingIOError as error:
         msg = f"data_dir: another coordinator runs on {data_dir}; stop it, or give this one another folder"

@@ -15,6 +15,7 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
+from host.files import private_file
 from wire.errors import ConfigError, UnavailableError
 
 _log = structlog.get_logger("coordinator")
@@ -69,13 +70,13 @@ def copy_sqlite(source: Path, target: Path) -> None:
     try:
         held = sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)
         try:
+            private_file(target)
             held.execute("VACUUM INTO ?", (str(target),))
         finally:
             held.close()
-    except sqlite3.Error as error:
+    except (OSError, sqlite3.Error) as error:
         msg = f"cannot copy the database {source} to {target}: {error}"
         raise UnavailableError(msg) from error
-    target.chmod(0o600)
 
 
 def _version(connection: sa.Connection) -> str | None:

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec.structs import replace
 
-from host.files import replace_file
+from host.files import private_folder, replace_file
 from wire.errors import ConfigError, UnavailableError
 from wire.identifiers import Population
 from wire.messages import MOST_SUCCESSIONS, Succession
@@ -72,7 +72,7 @@ def load_signer(data_dir: Path) -> KeySigner:
     keys = _read_keys(data_dir)
     try:
         if not path.exists() and keys is None:
-            data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+            private_folder(data_dir)
             replace_file(path, _pem(Ed25519PrivateKey.generate()))
         if keys is None:
             keys = Keys()
@@ -122,7 +122,7 @@ def change_key(data_dir: Path, population: Population, recovery: Ed25519PrivateK
         key=public_half(key), signer=public_half(signer), signature=signer.sign(said).hex(), number=number
     )
     try:
-        data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(data_dir)
         replace_file(data_dir / NEXT_KEY_FILE, _pem(key))
         _write_keys(data_dir, replace(known, successions=(*known.successions, step)[-MOST_SUCCESSIONS:]))
     except OSError as error:
@@ -202,7 +202,7 @@ def _read_keys(data_dir: Path) -> Keys | None:
 
 
 def _write_keys(data_dir: Path, keys: Keys) -> None:
-    data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_folder(data_dir)
     replace_file(data_dir / KEYS_FILE, msgspec.json.encode(keys) + b"\n")
 
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from host.files import replace_file
+from host.files import private_folder, replace_file
 from wire.errors import ConfigError, RemoteProtocolError
 from wire.identifiers import DeviceId, Population, device_id, population
 
@@ -81,7 +81,7 @@ def held_identity(data_dir: Path) -> Identity | None:
 def keep(data_dir: Path, identity: Identity, key_and_certificate: bytes | None) -> None:
     """Keep what was given to us; a key and certificate of None stay as they are."""
     folder = data_dir / FOLDER
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_folder(folder)
     if key_and_certificate is not None:
         replace_file(folder / CREDENTIAL, key_and_certificate)
     replace_file(folder / IDENTITY, msgspec.json.encode(identity) + b"\n")

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from edge_agent.enrolment.identity import FOLDER, NEXT_KEY
-from host.files import replace_file
+from host.files import private_folder, replace_file
 from wire.errors import ConfigError
 
 
@@ -21,7 +21,7 @@ def next_key(data_dir: Path) -> tuple[bytes, str]:
     """
     path = data_dir / FOLDER / NEXT_KEY
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(path.parent)
         key = _read(path)
         if key is None:
             key = ec.generate_private_key(ec.SECP256R1())

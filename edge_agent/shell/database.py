@@ -8,7 +8,6 @@ stays long. Implements :class:`edge_agent.ports.ExampleStore` and :class:`edge_a
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
@@ -25,6 +24,7 @@ from edge_agent.core.exclusion import storable
 from edge_agent.core.lifecycle import State
 from edge_agent.core.outbox import Parcel
 from edge_agent.ports import Change, Clock, OwnWord, PendingDropout, RecallCount, Remembered, Tally
+from host.files import private_file
 from wire.codec import Sparse
 from wire.errors import ConfigError, LocalProtocolError, UnavailableError
 from wire.messages import DropoutCause
@@ -98,9 +98,7 @@ class Database:
         self._clock = clock
         self._lock = threading.Lock()
         try:
-            # Made here, because sqlite would make it readable for others; its -wal and -shm take over its mode.
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-            path.chmod(0o600)
+            private_file(path)  # sqlite would make it readable for others; its -wal and -shm take over its mode
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
             self._prepare()
         except (OSError, sqlite3.Error) as error:

@@ -1,8 +1,8 @@
 """Collects wheels with pip: what the agent needs from the index, and the agent itself from this checkout.
 
-Packages come with the hashes of a lock, the checkout's own unless another is given. The agent's wheel is built from a copy
-that holds only what a device needs, with fixed times and modes and by the locked setuptools, so that the same sources give
-the same bytes.
+Packages come with the hashes of a lock, the checkout's own unless another is given. The agent's wheel is built from a
+copy that holds only what a device needs, with fixed times and modes and by the locked setuptools, so that the same
+sources give the same bytes.
 """
 
 from __future__ import annotations

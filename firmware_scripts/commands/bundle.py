@@ -63,8 +63,8 @@ def bundle(
             strange = () if unlocked else not_locked(house, packages)
             if strange:
                 msg = (
-                    f"the lock has no hash of {', '.join(strange)}: bring the wheels that it names, give the --lock that "
-                    "names these, or sign them all the same with --unlocked"
+                    f"the lock has no hash of {', '.join(strange)}: bring the wheels that it names, give the --lock "
+                    "that names these, or sign them all the same with --unlocked"
                 )
                 raise ConfigError(msg)
             if agent_wheel:

@@ -1,6 +1,8 @@
 import fcntl
 import json
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from coordinator.enrolment.premises import AUTHORITY_FOLDER
 from coordinator.shell import checkup
 from coordinator.shell.backup import ROUNDS_SKIPPED
 from coordinator.shell.checkup import Finding
+from coordinator.shell.signing import KEY_FILE, load_signer
 from models.processors import Choice
 from wire.errors import ConfigError
 
@@ -113,16 +116,27 @@ def test_backup_and_restore_lose_nothing(run, site, ask, tmp_path):
     assert [row["device"] for row in ask("device", "list")] == [row["device"] for row in devices]
 
 
-def test_a_backup_without_the_authoritys_key_says_so_and_so_does_restoring_it(run, site, ask, tmp_path):
+def test_a_backup_without_keys_says_so_and_how_to_save_them_and_so_does_restoring_it(run, site, ask, tmp_path):
     Authority(site.data / AUTHORITY_FOLDER, 0.0)
+    load_signer(site.data)
     site.config.write_text(site.config.read_text().replace('transport = "plain"', 'transport = "tls"'))
-    status, out, _ = run("backup", tmp_path / "daily", "--config", site.config)
-    assert (status, "is not in it: --with-authority" in out) == (0, True)
-    assert ask("backup", tmp_path / "whole", "--with-authority")["authority"] is True
+    status, _, err = run("backup", tmp_path / "daily", "--config", site.config)
+    assert (status, "not in it: authority and signing" in err) == (0, True)
+    assert f"nightjar-coordinator backup --with-keys --config {site.config} FOLDER" in err
+    assert ask("backup", tmp_path / "whole", "--with-keys")["keys"] == ["authority", "signing"]
     site.data.rename(tmp_path / "lost")
-    assert ask("restore", tmp_path / "daily")["authority_lacking"] is True
+    assert ask("restore", tmp_path / "daily")["keys_lacking"] == ["authority", "signing"]
     site.data.rename(tmp_path / "lost again")
-    assert ask("restore", tmp_path / "whole")["authority_lacking"] is False
+    assert ask("restore", tmp_path / "whole")["keys_lacking"] == []
+
+
+@pytest.mark.slow
+def test_what_init_makes_is_its_owners_alone_whatever_the_umask(tmp_path):
+    command = [sys.executable, "-m", "coordinator", "init", str(tmp_path / "new.toml")]
+    subprocess.run(command, check=True, capture_output=True, umask=0)
+    found = [path for path in tmp_path.rglob("*") if path.stat().st_mode & 0o077]
+    assert found == []
+    assert (tmp_path / "nightjar-coordinator" / KEY_FILE).is_file()
 
 
 def test_restore_leaves_a_folder_in_use_alone(run, site, tmp_path):

@@ -1,4 +1,5 @@
 import contextlib
+import os
 import stat
 import threading
 
@@ -10,10 +11,12 @@ from coordinator.core.round import AbandonCause, Phase
 from coordinator.enrolment.authority import Authority
 from coordinator.enrolment.premises import AUTHORITY_FOLDER
 from coordinator.enrolment.register import Register
-from coordinator.shell.backup import ARTIFACTS, ROUNDS_SKIPPED, back_up, holds_authority, missing, restore
+from coordinator.shell.backup import ARTIFACTS, ROUNDS_SKIPPED, back_up, keys_in, missing, restore
+from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.database import Database, database_file
+from coordinator.shell.lock import only_one
 from coordinator.shell.private import PrivateTables
-from coordinator.shell.signing import load_signer
+from coordinator.shell.signing import KEY_FILE, load_signer
 from tests.coordinator.commands.site import REPORT, Site, report
 from wire.errors import ConfigError
 
@@ -78,9 +81,60 @@ def test_restored_a_second_time_from_the_same_backup_it_uses_no_number_of_the_fi
 
 def test_a_restored_coordinator_signs_as_the_lost_one_did(site, tmp_path):
     lost = load_signer(site.data)
-    back_up(site.data, tmp_path / "saved")
+    back_up(site.data, tmp_path / "saved", with_keys=True)
     restore(tmp_path / "saved", tmp_path / "new", now_s=1000.0)
     assert load_signer(tmp_path / "new").public == lost.public  # which also checks who may read it
+
+
+def test_a_backup_holds_no_key_and_what_is_restored_from_it_makes_no_other(site, tmp_path):
+    lost = load_signer(site.data)
+    Authority(site.data / AUTHORITY_FOLDER, 0.0)
+    back_up(site.data, tmp_path / "saved")
+    assert b"PRIVATE KEY" not in b"".join(p.read_bytes() for p in (tmp_path / "saved").rglob("*") if p.is_file())
+    restore(tmp_path / "saved", tmp_path / "new", now_s=1000.0)
+    with pytest.raises(ConfigError, match="restore it"):
+        load_signer(tmp_path / "new")  # devices would obey no other key
+    (tmp_path / "new" / KEY_FILE).write_bytes((site.data / KEY_FILE).read_bytes())
+    (tmp_path / "new" / KEY_FILE).chmod(0o600)
+    assert load_signer(tmp_path / "new").public == lost.public
+
+
+def modes(*folders):
+    """What somebody else may do with each path that is there, the folders themselves among them."""
+    found = [path for folder in folders for path in (folder, *folder.rglob("*"))]
+    return {str(path): oct(stat.S_IMODE(path.stat().st_mode)) for path in found}
+
+
+def test_whatever_is_made_is_its_owners_alone_from_the_first_moment(site, tmp_path):
+    before = os.umask(0)  # nothing is closed by itself
+    seen = {}
+    try:
+        with only_one(tmp_path / "data"):
+            database = Database(f"sqlite:///{database_file(tmp_path / 'data')}")
+            load_signer(tmp_path / "data")
+            Authority(tmp_path / "data" / AUTHORITY_FOLDER, 0.0)
+            FileBlobs(tmp_path / "data" / ARTIFACTS).put(b"weights")
+            assert (tmp_path / "data" / "coordinator.sqlite-wal").exists()
+            seen |= modes(tmp_path / "data")
+            database.close()
+        back_up(site.data, tmp_path / "saved")
+        back_up(tmp_path / "data", tmp_path / "saved with keys", with_keys=True)
+        restore(tmp_path / "saved", tmp_path / "new", 1.0)
+        restore(tmp_path / "saved with keys", tmp_path / "other", 1.0)
+    finally:
+        os.umask(before)
+    seen |= modes(tmp_path / "saved", tmp_path / "saved with keys", tmp_path / "new", tmp_path / "other")
+    assert len(seen) > 30
+    open_to_others = {path: mode for path, mode in seen.items() if mode not in ("0o600", "0o700")}
+    assert open_to_others == {}
+
+
+def test_a_folder_and_a_database_of_an_earlier_version_are_closed(tmp_path):
+    (tmp_path / "data").mkdir(mode=0o755)
+    path = database_file(tmp_path / "data")
+    path.touch(mode=0o644)
+    with only_one(tmp_path / "data"), contextlib.closing(Database(f"sqlite:///{path}")):
+        assert set(modes(tmp_path / "data").values()) <= {"0o600", "0o700"}
 
 
 def test_a_backup_made_while_rounds_come_and_go_is_whole(site, tmp_path):
@@ -142,13 +196,13 @@ def test_only_a_new_folder_is_written_and_only_a_backup_is_read(site, tmp_path):
 
 
 def test_the_authoritys_key_is_in_a_backup_only_when_that_is_asked_for(site, tmp_path):
-    with pytest.raises(ConfigError, match="no certificate authority"):
-        back_up(site.data, tmp_path / "none", with_authority=True)
+    with pytest.raises(ConfigError, match="there is no key"):
+        back_up(site.data, tmp_path / "none", with_keys=True)
     held = Authority(site.data / AUTHORITY_FOLDER, 0.0)
     held.rotate(1.0)
     back_up(site.data, tmp_path / "daily")
-    assert not holds_authority(tmp_path / "daily")
-    back_up(site.data, tmp_path / "whole", with_authority=True)
+    assert keys_in(tmp_path / "daily") == set()
+    back_up(site.data, tmp_path / "whole", with_keys=True)
     copied = tmp_path / "whole" / AUTHORITY_FOLDER
     assert {stat.S_IMODE(path.stat().st_mode) for path in copied.iterdir()} == {0o600}
     assert stat.S_IMODE(copied.stat().st_mode) == 0o700
@@ -158,7 +212,7 @@ def test_the_authoritys_key_is_in_a_backup_only_when_that_is_asked_for(site, tmp
 
 def test_an_authority_that_is_there_is_not_replaced_by_an_older_one(site, tmp_path):
     Authority(site.data / AUTHORITY_FOLDER, 0.0)
-    back_up(site.data, tmp_path / "whole", with_authority=True)
+    back_up(site.data, tmp_path / "whole", with_keys=True)
     newer = Authority(tmp_path / "new" / AUTHORITY_FOLDER, 5.0)
     restore(tmp_path / "whole", tmp_path / "new", 6.0)
     assert Authority(tmp_path / "new" / AUTHORITY_FOLDER, 7.0).certificates() == newer.certificates()
