@@ -233,6 +233,7 @@ CHECK_IN = messages.encode(CheckIn(agent_version="0.1.0", runtime="none", exampl
         ("status/a", bytes(frame.MAX_PACKET_BYTES + 1), False, "packet size"),
         ("status/a", b"[]", True, None),
     ],
+    ids=["retained", "topic", "large-report", "large-status", "unreadable-status"],
 )
 def test_what_a_broker_should_have_refused_gives_nobody_a_seat_and_is_cleared_there(
     make_world, topic, payload, retained, limit
