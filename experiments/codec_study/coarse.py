@@ -14,7 +14,7 @@ import numpy as np
 from wire.codec import Codec, Sparse, modelled
 from wire.codec.quantize import dequantize, logarithmic_grid, quantize
 from wire.codec.sparsify import count_for, top_k
-from wire.codec.topk import grid_from_bytes, grid_to_bytes
+from wire.codec.topk import GRID_BYTES, grid_from_bytes, grid_to_bytes
 from wire.errors import LocalProtocolError
 from wire.messages import CodecChoice
 from wire.parameters import ParameterLayout, Vector
@@ -24,7 +24,6 @@ WIRE_ID = 255
 
 _NAME = re.compile(r"topk-(?P<bits>[2-8])(?P<unbiased>-unbiased)?")
 _COUNT = struct.Struct("<I")
-_GRID_BYTES = 6
 
 
 def coarse_codec(choice: CodecChoice) -> Codec:
@@ -42,25 +41,22 @@ def coarse_codec(choice: CodecChoice) -> Codec:
         raise LocalProtocolError(msg)
     bits, unbiased = int(found["bits"]), found["unbiased"] is not None
 
-    def encode(delta: Vector, layout: ParameterLayout, rng: np.random.Generator) -> bytes:
+    def send(delta: Vector, layout: ParameterLayout, rng: np.random.Generator) -> tuple[bytes, Sparse]:
         sparse = top_k(delta, count_for(choice.density, layout.size))
         grid = logarithmic_grid(sparse.values, bits, reach=unbiased)
         levels = quantize(sparse.values, grid, rng if unbiased else None)
         body = modelled.encode(sparse.indices, levels, layout, grid.most).data
-        return _COUNT.pack(sparse.indices.size) + grid_to_bytes(grid) + body
+        payload = _COUNT.pack(sparse.indices.size) + grid_to_bytes(grid) + body
+        return payload, Sparse(layout.size, sparse.indices, dequantize(levels, grid))
 
     def decode(payload: bytes, layout: ParameterLayout) -> Sparse:
         (count,) = _COUNT.unpack_from(payload)
-        start = _COUNT.size + _GRID_BYTES
+        start = _COUNT.size + GRID_BYTES[4]
         grid = grid_from_bytes(payload[_COUNT.size : start], bits)
         indices, levels = modelled.decode(payload[start:], count, layout, with_levels=True, most=grid.most)
         return Sparse(layout.size, indices, dequantize(levels, grid))
 
-    def send(delta: Vector, layout: ParameterLayout, rng: np.random.Generator) -> tuple[bytes, Sparse]:
-        payload = encode(delta, layout, rng)
-        return payload, decode(payload, layout)
-
     def length(payload: bytes, layout: ParameterLayout) -> float:
         return float(np.linalg.norm(decode(payload, layout).values))
 
-    return Codec(choice.name, WIRE_ID, encode, decode, length, send)
+    return Codec(choice.name, WIRE_ID, send, decode, length)

@@ -30,7 +30,6 @@ from wire.errors import LocalProtocolError, RemoteProtocolError
 from wire.messages import CodecChoice
 from wire.parameters import ParameterLayout, Vector
 
-Encode = Callable[[Vector, ParameterLayout, np.random.Generator], bytes]
 Send = Callable[[Vector, ParameterLayout, np.random.Generator], tuple[bytes, Sparse]]
 Decode = Callable[[bytes, ParameterLayout], Sparse]
 Norm = Callable[[bytes, ParameterLayout], float]
@@ -43,19 +42,22 @@ class Codec:
     Attributes:
         name: as in the coordinator's configuration.
         wire_id: as in the report.
-        encode: (delta (n,) float32, layout, rng) -> payload. Raises LocalProtocolError on a delta that is not finite.
-        decode: (payload, layout) -> update. Raises RemoteProtocolError on anything that encode cannot have written.
+        send: (delta (n,) float32, layout, rng) -> (payload, what decode will read in it). Raises LocalProtocolError on
+            a delta that is not finite.
+        decode: (payload, layout) -> update. Raises RemoteProtocolError on anything that send cannot have written.
         norm: (payload, layout) -> L2 norm of the values, many times faster than decode because positions are not read.
             Raises RemoteProtocolError on bytes that cannot be values, and on more values than the density allows.
-        send: as encode, with what decode will read in the payload.
     """
 
     name: str
     wire_id: int
-    encode: Encode
+    send: Send
     decode: Decode
     norm: Norm
-    send: Send
+
+    def encode(self, delta: Vector, layout: ParameterLayout, rng: np.random.Generator) -> bytes:
+        """The payload alone."""
+        return self.send(delta, layout, rng)[0]
 
 
 WIRE_IDS = {"dense-f32": 1, "dense-f16": 3, "topk-8": 4, "topk-4": 5, "mask-8": 6, "mask-4": 7}
@@ -86,35 +88,23 @@ def codec_for(choice: CodecChoice, mask: Ints | None = None) -> Codec:
     match choice.name:
         case "dense-f32" | "dense-f16":
             kind = "<f4" if choice.name == "dense-f32" else "<f2"
-            ways = partial(_encode_dense, kind=kind), partial(_decode_dense, kind=kind), partial(_norm_dense, kind=kind)
-            return _codec(choice.name, *ways)
-        case "topk-8":
-            return _codec(
-                "topk-8",
-                partial(topk.encode_topk8, density=density),
-                topk.decode_topk8,
-                _no_more(topk.norm_topk8, density),
-                partial(topk.send_topk8, density=density),
-            )
-        case "topk-4":
-            return _codec(
-                "topk-4",
-                partial(topk.encode_topk4, density=density),
-                topk.decode_topk4,
-                _no_more(topk.norm_topk4, density),
-                partial(topk.send_topk4, density=density),
-            )
+            send: Send = partial(_send_dense, kind=kind)
+            decode: Decode = partial(_decode_dense, kind=kind)
+            norm: Norm = partial(_norm_dense, kind=kind)
+        case "topk-8" | "topk-4":
+            bits = int(choice.name[-1])
+            send = partial(topk.send_topk, density=density, bits=bits)
+            decode = partial(topk.decode_topk, bits=bits)
+            norm = _no_more(partial(topk.norm_topk, bits=bits), density)
         case "mask-8" | "mask-4" if mask is not None:
             bits = int(choice.name[-1])
-            return _codec(
-                choice.name,
-                partial(masks.encode_masked, mask=mask, bits=bits),
-                partial(masks.decode_masked, mask=mask, bits=bits),
-                partial(masks.norm_masked, mask=mask, bits=bits),
-            )
+            send = partial(masks.send_masked, mask=mask, bits=bits)
+            decode = partial(masks.decode_masked, mask=mask, bits=bits)
+            norm = partial(masks.norm_masked, mask=mask, bits=bits)
         case other:
             msg = f"expected one of the codecs {', '.join(NAMES)}, got {other[:80]!r}"
             raise RemoteProtocolError(msg, code="codec")
+    return Codec(choice.name, WIRE_IDS[choice.name], _of_finite(send), decode, norm)
 
 
 def _no_more(norm: Norm, density: float) -> Norm:
@@ -131,34 +121,27 @@ def _no_more(norm: Norm, density: float) -> Norm:
     return checked
 
 
-def _codec(name: str, encode: Encode, decode: Decode, short: Norm, send: Send | None = None) -> Codec:
-    """A codec that refuses updates which are none; without ``send`` it reads what it wrote."""
+def _of_finite(send: Send) -> Send:
+    """Refuse updates which are none."""
 
-    def check(delta: Vector, layout: ParameterLayout) -> None:
+    def checked(delta: Vector, layout: ParameterLayout, rng: np.random.Generator) -> tuple[bytes, Sparse]:
         if delta.shape != (layout.size,) or not np.isfinite(delta).all():
             msg = f"expected a finite update of shape ({layout.size},), got {delta.shape}"
             raise LocalProtocolError(msg)
+        return send(delta, layout, rng)
 
-    def checked(delta: Vector, layout: ParameterLayout, rng: np.random.Generator) -> bytes:
-        check(delta, layout)
-        return encode(delta, layout, rng)
-
-    def sent(delta: Vector, layout: ParameterLayout, rng: np.random.Generator) -> tuple[bytes, Sparse]:
-        check(delta, layout)
-        if send is not None:
-            return send(delta, layout, rng)
-        payload = encode(delta, layout, rng)
-        return payload, decode(payload, layout)
-
-    return Codec(name, WIRE_IDS[name], checked, decode, short, sent)
+    return checked
 
 
-def _encode_dense(delta: Vector, _layout: ParameterLayout, _rng: np.random.Generator, *, kind: str) -> bytes:
+def _send_dense(
+    delta: Vector, layout: ParameterLayout, _rng: np.random.Generator, *, kind: str
+) -> tuple[bytes, Sparse]:
     largest = float(np.finfo(kind).max)
     if delta.size and float(np.abs(delta).max()) > largest:
         msg = f"an update beyond {largest:g} does not fit {8 * np.dtype(kind).itemsize} bits; use dense-f32"
         raise LocalProtocolError(msg)
-    return delta.astype(kind).tobytes()
+    payload = delta.astype(kind).tobytes()
+    return payload, _decode_dense(payload, layout, kind=kind)
 
 
 def _decode_dense(payload: bytes, layout: ParameterLayout, *, kind: str) -> Sparse:

@@ -18,15 +18,14 @@ import struct
 import numpy as np
 
 from wire.codec import modelled
-from wire.codec.quantize import Grid, Ints, dequantize, logarithmic_grid, norm, quantize, uniform_grid
+from wire.codec.quantize import Grid, Ints, dequantize, norm
 from wire.codec.sparsify import Sparse, top_k
-from wire.codec.topk import grid_from_bytes, grid_to_bytes, pack_levels, unpack_levels
+from wire.codec.topk import GRID_BYTES, grid_from_bytes, grid_to_bytes, levels_of, pack_levels, unpack_levels
 from wire.errors import LocalProtocolError, RemoteProtocolError
 from wire.parameters import ParameterLayout, Vector
 
 MAGIC = b"NJM1"
 _HEAD = struct.Struct("<4s8sI")
-_GRID_BYTES = {8: 4, 4: 6}
 
 
 def choose_mask(
@@ -89,18 +88,17 @@ def mask_from_bytes(data: bytes, layout: ParameterLayout) -> Ints:
         raise RemoteProtocolError(msg, code="mask") from error
 
 
-def encode_masked(delta: Vector, _layout: ParameterLayout, rng: np.random.Generator, *, mask: Ints, bits: int) -> bytes:
-    """The values at the mask's coordinates: eight bits on a uniform grid, stochastically; four on a logarithmic one."""
-    values = delta[mask]
-    if bits == 8:
-        grid = uniform_grid(values, bits)
-        return grid_to_bytes(grid) + pack_levels(quantize(values, grid, rng), grid.most)
-    coarse = logarithmic_grid(values, bits)
-    return grid_to_bytes(coarse) + pack_levels(quantize(values, coarse), coarse.most)
+def send_masked(
+    delta: Vector, layout: ParameterLayout, rng: np.random.Generator, *, mask: Ints, bits: int
+) -> tuple[bytes, Sparse]:
+    """The values at the mask's coordinates as a payload, and what the receiver will read in it."""
+    levels, grid = levels_of(delta[mask], bits, rng)
+    payload = grid_to_bytes(grid) + pack_levels(levels, grid.most)
+    return payload, Sparse(layout.size, mask, dequantize(levels, grid))
 
 
 def decode_masked(payload: bytes, layout: ParameterLayout, *, mask: Ints, bits: int) -> Sparse:
-    """Inverse of :func:`encode_masked`, as far as the bits go.
+    """Inverse of :func:`send_masked`, as far as the bits go.
 
     Raises:
         RemoteProtocolError: not a payload for this mask.
@@ -119,7 +117,7 @@ def norm_masked(payload: bytes, _layout: ParameterLayout, *, mask: Ints, bits: i
 
 
 def _levels(payload: bytes, mask: Ints, bits: int) -> tuple[Ints, Grid]:
-    head = _GRID_BYTES[bits]
+    head = GRID_BYTES[bits]
     if len(payload) < head:
         msg = f"a masked update has at least {head} bytes, got {len(payload)}"
         raise RemoteProtocolError(msg, code="payload")

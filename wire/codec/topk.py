@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import struct
 import zlib
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,44 +37,31 @@ FORM_MODELLED = 0
 FORM_BITMAP = 1
 _FORMS = frozenset({FORM_MODELLED, FORM_BITMAP})
 
+GRID_BYTES = {8: 4, 4: 6}
+"""Length of the grid of a payload by its bits."""
+_COUNT = struct.Struct("<I")
 _UNIFORM = struct.Struct("<f")
 _LOGARITHMIC = struct.Struct("<fH")
-_UNIFORM_HEAD = struct.Struct("<IffB")
-_LOGARITHMIC_HEAD = struct.Struct("<IfHfB")
-"""Count, grid, norm and form."""
+_NORM_AND_FORM = struct.Struct("<fB")
 
 
-def encode_topk8(delta: Vector, layout: ParameterLayout, rng: np.random.Generator, *, density: float) -> bytes:
-    """Top-k at eight bits: uniform grid, stochastic rounding."""
-    return send_topk8(delta, layout, rng, density=density)[0]
-
-
-def send_topk8(
-    delta: Vector, layout: ParameterLayout, rng: np.random.Generator, *, density: float
+def send_topk(
+    delta: Vector, layout: ParameterLayout, rng: np.random.Generator, *, density: float, bits: int
 ) -> tuple[bytes, Sparse]:
-    """As :func:`encode_topk8`, with what the receiver will read in it."""
+    """The k largest entries as a payload, and what the receiver will read in it."""
     sparse = top_k(delta, count_for(density, layout.size))
-    grid = uniform_grid(sparse.values, 8)
-    return _send(sparse, quantize(sparse.values, grid, rng), grid, layout)
-
-
-def encode_topk4(delta: Vector, layout: ParameterLayout, _rng: np.random.Generator, *, density: float) -> bytes:
-    """Top-k at four bits: logarithmic grid, nearest point."""
-    return send_topk4(delta, layout, _rng, density=density)[0]
-
-
-def send_topk4(
-    delta: Vector, layout: ParameterLayout, _rng: np.random.Generator, *, density: float
-) -> tuple[bytes, Sparse]:
-    """As :func:`encode_topk4`, with what the receiver will read in it."""
-    sparse = top_k(delta, count_for(density, layout.size))
-    grid = logarithmic_grid(sparse.values, 4)
-    return _send(sparse, quantize(sparse.values, grid), grid, layout)
-
-
-def _send(sparse: Sparse, levels: Ints, grid: Grid, layout: ParameterLayout) -> tuple[bytes, Sparse]:
+    levels, grid = levels_of(sparse.values, bits, rng)
     payload = encode_levels(sparse.indices, levels, grid, layout)
     return payload, Sparse(layout.size, sparse.indices, dequantize(levels, grid))
+
+
+def levels_of(values: Vector, bits: int, rng: np.random.Generator) -> tuple[Ints, Grid]:
+    """Values as levels: eight bits on a uniform grid, rounded stochastically; four on a logarithmic one."""
+    if bits == 8:
+        uniform = uniform_grid(values, bits)
+        return quantize(values, uniform, rng), uniform
+    logarithmic = logarithmic_grid(values, bits)
+    return quantize(values, logarithmic), logarithmic
 
 
 def encode_levels(indices: Ints, levels: Ints, grid: Grid, layout: ParameterLayout) -> bytes:
@@ -89,84 +77,60 @@ def encode_levels(indices: Ints, levels: Ints, grid: Grid, layout: ParameterLayo
     plain = _bitmap_body(indices, levels, layout, grid.most)
     if len(plain) < len(body):
         form, body = FORM_BITMAP, plain
-    norm_said = _head_norm(levels, grid)
-    match grid:
-        case Uniform():
-            return _UNIFORM_HEAD.pack(indices.size, grid.scale, norm_said, form) + body
-        case Logarithmic():
-            return _LOGARITHMIC_HEAD.pack(indices.size, grid.least, grid.ratio, norm_said, form) + body
+    head = _COUNT.pack(indices.size) + grid_to_bytes(grid) + _NORM_AND_FORM.pack(_head_norm(levels, grid), form)
+    return head + body
 
 
-def decode_topk8(payload: bytes, layout: ParameterLayout) -> Sparse:
-    """Inverse of :func:`encode_topk8`, as far as eight bits go.
+def decode_topk(payload: bytes, layout: ParameterLayout, *, bits: int) -> Sparse:
+    """Inverse of :func:`send_topk`, as far as the bits go.
 
     Raises:
         RemoteProtocolError: not a payload that it can have written.
     """
-    head = _Head(payload, layout, uniform=True)
-    return head.decode(payload, layout)
+    head = _read_head(payload, layout, bits)
+    body, most = payload[head.size :], head.grid.most
+    if head.form == FORM_MODELLED:
+        indices, levels = modelled.decode(body, head.k, layout, with_levels=True, most=most)
+    else:
+        indices, levels = _from_bitmap_body(body, head.k, layout, most)
+    if _head_norm(levels, head.grid) != head.norm:
+        msg = f"the head says a norm of {head.norm}, the values have {_head_norm(levels, head.grid)}"
+        raise RemoteProtocolError(msg, code="payload")
+    return Sparse(layout.size, indices, dequantize(levels, head.grid))
 
 
-def decode_topk4(payload: bytes, layout: ParameterLayout) -> Sparse:
-    """Inverse of :func:`encode_topk4`, as far as four bits go.
-
-    Raises:
-        RemoteProtocolError: not a payload that it can have written.
-    """
-    head = _Head(payload, layout, uniform=False)
-    return head.decode(payload, layout)
-
-
-def norm_topk8(payload: bytes, layout: ParameterLayout) -> float:
+def norm_topk(payload: bytes, layout: ParameterLayout, *, bits: int) -> float:
     """L2 norm of the values, as the head says.
 
     Raises:
         RemoteProtocolError: the head is none.
     """
-    return _Head(payload, layout, uniform=True).norm
+    return _read_head(payload, layout, bits).norm
 
 
-def norm_topk4(payload: bytes, layout: ParameterLayout) -> float:
-    """L2 norm of the values, as the head says.
-
-    Raises:
-        RemoteProtocolError: the head is none.
-    """
-    return _Head(payload, layout, uniform=False).norm
-
-
-class _Head:
+class _Head(NamedTuple):
     """What stands before the body; checked as far as that is possible without the body."""
 
-    def __init__(self, payload: bytes, layout: ParameterLayout, *, uniform: bool) -> None:
-        head = _UNIFORM_HEAD if uniform else _LOGARITHMIC_HEAD
-        self.size, self.uniform = head.size, uniform
-        if len(payload) < self.size:
-            msg = f"a payload of this codec has at least {self.size} bytes, got {len(payload)}"
-            raise RemoteProtocolError(msg, code="payload")
-        self.norm: float
-        self.form: int
-        self.ratio = 0
-        if uniform:
-            self.count, self.scale, self.norm, self.form = head.unpack_from(payload)
-        else:
-            self.count, self.scale, self.ratio, self.norm, self.form = head.unpack_from(payload)
-        _check_grid(self.scale, self.ratio)
-        if self.count > layout.size or not 0 <= self.norm < math.inf or self.form not in _FORMS:
-            msg = f"k = {self.count}, norm {self.norm} and form {self.form} do not fit {layout.size} parameters"
-            raise RemoteProtocolError(msg, code="payload")
+    size: int
+    k: int
+    grid: Grid
+    norm: float
+    form: int
 
-    def decode(self, payload: bytes, layout: ParameterLayout) -> Sparse:
-        grid = _grid(self.scale, self.ratio, 8 if self.uniform else 4, uniform=self.uniform)
-        body, most = payload[self.size :], grid.most
-        if self.form == FORM_MODELLED:
-            indices, levels = modelled.decode(body, self.count, layout, with_levels=True, most=most)
-        else:
-            indices, levels = _from_bitmap_body(body, self.count, layout, most)
-        if _head_norm(levels, grid) != self.norm:
-            msg = f"the head says a norm of {self.norm}, the values have {_head_norm(levels, grid)}"
-            raise RemoteProtocolError(msg, code="payload")
-        return Sparse(layout.size, indices, dequantize(levels, grid))
+
+def _read_head(payload: bytes, layout: ParameterLayout, bits: int) -> _Head:
+    end = _COUNT.size + GRID_BYTES[bits]
+    size = end + _NORM_AND_FORM.size
+    if len(payload) < size:
+        msg = f"a payload of this codec has at least {size} bytes, got {len(payload)}"
+        raise RemoteProtocolError(msg, code="payload")
+    (count,) = _COUNT.unpack_from(payload)
+    grid = grid_from_bytes(payload[_COUNT.size : end], bits)
+    norm_said, form = _NORM_AND_FORM.unpack_from(payload, end)
+    if count > layout.size or not 0 <= norm_said < math.inf or form not in _FORMS:
+        msg = f"k = {count}, norm {norm_said} and form {form} do not fit {layout.size} parameters"
+        raise RemoteProtocolError(msg, code="payload")
+    return _Head(size, count, grid, norm_said, form)
 
 
 def _head_norm(levels: Ints, grid: Grid) -> float:
@@ -191,17 +155,9 @@ def grid_from_bytes(data: bytes, bits: int) -> Grid:
     """
     uniform = len(data) == _UNIFORM.size
     scale, ratio = (*_UNIFORM.unpack(data), 0) if uniform else _LOGARITHMIC.unpack(data)
-    _check_grid(scale, ratio)
-    return _grid(scale, ratio, bits, uniform=uniform)
-
-
-def _check_grid(scale: float, ratio: int) -> None:
     if not 0 <= scale < math.inf or ratio > OCTAVE:
         msg = f"a scale of {scale} and a ratio of {ratio} make no grid"
         raise RemoteProtocolError(msg, code="payload")
-
-
-def _grid(scale: float, ratio: int, bits: int, *, uniform: bool) -> Grid:
     most = most_for(bits)
     return Uniform(scale, most) if uniform else Logarithmic(scale, ratio, most)
 

@@ -30,7 +30,7 @@ import numpy as np
 
 from wire.codec import modelled
 from wire.codec.quantize import Ints
-from wire.codec.topk import decode_topk4, decode_topk8
+from wire.codec.topk import decode_topk
 from wire.errors import LocalProtocolError, RemoteProtocolError
 from wire.parameters import ParameterLayout, Vector
 
@@ -121,7 +121,7 @@ def _head(form: int, layout: ParameterLayout) -> bytes:
 
 
 def _added(form: int, body: bytes, base: Vector, layout: ParameterLayout) -> Vector:
-    update = (decode_topk8 if form == TOPK_8 else decode_topk4)(body, layout)
+    update = decode_topk(body, layout, bits=8 if form == TOPK_8 else 4)
     weights = base.copy()
     with np.errstate(over="ignore"):
         weights[update.indices] += update.values

@@ -11,7 +11,7 @@ from models.configurations import configuration
 from tests.wire.strategies import layouts, vectors
 from wire.codec.quantize import Logarithmic, Uniform, logarithmic_grid, quantize, uniform_grid
 from wire.codec.sparsify import top_k
-from wire.codec.topk import decode_topk4, decode_topk8, encode_levels, encode_topk4, encode_topk8
+from wire.codec.topk import decode_topk, encode_levels, send_topk
 from wire.parameters import ParameterLayout, ParameterSpec
 
 TINY = configuration("tiny").layout(2_000)
@@ -108,18 +108,19 @@ def test_both_forms_are_read_back(bits, grid, form):
     levels = rng.integers(-grid.most, grid.most + 1, chosen.size)
     data = encode_levels(chosen, levels, grid, MATRIX)
     assert data[14 if bits == 4 else 12] == form
-    sparse = (decode_topk4 if bits == 4 else decode_topk8)(data, MATRIX)
+    sparse = decode_topk(data, MATRIX, bits=bits)
     assert sparse.indices.tolist() == chosen.tolist()
     assert (sparse.values == np.sign(levels) * grid.magnitudes()[np.abs(levels)].astype(np.float32)).all()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("encode", "decode"), [(encode_topk8, decode_topk8), (encode_topk4, decode_topk4)])
+@pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize("density", [1e-7, 0.01, pytest.param(1.0, marks=pytest.mark.long)])
-def test_five_million_parameters(encode, decode, density):
+def test_five_million_parameters(bits, density):
     layout = ParameterLayout((ParameterSpec("a", (2_500, 1_600)), ParameterSpec("b", (1_000_000,))))
     update = np.random.default_rng(8).standard_normal(layout.size).astype(np.float32)
-    data = encode(update, layout, np.random.default_rng(9), density=density)
-    got = decode(data, layout)
+    data, sent = send_topk(update, layout, np.random.default_rng(9), density=density, bits=bits)
+    got = decode_topk(data, layout, bits=bits)
+    assert got.values.tobytes() == sent.values.tobytes()
     assert got.indices.tolist() == top_k(update, got.indices.size).indices.tolist()
-    assert data == encode(update, layout, np.random.default_rng(9), density=density)
+    assert data == send_topk(update, layout, np.random.default_rng(9), density=density, bits=bits)[0]
