@@ -16,14 +16,14 @@ from coordinator.core.rollout import Rollout, Stage
 from coordinator.core.task import OVER, Task
 from coordinator.effects import EvaluateVersion
 from coordinator.operations import Refused
-from coordinator.ports import BlobStore, Lineage, TaskRecord, VersionRecord, View
+from coordinator.ports import BlobStore, Lineage, TaskRecord, Transaction, VersionRecord
 from coordinator.turn import Board, Turn
 from models.manifest import Manifest
 from wire.errors import ConfigError, LocalProtocolError, NightjarError
 from wire.messages import Work
 
 
-def take_stock(tx: View, config: CoordinatorConfig, now_s: float) -> Board:
+def take_stock(tx: Transaction, config: CoordinatorConfig, now_s: float) -> Board:
     """What is under way when the service starts, with the configuration's task as its file says.
 
     Raises:
@@ -135,7 +135,7 @@ class Maker:
         )
 
 
-def _slot(tx: View, settings: TaskSettings, held: TaskRecord | None) -> float | None:
+def _slot(tx: Transaction, settings: TaskSettings, held: TaskRecord | None) -> float | None:
     """Where the devices of a task begin: where they began before, or in what the others of its experiment leave."""
     variant = settings.variant
     if not variant.experiment:
@@ -152,5 +152,5 @@ def _too_few(settings: TaskSettings) -> str:
     return f"too few devices of the experiment {variant.experiment} are left for {variant.share:g}"
 
 
-def _next(tx: View) -> int:
+def _next(tx: Transaction) -> int:
     return max((record.state.number for record in tx.tasks()), default=0) + 1

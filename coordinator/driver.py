@@ -67,8 +67,8 @@ from coordinator.ports import (
     Clock,
     Repository,
     Signer,
+    Transaction,
     Transport,
-    View,
     Worker,
 )
 from coordinator.releasing import Releases
@@ -283,7 +283,7 @@ class Driver:
             self._pending.extend(sorted(added, key=_is_work))
         self._unacknowledged.extend(event for event in batch if isinstance(event, MessageArrived))
 
-    def _begin(self, tx: View) -> Turn:
+    def _begin(self, tx: Transaction) -> Turn:
         name, seed = self._config.task.name, self._config.seed
         return Turn(tx, self._clock.now_s(), self._board, name, seed, self._releases.note_trial)
 

@@ -6,13 +6,12 @@ Adapters lie in ``shell``; tests and simulations bring their own. An adapter tra
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
 import msgspec
 
-from coordinator.baselines import KeptBaselines
 from coordinator.config import TaskSettings
 from coordinator.core.federated import Tally
 from coordinator.core.lease import Lease
@@ -288,6 +287,9 @@ class Transaction(Protocol):
     def measured_since(self) -> int:
         """Versions with a higher number were measured on the present held-out text."""
 
+    def versions(self, limit: int, before: int | None = None, task: str | None = None) -> list[VersionRecord]:
+        """The newest versions, in ascending order; only those with a number below ``before``, and of a task."""
+
     def save_version(self, record: VersionRecord) -> None:
         """Replace a version."""
 
@@ -325,50 +327,10 @@ class Transaction(Protocol):
         """Note a change; the database gives it its number."""
 
 
-class Overview(Protocol):
-    """Reads for people."""
-
-    def counters(self) -> Mapping[str, int]:
-        """Every counter by name."""
-
-    def leases(self, limit: int) -> list[Lease]:
-        """The devices seen last, in ascending order of their names."""
-
-    def leases_after(self, limit: int, device: str) -> list[Lease]:
-        """The devices whose names come after that one, in ascending order."""
-
-    def recent_rounds(
-        self, limit: int, before: int | None = None, phase: Phase | None = None, task: str | None = None
-    ) -> list[RoundSummary]:
-        """The newest rounds, in ascending order; only those with a number below ``before``, of a phase, of a task."""
-
-    def versions(self, limit: int, before: int | None = None, task: str | None = None) -> list[VersionRecord]:
-        """The newest versions, in ascending order; only those with a number below ``before``, and of a task."""
-
-    def versions_made_in(self, rounds: Iterable[RoundSummary]) -> dict[int, VersionRecord]:
-        """The versions that came out of these rounds, by number."""
-
-    def audit(self, limit: int, before: int | None = None) -> list[AuditEntry]:
-        """The newest changes, newest first; only those with a number below ``before``."""
-
-    def accepted_reports(self) -> int:
-        """Accepted reports of all rounds."""
-
-    def baselines(self) -> KeptBaselines | None:
-        """What versions are compared with, if it was measured on the text that they are measured on."""
-
-    def report_bytes_median(self) -> int | None:
-        """Median length of the newest accepted reports."""
-
-
-class View(Transaction, Overview, Protocol):
-    """Everything that can be asked."""
-
-
 class Repository(Protocol):
     """The database."""
 
-    def transaction(self) -> AbstractContextManager[View]:
+    def transaction(self) -> AbstractContextManager[Transaction]:
         """Begin; commit at the end of the block, roll back if it raises.
 
         Raises:

@@ -35,7 +35,7 @@ from coordinator.core.seats import causes_of
 from coordinator.core.task import OVER, RoundAbandoned, RoundCommitted, Status
 from coordinator.core.waiting import doing, sentence
 from coordinator.effects import PendingEffect
-from coordinator.ports import StoredReport, TaskRecord, VersionRecord, View
+from coordinator.ports import StoredReport, TaskRecord, Transaction, VersionRecord
 from wire.crash_loop import CRASHES_ALLOWED
 from wire.errors import LocalProtocolError
 from wire.identifiers import DeviceId
@@ -97,7 +97,7 @@ class Turn:
     """
 
     def __init__(
-        self, tx: View, now_s: float, board: Board, first: str, seed: int, judge: Callable[[Round, Turn], None]
+        self, tx: Transaction, now_s: float, board: Board, first: str, seed: int, judge: Callable[[Round, Turn], None]
     ) -> None:
         self.tx = tx
         self.now_s = now_s

@@ -64,7 +64,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reading(abc.ABC):
-    """Questions of people to an open transaction; see :class:`coordinator.ports.Overview` for those that it names."""
+    """Questions of people to an open transaction."""
 
     _connection: sa.Connection
 

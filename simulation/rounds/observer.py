@@ -20,7 +20,7 @@ from coordinator.config import TaskConfig
 from coordinator.core.round import Phase, Round
 from coordinator.core.seats import SeatState
 from coordinator.jobs import AggregationDone, AggregationJob
-from coordinator.ports import BlobStore, View
+from coordinator.ports import BlobStore, Transaction
 from edge_agent.ports import NewReport
 from models.manifest import Manifest
 from simulation.rounds.model import LAYOUT
@@ -63,7 +63,7 @@ class Observer:
         self,
         task: TaskConfig,
         artifacts: BlobStore,
-        view: Callable[[], View],
+        view: Callable[[], Transaction],
         now_s: Callable[[], float],
         experiments: Mapping[str, str],
     ) -> None:

@@ -8,8 +8,7 @@ place and keeps an undo log, so its cost is that of its writes and not of the ta
 from __future__ import annotations
 
 import hashlib
-import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -22,7 +21,7 @@ from coordinator.core.rollout import Stage
 from coordinator.core.round import TERMINAL, Phase, Round
 from coordinator.effects import PendingEffect
 from coordinator.operations import AuditEntry
-from coordinator.ports import RoundSummary, StoredChunk, StoredReport, TaskRecord, VersionRecord
+from coordinator.ports import StoredChunk, StoredReport, TaskRecord, VersionRecord
 from wire.errors import IntegrityError, LocalProtocolError
 from wire.identifiers import DeviceId
 
@@ -73,7 +72,7 @@ class MemoryBlobs:
 
 
 class MemoryView:
-    """Tables, and what a transaction can do with them; see :class:`coordinator.ports.View` for each method.
+    """Tables, and what a transaction can do with them; see :class:`coordinator.ports.Transaction` for each method.
 
     Args:
         touched: called before each write.
@@ -283,15 +282,6 @@ class MemoryView:
         """How many devices were seen since."""
         return sum(lease.last_seen_s >= since_s for lease in self._leases.values())
 
-    def leases(self, limit: int) -> list[Lease]:
-        """The devices seen last, in ascending order of their names."""
-        newest = sorted(self._leases.values(), key=lambda lease: -lease.last_seen_s)[:limit]
-        return sorted(newest, key=lambda lease: lease.device)
-
-    def leases_after(self, limit: int, device: str) -> list[Lease]:
-        """The devices whose names come after that one, in ascending order."""
-        return [self._leases[name] for name in sorted(self._leases) if name > device][:limit]
-
     # Versions
 
     def version(self, number: int) -> VersionRecord | None:
@@ -388,44 +378,9 @@ class MemoryView:
         number = len(self._audit) + 1
         self._put(self._audit, number, replace(entry, number=number))
 
-    def audit(self, limit: int, before: int | None = None) -> list[AuditEntry]:
-        """The newest changes, newest first; only those with a number below ``before``."""
-        found = [entry for number, entry in self._audit.items() if before is None or number < before]
-        return found[::-1][:limit]
-
     def counters(self) -> Mapping[str, int]:
         """Every counter by name."""
         return dict(self._counters)
-
-    # For people
-
-    def recent_rounds(
-        self, limit: int, before: int | None = None, phase: Phase | None = None, task: str | None = None
-    ) -> list[RoundSummary]:
-        """The newest rounds, in ascending order; only those with a number below ``before``, of a phase, of a task."""
-        found = [self._rounds[number] for number in _below(self._rounds, before)]
-        wanted = [state for state in found if phase in {None, state.phase} and task in {None, state.task}]
-        return [self._summary(state) for state in wanted[-limit:]]
-
-    def versions_made_in(self, rounds: Iterable[RoundSummary]) -> dict[int, VersionRecord]:
-        """The versions that came out of these rounds, by number."""
-        return {each.version: self._versions[each.version] for each in rounds if each.version is not None}
-
-    def accepted_reports(self) -> int:
-        """Accepted reports of all rounds."""
-        return sum(map(len, self._reports.values()))
-
-    def baselines(self) -> None:
-        """Nothing is measured under a virtual clock."""
-
-    def report_bytes_median(self) -> int | None:
-        """Median length of the accepted reports."""
-        sizes = [report.size_bytes for found in self._reports.values() for report in found.values()]
-        return int(statistics.median(sizes)) if sizes else None
-
-    def _summary(self, state: Round) -> RoundSummary:
-        found = self.reports(state.number)
-        return RoundSummary.of(state, [(report.loss, report.num_examples, report.size_bytes) for report in found])
 
 
 def _below(numbered: Mapping[int, object], before: int | None) -> list[int]:

@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from coordinator.core.round import Phase, Round
 from coordinator.core.task import Status
-from coordinator.ports import Repository, View
+from coordinator.shell.database import Database, DatabaseView
 from coordinator.shell.web.rows import by_label
 from wire.messages import Verdict
 
@@ -75,7 +75,7 @@ _STATES = (
 _OTHER = "other"
 
 
-def render(repository: Repository, task: str, troubles: list[str], states: Mapping[tuple[str, str], int]) -> bytes:
+def render(repository: Database, task: str, troubles: list[str], states: Mapping[tuple[str, str], int]) -> bytes:
     """The page.
 
     Args:
@@ -108,7 +108,7 @@ class _Collected(Collector):
         return iter(self._families)
 
 
-def _counters(view: View) -> Iterator[Metric]:
+def _counters(view: DatabaseView) -> Iterator[Metric]:
     counted = view.counters()
     committed = CounterMetricFamily("nightjar_rounds_committed", "Rounds that made a new version.")
     committed.add_metric([], view.rounds_in(Phase.COMMITTED))
@@ -126,7 +126,7 @@ def _counters(view: View) -> Iterator[Metric]:
         yield family
 
 
-def _gauges(view: View, task: str, states: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
+def _gauges(view: DatabaseView, task: str, states: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
     tasks, version = view.tasks(), view.current_version(task)
     rounds = {state.task: state for state in view.open_rounds()}
     status = GaugeMetricFamily("nightjar_task_status", "1 for what has become of a task.", labels=["task", "status"])

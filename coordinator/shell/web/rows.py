@@ -9,7 +9,8 @@ import msgspec
 from coordinator.core.lease import Lease
 from coordinator.core.round import TERMINAL, Phase, Round
 from coordinator.core.waiting import doing, sentence
-from coordinator.ports import RoundSummary, TaskRecord, VersionRecord, View
+from coordinator.ports import RoundSummary, TaskRecord, VersionRecord
+from coordinator.shell.database import DatabaseView
 
 
 class DeviceView(msgspec.Struct, frozen=True):
@@ -115,7 +116,7 @@ class Counters(msgspec.Struct, frozen=True):
 
 
 def round_detail(
-    view: View, number: int, now_s: float, states: Mapping[tuple[str, str], int] | None = None
+    view: DatabaseView, number: int, now_s: float, states: Mapping[tuple[str, str], int] | None = None
 ) -> RoundDetail | None:
     """One round of any age with each of its seats; None if there is none of that number.
 
@@ -158,7 +159,7 @@ def round_detail(
     )
 
 
-def open_round_of(view: View, record: TaskRecord) -> Round | None:
+def open_round_of(view: DatabaseView, record: TaskRecord) -> Round | None:
     """The round of a task that is not over; None between two."""
     return next((state for state in view.open_rounds() if state.task == record.name), None)
 
@@ -224,7 +225,7 @@ def version_row(record: VersionRecord) -> VersionRow:
     )
 
 
-def counters(view: View) -> Counters:
+def counters(view: DatabaseView) -> Counters:
     """Everything that is counted."""
     counted = view.counters()
     return Counters(

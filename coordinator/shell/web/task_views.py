@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator.core.round import Round
-from coordinator.ports import TaskRecord, View
+from coordinator.ports import TaskRecord
+from coordinator.shell.database import DatabaseView
 from coordinator.shell.web import documents as docs
 from coordinator.shell.web.rows import open_round_of, round_row, why_not_active
 from wire.messages import Work
@@ -13,18 +14,18 @@ from wire.messages import Work
 ROUNDS_SHOWN = 20
 
 
-def task_rows(view: View, first: str) -> list[docs.TaskRow]:
+def task_rows(view: DatabaseView, first: str) -> list[docs.TaskRow]:
     """Every task as people see it; ``first`` is the configuration's."""
     rounds = {state.task: state for state in view.open_rounds()}
     return [docs.TaskRow(**_fields(view, record, rounds.get(record.name), first)) for record in view.tasks()]
 
 
-def task_row(view: View, record: TaskRecord, first: str) -> docs.TaskRow:
+def task_row(view: DatabaseView, record: TaskRecord, first: str) -> docs.TaskRow:
     """One task as people see it."""
     return docs.TaskRow(**_fields(view, record, open_round_of(view, record), first))
 
 
-def task_detail(view: View, name: str, first: str, now_s: float) -> docs.TaskDetail | None:
+def task_detail(view: DatabaseView, name: str, first: str, now_s: float) -> docs.TaskDetail | None:
     """One task with its settings and newest rounds; None if there is none of that name."""
     record = view.task(name)
     if record is None:
@@ -36,7 +37,7 @@ def task_detail(view: View, name: str, first: str, now_s: float) -> docs.TaskDet
     return docs.TaskDetail(**fields, settings=record.settings, rounds=rows)
 
 
-def _fields(view: View, record: TaskRecord, current: Round | None, first: str) -> dict[str, Any]:
+def _fields(view: DatabaseView, record: TaskRecord, current: Round | None, first: str) -> dict[str, Any]:
     state, settings = record.state, record.settings
     waits = why_not_active(record) or (current.explain() if current is not None else "waits for its hours or its pause")
     return {
@@ -58,7 +59,7 @@ def _fields(view: View, record: TaskRecord, current: Round | None, first: str) -
     }
 
 
-def _version(view: View, record: TaskRecord, first: str) -> int | None:
+def _version(view: DatabaseView, record: TaskRecord, first: str) -> int | None:
     source = record.settings.source
     if record.settings.kind is Work.EVALUATE and source.version is not None:
         return source.version

@@ -42,25 +42,47 @@ RULES = RoundRules(
 A, B = DeviceId("a"), DeviceId("b")
 
 
-@pytest.fixture(params=["sqlite", "memory", pytest.param("postgresql", marks=pytest.mark.postgresql), "simulation"])
+KINDS = ["sqlite", "memory", pytest.param("postgresql", marks=pytest.mark.postgresql)]
+
+
+@pytest.fixture(params=KINDS)
+def database(request, tmp_path):
+    with contextlib.closing(opened(request, tmp_path)) as database:
+        yield database
+
+
+@pytest.fixture(params=[*KINDS, "simulation"])
 def repository(request, tmp_path):
+    """What the driver needs of a database; what people ask is the real one's alone."""
+    if request.param == "simulation":
+        yield SimulatedRepository()
+        return
+    with contextlib.closing(opened(request, tmp_path)) as database:
+        yield database
+
+
+def opened(request, tmp_path):
     match request.param:
-        case "simulation":
-            yield SimulatedRepository()
-            return
         case "sqlite":
-            database = Database(f"sqlite:///{tmp_path / 'test.sqlite'}")
+            return Database(f"sqlite:///{tmp_path / 'test.sqlite'}")
         case "memory":
-            database = Database(IN_MEMORY)
+            return Database(IN_MEMORY)
         case _:
-            database = Database(request.getfixturevalue("postgresql"))
-    yield database
-    database.close()
+            return Database(request.getfixturevalue("postgresql"))
 
 
 @pytest.fixture
 def started(repository):
     """With version 0 and round 1."""
+    return start(repository)
+
+
+@pytest.fixture
+def started_database(database):
+    return start(database)
+
+
+def start(repository):
     with repository.transaction() as tx:
         tx.add_version(VersionRecord(version=0, manifest="0" * 64, created_s=1.0))
         tx.save_round(open_round(1, 0, RULES, 7, 10.0))
@@ -100,6 +122,10 @@ def test_an_empty_one_has_nothing(repository):
         assert tx.effects() == []
         assert tx.lease(A) is None
         assert tx.counters() == {}
+
+
+def test_an_empty_one_has_nothing_for_people(database):
+    with database.transaction() as tx:
         assert tx.recent_rounds(5) == []
         assert tx.report_bytes_median() is None
 
@@ -136,13 +162,13 @@ def test_a_round_is_replaced_and_found_while_it_is_open(started):
         assert tx.last_round_number() == 1
 
 
-def test_reports_come_in_ascending_order_of_devices_and_each_only_once(started):
-    with started.transaction() as tx:
+def test_reports_come_in_ascending_order_of_devices_and_each_only_once(started_database):
+    with started_database.transaction() as tx:
         tx.add_report(stored(B), b"frame")
         tx.add_report(stored(A), b"frame")
-    with pytest.raises(Exception, match=r"(?i)unique|twice"), started.transaction() as tx:
+    with pytest.raises(Exception, match=r"(?i)unique|twice"), started_database.transaction() as tx:
         tx.add_report(stored(A), b"frame")
-    with started.transaction() as tx:
+    with started_database.transaction() as tx:
         assert [report.device for report in tx.reports(1)] == [A, B]
         assert tx.accepted_reports() == 2
 
@@ -201,40 +227,40 @@ def test_states_of_optimizers_are_there_until_they_are_dropped_or_no_version_has
             private.state(name)
 
 
-def test_what_a_report_changes_of_a_lease_is_changed_and_nothing_else(started):
+def test_what_a_report_changes_of_a_lease_is_changed_and_nothing_else(started_database):
     said = Lease(device=A, presence=Presence.READY, state="checked-in", last_seen_s=1.0, runtime="litert", examples=3)
     other = replace(said, device=B)
-    with started.transaction() as tx:
+    with started_database.transaction() as tx:
         tx.save_lease(said)
         tx.save_lease(other)
     heard = replace(said, presence=Presence.PRESENT, last_seen_s=2.0, last_round=7, rounds_counted=5)
-    with started.transaction() as tx:
+    with started_database.transaction() as tx:
         tx.save_lease(heard)
         tx.save_lease(replace(other, last_seen_s=3.0, reason="in use"))
-    with started.transaction() as tx:
+    with started_database.transaction() as tx:
         assert tx.leases(10) == [heard, replace(other, last_seen_s=3.0, reason="in use")]
         tx.save_lease(replace(heard, last_seen_s=4.0))
         assert tx.leases(1) == [replace(heard, last_seen_s=4.0)]
         tx.save_lease(replace(heard, last_seen_s=5.0, blocked="lost"))
         tx.save_lease(replace(heard, last_seen_s=6.0, blocked="lost"))
-    with started.transaction() as tx:
+    with started_database.transaction() as tx:
         assert tx.leases(1) == [replace(heard, last_seen_s=6.0, blocked="lost")]
 
 
-def test_what_was_rolled_back_of_a_lease_is_not_taken_for_written(started):
+def test_what_was_rolled_back_of_a_lease_is_not_taken_for_written(started_database):
     lease = Lease(device=A, presence=Presence.READY, state="checked-in", last_seen_s=1.0)
-    with contextlib.suppress(KeyError), started.transaction() as tx:
+    with contextlib.suppress(KeyError), started_database.transaction() as tx:
         tx.save_lease(lease)
         tx.devices_since(0.0)
         raise KeyError
-    with started.transaction() as tx:
+    with started_database.transaction() as tx:
         tx.save_lease(replace(lease, last_seen_s=2.0))
-    with started.transaction() as tx:
+    with started_database.transaction() as tx:
         assert tx.leases(1) == [replace(lease, last_seen_s=2.0)]
 
 
-def test_leases_are_replaced_and_counted_by_when_they_were_seen(repository):
-    with repository.transaction() as tx:
+def test_leases_are_replaced_and_counted_by_when_they_were_seen(database):
+    with database.transaction() as tx:
         tx.save_lease(Lease(device=B, presence=Presence.READY, last_seen_s=10.0, program="4" * 64))
         tx.save_lease(Lease(device=A, last_seen_s=5.0))
         tx.save_lease(
@@ -248,7 +274,7 @@ def test_leases_are_replaced_and_counted_by_when_they_were_seen(repository):
                 rounds_counted=2**50 - 1,
             )
         )
-    with repository.transaction() as tx:
+    with database.transaction() as tx:
         assert (tx.lease(A).presence, tx.lease(A).reason, tx.lease(A).examples) == (Presence.AWAY, "not charging", 3)
         assert (tx.lease(A).last_round, tx.lease(A).rounds_counted) == (2**40, 2**50 - 1)
         assert tx.lease(B).program == "4" * 64
@@ -307,13 +333,13 @@ def test_tasks_are_kept_in_the_order_in_which_they_were_made(repository):
         assert len(tx.tasks()) == 2
 
 
-def test_rounds_and_versions_know_their_tasks(repository):
-    with repository.transaction() as tx:
+def test_rounds_and_versions_know_their_tasks(database):
+    with database.transaction() as tx:
         for number, name in enumerate(("a", "b", "a")):
             tx.add_version(VersionRecord(version=number, task=name, manifest=str(number) * 64))
         for number, name in ((1, "a"), (2, "b")):
             tx.save_round(open_round(number, 0, RULES, 7, 10.0, task=name))
-    with repository.transaction() as tx:
+    with database.transaction() as tx:
         assert [(state.number, state.task) for state in tx.open_rounds()] == [(1, "a"), (2, "b")]
         assert [tx.current_version(name).version for name in "ab"] == [2, 1]
         assert tx.current_version().version == 2
@@ -322,14 +348,14 @@ def test_rounds_and_versions_know_their_tasks(repository):
         assert [summary.number for summary in tx.recent_rounds(10, task="b")] == [2]
         assert [(summary.number, summary.task) for summary in tx.recent_rounds(10)] == [(1, "a"), (2, "b")]
         tx.save_round(msgspec.structs.replace(tx.round(1), phase=Phase.ABANDONED, closed_at_s=11.0))
-    with repository.transaction() as tx:
+    with database.transaction() as tx:
         assert [state.task for state in tx.open_rounds()] == ["b"]
         assert [(summary.number, summary.task) for summary in tx.recent_rounds(10)] == [(1, "a"), (2, "b")]
 
 
-def test_the_audit_log_counts_its_entries_and_is_read_backwards(repository):
+def test_the_audit_log_counts_its_entries_and_is_read_backwards(database):
     entry = AuditEntry(at_s=5.0, who="anna", action="block-device", target="a", before="not blocked", after="blocked")
-    with repository.transaction() as tx:
+    with database.transaction() as tx:
         for _ in range(3):
             tx.add_audit(entry)
         assert [found.number for found in tx.audit(2)] == [3, 2]
@@ -425,12 +451,12 @@ def test_counters_add_up(repository):
         assert tx.counters() == {"bytes_up": 150, "reports_late": 1}
 
 
-def test_summaries_weigh_the_loss_by_examples(started):
-    with started.transaction() as tx:
+def test_summaries_weigh_the_loss_by_examples(started_database):
+    with started_database.transaction() as tx:
         tx.add_report(stored(A, loss=2.0, num_examples=1, size_bytes=100), b"frame")
         tx.add_report(stored(B, loss=4.0, num_examples=3, size_bytes=300), b"frame")
         tx.save_round(open_round(2, 0, RULES, 7, 50.0))
-    with started.transaction() as tx:
+    with started_database.transaction() as tx:
         first, second = tx.recent_rounds(5)
         assert (first.mean_training_loss, first.report_bytes_median) == (3.5, 200)
         assert (second.mean_training_loss, second.report_bytes_median) == (None, None)
