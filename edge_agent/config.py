@@ -161,7 +161,6 @@ class EmulatorSettings:
     Attributes:
         messages: text file with one message a line, typed by the phone's person.
         day: its scripted day: inline, or the path of a TOML file.
-        windows: CSV file of recorded windows of real phones, instead of a day; ``seed`` is the number of the phone.
         speed: virtual seconds in a real one.
         seed: of the day's jitter and interruptions, and of training.
         start_hour: hour of the day at its first start.
@@ -169,7 +168,6 @@ class EmulatorSettings:
 
     messages: Path | None = None  # somebody may type on its keyboard instead
     day: Day = DEFAULT_DAY
-    windows: Path | None = None  # a script says what happened; a record does not say why
     speed: Annotated[float, Meta(gt=0, le=100_000)] = 1.0  # real time unless asked for
     seed: Annotated[int, Meta(ge=0)] = 0
     start_hour: Annotated[float, Meta(ge=0, lt=24)] = 0.0  # asleep, on the charger

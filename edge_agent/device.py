@@ -12,7 +12,7 @@ from typing import Any
 
 from edge_agent.config import AgentConfig
 from edge_agent.emulator.conditions import ScriptedConditions
-from edge_agent.emulator.phone import PlayedPhone, recorded, scripted
+from edge_agent.emulator.phone import PlayedPhone, scripted
 from edge_agent.ports import Clock
 from edge_agent.shell.probes import Probe, Probes
 from edge_agent.shell.probes.adb import Adb
@@ -76,11 +76,7 @@ def assembled_device(
     keyboard = Keyboard(typing, settings.idle_after_s)
     wishes = partial(Wishes, learning_paused, settings.quiet_hours)
     if emulator is not None:
-        script = (
-            scripted(emulator.day, emulator.seed)
-            if emulator.windows is None
-            else recorded(emulator.windows, emulator.seed)
-        )
+        script = scripted(emulator.day, emulator.seed)
         phone = PlayedPhone(script, emulator.speed, emulator.start_hour, emulation_started_s, clock.wall_s)
         hours = wishes(phone.minute, "emulated day")
         return Device(Probes((hours, ScriptedConditions(phone, settings.minimum_battery), keyboard)))

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from edge_agent.emulator.day import DAY_S, HOUR_S, Day, PhoneState, state_at
-from edge_agent.emulator.windows import Trace, read_traces
 
 Script = Callable[[float], PhoneState]
 """Seconds of virtual time since the first midnight -> the phone."""
@@ -53,23 +51,3 @@ def scripted(day: Day, seed: int) -> Script:
         seed: of this phone; others live at other minutes.
     """
     return partial(state_at, day, seed)
-
-
-def recorded(path: Path, seed: int) -> Script:
-    """The life of a real phone, as far as it was recorded (:mod:`edge_agent.emulator.windows`).
-
-    Args:
-        path: CSV file of windows.
-        seed: takes the phone of that number, and begins again behind the last one.
-
-    Raises:
-        ConfigError: the file cannot be used.
-    """
-    traces = read_traces(path)
-    return partial(_at, traces[seed % len(traces)])
-
-
-def _at(trace: Trace, virtual_s: float) -> PhoneState:
-    # The record has only whether all of them held. A phone that is not free is unplugged and in somebody's hand.
-    free = trace.free_at(virtual_s)
-    return PhoneState(charging=free, in_use=not free, wifi=free, battery=0.8)

@@ -21,7 +21,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from edge_agent.emulator.windows import DAY_S, Window, read_traces
+from simulation.rounds.traces import DAY_S, Window, read_traces
 
 WINDOWS_PER_DAY = 4.3
 """Of one generated phone; gives the trace's 9 % of phones on average together with the lengths below."""
@@ -33,8 +33,6 @@ LENGTH_QUANTILES = ((0.0, 1.0), (0.25, 10.0), (0.5, 138.0), (0.75, 1080.0), (0.9
 """Share of windows that are shorter than so many seconds, measured on the trace."""
 COPY_SPREAD_S = 1800.0
 """Standard deviation of how far the day of a copied phone is moved."""
-
-"""Of a file of windows, beside the name of the device."""
 
 Numbers = npt.NDArray[np.float64]
 

@@ -80,7 +80,6 @@ def test_every_setting_can_be_set(write, tmp_path):
             personalise = false
             [emulator]
             messages = "m.txt"
-            windows = "w.csv"
             speed = 60
             seed = 3
             start_hour = 21.5
@@ -89,7 +88,7 @@ def test_every_setting_can_be_set(write, tmp_path):
         {},
     )
     assert config.coordinator_url == "https://example.org/nightjar"
-    assert config.emulator == EmulatorSettings(tmp_path / "m.txt", DEFAULT_DAY, tmp_path / "w.csv", 60.0, 3, 21.5)
+    assert config.emulator == EmulatorSettings(tmp_path / "m.txt", DEFAULT_DAY, 60.0, 3, 21.5)
     for section in ("broker", "conditions", "store", "keyboard", "emulator"):
         settings = getattr(config, section)
         for field in dataclasses.fields(settings):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import math
-from bisect import bisect_right
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,16 +28,6 @@ class Trace:
     period_s: float
     begins: tuple[float, ...]
     ends: tuple[float, ...]
-
-    def free_at(self, virtual_s: float) -> bool:
-        """Whether the phone is idle, charging and on Wi-Fi at a moment.
-
-        >>> Trace(86400.0, (3600.0,), (7200.0,)).free_at(86400.0 + 3601.0)
-        True
-        """
-        moment_s = virtual_s % self.period_s
-        place = bisect_right(self.ends, moment_s)
-        return place < len(self.ends) and self.begins[place] <= moment_s
 
 
 def read_traces(path: Path) -> list[Trace]:
