@@ -21,7 +21,6 @@ from coordinator.core.schedule import Schedule
 from coordinator.core.task import StopRule
 from coordinator.publishing import F32, FORMS
 from models.manifest import Artifact
-from models.processors import Processor
 from wire.addresses import is_loopback
 from wire.codec import MASKED, NAMES
 from wire.identifiers import Sha256
@@ -284,7 +283,6 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     shards: Annotated[int, Meta(ge=1, le=1024)] = 1  # one drains thousands of reports a second
     log: LogLevel = LogLevel.INFO  # about ten lines a round
     log_format: LogFormat = LogFormat.LOGFMT  # people, grep and journald read it; a collector may want JSON
-    processor: Processor = Processor.AUTO  # a GPU that TensorFlow sees is faster
     transport: Transport = Transport.TLS  # nobody finds out later that everything could be read on its way
     broker: BrokerConfig = BrokerConfig()
     rollout: TrialPolicy = TrialPolicy()

@@ -93,7 +93,6 @@ def serve(config: CoordinatorConfig) -> None:
             database_url(config),
             config.data_dir / "worker.log",
             later.post,
-            processor=config.processor,
         )
         stack.callback(worker.close)
         transport = MqttTransport(

@@ -15,6 +15,9 @@ from models.batches import Batches
 from models.configurations import ModelConfiguration
 from wire.parameters import Vector
 
+# Evaluation shall say the same everywhere; the ten bits of TensorFloat-32 are too few for that.
+tf.config.experimental.enable_tensor_float_32_execution(False)
+
 
 @dataclass(frozen=True, slots=True)
 class Metrics:

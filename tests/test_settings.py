@@ -8,7 +8,7 @@ import msgspec
 from coordinator.config import CoordinatorConfig
 from edge_agent.config import AgentConfig
 
-MOST = 107
+MOST = 106
 
 
 def parts(kind):

@@ -35,8 +35,8 @@ from coordinator.shell.web.versions import VersionDetail, version_detail
 from coordinator.shell.web.words import percent
 from coordinator.shell.worker import do_once
 from models.baselines import CENTRAL_TRAINING, Baselines
+from models.child_environment import child_environment
 from models.exchange import FORMATS, NEED_TENSORFLOW, exchange
-from models.processors import Processor, environment
 from wire.errors import ConfigError, UnavailableError
 from wire.identifiers import Population
 
@@ -91,7 +91,7 @@ def evaluate(config_path: Path, version: int, text: Path | None, *, as_json: boo
         msg = "expected a corpus file to measure on: give --text, or set task.evaluation_text"
         raise ConfigError(msg)
     job = EvaluationJob(version, _found(config, version).manifest, Evaluation(str(chosen.absolute())))
-    done = do_once(job, config.data_dir / "artifacts", database_url(config), config.processor)
+    done = do_once(job, config.data_dir / "artifacts", database_url(config))
     if isinstance(done, JobFailed):
         raise UnavailableError(done.reason)
     known = msgspec.to_builtins(done)
@@ -115,7 +115,7 @@ def baseline(config_path: Path, corpus: str, epochs: int, *, as_json: bool) -> N
         raise ConfigError(msg)
     plan = ["--learning-rate", str(task.plan.learning_rate), "--clip-norm", str(task.plan.clip_norm)]
     command = ["baselines", str(task.model), "--corpus", corpus, "--text", str(task.evaluation_text), *plan]
-    said = _child([*command, "--epochs", str(epochs), "--seed", str(config.seed)], config.processor)
+    said = _child([*command, "--epochs", str(epochs), "--seed", str(config.seed)])
     found = msgspec.json.decode(said, type=Baselines)
     who, now_s = f"cli-{getpass.getuser()}", WallClock().now_s()
     kept = KeptBaselines(measured=found, made_s=now_s, code_version=importlib.metadata.version("nightjar"))
@@ -179,7 +179,7 @@ def export(config_path: Path, version: int, form: str, out: Path, *, as_json: bo
         return
     with tempfile.TemporaryDirectory() as folder:
         export_version(record.manifest, artifacts, Path(folder))
-        _convert(Path(folder), form, out, config.processor)
+        _convert(Path(folder), form, out)
     show({"version": version, "format": form, "path": str(out)}, ("version", "file"), [(version, out)], as_json=as_json)
 
 
@@ -223,15 +223,15 @@ def _cells(row: VersionDetail) -> tuple[object, ...]:
     return row.version, row.task, row.stage, top1, on_devices, row.loss, when(row.created), row.reason
 
 
-def _convert(folder: Path, form: str, out: Path, processor: Processor) -> None:
+def _convert(folder: Path, form: str, out: Path) -> None:
     if form not in NEED_TENSORFLOW:
         exchange(folder, form, out)
         return
     # Half a gigabyte of TensorFlow, and a converter that may crash.
-    _child(["exchange", str(folder), "--to", form, "--out", str(out)], processor, _CONVERSION_TIMEOUT_S)
+    _child(["exchange", str(folder), "--to", form, "--out", str(out)], _CONVERSION_TIMEOUT_S)
 
 
-def _child(arguments: list[str], processor: Processor, timeout_s: float = _TRAINING_TIMEOUT_S) -> str:
+def _child(arguments: list[str], timeout_s: float = _TRAINING_TIMEOUT_S) -> str:
     """What ``python -m models`` prints; meanwhile how far it is goes to our standard error."""
     last = ""
     with subprocess.Popen(  # noqa: S603 - our own module
@@ -239,7 +239,7 @@ def _child(arguments: list[str], processor: Processor, timeout_s: float = _TRAIN
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=environment(processor, os.environ),
+        env=child_environment(os.environ),
     ) as child:
         watchdog = threading.Timer(timeout_s, child.kill)
         watchdog.start()

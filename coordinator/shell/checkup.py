@@ -22,7 +22,7 @@ from coordinator.shell.backup import missing
 from coordinator.shell.broker import EXTERNAL, MOSQUITTO, check_port_free, choose
 from coordinator.shell.database import Database, database_file, database_url
 from coordinator.shell.model_folder import check_model
-from models.processors import Choice, Processor, environment
+from models.child_environment import child_environment
 from wire.errors import ConfigError, NightjarError, UnavailableError
 
 SCARCE_BYTES = 2 * 10**9
@@ -54,7 +54,7 @@ def check_up(config: CoordinatorConfig) -> Iterator[Finding]:
     yield from _model(config)
     yield _web(config, running)
     yield from _broker(config, running=running is not None)
-    yield from _processors(config)
+    yield _tensorflow(config)
 
 
 def _storage(config: CoordinatorConfig) -> Iterator[Finding]:
@@ -165,38 +165,20 @@ def _broker(config: CoordinatorConfig, *, running: bool) -> Iterator[Finding]:
         yield Finding("broker", "ok", f"{name} would listen on {where}")
 
 
-def _processors(config: CoordinatorConfig) -> Iterator[Finding]:
-    """Whether TensorFlow is there, and where each kind of work is done, and why there."""
-    measured = config.task.evaluation_text is not None
-    choice = _choice(config.processor)
-    if choice.tensorflow:
-        yield Finding("tensorflow", "ok", f"{choice.tensorflow} can be imported")
-    else:
-        level = "fault" if measured else "warning"
-        yield Finding("tensorflow", level, "cannot be imported; versions are not measured", "make setup")
-    missed = config.processor is Processor.GPU and not choice.gpu
-    level = "fault" if missed else "warning" if choice.remedy else "ok"
-    remedy = choice.remedy or ("set processor = 'auto'" if missed else "")
-    where = f"on the {choice.name}: {choice.why}"
-    if choice.tensorflow or missed:
-        yield Finding("evaluation", level, where, remedy)
-
-
-def _choice(wanted: Processor) -> Choice:
-    """What a worker would choose, in a process like its own: TensorFlow takes seconds and hundreds of megabytes."""
+def _tensorflow(config: CoordinatorConfig) -> Finding:
+    """Whether TensorFlow can be imported, and whether it sees a GPU: in a process of its own, as for the worker."""
+    look = "import tensorflow as tf; print(tf.__version__, len(tf.config.list_physical_devices('GPU')))"
     try:
         child = subprocess.run(  # noqa: S603 - our own interpreter
-            [sys.executable, "-m", "models.processors", wanted.value],
+            [sys.executable, "-c", look],
             capture_output=True,
             text=True,
             timeout=_TENSORFLOW_TIMEOUT_S,
             check=True,
-            env=environment(wanted, os.environ) | {"TF_CPP_MIN_LOG_LEVEL": "1"},  # it says which library it misses
+            env=child_environment(os.environ),
         )
-        found = msgspec.json.decode(child.stdout.splitlines()[-1], type=Choice)
-    except (OSError, subprocess.SubprocessError, msgspec.MsgspecError, IndexError):
-        return Choice(gpu=False, why="TensorFlow cannot be imported", remedy="make setup")
-    said = [line for line in child.stderr.splitlines() if "librar" in line or "cuInit" in line]
-    if found.gpu or not found.remedy or not said:
-        return found
-    return msgspec.structs.replace(found, why=f"{found.why}; it says: {said[-1][-300:]}")
+        version, gpus = child.stdout.split()[-2:]
+    except (OSError, subprocess.SubprocessError, ValueError):
+        level = "warning" if config.task.evaluation_text is None else "fault"
+        return Finding("tensorflow", level, "cannot be imported; versions are not measured", "make setup")
+    return Finding("tensorflow", "ok", f"{version} can be imported; GPUs that it sees: {gpus}")

@@ -20,7 +20,7 @@ import structlog
 from coordinator.inbox import Inbox, JobEnded
 from coordinator.jobs import Job, Result, failed
 from host.children import TRIES, LineChild
-from models.processors import Processor, environment
+from models.child_environment import child_environment
 from wire.errors import UnavailableError
 
 JOB_TIMEOUT_S = 900.0
@@ -34,24 +34,23 @@ _RESULTS: msgspec.json.Decoder[Result] = msgspec.json.Decoder(Result)
 _log = structlog.get_logger("coordinator")
 
 
-def do_once(job: Job, artifacts: Path, database_url: str, processor: Processor = Processor.AUTO) -> Result:
+def do_once(job: Job, artifacts: Path, database_url: str) -> Result:
     """Do one job in a process that ends with it, for a command; its libraries may print to standard error.
 
     Args:
         job: what.
         artifacts: folder of the artifacts.
         database_url: of the coordinator's database, as SQLAlchemy wants it.
-        processor: where it calculates.
 
     Raises:
         UnavailableError: the process hangs.
     """
     try:
         child = subprocess.run(  # noqa: S603 - our own module
-            [*_COMMAND, str(os.getpid()), str(artifacts), processor.value],
+            [*_COMMAND, str(os.getpid()), str(artifacts)],
             input=msgspec.json.encode(job) + b"\n",
             capture_output=True,
-            env=_environment(processor, database_url),
+            env=_environment(database_url),
             timeout=JOB_TIMEOUT_S,
             check=False,
         )
@@ -64,9 +63,9 @@ def do_once(job: Job, artifacts: Path, database_url: str, processor: Processor =
     return failed(job, f"the worker process died: {' '.join(last)[:300]}")
 
 
-def _environment(processor: Processor, database_url: str) -> dict[str, str]:
+def _environment(database_url: str) -> dict[str, str]:
     """The URL may hold a password, and arguments are for everybody on the machine to read."""
-    return {**environment(processor, os.environ), DATABASE_URL: database_url}
+    return {**child_environment(os.environ), DATABASE_URL: database_url}
 
 
 class WorkerProcess:
@@ -78,7 +77,6 @@ class WorkerProcess:
         log: file for what the child and its libraries print.
         post: takes JobEnded.
         command: of the child, without its arguments; a test brings its own.
-        processor: where the child calculates.
     """
 
     def __init__(
@@ -88,10 +86,9 @@ class WorkerProcess:
         log: Path,
         post: Callable[[Inbox], None],
         command: tuple[str, ...] = _COMMAND,
-        processor: Processor = Processor.AUTO,
     ) -> None:
-        arguments = [str(os.getpid()), str(artifacts), processor.value]
-        self._child = LineChild([*command, *arguments], log, _environment(processor, database_url))
+        arguments = [str(os.getpid()), str(artifacts)]
+        self._child = LineChild([*command, *arguments], log, _environment(database_url))
         self._log_path = log
         self._post = post
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()

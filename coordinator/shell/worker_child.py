@@ -29,7 +29,6 @@ from host.retrying import keep_trying
 from models.batches import Batches, pack
 from models.corpora.tsv import tsv
 from models.manifest import Manifest
-from models.processors import Processor, choose
 from models.vocabulary import Vocabulary, words
 from wire.errors import NightjarError, UnavailableError
 from wire.parameters import Vector
@@ -45,13 +44,10 @@ class Evaluator:
 
     Args:
         artifacts: has the vocabularies.
-        processor: where it calculates.
     """
 
-    def __init__(self, artifacts: FileBlobs, processor: Processor = Processor.AUTO) -> None:
+    def __init__(self, artifacts: FileBlobs) -> None:
         self._artifacts = artifacts
-        self._processor = processor
-        self._chosen = False
         self._batches = functools.lru_cache(maxsize=2)(self._pack)
 
     def measure(self, manifest: Manifest, weights: Vector, text: str) -> Metrics:
@@ -59,12 +55,7 @@ class Evaluator:
 
         Raises:
             CorpusError: the text cannot be read.
-            ConfigError: a GPU must be used and cannot.
         """
-        if not self._chosen:
-            choice = choose(self._processor)
-            self._chosen = True
-            sys.stderr.write(f"measures on the {choice.name}: {choice.why}\n")  # the worker's log
         from models.evaluation import evaluate  # half a gigabyte of TensorFlow
 
         batches = self._batches(text, manifest.vocabulary.sha256, manifest.sequence_length)
@@ -84,10 +75,9 @@ def serve(
     artifacts: FileBlobs,
     private: PrivateStore,
     sleep: Callable[[float], object] = time.sleep,
-    processor: Processor = Processor.AUTO,
 ) -> None:
     """Do jobs until the input ends."""
-    evaluator = Evaluator(artifacts, processor)
+    evaluator = Evaluator(artifacts)
 
     def answer(line: bytes) -> bytes:
         return msgspec.json.encode(_patiently(_JOBS.decode(line), artifacts, private, evaluator, sleep))
@@ -124,12 +114,12 @@ def _attempt(job: Job, artifacts: FileBlobs, private: PrivateStore, evaluator: E
 
 
 def main(arguments: list[str]) -> None:
-    """Entry point: process id of the parent, folder of the artifacts, processor."""
-    parent, artifacts, processor = arguments
+    """Entry point: process id of the parent, folder of the artifacts."""
+    parent, artifacts = arguments
     die_with_parent(int(parent))
     results = own_output()
     private = PrivateTables(Database(os.environ[DATABASE_URL], migrate=False))
-    serve(sys.stdin.buffer, results, FileBlobs(Path(artifacts)), private, processor=Processor(processor))
+    serve(sys.stdin.buffer, results, FileBlobs(Path(artifacts)), private)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 import fcntl
 import json
+import re
 import stat
 import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from coordinator.config_file import load_config
@@ -14,7 +16,6 @@ from coordinator.shell import checkup
 from coordinator.shell.backup import ROUNDS_SKIPPED
 from coordinator.shell.checkup import Finding
 from coordinator.shell.signing import KEY_FILE, load_signer
-from models.processors import Choice
 from wire.errors import ConfigError
 
 
@@ -63,33 +64,31 @@ def test_init_prints_to_a_pipe(run):
 
 
 def test_doctor_finds_nothing_on_a_sound_machine(run, site, monkeypatch):
-    monkeypatch.setattr(checkup, "_processors", lambda _config: iter(()))
+    monkeypatch.setattr(checkup, "_tensorflow", lambda _config: Finding("tensorflow", "ok", "there"))
     status, out, _ = run("doctor", "--config", site.config, "--json")
     findings = [Finding(**finding) for finding in json.loads(out)]
     assert (status, [each for each in findings if each.level == "fault"]) == (0, [])
-    assert {each.category for each in findings} == {"storage", "database", "model", "web", "broker"}
+    assert {each.category for each in findings} == {"storage", "database", "model", "web", "broker", "tensorflow"}
 
 
 @pytest.mark.tensorflow
 @pytest.mark.slow
-def test_doctor_says_where_versions_are_measured_and_why(run, site):
-    site.config.write_text('processor = "cpu"\n' + site.config.read_text())
+def test_doctor_says_which_tensorflow_there_is_and_how_many_gpus_it_sees(run, site):
     _, out, _ = run("doctor", "--config", site.config, "--json")
     found = {each["category"]: each for each in json.loads(out)}
-    assert "can be imported" in found["tensorflow"]["found"]
-    assert found["evaluation"]["found"] == "on the CPU: the configuration says so"
+    assert re.fullmatch(r"[\d.]+ can be imported; GPUs that it sees: \d+", found["tensorflow"]["found"])
 
 
-def test_doctor_calls_a_gpu_that_must_be_used_and_cannot_a_fault(site, monkeypatch):
-    monkeypatch.setattr(checkup, "_choice", lambda _wanted: Choice(gpu=False, why="this machine shows no GPU"))
-    config = load_config(site.config, {"NIGHTJAR_PROCESSOR": "gpu"})
-    found = {each.category: each for each in checkup._processors(config)}
-    assert found["evaluation"].level == "fault"
-    assert "auto" in found["evaluation"].remedy
+def test_doctor_calls_a_tensorflow_that_is_missing_a_fault_where_versions_are_measured(site, monkeypatch):
+    monkeypatch.setattr(checkup.sys, "executable", "/bin/false")
+    config = load_config(site.config, {})
+    assert checkup._tensorflow(config).level == "warning"
+    measured = msgspec.structs.replace(config.task, evaluation_text=Path("text.tsv"))
+    assert checkup._tensorflow(msgspec.structs.replace(config, task=measured)).level == "fault"
 
 
 def test_doctor_says_what_to_do_about_each_fault(run, site, monkeypatch):
-    monkeypatch.setattr(checkup, "_processors", lambda _config: iter(()))
+    monkeypatch.setattr(checkup, "_tensorflow", lambda _config: Finding("tensorflow", "ok", "there"))
     (site.config.parent / "model" / "weights.bin").write_bytes(b"x")
     site.artifacts.path(site.manifest.program.sha256).unlink()
     status, out, _ = run("doctor", "--config", site.config, "--json")

@@ -24,14 +24,12 @@ from coordinator.jobs import (
     ReportFile,
     Result,
 )
-from coordinator.shell import worker_child
 from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.model_folder import import_model
 from coordinator.shell.worker import DATABASE_URL, JOB_TIMEOUT_S, WorkerProcess, do_once
 from coordinator.shell.worker_child import serve
 from host.children import TRIES
 from host.retrying import GIVE_UP_AFTER_S
-from models.processors import Processor, choose
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import KeptFrames
 from tests.coordinator.model_folder import INITIAL, LAYOUT, write_model
@@ -156,16 +154,6 @@ class FullBlobs(FileBlobs):
         if self.tries >= 0:
             raise UnavailableError("no space left; free some space")
         return super().put(data)
-
-
-def test_a_gpu_that_must_be_used_and_cannot_ends_the_job_with_the_reason(stores, tmp_path, monkeypatch):
-    monkeypatch.setattr(worker_child, "choose", lambda wanted: choose(wanted, tmp_path / "no devices"))
-    manifest, artifacts, private = stores
-    job, results = job_on(manifest, private, evaluation=Evaluation("text.tsv")), io.BytesIO()
-    serve(io.BytesIO(msgspec.json.encode(job) + b"\n"), results, artifacts, private, processor=Processor.GPU)
-    result = msgspec.json.decode(results.getvalue(), type=Result)
-    assert isinstance(result, JobFailed)
-    assert "processor = 'gpu': this machine shows no GPU" in result.reason
 
 
 @pytest.mark.parametrize("tries", [3, 10_000])
