@@ -108,9 +108,9 @@ def status(path: Path, as_json: bool) -> None:
 
     found = find(_load(path))
     if as_json:
-        _print_json(found.as_json())
+        _print_json(found)
     else:
-        for name, value in found.as_json().items():
+        for name, value in msgspec.to_builtins(found).items():
             click.echo(f"{name.replace('_', ' '):18} {_plain(value)}")
     sys.exit(0 if found.running else EXIT_NO)
 
@@ -168,7 +168,7 @@ def doctor(path: Path, as_json: bool) -> None:
             click.echo(f"           -> {check.remedy}")
     failed = sum(check.outcome is Outcome.FAILED for check in found)
     if as_json:
-        _print_json({"checks": [check.as_json() for check in found], "failed": failed})
+        _print_json({"checks": found, "failed": failed})
     else:
         click.echo(f"{failed} of {len(found)} checks failed" if failed else "nothing is in the way")
     sys.exit(EXIT_NO if failed else 0)
@@ -209,7 +209,7 @@ def train_once(path: Path, as_json: bool, whatever: bool, epochs: int, max_steps
     plan = TrainingPlan(learning_rate=learning_rate, clip_norm=1.0, local_epochs=epochs, max_steps=max_steps)
     session = train(_load(path), plan, CodecChoice(), whatever=whatever)
     if as_json:
-        _print_json(session.as_json())
+        _print_json(session)
     elif session.trained:
         click.echo(
             f"trained version {session.model_version} for {session.steps} steps on {session.examples} words in "
@@ -230,7 +230,7 @@ def self_test(path: Path, as_json: bool) -> None:
 
     tested = find_out(_load(path))
     if as_json:
-        _print_json(tested.as_json())
+        _print_json(tested)
     else:
         click.echo(f"{'passed' if tested.passed else 'failed'} with {tested.runtime}. {tested.reason}".rstrip(". "))
     sys.exit(0 if tested.passed else EXIT_NO)

@@ -39,12 +39,16 @@ print(*platform_named("bookworm-aarch64").pip_options(), sep="\n")')
 "$python" -m pip install --quiet --disable-pip-version-check --no-index --find-links "$work/wheels" --require-hashes \
     --no-deps "${options[@]}" --target "$work/installed" --requirement "$work/requirements.lock"
 
-# The agent here is the one that was installed from the bundle, not the checkout's: only the script is shared.
-cp scripts/training_steps.py "$work/"
+# The steps of the agent's self-test, there by the agent that was installed from the bundle, here by the checkout's.
+steps='
+import json, pathlib, sys
+from edge_agent.commands.self_test import train_steps
+from edge_agent.shell.model_files import exported_model
+print(json.dumps({"losses": train_steps(exported_model(pathlib.Path(sys.argv[1])))}))'
 # -E would drop PYTHONHOME, which tells the foreign Python where it lives.
 env QEMU_LD_PREFIX="$root" PYTHONHOME="$root/usr" PYTHONPATH="$work/installed" PYTHONDONTWRITEBYTECODE=1 \
-    qemu-aarch64-static "$root/usr/bin/python3.11" "$work/training_steps.py" "$model" | tee "$work/there.json"
-PYTHONPATH=. "$python" "$work/training_steps.py" "$model" | tee "$work/here.json"
+    qemu-aarch64-static "$root/usr/bin/python3.11" -c "$steps" "$model" | tee "$work/there.json"
+PYTHONPATH=. "$python" -c "$steps" "$model" | tee "$work/here.json"
 "$python" - "$work/there.json" "$work/here.json" <<'COMPARE'
 import json, sys
 there, here = (json.load(open(path))["losses"] for path in sys.argv[1:])

@@ -28,13 +28,12 @@ import urllib3
 from paho.mqtt.enums import CallbackAPIVersion
 
 from edge_agent.commands.conditions import look_once
+from edge_agent.commands.opened import held_model
 from edge_agent.config import AgentConfig
 from edge_agent.core.eligibility import Answer, Condition, Demand
 from edge_agent.enrolment.identity import held_identity, tls_context
-from edge_agent.shell.folder import ARTIFACTS, DATABASE, running_agent
-from edge_agent.shell.http import Downloader
+from edge_agent.shell.folder import DATABASE, running_agent
 from edge_agent.shell.keyboard_model import load_keyboard_model
-from edge_agent.shell.model_files import ModelFiles
 from edge_agent.shell.probes.command import run
 from edge_agent.shell.probes.resources import free_bytes
 from edge_agent.shell.tflite import runtime_name
@@ -77,16 +76,6 @@ class Check:
     outcome: Outcome
     detail: str
     remedy: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        """The same as plain data."""
-        return {
-            "category": self.category,
-            "name": self.name,
-            "outcome": self.outcome.value,
-            "detail": self.detail,
-            "remedy": self.remedy,
-        }
 
 
 def examine(config: AgentConfig) -> Iterator[Check]:
@@ -174,8 +163,7 @@ def _permissions(config: AgentConfig) -> Iterator[Check]:
 
 
 def _model(config: AgentConfig) -> Iterator[Check]:
-    folder = config.data_dir / ARTIFACTS
-    model = ModelFiles(folder, Downloader(config.coordinator_url)).current() if folder.is_dir() else None
+    model = held_model(config)
     if model is None:
         remedy = "nothing: it is fetched when the device is selected first, or announced to its keyboard"
         yield Check("model", "held", Outcome.WARNING, "none yet", remedy)

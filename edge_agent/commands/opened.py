@@ -9,9 +9,12 @@ from edge_agent.assembly import caps, emulation_started_s
 from edge_agent.config import AgentConfig
 from edge_agent.core.eligibility import Answer, Condition, Reading, Readings
 from edge_agent.device import Device, assembled_device, typing_activity
+from edge_agent.ports import Model
 from edge_agent.shell.clock import SystemClock
 from edge_agent.shell.database import Database
-from edge_agent.shell.folder import DATABASE
+from edge_agent.shell.folder import ARTIFACTS, DATABASE
+from edge_agent.shell.http import Downloader
+from edge_agent.shell.model_files import ModelFiles
 
 
 @contextlib.contextmanager
@@ -30,6 +33,12 @@ def opened_database(config: AgentConfig) -> Iterator[Database | None]:
         yield database
     finally:
         database.close()
+
+
+def held_model(config: AgentConfig) -> Model | None:
+    """The newest model on this device; None if there is none."""
+    folder = config.data_dir / ARTIFACTS
+    return ModelFiles(folder, Downloader(config.coordinator_url)).current() if folder.is_dir() else None
 
 
 def device_beside(config: AgentConfig, database: Database | None) -> Device:

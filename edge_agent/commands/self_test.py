@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
-import msgspec
 import numpy as np
 
+from edge_agent.commands.opened import held_model
 from edge_agent.config import AgentConfig
 from edge_agent.ports import Model
-from edge_agent.shell.folder import ARTIFACTS
-from edge_agent.shell.http import Downloader
-from edge_agent.shell.model_files import ModelFiles
 from edge_agent.shell.tflite import load_program, runtime_name
 
 STEPS = 3
@@ -42,11 +38,6 @@ class Tested:
     runtime: str
     losses: tuple[float, ...] = ()
 
-    def as_json(self) -> dict[str, Any]:
-        """The same as plain data."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
-        return plain
-
 
 def self_test(config: AgentConfig) -> Tested:
     """Train a few steps.
@@ -56,11 +47,10 @@ def self_test(config: AgentConfig) -> Tested:
         ConfigError: there is no TFLite runtime.
     """
     runtime = runtime_name()
-    folder = config.data_dir / ARTIFACTS
-    model = ModelFiles(folder, Downloader(config.coordinator_url)).current() if folder.is_dir() else None
+    model = held_model(config)
     if model is None:
         return Tested(True, "no model here yet: only the runtime was loaded", runtime)
-    losses = _losses(model)
+    losses = train_steps(model)
     if not all(map(math.isfinite, losses)):
         return Tested(False, "a loss is not finite", runtime, losses)
     if not losses[-1] < losses[0]:
@@ -68,7 +58,8 @@ def self_test(config: AgentConfig) -> Tested:
     return Tested(True, "", runtime, losses)
 
 
-def _losses(model: Model) -> tuple[float, ...]:
+def train_steps(model: Model) -> tuple[float, ...]:
+    """The loss of each of a few steps on made-up numbers, nats: the same on every machine, or nearly so."""
     program, manifest = load_program(model), model.manifest
     shape = (manifest.batch_rows, manifest.sequence_length)
     different = min(_DIFFERENT, manifest.vocabulary_size - _FIRST_WORD)

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-import msgspec
 
 from edge_agent import __version__
-from edge_agent.commands.opened import opened_database
+from edge_agent.commands.opened import held_model, opened_database
 from edge_agent.config import KEYBOARD_HOST, AgentConfig
 from edge_agent.core import lifecycle
 from edge_agent.shell.database import Database
-from edge_agent.shell.folder import ARTIFACTS, running_agent
-from edge_agent.shell.http import Downloader
-from edge_agent.shell.model_files import ModelFiles
+from edge_agent.shell.folder import running_agent
 from edge_agent.shell.trust import REFUSED, WHY, trusted
 
 
@@ -66,11 +61,6 @@ class Found:
     last_trained_at_s: float | None
     keyboard_url: str | None
 
-    def as_json(self) -> dict[str, Any]:
-        """The same as plain data."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
-        return plain
-
 
 def status(config: AgentConfig) -> Found:
     """Look into the agent's folder.
@@ -80,6 +70,7 @@ def status(config: AgentConfig) -> Found:
     """
     pid = running_agent(config.data_dir)
     keyboard = config.keyboard
+    model = held_model(config)
     with opened_database(config) as database:
         remembered = None if database is None else database.load()
         state = lifecycle.STARTING if remembered is None or remembered.lifecycle is None else remembered.lifecycle
@@ -99,7 +90,7 @@ def status(config: AgentConfig) -> Found:
             learning_paused=database is not None and database.learning_paused(),
             messages=0 if database is None else database.count(),
             message_bytes=0 if database is None else database.size_bytes(),
-            model_version=_model_version(config),
+            model_version=None if model is None else model.manifest.version,
             coordinator_key=_key(config, database),
             orders_refused=0 if database is None else int(database.fact(REFUSED) or 0),
             refused_because="" if database is None else database.fact(WHY) or "",
@@ -114,11 +105,3 @@ def status(config: AgentConfig) -> Found:
 
 def _key(config: AgentConfig, database: Database | None) -> str:
     return config.coordinator_key if database is None else trusted(database, config.coordinator_key).key
-
-
-def _model_version(config: AgentConfig) -> int | None:
-    folder = config.data_dir / ARTIFACTS
-    if not folder.is_dir():
-        return None
-    model = ModelFiles(folder, Downloader(config.coordinator_url)).current()
-    return None if model is None else model.manifest.version

@@ -9,22 +9,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-import msgspec
 import numpy as np
 
 from edge_agent.assembly import trainer_for
 from edge_agent.commands.conditions import looks
-from edge_agent.commands.opened import opened_database
+from edge_agent.commands.opened import held_model, opened_database
 from edge_agent.config import AgentConfig
 from edge_agent.core.training import Stopped
 from edge_agent.driver import SESSION_LIMIT_S
-from edge_agent.ports import Model
 from edge_agent.session import Desk, Produced, run_session
-from edge_agent.shell.folder import ARTIFACTS
-from edge_agent.shell.http import Downloader
-from edge_agent.shell.model_files import ModelFiles
 from wire.errors import ConfigError
 from wire.messages import Assignment, CodecChoice, TrainingPlan
 
@@ -53,11 +47,6 @@ class Session:
     seconds: float = 0.0
     report_bytes: int = 0
 
-    def as_json(self) -> dict[str, Any]:
-        """The same as plain data."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
-        return plain
-
 
 def train_once(config: AgentConfig, plan: TrainingPlan, codec: CodecChoice, *, whatever: bool) -> Session:
     """Train.
@@ -74,7 +63,7 @@ def train_once(config: AgentConfig, plan: TrainingPlan, codec: CodecChoice, *, w
         UnavailableError: the trainer cannot work.
     """
     with opened_database(config) as database:
-        model = _held(config)
+        model = held_model(config)
         if database is None or model is None:
             msg = f"there is no model in {config.data_dir} yet: run the agent until it has fetched one"
             raise ConfigError(msg)
@@ -114,11 +103,6 @@ def train_once(config: AgentConfig, plan: TrainingPlan, codec: CodecChoice, *, w
             case Stopped():
                 lost = "" if watch is None else watch.lost()
                 return Session(False, lost or outcome.detail, manifest.version)
-
-
-def _held(config: AgentConfig) -> Model | None:
-    folder = config.data_dir / ARTIFACTS
-    return ModelFiles(folder, Downloader(config.coordinator_url)).current() if folder.is_dir() else None
 
 
 class _Watch:

@@ -28,5 +28,5 @@ def test_without_a_model_the_runtime_at_least_is_loaded_and_that_is_said(place):
 @pytest.mark.tflite
 @pytest.mark.parametrize(("losses", "reason"), [((5.0, np.nan, 4.0), "not finite"), ((5.0, 5.0, 5.0), "did not fall")])
 def test_a_training_that_does_not_work_fails(with_model, monkeypatch, losses, reason):  # noqa: F811
-    monkeypatch.setattr(module, "_losses", lambda model: losses)
+    monkeypatch.setattr(module, "train_steps", lambda model: losses)
     assert reason in with_model.json("self-test", status=4)["reason"]
