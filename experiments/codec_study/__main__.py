@@ -17,9 +17,7 @@ from experiments.codec_study.variants import VARIANTS
 from models import corpora
 from models.corpora import Corpus
 from simulation.progress import say
-from wire.errors import ConfigError, NightjarError
-
-PLOTS = (".svg", ".png")
+from wire.errors import NightjarError
 
 
 @click.command()
@@ -35,18 +33,12 @@ PLOTS = (".svg", ".png")
     type=click.Path(path_type=Path, dir_okay=False),
     help="Finished trainings, one JSON line each; those in it are not run again.",
 )
-@click.option("--plot", default=None, type=click.Path(path_type=Path, dir_okay=False), help="A .svg or .png to draw.")
-def command(
-    *, corpus: str, seeds: int, rounds: int | None, only: str | None, trainings: Path, plot: Path | None
-) -> None:
+def command(*, corpus: str, seeds: int, rounds: int | None, only: str | None, trainings: Path) -> None:
     """Compare codecs by what the model learns in equal rounds.
 
     The tiny model is trained by two populations of phones, once with each codec and seed: about 25 minutes of one core
     for three seeds. Stop it at any time; the same command goes on where it was.
     """
-    if plot is not None and plot.suffix not in PLOTS:
-        msg = f"expected --plot FILE ending in {' or '.join(PLOTS)}, got {plot}"
-        raise ConfigError(msg)
     console = Console(width=max(160, Console().width))  # a table narrower than that cannot be read
     populations = [population for population in POPULATIONS if only in {None, population.name}]
     text = corpora.load(corpus, 0)
@@ -55,13 +47,7 @@ def command(
             _train_missing(text, population, seed, rounds or population.rounds, trainings, console)
     kinds = {(population.name, rounds or population.rounds) for population in populations}
     finished = (t for t in read(trainings) if t.corpus == text.name and t.seed <= seeds)
-    found = outcomes(t for t in finished if (t.population, t.rounds) in kinds)
-    console.print(table(found))
-    if plot is not None:
-        from experiments.codec_study.plot import draw
-
-        draw(found, plot)
-        say(console, f"{plot}: drawn")
+    console.print(table(outcomes(t for t in finished if (t.population, t.rounds) in kinds)))
 
 
 def _train_missing(
@@ -83,10 +69,6 @@ def _train_missing(
             variant=variant.name,
             seed=seed,
             rounds=rounds,
-            codec=variant.codec.name,
-            density=variant.codec.density,
-            error_feedback=variant.codec.error_feedback,
-            late_share=variant.late_share,
             report_bytes=report_bytes,
             curve=tuple(curve),
             seconds=round(time.monotonic() - started_s, 1),

@@ -39,10 +39,6 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     variant: str
     seed: int
     rounds: int
-    codec: str
-    density: float
-    error_feedback: bool
-    late_share: float
     report_bytes: float
     """Median of ``len(frame)`` over all reports."""
     curve: tuple[Point, ...]
@@ -117,10 +113,6 @@ class Outcome:
     Attributes:
         population: its name.
         variant: its name.
-        codec: name of the codec.
-        density: of the codec.
-        error_feedback: on or off.
-        late_share: of the reports.
         seeds: how many trainings.
         report_bytes: median over the reports, mean over the seeds.
         nll: nats.
@@ -128,15 +120,10 @@ class Outcome:
         share: of the dense training's fall in nll from the same start, 1 for as much.
         top1: recall, 0 to 1.
         top3: recall, 0 to 1.
-        top3_share: of the dense training's rise in top-3 recall.
     """
 
     population: str
     variant: str
-    codec: str
-    density: float
-    error_feedback: bool
-    late_share: float
     seeds: int
     report_bytes: float
     nll: Spread
@@ -144,7 +131,6 @@ class Outcome:
     share: Spread
     top1: Spread
     top3: Spread
-    top3_share: Spread
 
 
 def outcomes(trainings: Iterable[Training]) -> list[Outcome]:
@@ -167,10 +153,6 @@ def _outcome(pairs: Sequence[tuple[Training, Training]]) -> Outcome:
     return Outcome(
         population=first.population,
         variant=first.variant,
-        codec=first.codec,
-        density=first.density,
-        error_feedback=first.error_feedback,
-        late_share=first.late_share,
         seeds=len(pairs),
         report_bytes=statistics.fmean(training.report_bytes for training, _ in pairs),
         nll=Spread.of([end.nll for _, end, _ in ends]),
@@ -178,7 +160,6 @@ def _outcome(pairs: Sequence[tuple[Training, Training]]) -> Outcome:
         share=Spread.of([_share(start.nll - end.nll, start.nll - best.nll) for start, end, best in ends]),
         top1=Spread.of([end.top1 for _, end, _ in ends]),
         top3=Spread.of([end.top3 for _, end, _ in ends]),
-        top3_share=Spread.of([_share(end.top3 - start.top3, best.top3 - start.top3) for start, end, best in ends]),
     )
 
 

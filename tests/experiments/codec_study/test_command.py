@@ -26,7 +26,6 @@ def ended(arguments):
     ("arguments", "expected"),
     [
         (["--corpus", "missing.tsv"], "no corpus file"),
-        (["--corpus", "missing.tsv", "--plot", "a.pdf"], ".svg or .png"),
     ],
 )
 def test_what_cannot_be_used_is_one_clear_line(capsys, arguments, expected):
@@ -48,8 +47,7 @@ def test_what_is_finished_is_not_run_again(corpus, tmp_path, capsys):
         for number, variant in enumerate(VARIANTS, 1):
             append(done, training(variant.name, report_bytes=100.0 * number, **kind))
     before = read(done)
-    assert ended(["--corpus", str(corpus), "--seeds", "1", "--json", str(done), "--plot", str(tmp_path / "a.svg")]) == 0
+    assert ended(["--corpus", str(corpus), "--seeds", "1", "--json", str(done)]) == 0
     assert read(done) == before
     said = capsys.readouterr().out
     assert all(variant.name in said for variant in VARIANTS)
-    assert (tmp_path / "a.svg").exists()
