@@ -6,17 +6,15 @@ import functools
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from edge_agent.ports import Model
 from edge_agent.shell.model_files import exported_model
 from models import corpora
-from models.batches import Batches, pack
 from models.configurations import ModelConfiguration, configuration
 from models.export import export_program
 from models.folder import write_model_folder
 from models.initial import initial_weights
-from models.vocabulary import FIRST_WORD, Vocabulary, words
+from models.vocabulary import Vocabulary
+from simulation.warm_start import full_vocabulary
 from wire.parameters import ParameterLayout, Vector
 
 BUILD = Path("build")
@@ -33,7 +31,6 @@ class Setting:
         model: the model's files, as they lie on a device.
         weights: (n,) float32, random.
         layout: of n parameters.
-        people: one tuple of messages a person, as word ids.
     """
 
     configuration: ModelConfiguration
@@ -41,12 +38,6 @@ class Setting:
     model: Model
     weights: Vector
     layout: ParameterLayout
-    people: tuple[tuple[list[int], ...], ...]
-
-    def batches(self, person: int) -> Batches:
-        """One person's messages, packed."""
-        shape = self.configuration
-        return pack(self.people[person], shape.batch_rows, shape.sequence_length, np.random.default_rng(SEED))
 
 
 @functools.cache
@@ -57,14 +48,7 @@ def setting(name: str, corpus: str = "personas") -> Setting:
     """
     shape = configuration(name)
     text = corpora.load(corpus, SEED)
-    known = Vocabulary.build((m for messages in text.users.values() for m in messages), shape.max_vocabulary)
-    invented = (f"word{i}" for i in range(shape.max_vocabulary))
-    vocabulary = Vocabulary(
-        (*known.words, *(w for w, _ in zip(invented, range(shape.max_vocabulary - known.size), strict=False)))
-    )
-    if vocabulary.size != shape.max_vocabulary or len(known.words) < FIRST_WORD:
-        msg = f"a vocabulary of {vocabulary.size} does not fill {shape.max_vocabulary}"
-        raise ValueError(msg)
+    vocabulary, _ = full_vocabulary((m for messages in text.users.values() for m in messages), shape.max_vocabulary)
     weights = initial_weights(shape, vocabulary.size, SEED)
     folder = BUILD / f"benchmark-{name}"
     program = export_program(shape, vocabulary.size, BUILD / "programs")
@@ -76,5 +60,4 @@ def setting(name: str, corpus: str = "personas") -> Setting:
         model=model,
         weights=weights,
         layout=shape.layout(vocabulary.size),
-        people=tuple(tuple(vocabulary.encode(words(m)) for m in messages) for messages in text.users.values()),
     )
