@@ -42,7 +42,7 @@ from edge_agent.shell.signatures import holds_in_a_process
 from edge_agent.shell.tflite import runtime_name
 from edge_agent.shell.trainer import TrainerProcess
 from edge_agent.shell.trust import Holds, KnownKey
-from edge_agent.shell.worker import ThreadWorker
+from edge_agent.shell.worker import JobThread, ThreadWorker
 from edge_agent.uplink import Identity
 from host.systemd import ServiceManager
 from wire import messages, topics
@@ -87,8 +87,8 @@ def run_agent(config: AgentConfig) -> None:
         if tls is not None:
             stack.callback(Renewal(config.data_dir, lambda: reload_tls(tls, config)).close)
         transport = transport_of(config, inbox.put, tls)
-        worker = ThreadWorker(inbox.put, tidy=return_free_memory)
-        stack.callback(worker.close, LAST_BATCH_S)
+        thread = JobThread(tidy=return_free_memory)
+        stack.callback(thread.close, LAST_BATCH_S)
         service_manager = ServiceManager(os.environ)
         artifacts = ModelFiles(config.data_dir / ARTIFACTS, Downloader(config.coordinator_url, tls=tls))
         keyboard = _keyboard(config, database, artifacts, typing, inbox)
@@ -104,7 +104,7 @@ def run_agent(config: AgentConfig) -> None:
                 artifacts=artifacts,
                 examples=database,
                 journal=database,
-                worker=worker,
+                worker=ThreadWorker(inbox.put, thread),
                 desk=Desk(database, database.residual, trainer_for(config), config.keyboard.personalise),
                 trust=trust_of(config, database, clock),
                 show_model=keyboard.show_model,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import heapq
-import itertools
 import os
 import queue
 import random
@@ -27,7 +26,7 @@ from edge_agent import assembly
 from edge_agent.config import AgentConfig
 from edge_agent.device import typing_activity
 from edge_agent.driver import Driver, Ports
-from edge_agent.ports import Item, Job, Model, StopAsked, WorkDone
+from edge_agent.ports import Item, Model, StopAsked
 from edge_agent.session import Desk, Trainer, in_this_process
 from edge_agent.shell.clock import SystemClock
 from edge_agent.shell.database import Database
@@ -39,7 +38,7 @@ from edge_agent.shell.mqtt import MqttTransport
 from edge_agent.shell.signatures import holds
 from edge_agent.shell.tflite import TfliteProgram, load_program, runtime_name
 from edge_agent.shell.weights import mapped_weights
-from edge_agent.shell.worker import ThreadWorker
+from edge_agent.shell.worker import JobThread, ThreadWorker
 from wire.errors import ConfigError
 
 LEAVE_AT_ONCE = 16
@@ -64,64 +63,6 @@ class Phone:
     config: AgentConfig
     driver: Driver
     transport: MqttTransport
-
-
-class SharedWorker:
-    """Lets many phones use one worker: a phone's jobs keep their numbers, which others have too.
-
-    Args:
-        post: takes an outcome for a phone.
-    """
-
-    def __init__(self, post: Callable[[int, WorkDone], None]) -> None:
-        self._post = post
-        self._numbers = itertools.count(1)
-        # shared number -> (phone, its own number); and back
-        self._owners: dict[int, tuple[int, int]] = {}
-        self._shared: dict[tuple[int, int], int] = {}
-        self._worker = ThreadWorker(self._done, tidy=return_free_memory)
-
-    def of(self, phone: int) -> PhonesWorker:
-        """The worker as one phone sees it."""
-        return PhonesWorker(self, phone)
-
-    def start(self, phone: int, job: Job) -> None:
-        """Queue a phone's job."""
-        number = next(self._numbers)
-        self._owners[number] = (phone, job.number)
-        self._shared[phone, job.number] = number
-        self._worker.start(Job(number, job.work))
-
-    def stop(self, phone: int, number: int) -> None:
-        """Make a phone's job stop, if it has not ended."""
-        shared = self._shared.get((phone, number))
-        if shared is not None:
-            self._worker.stop(shared)
-
-    def close(self, timeout_s: float) -> None:
-        """End after the present job."""
-        self._worker.close(timeout_s)
-
-    def _done(self, done: WorkDone) -> None:
-        phone, number = self._owners.pop(done.number)
-        self._shared.pop((phone, number), None)
-        self._post(phone, WorkDone(number, done.outcome))
-
-
-@dataclass(frozen=True, slots=True)
-class PhonesWorker:
-    """Implements :class:`edge_agent.ports.Worker` for one of many phones."""
-
-    shared: SharedWorker
-    phone: int
-
-    def start(self, job: Job) -> None:
-        """Queue a job."""
-        self.shared.start(self.phone, job)
-
-    def stop(self, number: int) -> None:
-        """Make ``should_stop`` of that job true."""
-        self.shared.stop(self.phone, number)
 
 
 class SharedProgram:
@@ -158,13 +99,13 @@ def run_fleet(configs: Sequence[AgentConfig], artifacts: Path) -> None:
     inbox: queue.SimpleQueue[Envelope] = queue.SimpleQueue()
     with contextlib.ExitStack() as stack:
         stack.enter_context(own_folder(artifacts))
-        worker = SharedWorker(lambda phone, done: inbox.put((phone, done)))
-        stack.callback(worker.close, assembly.LAST_BATCH_S)
+        thread = JobThread(tidy=return_free_memory)
+        stack.callback(thread.close, assembly.LAST_BATCH_S)
         downloader = Downloader(configs[0].coordinator_url, tls=assembly.tls_of(configs[0]))
         models = ModelFiles(artifacts / ARTIFACTS, downloader)
         train = in_this_process(SharedProgram(), SystemClock().monotonic_s)
         phones = [
-            _phone(stack, config, runtime, partial(_post, inbox, number), worker.of(number), models, train)
+            _phone(stack, config, runtime, partial(_post, inbox, number), thread, models, train)
             for number, config in enumerate(configs)
         ]
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -187,7 +128,7 @@ def _phone(
     config: AgentConfig,
     runtime: str,
     post: Callable[[Item], None],
-    worker: PhonesWorker,
+    thread: JobThread,
     models: ModelFiles,
     train: Trainer,
 ) -> Phone:
@@ -209,7 +150,7 @@ def _phone(
             artifacts=models,
             examples=database,
             journal=database,
-            worker=worker,
+            worker=ThreadWorker(post, thread),
             desk=Desk(database, database.residual, train),
             trust=assembly.trust_of(config, database, clock, holds),
         ),

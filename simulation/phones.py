@@ -34,7 +34,7 @@ from edge_agent.shell.http import Downloader, Patience
 from edge_agent.shell.model_files import ModelFiles
 from edge_agent.shell.signatures import holds
 from edge_agent.shell.trust import KnownKey
-from edge_agent.shell.worker import ThreadWorker
+from edge_agent.shell.worker import JobThread, ThreadWorker
 from edge_agent.uplink import Identity
 from host.logs import configure_logs
 from wire import messages, topics
@@ -210,7 +210,7 @@ def make_phone(
             artifacts=ModelFiles(folder / "artifacts", Downloader(url, patience, tls=tls)),
             examples=database,
             journal=database,
-            worker=ThreadWorker(inbox.put),
+            worker=ThreadWorker(inbox.put, JobThread()),
             desk=Desk(database, database.residual, in_this_process(learned, clock.monotonic_s)),
             trust=KnownKey(population, device, database, key, holds=holds),
             show_model=show_model,

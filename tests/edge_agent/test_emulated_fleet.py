@@ -1,6 +1,7 @@
 """Many emulated phones in one process: each is a whole agent, and they share a trainer."""
 
 import contextlib
+import functools
 import signal
 import subprocess
 import sys
@@ -11,8 +12,9 @@ import pytest
 
 from coordinator.shell.free_ports import free_ports
 from edge_agent.config import AgentConfig, EmulatorSettings, KeyboardSettings
-from edge_agent.emulated_fleet import SharedWorker, run_fleet
+from edge_agent.emulated_fleet import run_fleet
 from edge_agent.ports import Job
+from edge_agent.shell.worker import JobThread, ThreadWorker
 from tests.edge_agent.fake_coordinator import PATIENCE_S, FakeCoordinator, artifact_server, mosquitto, mosquitto_path
 from tests.edge_agent.test_agent_process import make_assignment
 from wire import frame
@@ -34,8 +36,8 @@ def test_a_phones_job_is_its_own_though_others_have_the_same_number():
             all_done.set()
 
     may_begin = threading.Event()
-    shared = SharedWorker(post)
-    phones = [shared.of(number) for number in range(3)]
+    shared = JobThread()
+    phones = [ThreadWorker(functools.partial(post, number), shared) for number in range(3)]
     phones[0].start(Job(1, lambda _stop: may_begin.wait(PATIENCE_S) and "first"))
     phones[1].start(Job(1, lambda stop: f"stopped: {stop()}"))
     phones[2].start(Job(1, lambda _stop: "never begins"))

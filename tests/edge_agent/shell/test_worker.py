@@ -2,12 +2,13 @@ import queue
 import threading
 
 from edge_agent.ports import Job, WorkDone
-from edge_agent.shell.worker import ThreadWorker
+from edge_agent.shell.worker import JobThread, ThreadWorker
 
 
 def test_outcomes_and_exceptions_come_back_with_their_number():
     done = queue.SimpleQueue()
-    worker = ThreadWorker(done.put)
+    thread = JobThread()
+    worker = ThreadWorker(done.put, thread)
     fault = ValueError("no")
 
     def fail(_should_stop):
@@ -17,12 +18,13 @@ def test_outcomes_and_exceptions_come_back_with_their_number():
     worker.start(Job(2, fail))
     worker.start(Job(3, lambda should_stop: should_stop()))
     assert [done.get(timeout=10) for _ in range(3)] == [WorkDone(1, "fine"), WorkDone(2, fault), WorkDone(3, False)]
-    worker.close(10)
+    thread.close(10)
 
 
 def test_a_stopped_job_is_told_and_one_that_did_not_begin_never_does():
     done, begun, go = queue.SimpleQueue(), threading.Event(), threading.Event()
-    worker = ThreadWorker(done.put)
+    thread = JobThread()
+    worker = ThreadWorker(done.put, thread)
 
     def wait(should_stop):
         begun.set()
@@ -37,4 +39,4 @@ def test_a_stopped_job_is_told_and_one_that_did_not_begin_never_does():
     worker.stop(2)
     go.set()
     assert [done.get(timeout=10) for _ in range(2)] == [WorkDone(1, True), WorkDone(3, "after")]
-    worker.close(10)
+    thread.close(10)
