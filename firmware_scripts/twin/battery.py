@@ -20,10 +20,3 @@ def set_charging(guest: Guest, *, charging: bool) -> None:
     plug, battery = ("on", "charging") if charging else ("off", "discharging")
     settings = {"ac_online": plug, "usb_online": plug, "battery_status": battery, "battery_capacity": "80"}
     guest.shell(" && ".join(f"echo {value} > {_PARAMETERS}/{name}" for name, value in settings.items()))
-
-
-def what_the_kernel_says(guest: Guest) -> dict[str, str]:
-    """Each file that says something about power, and what: ``test_ac/online`` → ``1``."""
-    files = "cd /sys/class/power_supply && grep -s . */type */online */status */capacity || true"
-    rows = (line.partition(":") for line in guest.shell(files).splitlines())
-    return {name: value for name, _, value in rows}

@@ -12,8 +12,6 @@ from wire.errors import ConfigError
 
 # For the kernel: guards against what an emulated processor does not do cost it a third of its speed.
 _EMULATED = "mitigations=off init_on_alloc=0 audit=0 nowatchdog rcupdate.rcu_expedited=1"
-# What the machine inside sees of the host's loopback interface (QEMU, "user mode networking").
-HOST = "10.0.2.2"
 
 
 @dataclass(frozen=True, slots=True)

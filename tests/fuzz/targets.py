@@ -18,6 +18,7 @@ import numpy as np
 from models.configurations import configuration
 from models.manifest import Artifact, Manifest, Transfer
 from tests.wire import independent_decoder
+from tests.wire.half_transfer import half_transfer
 from tests.wire.independent_modelled import Refused
 from wire import frame, messages, topics
 from wire.codec import MASKED, NAMES, codec_for
@@ -28,7 +29,6 @@ from wire.codec.transfers import (
     TOPK_8,
     apply_transfer,
     exact_transfer,
-    half_transfer,
     topk_transfer,
 )
 from wire.errors import RemoteProtocolError

@@ -22,12 +22,13 @@ from tests.vectors.cases import (
     spread,
     structured,
 )
+from tests.wire.half_transfer import half_transfer
 from wire.codec import codec_for
 from wire.codec.masks import mask_to_bytes
 from wire.codec.quantize import logarithmic_grid, quantize, uniform_grid
 from wire.codec.sparsify import top_k
 from wire.codec.topk import FORM_BITMAP, FORM_MODELLED, encode_levels
-from wire.codec.transfers import TOPK_4, TOPK_8, apply_transfer, exact_transfer, half_transfer, topk_transfer
+from wire.codec.transfers import TOPK_4, TOPK_8, apply_transfer, exact_transfer, topk_transfer
 from wire.frame import LocalEvaluation, encode_report
 from wire.messages import CodecChoice
 

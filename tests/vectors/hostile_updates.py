@@ -13,12 +13,13 @@ import numpy as np
 
 from tests.vectors.cases import MIXED, NAME_OF, ODD, TINY, crowded, floats, layout_of, report_of, shapes, spread
 from tests.vectors.golden_updates import EVALUATION, HALVES, LARGEST
+from tests.wire.half_transfer import half_transfer
 from wire.codec import codec_for, modelled
 from wire.codec.masks import mask_from_bytes, mask_to_bytes
 from wire.codec.quantize import Logarithmic, Uniform
 from wire.codec.sparsify import top_k
 from wire.codec.topk import FORM_MODELLED, encode_levels, pack_levels
-from wire.codec.transfers import apply_transfer, exact_transfer, half_transfer
+from wire.codec.transfers import apply_transfer, exact_transfer
 from wire.errors import RemoteProtocolError
 from wire.frame import decode, encode_report
 from wire.messages import CodecChoice

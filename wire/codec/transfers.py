@@ -12,7 +12,7 @@ how::
 =====  =========  ==============================================================================================
 form   name       body
 =====  =========  ==============================================================================================
-1      half       n float16: for weights that a coordinator rounded to float16 before it published them
+1      half       n float16: for weights that a coordinator rounded to float16 first; ours only reads it
 2      exact      which weights changed, and by how many steps of float32; against any other version
 3      topk-8     the payload of codec topk-8; the weights are base + update, added in float32
 4      topk-4     the same with codec topk-4
@@ -31,7 +31,7 @@ import numpy as np
 from wire.codec import modelled
 from wire.codec.quantize import Ints
 from wire.codec.topk import decode_topk
-from wire.errors import LocalProtocolError, RemoteProtocolError
+from wire.errors import RemoteProtocolError
 from wire.parameters import ParameterLayout, Vector
 
 MAGIC = b"NJT1"
@@ -46,19 +46,6 @@ _LARGEST = 0x7F7FFFFF
 """The place of the largest float32."""
 _ZERO_GAP = 1 << 13
 """Keeps the places of float16 numbers multiples of 2**13 on both sides of zero."""
-
-
-def half_transfer(weights: Vector, layout: ParameterLayout) -> bytes:
-    """Weights as float16.
-
-    Raises:
-        LocalProtocolError: a weight is not a float16 number.
-    """
-    half = weights.astype("<f2")
-    if not np.array_equal(half.astype(np.float32).view(np.uint32), weights.view(np.uint32)):
-        msg = "these weights are not float16 numbers; round them before they are published"
-        raise LocalProtocolError(msg)
-    return _head(HALF, layout) + half.tobytes()
 
 
 def exact_transfer(base: Vector, weights: Vector, layout: ParameterLayout) -> bytes:

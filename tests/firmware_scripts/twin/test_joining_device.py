@@ -5,12 +5,13 @@ boot and an enrolment.
 """
 
 from firmware_scripts.shell.fat import boot_partition
-from firmware_scripts.twin.battery import set_charging, what_the_kernel_says
+from firmware_scripts.twin.battery import set_charging
 from firmware_scripts.twin.joining import join
 from firmware_scripts.twin.person import sentences
 from firmware_scripts.twin.running import DISK, boot_file, powered
 from tests.firmware_scripts.twin.bad_agents import bad_bundle
 from tests.firmware_scripts.twin.fleet import MARKS, PATIENCE_S
+from tests.firmware_scripts.twin.power import what_the_kernel_says
 from tests.firmware_scripts.twin.stories import (
     AT_WORK,
     SETTLED,

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.wire.half_transfer import half_transfer
 from tests.wire.strategies import layouts, vectors
 from wire.codec import codec_for
 from wire.codec.transfers import (
@@ -10,10 +11,9 @@ from wire.codec.transfers import (
     TOPK_8,
     apply_transfer,
     exact_transfer,
-    half_transfer,
     topk_transfer,
 )
-from wire.errors import LocalProtocolError, RemoteProtocolError
+from wire.errors import RemoteProtocolError
 from wire.messages import CodecChoice
 from wire.parameters import ParameterLayout, ParameterSpec
 
@@ -62,11 +62,6 @@ def test_changes_between_float16_numbers_cost_no_bits_that_float16_lacks():
 def test_half_transfer_needs_no_base():
     half = weights().astype(np.float16).astype(np.float32)
     assert bits(apply_transfer(half_transfer(half, LAYOUT), None, LAYOUT)) == bits(half)
-
-
-def test_half_transfer_of_other_weights_is_refused():
-    with pytest.raises(LocalProtocolError, match="not float16 numbers"):
-        half_transfer(weights(), LAYOUT)
 
 
 @pytest.mark.parametrize(("form", "name"), [(TOPK_8, "topk-8"), (TOPK_4, "topk-4")])

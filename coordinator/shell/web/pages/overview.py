@@ -32,7 +32,6 @@ VERSIONS_LOOKED_AT = 40
 """The newest ones, for one that was taken back."""
 TAKEN_BACK = {Stage.REFUSED, Stage.ROLLED_BACK}
 ROUNDS_SHOWN = 6
-LATE_SHOWN = 12
 
 
 class OverviewAsked(msgspec.Struct, frozen=True):
