@@ -9,6 +9,7 @@ import re
 import signal
 import socket
 import sqlite3
+import statistics
 import subprocess
 import sys
 import threading
@@ -339,7 +340,9 @@ def check_ledger(coordinator: Coordinator, *phones: Phones) -> dict[str, int]:
     with contextlib.closing(sqlite3.connect(coordinator.data / "coordinator.sqlite")) as database:
         states = [msgspec.json.decode(body, type=Round) for (body,) in database.execute("SELECT state FROM rounds")]
         rows = database.execute("SELECT round, device, num_examples FROM reports ORDER BY round, device").fetchall()
-        versions = database.execute("SELECT version, round, manifest FROM versions ORDER BY version").fetchall()
+        versions = database.execute(
+            "SELECT version, round, manifest, clip_norm FROM versions ORDER BY version"
+        ).fetchall()
     assert len({(number, device) for number, device, _ in rows}) == len(rows), "a device is in one round twice"
     reported = {
         (state.number, device)
@@ -359,11 +362,16 @@ def check_ledger(coordinator: Coordinator, *phones: Phones) -> dict[str, int]:
         return weights_from_bytes(artifacts.get(manifest.weights.sha256), manifest.layout)
 
     committed = {state.number for state in states if state.phase is Phase.COMMITTED}
-    assert {number for _, number, _ in versions if number is not None} == committed
-    for (_, _, base), (_, number, name) in pairwise(versions):
+    assert {number for _, number, *_ in versions if number is not None} == committed
+    for (_, _, base, clip_norm), (_, number, name, _) in pairwise(versions):
+        former = weights(base)
         mine = [(step_of(device), examples) for of, device, examples in rows if of == number]
-        mean = sum(step * examples for step, examples in mine) / sum(examples for _, examples in mine)
-        np.testing.assert_allclose(weights(name) - weights(base), mean, atol=1e-5, err_msg=f"round {number}")
+        # As core/aggregate.py says it: none pulls further than the norm, none weighs more than the median.
+        most = clip_norm / former.size**0.5 if clip_norm else statistics.median_low(step for step, _ in mine)
+        cap = statistics.median_low(examples for _, examples in mine)
+        weighed = [(min(step, most), min(examples, cap)) for step, examples in mine]
+        mean = sum(step * examples for step, examples in weighed) / sum(examples for _, examples in weighed)
+        np.testing.assert_allclose(weights(name) - former, mean, atol=1e-5, err_msg=f"round {number}")
     for process in phones:
         assert "Traceback" not in process.log(), process.log()[-3000:]
     assert "Traceback" not in coordinator.log(), coordinator.log()[-3000:]
