@@ -68,6 +68,7 @@ def write_configuration(folder: Path, task: Mapping[str, Any]) -> Path:
         "page_port": page_port,
         "broker": {"kind": "auto", "port": broker_port},
         "task": {"model": "model", **task},
+        "limits": {"cohort": 1, "density": 1.0},
     }
     return write_toml(folder / "coordinator.toml", table)
 

@@ -57,6 +57,10 @@ def operate(operation: Operation, who: str, turn: Turn, maker: Maker, releases: 
         case StopTask(task, reason):
             return _change_task(turn, who, task, "stop-task", Status.STOPPED, reason)
         case ResumeTask(task):
+            held = turn.board.tasks.get(task) or turn.tx.task(task)
+            forbidden = "" if held is None or task == turn.first else maker.forbids(held.settings)
+            if forbidden:
+                return Refused(f"[limits] of the configuration do not allow the task {task}: {forbidden}")
             return _change_task(turn, who, task, "resume-task", Status.ACTIVE, "")
         case BlockDevice(device, reason):
             return _set_blocked(turn, who, device, reason)

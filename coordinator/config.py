@@ -24,6 +24,7 @@ from models.manifest import Artifact
 from wire.addresses import is_loopback
 from wire.codec import MASKED, NAMES
 from wire.identifiers import Sha256
+from wire.limits import Limits, outside
 from wire.messages import CodecChoice, TrainingPlan, Work
 
 Port = Annotated[int, Meta(ge=1, le=65535)]
@@ -179,8 +180,8 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
     name: Name = "keyboard"  # the demo
     kind: Work = Work.TRAIN  # what federated learning is for
     rounds: Annotated[int, Meta(ge=0, le=2**31)] = 0  # endless: keyboards never stop changing
-    goal: Count = 5  # a household or a lab; a fleet has hundreds
-    minimum: Count = 2  # a mean of one device is that device
+    goal: Count = 20  # twice the smallest mean that says little of one device; a household has fewer, a fleet hundreds
+    minimum: Count = 10  # the smallest cohort that devices take part in unless their owners say otherwise
     over_selection: Annotated[float, Meta(ge=1, le=10)] = 1.3  # Bonawitz et al.: 6 to 10 % drop out, and some are slow
     selection_deadline_s: Annotated[float, Meta(ge=0.1, le=86400)] = 60.0  # a person who waits sees why within a minute
     report_deadline_s: Annotated[float, Meta(ge=1, le=30 * 86400)] = 600.0  # Android ends a session after 585 s
@@ -287,6 +288,7 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     broker: BrokerConfig = BrokerConfig()
     rollout: TrialPolicy = TrialPolicy()
     enrolment: EnrolmentConfig = EnrolmentConfig()
+    limits: Limits = Limits()
 
     @property
     def proxied(self) -> bool:
@@ -318,7 +320,8 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
 def disagreements(config: CoordinatorConfig) -> list[str]:
     """Fields that are each possible but not together, and files that are not there."""
     task, broker = config.task, config.broker
-    faults = [f"task.{fault}" for fault in task_faults(task, measured=task.evaluation_text is not None)]
+    measured = task.evaluation_text is not None
+    faults = [f"task.{fault}" for fault in task_faults(task, config.limits, measured=measured)]
     if task.kind is not Work.TRAIN:
         faults.append("task.kind: expected 'train' of the first task, which makes the versions; others are made later")
     if task.source != SourceConfig():
@@ -347,14 +350,20 @@ def disagreements(config: CoordinatorConfig) -> list[str]:
     return faults
 
 
-def task_faults(task: TaskSettings, *, measured: bool) -> list[str]:
-    """Settings of a task that are each possible but not together.
+def beyond_limits(task: TaskSettings, limits: Limits) -> list[str]:
+    """What of a task ``[limits]`` of the configuration do not allow."""
+    return outside(limits, task.minimum, task.codec.choice(), task.plan.max_steps)
+
+
+def task_faults(task: TaskSettings, limits: Limits, *, measured: bool) -> list[str]:
+    """Settings of a task that are each possible but not together, or not allowed.
 
     Args:
         task: any task's.
+        limits: of the configuration.
         measured: whether versions are measured on held-out text.
     """
-    faults = []
+    faults = beyond_limits(task, limits)
     if task.minimum > task.goal:
         faults.append(f"minimum: expected at most goal ({task.goal}), got {task.minimum}")
     rules = task.rules()

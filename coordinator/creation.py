@@ -9,11 +9,11 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from coordinator.averaging import with_mask
-from coordinator.config import CoordinatorConfig, TaskSettings, task_faults
+from coordinator.config import CoordinatorConfig, TaskSettings, beyond_limits, task_faults
 from coordinator.core import task as tasks
 from coordinator.core.admission import free_slot
 from coordinator.core.rollout import Rollout, Stage
-from coordinator.core.task import OVER, Task
+from coordinator.core.task import OVER, Status, Task
 from coordinator.effects import EvaluateVersion
 from coordinator.operations import Refused
 from coordinator.ports import BlobStore, Lineage, TaskRecord, Transaction, VersionRecord
@@ -21,6 +21,9 @@ from coordinator.turn import Board, Turn
 from models.manifest import Manifest
 from wire.errors import ConfigError, LocalProtocolError, NightjarError
 from wire.messages import Work
+
+MOST_REASON = 200
+"""Characters of why a task is held."""
 
 
 def take_stock(tx: Transaction, config: CoordinatorConfig, now_s: float) -> Board:
@@ -41,6 +44,8 @@ def take_stock(tx: Transaction, config: CoordinatorConfig, now_s: float) -> Boar
     rule = tasks.RuleRead(now_s, settings.stop_rule())
     tx.save_task(TaskRecord(state=tasks.step(state, rule), settings=settings))
 
+    for record in tx.tasks():
+        _hold_if_beyond(tx, record, config, now_s)
     rounds = {state.task: state for state in tx.open_rounds()}
     records = [record for record in tx.tasks() if record.state.status not in OVER or record.name in rounds]
     board = Board({record.name: record for record in records}, rounds, number=tx.draw_number(now_s))
@@ -51,6 +56,14 @@ def take_stock(tx: Transaction, config: CoordinatorConfig, now_s: float) -> Boar
             raise LocalProtocolError(msg)
         board.versions[name] = version
     return board
+
+
+def _hold_if_beyond(tx: Transaction, record: TaskRecord, config: CoordinatorConfig, now_s: float) -> None:
+    """Pause a task that was made before the limits were what they are."""
+    faults = beyond_limits(record.settings, config.limits)
+    if faults and record.name != config.task.name and record.state.status is Status.ACTIVE:
+        reason = f"outside [limits]: {'; '.join(faults)}"[:MOST_REASON]
+        tx.save_task(replace(record, state=tasks.step(record.state, tasks.Paused(now_s, reason, "limits"))))
 
 
 class Maker:
@@ -64,8 +77,13 @@ class Maker:
     def __init__(self, config: CoordinatorConfig, artifacts: BlobStore) -> None:
         self._first = config.task.name
         self._seed = config.seed
+        self._limits = config.limits
         self._measured = config.task.evaluation_text is not None
         self._artifacts = artifacts
+
+    def forbids(self, settings: TaskSettings) -> str:
+        """Why a task may hold no rounds, by ``[limits]``; empty if it may."""
+        return "; ".join(beyond_limits(settings, self._limits))
 
     def make(self, settings: TaskSettings, manifest: str | None, turn: Turn) -> TaskRecord | Refused:
         """Make a task, and open its first round if its schedule lets it.
@@ -77,7 +95,7 @@ class Maker:
         """
         if turn.tx.task(settings.name) is not None:
             return Refused(f"there is a task {settings.name} already, perhaps one that is over; take another name")
-        faults = task_faults(settings, measured=self._measured)
+        faults = task_faults(settings, self._limits, measured=self._measured)
         if faults:
             return Refused("; ".join(faults))
         slot = _slot(turn.tx, settings, None)

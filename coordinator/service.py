@@ -40,6 +40,7 @@ from host.systemd import ServiceManager, given_listener
 from models.corpora.tsv import tsv
 from models.manifest import Manifest
 from wire.identifiers import Population
+from wire.limits import HOUSEHOLD_WARNING
 
 AWAKE_S = 1.0
 """How often the main thread looks for a signal that another thread was given."""
@@ -141,6 +142,8 @@ def serve(config: CoordinatorConfig) -> None:
         transport.start()
 
         def ready() -> None:
+            if config.limits.household:
+                _log.warning("household", means=HOUSEHOLD_WARNING)
             _log.info(
                 "coordinator_ready",
                 page=f"{config.page_url}/",

@@ -47,6 +47,7 @@ from edge_agent.uplink import Identity
 from host.systemd import ServiceManager
 from wire import messages, topics
 from wire.errors import UnavailableError
+from wire.limits import HOUSEHOLD_WARNING
 from wire.messages import Status
 
 STORED_BYTES = 4_000_000
@@ -79,6 +80,8 @@ def run_agent(config: AgentConfig) -> None:
         stack.callback(database.close)
         device = inhabited_device(config, database, clock, typing)
         identity = identity_of(config, runtime)
+        if config.limits.household:
+            log.warning("household", means=HOUSEHOLD_WARNING)
         if config.emulator is not None:
             log.info("emulated_phone", device=config.device, speed=config.emulator.speed)
 
@@ -107,6 +110,7 @@ def run_agent(config: AgentConfig) -> None:
                 worker=ThreadWorker(inbox.put, thread),
                 desk=Desk(database, database.residual, trainer_for(config), config.keyboard.personalise),
                 trust=trust_of(config, database, clock),
+                limits=config.limits,
                 show_model=keyboard.show_model,
                 turned=lambda: service_manager.turned(_status(connected=transport.connected)),
             ),

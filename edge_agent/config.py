@@ -22,6 +22,7 @@ from host.configuration import Reader, accepted, read_toml
 from wire.addresses import is_loopback
 from wire.errors import ConfigError
 from wire.identifiers import DeviceId, Population, device_id, population
+from wire.limits import Limits
 from wire.signatures import public_key
 
 ENVIRONMENT_PREFIX = "NIGHTJAR_AGENT"
@@ -187,6 +188,7 @@ class AgentConfig:
         conditions: ``[conditions]``.
         store: ``[store]``.
         keyboard: ``[keyboard]``.
+        limits: ``[limits]``: what no coordinator can have less of.
         emulator: ``[emulator]``; None for a real device.
     """
 
@@ -199,6 +201,7 @@ class AgentConfig:
     conditions: ConditionSettings = field(default_factory=ConditionSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
     keyboard: KeyboardSettings = field(default_factory=KeyboardSettings)
+    limits: Limits = field(default_factory=Limits)
     emulator: EmulatorSettings | None = None
 
 

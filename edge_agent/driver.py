@@ -77,6 +77,8 @@ from edge_agent.unstored import Unstored
 from edge_agent.uplink import Identity, Uplink
 from wire import messages, topics
 from wire.errors import LocalProtocolError, NightjarError, RemoteProtocolError
+from wire.limits import NONE as NO_LIMITS
+from wire.limits import Limits
 from wire.messages import (
     Announcement,
     Assignment,
@@ -85,8 +87,14 @@ from wire.messages import (
     Missing,
     Receipt,
     Rejection,
+    Work,
 )
 
+DISOBEYED = {
+    **dict.fromkeys(("signature", "rollback", "expired"), DropoutCause.UNTRUSTED),
+    "limits": DropoutCause.OUTSIDE_LIMITS,
+}
+"""What the coordinator is told of orders that are refused."""
 LEAST_POLL_S = 0.05
 """Between two polls because something is due: what cannot be done now must not be tried in a circle."""
 SAID_AT = (3, 10, 30)
@@ -132,7 +140,8 @@ class Ports:
         journal: what survives.
         worker: runs jobs.
         desk: what sessions work with.
-        trust: whose models are taken.
+        trust: whose orders are obeyed.
+        limits: what no order may have less of.
         show_model: takes each new model for the keyboard; None if there is no keyboard.
         turned: called at each turn of the driver's loop, by which a watchdog knows that it turns.
     """
@@ -148,6 +157,7 @@ class Ports:
     worker: Worker
     desk: Desk
     trust: Trust = field(default_factory=AnyCoordinator)
+    limits: Limits = NO_LIMITS
     show_model: Callable[[Model], None] | None = None
     turned: Callable[[], None] = lambda: None
 
@@ -340,6 +350,9 @@ class Driver:
                 self._model = outcome
                 self._step(events.Prepared(at))
                 self._keyboard.arrived(outcome)
+            case Produced() if isinstance(why := self._too_short(state.assignment, outcome), str):
+                self._ports.trust.refused(why)
+                self._step(events.WorkFailed(at, DropoutCause.OUTSIDE_LIMITS, why))
             case Produced():
                 self._log.info(
                     "trained",
@@ -360,6 +373,15 @@ class Driver:
                 self._step(events.WorkFailed(at, cause, detail))
             case _:
                 self._step(events.WorkFailed(at, _cause(state, outcome), self._explain(outcome)))
+
+    def _too_short(self, assignment: Assignment, done: Produced) -> str | None:
+        """Why an update may not be sent: the gradient of a batch or two tells more of its text than a training does."""
+        fewest = self._ports.limits.steps
+        if assignment.work is Work.EVALUATE or done.steps >= fewest:
+            return None
+        return (
+            f"outside the limits of this device: expected at least {fewest} training steps, had text for {done.steps}"
+        )
 
     # --- the lifecycle ---
 
@@ -392,9 +414,11 @@ class Driver:
                 self._log.info("dropped_out", round=effect.round, cause=effect.cause.value, detail=effect.detail)
                 self._uplink.dropouts()
             case Prepare(assignment):
-                artifacts, trust, payload = self._ports.artifacts, self._ports.trust, self._assigned
+                ports, payload = self._ports, self._assigned
                 self._session_job = self._start(
-                    lambda should_stop: prepare(artifacts, trust, assignment, payload, should_stop)
+                    lambda should_stop: prepare(
+                        ports.artifacts, ports.trust, ports.limits, assignment, payload, should_stop
+                    )
                 )
             case Train(assignment):
                 self._start_training(assignment)
@@ -532,8 +556,7 @@ def _cause(state: Preparing | Training | Finishing, outcome: object) -> DropoutC
     """Why a session failed that did not stop by itself."""
     if not isinstance(state, Preparing):
         return DropoutCause.TRAINING_FAILED
-    disobeyed = isinstance(outcome, RemoteProtocolError) and outcome.code in {"signature", "rollback", "expired"}
-    return DropoutCause.UNTRUSTED if disobeyed else DropoutCause.FETCH_FAILED
+    return DISOBEYED.get(outcome.code if isinstance(outcome, RemoteProtocolError) else "", DropoutCause.FETCH_FAILED)
 
 
 def _face(state: lifecycle.State) -> tuple[str, str]:

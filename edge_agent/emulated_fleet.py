@@ -153,6 +153,7 @@ def _phone(
             worker=ThreadWorker(post, thread),
             desk=Desk(database, database.residual, train),
             trust=assembly.trust_of(config, database, clock, holds),
+            limits=config.limits,
         ),
         queue.SimpleQueue(),
     )

@@ -112,6 +112,9 @@ class Trust(Protocol):
             UnavailableError: a key to be kept could not be stored.
         """
 
+    def refused(self, why: str) -> None:
+        """Note that an order was refused, for its owner to see. Any thread."""
+
     def check(self, kind: str, payload: bytes) -> None:
         """See whether the coordinator signed a message of a kind that travels sealed, and nothing newer. Any thread.
 
@@ -126,6 +129,9 @@ class AnyCoordinator:
 
     def announced(self, payload: bytes) -> None:
         """Nothing is kept."""
+
+    def refused(self, why: str) -> None:
+        """Nobody looks."""
 
     def check(self, kind: str, payload: bytes) -> None:
         """Every order is good."""

@@ -28,6 +28,7 @@ from wire.codec import Sparse, codec_for, with_error_feedback
 from wire.codec.masks import mask_from_bytes
 from wire.errors import RemoteProtocolError
 from wire.frame import NO_UPDATE, LocalEvaluation, Report, encode_report, publishes
+from wire.limits import Limits, outside
 from wire.messages import Assignment, DropoutCause, Work
 from wire.parameters import Vector, weights_to_bytes
 
@@ -99,28 +100,45 @@ class Desk:
 
 
 def prepare(
-    artifacts: Artifacts, trust: Trust, assignment: Assignment, payload: bytes, should_stop: Callable[[], bool]
+    artifacts: Artifacts,
+    trust: Trust,
+    limits: Limits,
+    assignment: Assignment,
+    payload: bytes,
+    should_stop: Callable[[], bool],
 ) -> Model:
     """Bring the model of an assignment onto the device, if the assignment is to be obeyed.
 
     Args:
         artifacts: the models here, and where they come from.
         trust: whom we obey.
+        limits: what this device takes part in.
         assignment: what was asked for.
         payload: the same as it came.
         should_stop: polled while fetching.
 
     Raises:
-        RemoteProtocolError: the manifest is of another version than the assignment says, or as ``Trust.check`` and
-            ``Artifacts.fetch``.
+        RemoteProtocolError: the assignment is outside our limits, the manifest is of another version than it says, or
+            as ``Trust.check`` and ``Artifacts.fetch``.
         UnavailableError: as ``Artifacts.fetch``.
     """
     trust.check("assignment", payload)
+    _refuse_any(outside(limits, assignment.minimum, assignment.codec, assignment.plan.max_steps), trust)
     model = artifacts.fetch(assignment.manifest, should_stop)
     if model.manifest.version != assignment.version:
         msg = f"expected the manifest of version {assignment.version}, got that of {model.manifest.version}"
         raise RemoteProtocolError(msg, code="manifest")
+    mask = _mask(assignment, model)
+    if mask is not None and mask.size > limits.density * model.manifest.layout.size:
+        _refuse_any([f"mask: expected a share of at most {limits.density:g} of the model, got {mask.size}"], trust)
     return model
+
+
+def _refuse_any(faults: Sequence[str], trust: Trust) -> None:
+    if faults:
+        why = f"outside the limits of this device: {'; '.join(faults)}"
+        trust.refused(why)
+        raise RemoteProtocolError(why, code="limits")
 
 
 def batches_of(texts: Sequence[str], vocabulary: Vocabulary, batch_rows: int, sequence_length: int) -> Batches:

@@ -8,7 +8,8 @@ import msgspec
 from coordinator.config import CoordinatorConfig
 from edge_agent.config import AgentConfig
 
-MOST = 106
+MOST = 114
+"""106, and [limits] with four on each side: what no task of a coordinator, and no coordinator, may go below."""
 
 
 def parts(kind):

@@ -23,7 +23,7 @@ HOUSEHOLD_WARNING = (
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """``[limits]``.
+    """``[limits]``: what no task can go below on a coordinator, and no coordinator on a device.
 
     Attributes:
         cohort: fewest reports in a mean that is published.

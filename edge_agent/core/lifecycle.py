@@ -70,6 +70,8 @@ FINISH_S = 60.0
 """Longest that a slow board needs for its last batch and for encoding what it has."""
 REST_AFTER_DEATHS_S = 6 * 3600.0
 """Then it is the session that kills us, of too little memory perhaps; the next model may be another one."""
+REST_AFTER_REFUSAL_S = 3600.0
+"""What is outside our limits now is hardly inside them in a minute."""
 SHORTEST_REST_S = 1.0
 """A retry window of nothing would make a circle of check-ins and rejections as fast as the network allows."""
 
@@ -336,8 +338,10 @@ def _report(state: Training | Finishing, _event: Trained) -> Result:
 
 
 def _fail(state: Preparing | Training, event: WorkFailed) -> Result:
-    mine = state.assignment
-    return _rest_a_little(event.at, event.detail), (SendDropout(mine.round, mine.attempt, event.cause, event.detail),)
+    mine, rest = state.assignment, _rest_a_little(event.at, event.detail)
+    if event.cause is DropoutCause.OUTSIDE_LIMITS:
+        rest = Resting(event.at.now_s + REST_AFTER_REFUSAL_S, event.detail)
+    return rest, (SendDropout(mine.round, mine.attempt, event.cause, event.detail),)
 
 
 def _rest_after_receipt(state: Reporting, event: ReportSettled) -> Result:

@@ -117,6 +117,12 @@ class KnownKey:
             self._keep(replace(self._state, key=key))
             log.info("coordinator_key_kept", key=key)
 
+    def refused(self, why: str) -> None:
+        """Count an order that was refused, and keep the reason."""
+        with contextlib.suppress(UnavailableError):  # a full disk must not let it through
+            self._facts.remember(REFUSED, str(int(self._facts.fact(REFUSED) or 0) + 1))
+            self._facts.remember(WHY, why)
+
     def check(self, kind: str, payload: bytes) -> None:
         """See whether an order is to be obeyed.
 
@@ -130,9 +136,7 @@ class KnownKey:
             try:
                 self._check(kind, payload)
             except RemoteProtocolError as error:
-                with contextlib.suppress(UnavailableError):  # a full disk must not let it through
-                    self._facts.remember(REFUSED, str(int(self._facts.fact(REFUSED) or 0) + 1))
-                    self._facts.remember(WHY, str(error))
+                self.refused(str(error))
                 raise
             self._last = payload
 

@@ -17,6 +17,8 @@ from simulation.demo.defaults import Defaults
 from wire.errors import ConfigError
 
 LOOPBACK = "127.0.0.1"
+LIMITS = {"household": True, "density": 1.0}
+"""Nobody typed anything: all phones are emulated, and people try every codec."""
 MOST_REPORTS = 24
 """Of a round: one machine trains for all of its phones, so that a larger goal would only wait longer."""
 HELD_OUT = "held_out.tsv"
@@ -139,6 +141,7 @@ def coordinator_table(settings: DemoSettings, defaults: Defaults, ports: Ports, 
             },
             "baseline": {"label": "trigram", "top1": trigram.top1, "top3": trigram.top3},
         },
+        "limits": LIMITS,
     }
 
 
@@ -156,6 +159,7 @@ def phone_table(settings: DemoSettings, number: int, ports: Ports, speed: float)
         # The day is sped up, so its waiting times are too; a check of the conditions costs microseconds.
         "conditions": {"hysteresis_s": min(120.0, 120.0 * 15 / speed + 0.3), "poll_s": 0.1},
         "keyboard": {"enabled": number == 0, "port": ports.keyboard},
+        "limits": LIMITS,
         "emulator": {
             "messages": "messages.txt",
             "speed": speed,

@@ -30,6 +30,7 @@ from simulation.rounds.phone import Phone, Surroundings
 from simulation.rounds.storage import MemoryBlobs
 from simulation.rounds.timeline import Timeline
 from wire.identifiers import DeviceId, Population
+from wire.limits import NONE as NO_LIMITS
 
 POPULATION = Population("simulation")
 LIMIT_S = 60 * 86_400.0
@@ -183,7 +184,7 @@ class World:
         self.artifacts = MemoryBlobs()
         manifest = first_manifest(self.artifacts)
         task = task_for(settings.devices, settings.codec, settings.tasks)
-        config = CoordinatorConfig(task=task, population=POPULATION, seed=seed)
+        config = CoordinatorConfig(task=task, population=POPULATION, seed=seed, limits=NO_LIMITS)
         self._others = other_tasks(task, settings.tasks)
         self.observer = Observer(
             task,

@@ -25,6 +25,8 @@ from models.manifest import Manifest
 from wire import messages, topics
 from wire.errors import IntegrityError
 from wire.identifiers import DeviceId, Population
+from wire.limits import NONE as NO_LIMITS
+from wire.limits import Limits
 from wire.messages import Assignment, CheckIn, Message
 
 POPULATION = Population("demo")
@@ -238,10 +240,11 @@ class World:
         open_database: Callable[[], Database] | None = None,
         rollout: TrialPolicy = NO_TRIAL,
         signer: Signer | None = None,
+        limits: Limits = NO_LIMITS,
         **task,
     ) -> None:
         self.manifest = manifest
-        self.config = CoordinatorConfig(task=task_config(folder, **task), rollout=rollout)
+        self.config = CoordinatorConfig(task=task_config(folder, **task), rollout=rollout, limits=limits)
         self.signer = signer
         self.measured = Metrics(0.1, 0.2, 3.0)
         self.clock = FakeClock()

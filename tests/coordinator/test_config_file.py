@@ -141,13 +141,13 @@ def test_the_environment_overrides_the_file(folder):
         folder,
         "port = 9000\n" + MINIMAL,
         NIGHTJAR_PORT="9001",
-        NIGHTJAR_TASK_GOAL="7",
+        NIGHTJAR_TASK_GOAL="17",
         NIGHTJAR_TASK_SERVER_OPTIMIZER="fedavgm",
         NIGHTJAR_TASK_CODEC_ERROR_FEEDBACK="true",
         NIGHTJAR_BROKER_ALLOW_NETWORK="false",
         NIGHTJAR_AGENT_DEVICE="not ours",
     )
-    assert (config.port, config.task.goal) == (9001, 7)
+    assert (config.port, config.task.goal) == (9001, 17)
     assert config.task.server.optimizer is OptimizerName.FEDAVGM
     assert config.task.codec.error_feedback is True
 

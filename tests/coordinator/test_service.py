@@ -69,7 +69,7 @@ class Service:
             f"port = {self.broker_port}",
         ]
         lines += ["[task]", 'model = "model"', *(f"{key} = {json.dumps(value)}" for key, value in settings.items())]
-        lines += ["[task.codec]", 'name = "dense-f32"']
+        lines += ["[task.codec]", 'name = "dense-f32"', "[limits]", "cohort = 1", "density = 1.0"]
         (folder / "coordinator.toml").write_text("\n".join(lines))
         self.process: subprocess.Popen[bytes] | None = None
 

@@ -22,6 +22,7 @@ from models.vocabulary import FIRST_WORD, Vocabulary
 from wire import messages, topics
 from wire.errors import RemoteProtocolError
 from wire.identifiers import DeviceId, Population, Sha256
+from wire.limits import NONE as NO_LIMITS
 from wire.messages import Announcement, Assignment, CodecChoice, TrainingPlan
 from wire.parameters import weights_to_bytes
 
@@ -133,9 +134,13 @@ class FakeArtifacts:
 class FakeTrust:
     refuses: set[str] = field(default_factory=set)
     keys: list[str] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
 
     def announced(self, payload):
         self.keys.append(messages.decode("announce", payload).key)
+
+    def refused(self, why):
+        self.told.append(why)
 
     def check(self, kind, payload):
         order = messages.decode(kind, payload)
@@ -219,7 +224,8 @@ def assignment(model: Model, number: int = 1, attempt: int = 1, **changes) -> As
 class Phone:
     """A driver among fakes, over a real database file: kill it and start it again."""
 
-    def __init__(self, folder: Path, *, losses=(2.0,), keyboard: bool = False) -> None:
+    def __init__(self, folder: Path, *, losses=(2.0,), keyboard: bool = False, limits=NO_LIMITS) -> None:
+        self.limits = limits
         self.folder = folder
         self.model = write_model(folder / "files")
         self.clock = FakeClock()
@@ -258,6 +264,7 @@ class Phone:
                 worker=self.worker,
                 desk=Desk(self.database, self.database.residual, in_this_process(load, self.clock.monotonic_s)),
                 trust=self.trust,
+                limits=self.limits,
                 show_model=show,
             ),
             queue.SimpleQueue(),

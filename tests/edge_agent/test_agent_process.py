@@ -123,6 +123,7 @@ class Agent:
         self.config.write_text(
             f'device = "{device}"\npopulation = "test"\ndata_dir = "{device}-data"\ncoordinator_url = "{url}"\n'
             f"[broker]\nport = {port}\n[conditions]\nhysteresis_s = 0.2\npoll_s = 0.05\n{keyboard}"
+            "[limits]\ncohort = 1\ndensity = 1.0\n"
             '[emulator]\nseed = 3\nmessages = "messages.txt"\n'
             f"{more}[emulator.day]\njitter_minutes = 0\ninterruptions_per_hour = 0\n"
         )

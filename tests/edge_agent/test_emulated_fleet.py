@@ -68,6 +68,9 @@ port = {port}
 [conditions]
 hysteresis_s = 0.2
 poll_s = 0.1
+[limits]
+cohort = 1
+density = 1.0
 [emulator]
 seed = {number}
 messages = "messages.txt"

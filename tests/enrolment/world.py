@@ -71,6 +71,9 @@ class World:
             retry_after_s = 0.2
             [task.codec]
             name = "dense-f32"
+            [limits]
+            household = true
+            density = 1.0
             """
         )
         self.config = load_config(self.path, {})

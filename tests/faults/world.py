@@ -191,7 +191,7 @@ class Coordinator(Process):
             f'[broker]\nkind = "external"\nport = {broker_port}\n'
             '[task]\nmodel = "model"\n'
             + "\n".join(f"{key} = {json.dumps(value)}" for key, value in settings.items())
-            + f'\n[task.codec]\nname = "{codec}"\n{more}\n'
+            + f'\n[task.codec]\nname = "{codec}"\n[limits]\ncohort = 1\ndensity = 1.0\n{more}\n'
         )
         command = [sys.executable, "-m", "coordinator", "serve", "--config", str(config)]
         self.died = folder / "died"

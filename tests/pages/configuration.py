@@ -10,6 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "configuration.md"
+LIMITS = ROOT / "wire" / "limits.py"
 SIDES = {
     "coordinator.toml": (
         ROOT / "coordinator" / "config.py",
@@ -17,8 +18,9 @@ SIDES = {
         ROOT / "coordinator" / "core" / "admission.py",
         ROOT / "coordinator" / "core" / "gate.py",
         ROOT / "coordinator" / "core" / "rollout.py",
+        LIMITS,
     ),
-    "agent.toml": (ROOT / "edge_agent" / "config.py",),
+    "agent.toml": (ROOT / "edge_agent" / "config.py", LIMITS),
 }
 
 HEAD = """# Configuration

@@ -39,6 +39,8 @@ poll_s = 0.5
 ignored = ["idle", "memory-free", "cool"]
 [keyboard]
 enabled = true
+[limits]
+cohort = 1
 """
 
 
@@ -93,6 +95,8 @@ class Fleet(World):
             retry_after_s = 1.0
             [task.plan]
             max_steps = 4
+            [limits]
+            cohort = 1
             """
         )
         self.config = load_config(self.path, {})

@@ -161,7 +161,7 @@ def test_changes_take_effect_and_stand_in_the_audit_log_with_their_author(servic
 
 def test_a_task_is_made_looked_at_and_stopped(service):
     token = service.token(Role.OPERATOR, name="anna")
-    wanted = {"name": "second", "goal": 2, "rounds": 3, "plan": {"learning_rate": 0.5}, "variant": {"share": 0.5}}
+    wanted = {"name": "second", "goal": 12, "rounds": 3, "plan": {"learning_rate": 0.5}, "variant": {"share": 0.5}}
     wanted["variant"]["experiment"] = "rates"
     made = service.ask("POST", "/api/v1/tasks", token, json=wanted)
     assert (made.status_code, made.json) == (201, {"changed": True})
@@ -180,7 +180,7 @@ def test_a_task_is_made_looked_at_and_stopped(service):
     log = service.ask("GET", "/api/v1/audit", token).json["items"]
     assert [(entry["action"], entry["target"], entry["before"], entry["after"]) for entry in log[:2]] == [
         ("stop-task", "second", "active", "stopped: enough"),
-        ("create-task", "second", "", "train, goal 2"),
+        ("create-task", "second", "", "train, goal 12"),
     ]
 
 

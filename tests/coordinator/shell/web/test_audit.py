@@ -18,7 +18,7 @@ CHANGES = [
     ("POST", V1 + "/devices/a/unblock", {}, ("unblock-device", "a", "blocked: odd", "not blocked")),
     ("POST", "/devices/a/block", {"reason": "odd"}, ("block-device", "a", "not blocked", "blocked: odd")),
     ("POST", "/devices/a/unblock", {}, ("unblock-device", "a", "blocked: odd", "not blocked")),
-    ("POST", V1 + "/tasks", {"name": "second", "goal": 3}, ("create-task", "second", "", "train, goal 3")),
+    ("POST", V1 + "/tasks", {"name": "second", "goal": 13}, ("create-task", "second", "", "train, goal 13")),
     ("POST", V1 + "/tasks/second/pause", {"reason": "night"}, ("pause-task", "second", "active", "paused: night")),
     ("POST", V1 + "/tasks/second/resume", {}, ("resume-task", "second", "paused: night", "active")),
     ("POST", V1 + "/tasks/second/stop", {"reason": "enough"}, ("stop-task", "second", "active", "stopped: enough")),

@@ -1,0 +1,100 @@
+"""What a device takes part in whatever its coordinator wants: the cohort, the density, the steps."""
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from edge_agent.core.lifecycle import REST_AFTER_REFUSAL_S
+from tests.edge_agent.fakes import LAYOUT, Phone
+from wire.codec.masks import mask_to_bytes
+from wire.frame import decode
+from wire.limits import Limits
+from wire.messages import CodecChoice, DropoutCause, TrainingPlan
+
+DEFAULT = Limits()
+PLAN = TrainingPlan(learning_rate=0.5, clip_norm=1.0)
+
+
+def asked(phone, **changes):
+    """The phone is asked, and does what it does about it."""
+    phone.check_in()
+    phone.be_assigned(**{"minimum": 10, "codec": CodecChoice(density=0.1), **changes})
+    phone.work()
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"minimum": 9}, "minimum: expected at least 10, got 9"),
+        ({"minimum": 1}, "minimum: expected at least 10, got 1"),
+        ({"codec": CodecChoice(name="dense-f32", density=0.01)}, "a density of at most 0.1, got 1 (dense-f32)"),
+        ({"codec": CodecChoice(name="dense-f16", density=0.01)}, "a density of at most 0.1, got 1 (dense-f16)"),
+        ({"codec": CodecChoice(density=1.0)}, "a density of at most 0.1, got 1 (topk-4)"),
+        ({"codec": CodecChoice(name="mask-8", density=0.2)}, "a density of at most 0.1, got 0.2 (mask-8)"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_what_is_outside_the_limits_is_refused_before_anything_is_fetched(tmp_path, changes, why):
+    phone = Phone(tmp_path, limits=DEFAULT)
+    asked(phone, **changes)
+    (dropout,) = phone.transport.of("dropout")
+    assert dropout.cause is DropoutCause.OUTSIDE_LIMITS
+    assert why in dropout.detail
+    assert phone.trust.told == [dropout.detail]
+    assert phone.artifacts.fetched == []
+    assert phone.state == "resting"
+    phone.pass_time(REST_AFTER_REFUSAL_S - 1)
+    assert phone.state == "resting"
+    phone.pass_time(2)
+    assert phone.state == "checked-in"
+
+
+def test_what_is_inside_the_limits_is_done(tmp_path):
+    phone = Phone(tmp_path, limits=DEFAULT)
+    asked(phone)
+    phone.work()
+    assert phone.state == "reporting"
+
+
+def test_a_household_takes_part_with_two_and_not_alone(tmp_path):
+    phone = Phone(tmp_path, limits=replace(DEFAULT, household=True))
+    asked(phone, minimum=2)
+    assert phone.state == "training"
+    alone = Phone(tmp_path / "alone", limits=replace(DEFAULT, household=True))
+    asked(alone, minimum=1)
+    assert [dropout.cause for dropout in alone.transport.of("dropout")] == [DropoutCause.OUTSIDE_LIMITS]
+
+
+def test_an_update_of_fewer_steps_than_the_limit_is_not_sent(tmp_path):
+    phone = Phone(tmp_path, limits=replace(DEFAULT, steps=3))
+    asked(phone, plan=replace(PLAN, max_steps=2))
+    assert "plan.max_steps: expected at least 3, got 2" in phone.transport.of("dropout")[0].detail
+    phone.pass_time(REST_AFTER_REFUSAL_S + 1)
+    phone.be_assigned(number=2, minimum=10, plan=PLAN)  # the plan allows more, and there is not the text for it
+    phone.work()
+    phone.work()
+    dropout = phone.transport.of("dropout")[-1]
+    assert dropout.cause is DropoutCause.OUTSIDE_LIMITS
+    assert "expected at least 3 training steps, had text for 1" in dropout.detail
+    assert phone.transport.of("report") == []
+    assert len(phone.trust.told) == 2
+    phone.pass_time(REST_AFTER_REFUSAL_S + 1)
+    phone.be_assigned(number=3, minimum=10, plan=replace(PLAN, local_epochs=3))
+    phone.work()
+    phone.work()
+    (report,) = phone.transport.of("report")
+    assert decode(report).steps == 3
+
+
+def test_a_mask_of_more_coordinates_than_the_limit_is_refused_whatever_the_codec_says(tmp_path):
+    phone = Phone(tmp_path, limits=DEFAULT)
+    path = tmp_path / ("c" * 64)
+    path.write_bytes(mask_to_bytes(np.arange(LAYOUT.size // 2), LAYOUT))
+    phone.artifacts.model = replace_mask(phone.model, path)
+    asked(phone, codec=CodecChoice(name="mask-8", density=0.01, mask=path.name))
+    (dropout,) = phone.transport.of("dropout")
+    assert (dropout.cause, "mask: expected a share" in dropout.detail) == (DropoutCause.OUTSIDE_LIMITS, True)
+
+
+def replace_mask(model, path):
+    return type(model)(model.sha256, model.manifest, model.program, model.weights, model.vocabulary, path)
