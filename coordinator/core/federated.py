@@ -31,6 +31,9 @@ FAILURES = frozenset(
 )
 """Dropouts that may be a version's fault; a person who takes the phone in hand is not one."""
 
+LARGEST_LOSS = 69.1
+"""Nats a word: -log(1e-30), below which the program takes no probability. A larger loss was made up."""
+
 INVALID = "invalid"
 """Not a dropout: a report that could not be counted."""
 
@@ -132,9 +135,8 @@ def tally(evaluations: Iterable[LocalEvaluation], *, trained: bool = True) -> Ta
             continue
         devices += 1
         sums["counted"] += found.counted
-        sums["loss_before"] += found.loss_before
-        if trained:
-            sums["loss_after"] += found.loss_after
+        for name in ("loss_before", "loss_after") if trained else ("loss_before",):
+            sums[name] += min(max(getattr(found, name), 0.0), LARGEST_LOSS)
         for name in recalls:
             histograms[name][round(THOUSANDTHS * getattr(found, name) / found.counted)] += 1
     added: dict[str, Any] = {**sums}
