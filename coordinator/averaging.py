@@ -40,6 +40,7 @@ from coordinator.jobs import (
     Metrics,
     ReportFile,
     Result,
+    TooFewReadable,
 )
 from coordinator.ports import BlobStore, PrivateStore
 from coordinator.publishing import Base, keeps_residual, publish, ways_to
@@ -70,7 +71,7 @@ def do_job(job: Job, artifacts: BlobStore, private: PrivateStore, measure: Measu
         measure: how good weights are.
 
     Raises:
-        NightjarError: a blob is missing or damaged, too few reports can be decoded, or the result is not finite.
+        NightjarError: a blob is missing or damaged, or the result is not finite.
     """
     if isinstance(job, FiguresJob):
         return FiguresDone(job.round, tally(_figures(job, private), trained=False))
@@ -79,7 +80,7 @@ def do_job(job: Job, artifacts: BlobStore, private: PrivateStore, measure: Measu
     match job:
         case AggregationJob():
             done = _aggregate(job, manifest, weights, artifacts, private)
-            if job.evaluation is None:
+            if job.evaluation is None or isinstance(done, TooFewReadable):
                 return done
             following = weights_from_bytes(artifacts.get(done.weights), manifest.layout)
             metrics = measure(manifest, following, job.evaluation.text)
@@ -94,7 +95,7 @@ def _aggregate(
     weights: Vector,
     artifacts: BlobStore,
     private: PrivateStore,
-) -> AggregationDone:
+) -> AggregationDone | TooFewReadable:
     unreadable: list[DeviceId] = []
     looked: list[frame.LocalEvaluation] = []
     hashes: list[str] = []
@@ -102,7 +103,10 @@ def _aggregate(
     clip_norm = _first_clip_norm(job, codec, manifest.layout, private) if job.clip_norm is None else job.clip_norm
     norms: list[float] = []
     found = _contributions(job, codec, manifest.layout, private, unreadable, looked, hashes)
-    mean = weighted_mean(clipped(found, math.inf if clip_norm is None else clip_norm, norms), manifest.layout.size)
+    try:
+        mean = weighted_mean(clipped(found, math.inf if clip_norm is None else clip_norm, norms), manifest.layout.size)
+    except _TooFewError:
+        return TooFewReadable(job.round, tuple(unreadable))
     optimizer = optimizer_for(job.optimizer)
     state, residual = _state(job, optimizer, manifest.layout.size, private)
     target, state = optimizer.apply(weights, mean, state)
@@ -226,13 +230,16 @@ def _contributions(
             update = codec.decode(report.payload, layout)
         except RemoteProtocolError:
             unreadable.append(stored.device)
-            if len(job.reports) - len(unreadable) < job.minimum:
-                msg = f"{len(unreadable)} of {len(job.reports)} reports cannot be decoded; {job.minimum} are needed"
-                raise RemoteProtocolError(msg, code="payload") from None
             continue
         if report.evaluation is not None:
             looked.append(report.evaluation)
         yield Contribution(stored.device, weight_of(stored.num_examples, cap), update)
+    if unreadable and len(job.reports) - len(unreadable) < job.minimum:
+        raise _TooFewError
+
+
+class _TooFewError(Exception):
+    """All reports were read, and without those that cannot be decoded there are fewer than the minimum."""
 
 
 def _first_clip_norm(job: AggregationJob, codec: Codec, layout: ParameterLayout, private: PrivateStore) -> float | None:

@@ -1,7 +1,7 @@
 """What is to be done after a transaction, in a form that survives a restart.
 
 The round's effects and the driver's own lie as JSON in the database until they are done. Each may be carried out more
-than once. ``KeepReport`` never gets here: it is done inside the transaction.
+than once. ``KeepReport`` and ``CountRefusal`` never get here: they are done inside the transaction.
 """
 
 from __future__ import annotations

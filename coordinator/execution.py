@@ -14,6 +14,7 @@ from coordinator.core.events import AssignDevice, RejectCheckIn, SendReceipt, St
 from coordinator.core.pace import Steering, check_in_within_s, loads, opens_in_s, retry_after_s
 from coordinator.core.round import Phase, Round, awaits_report
 from coordinator.core.schedule import wait_s
+from coordinator.core.seats import SeatState
 from coordinator.core.task import Status
 from coordinator.effects import AnnounceModel, ClearRetained, EvaluateVersion, PendingEffect, SendMissing
 from coordinator.jobs import AggregationJob, Evaluation, EvaluationJob, FiguresJob, ReportFile
@@ -164,7 +165,11 @@ class Execution:
         return AggregationJob(
             round=current.number,
             manifest=version.manifest,
-            reports=tuple(ReportFile(r.device, r.attempt, r.num_examples) for r in reports),
+            reports=tuple(
+                ReportFile(r.device, r.attempt, r.num_examples)
+                for r in reports
+                if current.seats[r.device].state is SeatState.REPORTED  # not one that was unreadable
+            ),
             minimum=settings.minimum,
             codec=settings.codec.choice(),
             optimizer=settings.server.choice(),

@@ -28,7 +28,7 @@ from coordinator.core.events import (
     SendReceipt,
 )
 from coordinator.core.lease import CheckedIn, Heard, Lease, status_event
-from coordinator.core.round import Phase, Round, awaits_report, step
+from coordinator.core.round import Round, awaits_report, step
 from coordinator.core.seats import SeatState
 from coordinator.core.task import Status
 from coordinator.effects import ClearRetained, SendMissing
@@ -276,7 +276,7 @@ def _too_large(size_bytes: int, basis: Basis) -> Invalid:
 def _take_status(device: DeviceId, message: messages.Status, turn: Turn, *, retained: bool) -> None:
     _note(device, status_event(message, turn.now_s, retained=retained), turn)
     for state in turn.board.rounds_of(device):
-        stopped_waiting = state.phase is Phase.SELECTION and message.state in NOT_WAITING
+        stopped_waiting = device in state.pool and message.state in NOT_WAITING
         if not message.online or stopped_waiting:
             turn.step(state.task, DeviceLost(device, turn.now_s))
         else:

@@ -18,11 +18,13 @@ class Metrics(msgspec.Struct, frozen=True):
         top1: recall of the best suggestion, 0 to 1.
         top3: recall of the best three, 0 to 1.
         loss: mean cross-entropy per target, nats.
+        hits: which words were foreseen (:class:`models.evaluation.Metrics`); two versions are compared word by word.
     """
 
     top1: float
     top3: float
     loss: float
+    hits: bytes = b""
 
 
 class Evaluation(msgspec.Struct, frozen=True):
@@ -126,6 +128,13 @@ class AggregationDone(msgspec.Struct, frozen=True, tag=True):
     reports_sha256: str = ""
 
 
+class TooFewReadable(msgspec.Struct, frozen=True, tag=True):
+    """No mean: the reports of these devices could not be decoded, and without them there are fewer than the minimum."""
+
+    round: int
+    unreadable: tuple[DeviceId, ...]
+
+
 class EvaluationDone(msgspec.Struct, frozen=True, tag=True):
     """A version was measured."""
 
@@ -148,7 +157,7 @@ class JobFailed(msgspec.Struct, frozen=True, tag=True):
     version: int | None = None
 
 
-Result = AggregationDone | EvaluationDone | FiguresDone | JobFailed
+Result = AggregationDone | TooFewReadable | EvaluationDone | FiguresDone | JobFailed
 
 
 def failed(job: Job, reason: str) -> JobFailed:

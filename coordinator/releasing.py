@@ -32,7 +32,7 @@ from coordinator.core.rollout import (
 )
 from coordinator.core.round import Round
 from coordinator.effects import AnnounceModel
-from coordinator.jobs import Metrics
+from coordinator.jobs import AggregationDone, Metrics
 from coordinator.ports import Lineage, VersionRecord
 from coordinator.turn import Turn
 
@@ -62,18 +62,18 @@ class Releases:
         self._announced = config.task.name
         self._code_version = metadata.version("nightjar")
 
-    def lineage(self, state: Round, settings: TaskSettings, reports_sha256: str) -> Lineage:
+    def lineage(self, state: Round, settings: TaskSettings, done: AggregationDone) -> Lineage:
         """What the version of a round is made of.
 
         Args:
             state: the round that makes it.
             settings: of its task.
-            reports_sha256: over its reports.
+            done: its mean.
         """
         return Lineage(
             parent=state.base_version,
-            reports=state.reported,
-            reports_sha256=reports_sha256,
+            reports=state.reported - len(done.unreadable),
+            reports_sha256=done.reports_sha256,
             seed=self._seed,
             code_version=self._code_version,
             optimizer=settings.server.choice(),

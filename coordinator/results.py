@@ -5,15 +5,16 @@ from __future__ import annotations
 import msgspec
 import structlog
 
-from coordinator.core.events import AggregationFailed, AggregationFinished, StartAggregation
+from coordinator.core.events import AggregationFailed, AggregationFinished, ReportsUnreadable, StartAggregation
 from coordinator.core.rollout import Rollout
 from coordinator.core.round import Phase, Round
 from coordinator.effects import EvaluateVersion, PendingEffect
-from coordinator.jobs import AggregationDone, EvaluationDone, FiguresDone, JobFailed, Metrics, Result
+from coordinator.jobs import AggregationDone, EvaluationDone, FiguresDone, JobFailed, Metrics, Result, TooFewReadable
 from coordinator.ports import BlobStore, VersionRecord
 from coordinator.releasing import Releases
 from coordinator.turn import Turn
 from models.manifest import Artifact, Manifest
+from wire.identifiers import DeviceId
 
 NAMED = 20
 """Devices in one log line."""
@@ -50,6 +51,12 @@ class Results:
                 state = _committing(turn, result.round)
                 if state is not None:
                     self._commit(turn, state, result)
+            case TooFewReadable(number, devices):
+                self._forget(turn, StartAggregation(number))
+                state = _committing(turn, number)
+                if state is not None:
+                    _name_unreadable(turn, number, devices)
+                    turn.step(state.task, ReportsUnreadable(devices, turn.now_s))
             case FiguresDone(number, federated):
                 self._forget(turn, StartAggregation(number))
                 state = _committing(turn, number)
@@ -96,24 +103,28 @@ class Results:
             created_s=turn.now_s,
             metrics=done.metrics,
             rollout=Rollout(),
-            lineage=self._releases.lineage(state, turn.board.tasks[task].settings, done.reports_sha256),
+            lineage=self._releases.lineage(state, turn.board.tasks[task].settings, done),
         )
         self._releases.note_figures(base.version, done.federated, turn)
         self._releases.take_in(made, turn)
         if done.metrics is not None:
             _tell(turn, number, done.metrics)
         if done.unreadable:
-            turn.tx.count("reports_unreadable", len(done.unreadable))
-            names = ", ".join(done.unreadable[:NAMED])
-            turn.after_commit.append(
-                lambda: _log.warning("reports_unreadable", round=done.round, count=len(done.unreadable), devices=names)
-            )
-        turn.step(task, AggregationFinished(number, turn.now_s))
+            _name_unreadable(turn, done.round, done.unreadable)
+        turn.step(task, AggregationFinished(number, turn.now_s, done.unreadable))
 
 
 def _committing(turn: Turn, number: int) -> Round | None:
     state = turn.board.round(number)
     return state if state is not None and state.phase is Phase.COMMITTING else None
+
+
+def _name_unreadable(turn: Turn, number: int, devices: tuple[DeviceId, ...]) -> None:
+    turn.tx.count("reports_unreadable", len(devices))
+    names = ", ".join(devices[:NAMED])
+    turn.after_commit.append(
+        lambda: _log.warning("reports_unreadable", round=number, count=len(devices), devices=names)
+    )
 
 
 def _tell(turn: Turn, version: int, metrics: Metrics) -> None:

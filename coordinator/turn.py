@@ -19,6 +19,7 @@ from coordinator.core.events import (
     AggregationFailed,
     CalledOff,
     ClockTicked,
+    CountRefusal,
     Effect,
     Event,
     KeepReport,
@@ -27,7 +28,7 @@ from coordinator.core.events import (
     SendReceipt,
     StartAggregation,
 )
-from coordinator.core.lease import ReportCounted
+from coordinator.core.lease import Lease, ReportCounted, ReportRefused
 from coordinator.core.pace import check_in_counted, round_timed
 from coordinator.core.round import TERMINAL, AbandonCause, Phase, Round, dropouts, open_round, step
 from coordinator.core.schedule import wait_s, within_hours
@@ -314,12 +315,22 @@ class Turn:
                     heard = self.tx.lease(effect.device)
                     if heard is not None:
                         self.tx.save_lease(leases.step(heard, ReportCounted(state.number)))
+                case CountRefusal(device):
+                    self._count_refusal(device)
                 case SendReceipt():
                     self.answer(effect)
                 case RejectCheckIn():
                     self.effects.append(replace(effect, task=state.task))
                 case _:
                     self.effects.append(effect)
+
+    def _count_refusal(self, device: DeviceId) -> None:
+        before = self.tx.lease(device) or Lease(device=device)
+        after = leases.step(before, ReportRefused(self.now_s))
+        self.tx.save_lease(after)
+        if after.barred_until_s != before.barred_until_s:
+            self.tx.count("devices_barred")
+            self.after_commit.append(lambda: _log.warning("device_barred", device=device, seconds=leases.BARRED_S))
 
     def _note_changes(self, before: Round, after: Round, event: Event) -> None:
         for cause, amount in _dropouts_changed(before, after, event).items():

@@ -139,7 +139,7 @@ def choose(lease: Lease, offer: CheckIn, candidates: Sequence[Candidate], now_s:
     declined: Declined | None = None
     open_to: list[Round] = []
     for each in holding or candidates:
-        refused = _refusal(lease, offer, each)
+        refused = _refusal(lease, offer, each, now_s)
         if refused is None:
             open_to.append(each.round)
         elif declined is None or _sooner(refused, declined.refusal):
@@ -179,9 +179,9 @@ def free_slot(share: float, taken: Iterable[tuple[float, float]]) -> float | Non
     return begin if begin + share <= 1 + _ROUNDING else None
 
 
-def _refusal(lease: Lease, offer: CheckIn, candidate: Candidate) -> Refusal | None:
+def _refusal(lease: Lease, offer: CheckIn, candidate: Candidate, now_s: float) -> Refusal | None:
     gate = candidate.gate
-    return refusal(lease, candidate.round.number, gate.admission) or _unfit(lease, offer, gate)
+    return refusal(lease, candidate.round.number, gate.admission, now_s) or _unfit(lease, offer, gate)
 
 
 def _unfit(lease: Lease, offer: CheckIn, gate: Gate) -> Refusal | None:

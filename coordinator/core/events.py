@@ -59,9 +59,20 @@ class ClockTicked(msgspec.Struct, frozen=True):
 
 
 class AggregationFinished(msgspec.Struct, frozen=True):
-    """The reports were averaged to a new version; None if they held figures only."""
+    """The reports were averaged to a new version; None if they held figures only.
+
+    ``unreadable`` are the devices whose reports turned out not to be updates and are not in the mean.
+    """
 
     version: int | None
+    now_s: float
+    unreadable: tuple[DeviceId, ...] = ()
+
+
+class ReportsUnreadable(msgspec.Struct, frozen=True):
+    """So many reports turned out not to be updates that too few are left for a mean."""
+
+    devices: tuple[DeviceId, ...]
     now_s: float
 
 
@@ -87,6 +98,7 @@ Event = (
     | ReportReceived
     | ClockTicked
     | AggregationFinished
+    | ReportsUnreadable
     | AggregationFailed
     | CalledOff
 )
@@ -124,6 +136,12 @@ class KeepReport(msgspec.Struct, frozen=True, tag=True):
     attempt: int
 
 
+class CountRefusal(msgspec.Struct, frozen=True, tag=True):
+    """Note, in the same transaction as the new state, that a report of the device could not be used."""
+
+    device: DeviceId
+
+
 class SendReceipt(msgspec.Struct, frozen=True, tag=True):
     """Tell a device what became of its report."""
 
@@ -141,4 +159,4 @@ class StartAggregation(msgspec.Struct, frozen=True, tag=True):
     round: int
 
 
-Effect = AssignDevice | RejectCheckIn | KeepReport | SendReceipt | StartAggregation
+Effect = AssignDevice | RejectCheckIn | KeepReport | CountRefusal | SendReceipt | StartAggregation

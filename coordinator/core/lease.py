@@ -11,6 +11,10 @@ It is READY from its check-in on, until its status says that it does something e
 lease and not the truth: a device may be gone without anybody having said so, therefore a round relies on its own
 deadlines and never on this. A pair (presence, event) that is not in TABLE raises IllegalEvent and changes nothing.
 
+Reports that could not be used count against a device: after :data:`REFUSALS_ALLOWED` of them it is *barred*, not
+selected for :data:`BARRED_S`, and the count begins anew. A sound report takes nothing back, or every second one could
+be bad.
+
 A lease also remembers the rounds in which a report of the device was accepted, for the limits on taking part: one bit
 for each of the last :data:`SHARE_WINDOW` rounds. Who may wait for a round, :mod:`coordinator.core.selection` says.
 """
@@ -28,6 +32,10 @@ from wire.messages import CheckIn, Status
 
 SHARE_WINDOW = 50
 """Rounds that are remembered: a fleet's evening, and few enough bits for any database's integer."""
+REFUSALS_ALLOWED = 3
+"""A fault of ours, or of a disk, makes one or two."""
+BARRED_S = 86400.0
+"""Long enough that a device that does nothing else costs three seats a day."""
 _WINDOW_BITS = (1 << SHARE_WINDOW) - 1
 _STILL_WAITING = frozenset({"", "checked-in"})
 """Lifecycle states in a status that do not contradict a check-in."""
@@ -62,6 +70,8 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         last_round: the last round that counts a report of it; 0 if none does.
         rounds_counted: bit k says the same of the k-th round before ``last_round``.
         blocked: why an operator shut it out; empty if nobody did.
+        refusals: its reports that could not be used, since it was last barred.
+        barred_until_s: until when it is not selected because of them; 0 if it never was barred.
         taken_back: the newest release of the agent that did not work there, with its reason; empty if there is none.
     """
 
@@ -79,6 +89,8 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     last_round: int = 0
     rounds_counted: int = 0
     blocked: str = ""
+    refusals: int = 0
+    barred_until_s: float = 0.0
     taken_back: str = ""
 
     @property
@@ -123,13 +135,19 @@ class ReportCounted(msgspec.Struct, frozen=True):
     round: int
 
 
+class ReportRefused(msgspec.Struct, frozen=True):
+    """A report of the device could not be used."""
+
+    now_s: float
+
+
 class BlockingChanged(msgspec.Struct, frozen=True):
     """An operator shut the device out, for a reason, or lets it in again (no reason)."""
 
     reason: str
 
 
-Event = Heard | CheckedIn | StatusCame | WentAway | ReportCounted | BlockingChanged
+Event = Heard | CheckedIn | StatusCame | WentAway | ReportCounted | ReportRefused | BlockingChanged
 
 
 def step(lease: Lease, event: Event) -> Lease:
@@ -203,6 +221,12 @@ def _count(lease: Lease, event: ReportCounted) -> Lease:
     return replace(lease, presence=Presence.PRESENT, last_round=event.round, rounds_counted=earlier | 1)
 
 
+def _refuse(lease: Lease, event: ReportRefused) -> Lease:
+    if lease.refusals + 1 < REFUSALS_ALLOWED:
+        return replace(lease, refusals=lease.refusals + 1)
+    return replace(lease, refusals=0, barred_until_s=event.now_s + BARRED_S)
+
+
 def _block(lease: Lease, event: BlockingChanged) -> Lease:
     return replace(lease, blocked=event.reason)
 
@@ -214,18 +238,21 @@ TABLE: dict[tuple[Presence, type[Event]], Row] = {
     (_AWAY, CheckedIn): row(_offer, _READY),
     (_AWAY, StatusCame): row(_tell, _PRESENT),
     (_AWAY, WentAway): row(_leave, _AWAY),
+    (_AWAY, ReportRefused): row(_refuse, _AWAY),
     (_AWAY, BlockingChanged): row(_block, _AWAY),
     (_PRESENT, Heard): row(_live, _PRESENT),
     (_PRESENT, CheckedIn): row(_offer, _READY),
     (_PRESENT, StatusCame): row(_tell, _PRESENT),
     (_PRESENT, WentAway): row(_leave, _AWAY),
     (_PRESENT, ReportCounted): row(_count, _PRESENT),
+    (_PRESENT, ReportRefused): row(_refuse, _PRESENT),
     (_PRESENT, BlockingChanged): row(_block, _PRESENT),
     (_READY, Heard): row(_live, _READY),
     (_READY, CheckedIn): row(_offer, _READY),
     (_READY, StatusCame): row(_tell, _READY, _PRESENT),
     (_READY, WentAway): row(_leave, _AWAY),
     (_READY, ReportCounted): row(_count, _PRESENT),
+    (_READY, ReportRefused): row(_refuse, _READY),
     (_READY, BlockingChanged): row(_block, _READY),
 }
 """Every legal pair. A report is heard before it is counted, so none is ever counted of a device that is AWAY."""

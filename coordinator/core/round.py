@@ -5,19 +5,22 @@ Theory of operation
 
 A round begins in SELECTION. Devices that check in join a *pool*. When the pool holds a cohort (goal x over-selection,
 and the selection window has passed) or the selection deadline comes with at least the minimum, a seeded uniform sample
-of the pool is given *seats* and the round goes to REPORTING; the rest is told to come back later. With fewer than the
-minimum at the deadline the round is ABANDONED. While the pool is empty nobody is kept waiting, so a round that follows
+of the pool is given *seats* and the round goes to REPORTING. Of the rest a few go on waiting in the pool, the
+*reserve*; the others are told to come back later. With fewer than the minimum at the deadline the round is ABANDONED.
+While the pool is empty nobody is kept waiting, so a round that follows
 empty ones stays open longer; from the first arrival on the usual deadline holds.
 
-In REPORTING each seat ends as reported, refused (an invalid report) or dropped. A dropped seat leaves room for a
-device that checks in during the first half of the reporting time; the same device may come back as its next attempt.
+In REPORTING each seat ends as reported, refused (an invalid report) or dropped. Refused and dropped seats leave room
+during the first half of the reporting time: for the reserve at once, then for devices that check in; a device that
+dropped may come back as its next attempt.
 A device whose connection is lost keeps its seat for a short grace, and even after that its report counts if it
 comes before the round ends. The round goes to COMMITTING when the goal is reached, when nobody is left working with at
 least the minimum reported, or at the deadline with at least the minimum; otherwise it is ABANDONED and
 the model stays as it is.
 
 In COMMITTING the reports are being averaged. That ends in COMMITTED or, if it fails or takes too long, in ABANDONED.
-Both are terminal: they only answer reports that come again or too late.
+Both are terminal: they only answer reports that come again or too late. Reports that turn out to be unreadable are
+refused after all; if too few are left, the round goes back to REPORTING and their seats are given to others.
 
 Every phase has a deadline, and no deadline is ever further away than its phase is long: a clock that is set back does
 not make a round wait for the time that it lost. How long each is: :mod:`coordinator.core.rules`.
@@ -36,7 +39,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -47,6 +50,7 @@ from coordinator.core.events import (
     AssignDevice,
     CalledOff,
     ClockTicked,
+    CountRefusal,
     DeviceCheckedIn,
     DeviceDroppedOut,
     DeviceLost,
@@ -56,6 +60,7 @@ from coordinator.core.events import (
     KeepReport,
     RejectCheckIn,
     ReportReceived,
+    ReportsUnreadable,
     SendReceipt,
     StartAggregation,
 )
@@ -66,6 +71,8 @@ from wire.identifiers import DeviceId
 from wire.machine import Row, find_row, row
 from wire.messages import DropoutCause, RejectionReason, Verdict
 
+UNREADABLE = "payload"
+"""Code of a report whose fault shows only when it is averaged."""
 MAX_ATTEMPTS = 3
 """Seats that one device may take in one round: a device that fails over and over must not keep others out."""
 
@@ -109,7 +116,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
         opened_at_s: when SELECTION began.
         deadline_s: end of SELECTION or REPORTING.
         phase: where it is.
-        pool: devices that wait to be selected, in the order in which they came.
+        pool: devices that wait to be selected, in the order in which they came; later, those that wait for a lost seat.
         seats: selected devices.
         working: how many of them are at work; counted along, so that a report costs no walk over all seats.
         reported: how many have reported, likewise.
@@ -279,24 +286,31 @@ def _may_begin(state: Round, now_s: float) -> bool:
 
 def _begin(state: Round, now_s: float) -> Step:
     chosen = sample(state.pool, state.rules.cohort, state.seed, state.number)
+    left = [device for device in state.pool if device not in set(chosen)]
+    reserve = sample(left, state.rules.reserve, state.seed, state.number)
     begun = replace(
         state,
         phase=Phase.REPORTING,
-        pool=(),
+        pool=tuple(reserve),
         seats={device: Seat() for device in chosen},
         working=len(chosen),
         started_at_s=now_s,
         deadline_s=now_s + state.rules.report_deadline_s,
     )
     assigned = tuple(AssignDevice(device, state.number, 1) for device in chosen)
-    others = sorted(set(state.pool) - set(chosen))
-    return begun, assigned + tuple(RejectCheckIn(device, RejectionReason.NOT_SELECTED) for device in others)
+    return begun, assigned + _not_selected(sorted(set(left) - set(reserve)))
+
+
+def _not_selected(devices: Iterable[DeviceId]) -> tuple[Effect, ...]:
+    return tuple(RejectCheckIn(device, RejectionReason.NOT_SELECTED) for device in devices)
 
 
 # REPORTING
 
 
 def _seat_newcomer(state: Round, event: DeviceCheckedIn) -> Step:
+    if event.device in state.pool:
+        return state, ()
     seat = state.seats.get(event.device)
     if seat is not None and seat.state is SeatState.WORKING:
         # It does not know of its seat: the assignment was lost.
@@ -319,6 +333,8 @@ def _turn_away(state: Round, event: DeviceCheckedIn) -> Step:
 
 
 def _start_grace(state: Round, event: DeviceLost) -> Step:
+    if event.device in state.pool:
+        return _leave_pool(state, event)
     seat = state.seats.get(event.device)
     if seat is None or seat.state is not SeatState.WORKING or seat.lost_since_s is not None:
         return state, ()
@@ -333,6 +349,8 @@ def _end_grace(state: Round, event: DeviceReturned) -> Step:
 
 
 def _drop(state: Round, event: DeviceDroppedOut) -> Step:
+    if event.device in state.pool:
+        return _leave_pool(state, event)
     seat = state.seats.get(event.device)
     if seat is None or seat.attempt != event.attempt or seat.state not in {SeatState.WORKING, SeatState.DROPPED}:
         return state, ()
@@ -348,7 +366,8 @@ def _take_report(state: Round, event: ReportReceived) -> Step:
     if event.code:
         refused = replace(seat, state=SeatState.REFUSED, code=event.code, cause=None, lost_since_s=None)
         ended, effects = _end_if_due(_with_seat(state, event.device, refused), event.now_s)
-        return ended, (_receipt(state, event, Verdict.INVALID, event.code, event.detail), *effects)
+        receipt = _receipt(state, event, Verdict.INVALID, event.code, event.detail)
+        return ended, (CountRefusal(event.device), receipt, *effects)
     reported = replace(seat, state=SeatState.REPORTED, cause=None, lost_since_s=None)
     ended, effects = _end_if_due(_with_seat(state, event.device, reported), event.now_s)
     kept = KeepReport(event.device, state.number, event.attempt)
@@ -371,28 +390,62 @@ def _end_if_due(state: Round, now_s: float) -> Step:
         return _commit(state, now_s)
     if now_s >= state.deadline_s:
         state = _with_seats(state, {device: _out_of_time(seat) for device, seat in state.seats.items()})
+    state, effects = _call_reserve(state, now_s)
     if state.working:
-        return state, ()
+        return state, effects
     if state.reported >= state.rules.minimum:
-        return _commit(state, now_s)
+        ended, others = _commit(state, now_s)
+        return ended, effects + others
     if now_s < min(_replacement_ends_s(state), state.deadline_s):
-        return state, ()
+        return state, effects
     causes = ", ".join(sorted(f"{cause.value} {count}" for cause, count in dropouts(state).items()))
     reason = f"{state.reported} of {state.rules.minimum} needed reports came"
     reason += f"; dropouts: {causes}" if causes else ""
-    return _abandoned(state, AbandonCause.TOO_FEW_REPORTS, reason, now_s), ()
+    return _abandoned(state, AbandonCause.TOO_FEW_REPORTS, reason, now_s), effects
+
+
+def _call_reserve(state: Round, now_s: float) -> Step:
+    """Give lost seats to the devices that wait for one; once they could hardly finish, send them away."""
+    room = max(0, state.rules.cohort - state.working - state.reported)
+    if not state.pool:
+        return state, ()
+    if now_s >= _replacement_ends_s(state):
+        return replace(state, pool=()), _not_selected(state.pool)
+    called, pool = state.pool[:room], state.pool[room:]
+    if not called:
+        return state, ()
+    seated = _with_seats(replace(state, pool=pool), {**state.seats, **{device: Seat() for device in called}})
+    return seated, tuple(AssignDevice(device, state.number, 1) for device in called)
 
 
 def _commit(state: Round, now_s: float) -> Step:
     deadline_s = now_s + state.rules.commit_deadline_s
-    return replace(state, phase=Phase.COMMITTING, deadline_s=deadline_s), (StartAggregation(state.number),)
+    committing = replace(state, phase=Phase.COMMITTING, deadline_s=deadline_s, pool=())
+    return committing, (*_not_selected(state.pool), StartAggregation(state.number))
 
 
 # COMMITTING and after
 
 
 def _finish(state: Round, event: AggregationFinished) -> Step:
-    return replace(state, phase=Phase.COMMITTED, version=event.version, closed_at_s=event.now_s), ()
+    state, effects = _refuse(state, event.unreadable)
+    return replace(state, phase=Phase.COMMITTED, version=event.version, closed_at_s=event.now_s), effects
+
+
+def _reopen(state: Round, event: ReportsUnreadable) -> Step:
+    state, effects = _refuse(state, event.devices)
+    reopened = replace(state, phase=Phase.REPORTING, deadline_s=event.now_s + state.rules.report_deadline_s)
+    ended, others = _end_if_due(reopened, event.now_s)
+    return ended, effects + others
+
+
+def _refuse(state: Round, devices: tuple[DeviceId, ...]) -> Step:
+    """Take back what reports counted that turned out to be unreadable."""
+    if not devices:
+        return state, ()
+    found = {device: state.seats[device] for device in devices if device in state.seats}
+    refused = {device: replace(seat, state=SeatState.REFUSED, code=UNREADABLE) for device, seat in found.items()}
+    return _with_seats(state, {**state.seats, **refused}), tuple(CountRefusal(device) for device in sorted(refused))
 
 
 def _fail(state: Round, event: AggregationFailed) -> Step:
@@ -496,6 +549,7 @@ TABLE: dict[tuple[Phase, type[Event]], Row] = {
     (_COMMITTING, ClockTicked): row(_watch_committing, _COMMITTING, _ABANDONED),
     (_COMMITTING, AggregationFinished): row(_finish, _COMMITTED),
     (_COMMITTING, AggregationFailed): row(_fail, _ABANDONED),
+    (_COMMITTING, ReportsUnreadable): row(_reopen, _REPORTING, _COMMITTING),
     (_COMMITTING, CalledOff): row(_ignore, _COMMITTING),
     (_COMMITTED, ReportReceived): row(_answer_again, _COMMITTED),
     (_ABANDONED, ReportReceived): row(_answer_again, _ABANDONED),

@@ -10,7 +10,8 @@ selection window selection deadline / 60         so that the sample is drawn fro
 shortest retry   selection deadline / 15         who comes sooner learns nothing new
 lost grace       report deadline / 12, at most   a phone that changes networks is back in ten seconds, and a short
                  10 s                            round cannot wait as long for it
-replacement      half of the report deadline     a newcomer of the second half could hardly finish
+replacement      half of the report deadline     who begins in the second half could hardly finish; until then a few of
+                                                 those who were not drawn wait for a seat that is lost
 commit deadline  6 report deadlines, at least    the worker gives up a job that hangs within half an hour; this is
                  2 h                             for a worker that says nothing at all
 empty selection  selection deadline, doubled     nobody is kept waiting, and a coordinator that is alone for a
@@ -67,6 +68,11 @@ class RoundRules(msgspec.Struct, frozen=True, kw_only=True):
         13
         """
         return math.ceil(round(self.goal * self.over_selection, 9))  # 100 x 1.1 is a hair above 110 in floats
+
+    @property
+    def reserve(self) -> int:
+        """Devices that wait for a seat that is lost: as many as were selected beyond the goal, at least one."""
+        return max(1, self.cohort - self.goal)
 
     def empty_selection_s(self, empty_before: int) -> float:
         """How long a selection stays open to which nobody comes.

@@ -6,13 +6,14 @@ drawn should come back is :mod:`coordinator.core.pace`'s business.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from coordinator.core.lease import Lease
+from coordinator.core.lease import REFUSALS_ALLOWED, Lease
 from wire.identifiers import DeviceId
 from wire.messages import RejectionReason
 
@@ -72,10 +73,14 @@ class Refusal:
     rounds: int = 0
 
 
-def refusal(lease: Lease, round_number: int, admission: Admission) -> Refusal | None:
+def refusal(lease: Lease, round_number: int, admission: Admission, now_s: float) -> Refusal | None:
     """Why a device that has just checked in may not wait for a round; None if it may."""
     if lease.blocked:
         return Refusal(RejectionReason.BLOCKED, lease.blocked)
+    if now_s < lease.barred_until_s:
+        hours = math.ceil((lease.barred_until_s - now_s) / 3600)
+        detail = f"{REFUSALS_ALLOWED} of its reports could not be used; it may take part again in {hours} h"
+        return Refusal(RejectionReason.BLOCKED, detail)
     if older(lease.agent_version, admission.minimum_agent_version):
         detail = f"this model needs agent {admission.minimum_agent_version} or newer, got {lease.agent_version[:32]}"
         return Refusal(RejectionReason.OUTDATED_AGENT, detail)

@@ -47,6 +47,7 @@ versions = Table(
     Column("top1", Float),
     Column("top3", Float),
     Column("loss", Float),
+    Column("hits", LargeBinary),  # which held-out words were foreseen
     Column("stage", String(16), nullable=False, server_default="current"),  # coordinator.core.rollout.Stage
     Column("reason", String(500), nullable=False, server_default=""),
     Column("since_s", Float, nullable=False, server_default="0"),
@@ -144,6 +145,8 @@ devices = Table(
     Column("last_round", BigInteger, nullable=False),
     Column("rounds_counted", BigInteger, nullable=False),  # one bit a round
     Column("blocked", String(200), nullable=False, server_default=""),  # why; empty for a device that may take part
+    Column("refusals", Integer, nullable=False, server_default="0"),
+    Column("barred_until_s", Float, nullable=False, server_default="0"),
     Column("taken_back", String(500), nullable=False, server_default=""),  # a release of the agent, and why
     Index("devices_by_last_seen", "last_seen_s"),
     Index("devices_blocked", "device", sqlite_where=text("blocked <> ''"), postgresql_where=text("blocked <> ''")),

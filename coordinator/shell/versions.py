@@ -119,12 +119,12 @@ def _row(record: VersionRecord) -> dict[str, Any]:
 
 def _record(row: sa.RowMapping) -> VersionRecord:
     values: dict[str, Any] = {str(name): value for name, value in row.items()}
-    top1, top3, loss = (values.pop(name) for name in Metrics.__struct_fields__)
+    top1, top3, loss, hits = (values.pop(name) for name in Metrics.__struct_fields__)
     stage, reason, since_s = values.pop("stage"), values.pop("reason"), values.pop("since_s")
     for name, kind in _JSON.items():
         values[name] = None if values[name] is None else msgspec.json.decode(values[name], type=kind)
     return VersionRecord(
         **values,
-        metrics=None if top1 is None else Metrics(top1, top3, loss),
+        metrics=None if top1 is None else Metrics(top1, top3, loss, hits),
         rollout=Rollout(stage=Stage(stage), reason=reason, since_s=since_s),
     )

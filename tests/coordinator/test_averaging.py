@@ -10,14 +10,14 @@ import pytest
 
 from coordinator.averaging import do_job
 from coordinator.core.optimizers import OptimizerChoice, OptimizerName
-from coordinator.jobs import AggregationJob, FiguresJob, ReportFile
+from coordinator.jobs import AggregationJob, FiguresJob, ReportFile, TooFewReadable
 from coordinator.shell.blobs import FileBlobs
 from coordinator.shell.model_folder import import_model
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import KeptFrames
 from tests.coordinator.model_folder import write_model
 from wire import frame
-from wire.errors import IntegrityError, RemoteProtocolError
+from wire.errors import IntegrityError
 from wire.messages import Assignment, CodecChoice, TrainingPlan
 
 SPARSE = CodecChoice(name="topk-8", density=0.01)
@@ -143,5 +143,11 @@ def test_a_report_whose_positions_cannot_be_read_is_left_out_and_named(tmp_path)
     done = averaging.do(averaging.job([*sound, broken]))
     assert done.unreadable == (broken.device,)
     assert done.weights == averaging.do(averaging.job(sound)).weights
-    with pytest.raises(RemoteProtocolError, match="1 of 4 reports cannot be decoded; 4 are needed"):
-        averaging.do(msgspec.structs.replace(averaging.job([*sound, broken]), minimum=4))
+
+
+def test_with_too_few_readable_reports_there_is_no_mean_and_all_that_cannot_be_read_are_named(tmp_path):
+    averaging = Averaging(tmp_path)
+    broken = [averaging.broken_report(number) for number in (1, 3)]
+    job = averaging.job([averaging.report(0), averaging.report(2), *broken])
+    done = averaging.do(msgspec.structs.replace(job, minimum=3))
+    assert done == TooFewReadable(1, ("d001", "d003"))

@@ -3,6 +3,7 @@
 Hypothesis draws what happens; an observer that only sees receipts and aggregations keeps the books.
 """
 
+import statistics
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -155,15 +156,17 @@ class Observed:
             assert record.round is None or tables.rounds[record.round].task == record.task, number
 
     def check_weights(self) -> None:
-        """Each version is the one before of its task plus the mean of the devices that its round counted."""
+        """Each version is the one before of its task plus the clipped mean of the devices that its round counted."""
         tables = self.world.tables
         expected: dict[str, np.ndarray] = {}
         for version, record in sorted(tables.versions.items()):
             if record.round is None:
                 expected[record.task] = self._weights(version)
                 continue
-            mean = np.mean([0.001 * (1 + DEVICES.index(name)) for name in self.averaged[record.round]])
-            expected[record.task] = expected[record.task] + mean
+            values = [0.001 * (1 + DEVICES.index(name)) for name in self.averaged[record.round]]
+            clip_norm = tables.versions[record.lineage.parent].clip_norm
+            most = statistics.median_low(values) if clip_norm is None else clip_norm / LAYOUT.size**0.5
+            expected[record.task] = expected[record.task] + np.minimum(values, most).mean()
             np.testing.assert_allclose(self._weights(version), expected[record.task], atol=1e-5)
 
     def _weights(self, version: int) -> np.ndarray:

@@ -1,13 +1,20 @@
 """One hostile device among twenty, through the driver, the codec and the checks: what it makes of the model."""
 
+import struct
+
 import numpy as np
 import pytest
+from msgspec import structs
 
 from coordinator.config import CodecConfig
+from coordinator.core.lease import BARRED_S, REFUSALS_ALLOWED
+from coordinator.core.round import Phase
 from models.manifest import Manifest
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import World
 from tests.coordinator.model_folder import LAYOUT, write_model
+from wire import frame
+from wire.messages import Rejection, RejectionReason
 from wire.parameters import weights_from_bytes
 
 HONEST, EXAMPLES = 19, 500
@@ -80,3 +87,49 @@ def test_of_two_devices_neither_sets_the_norm_or_the_weight_alone(world):
     honest = honest_updates()[0]
     moved = hold_round(world, [honest, of_norm(-honest, 1e6)], [10, 10**6])
     assert np.linalg.norm(moved) < 1e-2 * SOUND_NORM, "as much one way as the other"
+
+
+def lying(world, name, update):
+    """A report whose head states another norm than its values have."""
+    good = frame.decode(report_frame(world.assignment(name), update, LAYOUT, EXAMPLES))
+    head = bytearray(good.payload)
+    head[8:12] = struct.pack("<f", 1.0)
+    return frame.encode_report(structs.replace(good, payload=bytes(head)))
+
+
+def test_a_head_that_lies_costs_its_sender_and_not_the_round(tmp_path):
+    codec = CodecConfig(name="topk-8", density=1.0)
+    world = World(write_model(tmp_path), tmp_path, goal=2, minimum=2, codec=codec)
+    sound = honest_updates()
+    world.check_in("a", "liar")
+    world.receive("a", "report", report_frame(world.assignment("a"), sound[0], LAYOUT, EXAMPLES))
+    world.receive("liar", "report", lying(world, "liar", sound[1]))
+    world.work()
+    assert world.phase_of(1) is Phase.REPORTING
+    assert (world.counters["reports_unreadable"], world.tables.leases["liar"].refusals) == (1, 1)
+    world.check_in("liar")
+    assert world.transport.to("liar", Rejection)[-1].reason is RejectionReason.ROUND_IN_PROGRESS
+    world.check_in("b")
+    world.receive("b", "report", report_frame(world.assignment("b"), sound[2], LAYOUT, EXAMPLES))
+    world.work()
+    assert world.phase_of(1) is Phase.COMMITTED
+    assert world.tables.versions[1].lineage.reports == 2
+
+
+def test_a_device_whose_reports_are_of_no_use_is_not_selected_for_a_while(world):
+    for number in range(1, REFUSALS_ALLOWED + 1):
+        world.check_in(*NAMES)
+        world.tick(60.0)
+        honest = honest_updates()
+        for name, update in zip(NAMES[1:], honest, strict=True):
+            world.receive(name, "report", report_frame(world.assignment(name), update, LAYOUT, EXAMPLES))
+        world.receive(NAMES[0], "report", report_frame(world.assignment(NAMES[0]), honest[0], LAYOUT, num_examples=0))
+        world.work()
+        assert world.phase_of(number) is Phase.COMMITTED
+    world.check_in(NAMES[0])
+    answer = world.transport.to(NAMES[0], Rejection)[-1]
+    assert answer.reason is RejectionReason.BLOCKED
+    assert "3 of its reports could not be used" in answer.detail
+    world.tick(BARRED_S)
+    world.check_in(NAMES[0])
+    assert NAMES[0] in world.tables.rounds[max(world.tables.rounds)].pool

@@ -39,6 +39,7 @@ _COUNTED = (
     _Counted("dropouts", "nightjar_dropouts", "cause", "Selected devices that did not report, by cause."),
     _Counted("reports_invalid", "nightjar_reports_refused", "code", "Reports answered INVALID, by code."),
     _Counted("reports_unreadable", "nightjar_reports_unreadable", "", "Accepted reports that no mean could use."),
+    _Counted("devices_barred", "nightjar_devices_barred", "", "Devices barred for reports that could not be used."),
     _Counted("versions_refused", "nightjar_versions_refused", "", "Versions that the gate did not let out."),
     _Counted("versions_rolled_back", "nightjar_versions_rolled_back", "", "Versions that were taken back."),
     _Counted("bytes_up", "nightjar_received_bytes", "", "Payload bytes that devices sent over MQTT."),

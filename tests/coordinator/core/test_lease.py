@@ -5,6 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.core.lease import (
+    BARRED_S,
+    REFUSALS_ALLOWED,
     SHARE_WINDOW,
     TABLE,
     CheckedIn,
@@ -12,6 +14,7 @@ from coordinator.core.lease import (
     Lease,
     Presence,
     ReportCounted,
+    ReportRefused,
     StatusCame,
     WentAway,
     status_event,
@@ -30,7 +33,7 @@ def status(state: str = "training", *, retained: bool = False, now_s: float = 20
 
 
 GONE = WentAway(Status(online=False))
-EVENTS = (Heard(20.0), CheckedIn(OFFER, 20.0), status(), GONE, ReportCounted(3))
+EVENTS = (Heard(20.0), CheckedIn(OFFER, 20.0), status(), GONE, ReportCounted(3), ReportRefused(20.0))
 
 
 def in_presence(presence: Presence) -> Lease:
@@ -121,3 +124,12 @@ def test_a_release_that_a_device_took_back_is_known_until_it_says_otherwise():
     assert lease.taken_back == "0.2.0: not up within 180 s"
     assert step(lease, GONE).taken_back == lease.taken_back
     assert step(lease, status()).taken_back == ""
+
+
+@pytest.mark.parametrize("presence", Presence)
+def test_reports_that_could_not_be_used_bar_a_device_for_a_while_and_sound_ones_between_them_do_not_help(presence):
+    lease = in_presence(presence)
+    for number in range(REFUSALS_ALLOWED):
+        assert lease.barred_until_s == 0.0
+        lease = step(step(step(lease, Heard(20.0)), ReportCounted(number + 1)), ReportRefused(20.0))
+    assert (lease.barred_until_s, lease.refusals) == (20.0 + BARRED_S, 0)

@@ -10,6 +10,7 @@ from coordinator.core.events import (
     AggregationFinished,
     AssignDevice,
     ClockTicked,
+    CountRefusal,
     DeviceCheckedIn,
     DeviceDroppedOut,
     DeviceLost,
@@ -18,6 +19,7 @@ from coordinator.core.events import (
     KeepReport,
     RejectCheckIn,
     ReportReceived,
+    ReportsUnreadable,
     SendReceipt,
     StartAggregation,
 )
@@ -48,7 +50,7 @@ RULES = RoundRules(
     report_deadline_s=100.0,
     lost_grace_s=10.0,
 )
-A, B, C, D = (DeviceId(name) for name in "abcd")
+A, B, C, D, E = (DeviceId(name) for name in "abcde")
 
 
 def opened(**rules) -> Round:
@@ -95,6 +97,7 @@ EVENTS = (
     ClockTicked(5.0),
     AggregationFinished(1, 5.0),
     AggregationFailed("no disk", 5.0),
+    ReportsUnreadable((A,), 5.0),
 )
 
 
@@ -122,13 +125,70 @@ def test_a_full_cohort_begins_the_round_at_once():
     assert state.deadline_s == 102.0
 
 
-def test_the_selection_window_collects_more_than_a_cohort_and_the_rest_is_not_selected():
-    state = after(opened(selection_window_s=5.0), *(DeviceCheckedIn(device, 1.0) for device in (A, B, C, D)))
+def with_reserve() -> Round:
+    """Three of five devices are selected at second 5, one waits for a lost seat, and one was sent away."""
+    state = after(opened(selection_window_s=5.0), *(DeviceCheckedIn(device, 1.0) for device in (A, B, C, D, E)))
+    return after(state, ClockTicked(5.0))
+
+
+def test_the_selection_window_collects_more_than_a_cohort_and_of_the_rest_one_waits_for_a_lost_seat():
+    state = after(opened(selection_window_s=5.0), *(DeviceCheckedIn(device, 1.0) for device in (A, B, C, D, E)))
     assert state.phase is Phase.SELECTION
     state, effects = step(state, ClockTicked(5.0))
     assert len(state.seats) == RULES.cohort == 3
-    (left_out,) = {A, B, C, D} - set(state.seats)
-    assert effects[-1] == RejectCheckIn(left_out, RejectionReason.NOT_SELECTED)
+    assert len(state.pool) == RULES.reserve == 1
+    (sent_away,) = {A, B, C, D, E} - set(state.seats) - set(state.pool)
+    assert effects[-1] == RejectCheckIn(sent_away, RejectionReason.NOT_SELECTED)
+
+
+@pytest.mark.parametrize("lost", ["refused", "dropped"])
+def test_a_lost_seat_is_filled_at_once_in_the_same_round(lost):
+    state = with_reserve()
+    device, (waits,) = min(state.seats), state.pool
+    refused = ReportReceived(device, 1, 6.0, "layout", "another model")
+    event = refused if lost == "refused" else DeviceDroppedOut(device, 1, DropoutCause.IN_USE, 6.0)
+    state, effects = step(state, event)
+    assert effects[-1] == AssignDevice(waits, 1, 1)
+    assert (state.pool, state.working, state.seats[waits].state) == ((), 3, SeatState.WORKING)
+    assert step(state, ReportReceived(waits, 1, 7.0))[1][-1].verdict is Verdict.ACCEPTED
+
+
+def test_whoever_waits_for_a_lost_seat_is_sent_away_once_it_could_hardly_finish_or_the_round_is_full():
+    state = with_reserve()
+    (waits,) = state.pool
+    assert step(state, DeviceCheckedIn(waits, 6.0)) == (state, ())
+    sent_away = (RejectCheckIn(waits, RejectionReason.NOT_SELECTED),)
+    late, effects = step(state, ClockTicked(55.0))
+    assert (late.pool, effects) == ((), sent_away)
+    first, second, _ = sorted(state.seats)
+    full, effects = step(after(state, ReportReceived(first, 1, 6.0)), ReportReceived(second, 1, 7.0))
+    assert (full.phase, full.pool, effects[-2:]) == (Phase.COMMITTING, (), (*sent_away, StartAggregation(1)))
+
+
+@pytest.mark.parametrize("gone", [DeviceLost, DeviceDroppedOut])
+def test_whoever_waits_for_a_lost_seat_may_go(gone):
+    state = with_reserve()
+    (waits,) = state.pool
+    event = DeviceLost(waits, 6.0) if gone is DeviceLost else DeviceDroppedOut(waits, 1, DropoutCause.IN_USE, 6.0)
+    assert after(state, event).pool == ()
+
+
+def test_unreadable_reports_are_refused_after_all():
+    state, effects = step(committing(), AggregationFinished(1, 4.0, (B,)))
+    assert (state.phase, effects) == (Phase.COMMITTED, (CountRefusal(B),))
+    assert (state.devices(SeatState.REFUSED), state.reported) == ([B], 1)
+    assert step(state, ReportReceived(B, 1, 5.0))[1][0].verdict is Verdict.INVALID
+
+
+def test_with_too_few_readable_reports_a_round_goes_on_and_the_seats_are_given_to_others():
+    state, effects = step(committing(), ReportsUnreadable((A, B), 50.0))
+    assert (state.phase, state.reported, state.deadline_s) == (Phase.REPORTING, 0, 150.0)
+    assert effects == (CountRefusal(A), CountRefusal(B))
+    assert step(state, DeviceCheckedIn(A, 51.0))[1] == (RejectCheckIn(A, RejectionReason.ROUND_IN_PROGRESS),)
+    state, effects = step(state, DeviceCheckedIn(D, 51.0))
+    assert effects == (AssignDevice(D, 1, 1),)
+    state = after(state, ReportReceived(C, 1, 52.0), ReportReceived(D, 1, 53.0))
+    assert (state.phase, state.devices(SeatState.REPORTED)) == (Phase.COMMITTING, [C, D])
 
 
 def test_a_second_check_in_only_refreshes_the_first():
@@ -216,10 +276,10 @@ def test_a_report_of_another_attempt_is_invalid():
 
 
 def test_an_invalid_report_settles_its_seat_for_good():
-    state, effects = step(reporting(), ReportReceived(A, 1, 2.0, "norm", "too long"))
-    assert effects == (SendReceipt(A, 1, 1, Verdict.INVALID, "norm", "too long"),)
+    state, effects = step(reporting(), ReportReceived(A, 1, 2.0, "layout", "too long"))
+    assert effects == (CountRefusal(A), SendReceipt(A, 1, 1, Verdict.INVALID, "layout", "too long"))
     assert state.devices(SeatState.REFUSED) == [A]
-    assert step(state, ReportReceived(A, 1, 3.0)) == (state, (SendReceipt(A, 1, 1, Verdict.INVALID, "norm"),))
+    assert step(state, ReportReceived(A, 1, 3.0)) == (state, (SendReceipt(A, 1, 1, Verdict.INVALID, "layout"),))
 
 
 @pytest.mark.parametrize(
@@ -353,9 +413,10 @@ HAPPENINGS = st.one_of(
     st.tuples(st.just(DeviceLost), DEVICES),
     st.tuples(st.just(DeviceReturned), DEVICES),
     st.tuples(st.just(DeviceDroppedOut), DEVICES, st.integers(1, 3), st.sampled_from(DropoutCause)),
-    st.tuples(st.just(ReportReceived), DEVICES, st.integers(1, 3), st.sampled_from(["", "", "norm"])),
+    st.tuples(st.just(ReportReceived), DEVICES, st.integers(1, 3), st.sampled_from(["", "", "layout"])),
     st.tuples(st.just(ClockTicked)),
     st.tuples(st.just(AggregationFinished)),
+    st.tuples(st.just(ReportsUnreadable), st.sets(DEVICES)),
 )
 
 
@@ -367,6 +428,8 @@ def event_of(happening, now_s: float) -> Event:
             return DeviceDroppedOut(device, attempt, cause, now_s)
         case (_, device, attempt, code):
             return ReportReceived(device, attempt, now_s, code)
+        case (kind, devices) if kind is ReportsUnreadable:
+            return ReportsUnreadable(tuple(sorted(devices)), now_s)
         case (kind,) if kind is ClockTicked:
             return ClockTicked(now_s)
         case _:
@@ -403,7 +466,11 @@ def test_whatever_happens_no_round_commits_below_the_minimum_or_counts_anyone_tw
                     pass
         if before.phase in TERMINAL:
             assert state == before
+        if isinstance(event, ReportsUnreadable):
+            kept = [device for device in kept if device not in event.devices]
         assert len(kept) == len(set(kept)), "a device was counted twice"
+        assert not set(state.pool) & set(state.seats), "somebody waits for a second seat"
+        assert not state.pool or state.phase in {Phase.SELECTION, Phase.REPORTING}
         assert sorted(kept) == state.devices(SeatState.REPORTED)
         assert state.reported == len(state.devices(SeatState.REPORTED))
         assert state.working == len(state.devices(SeatState.WORKING))

@@ -5,7 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.core.lease import SHARE_WINDOW, CheckedIn, Lease, ReportCounted, step
+from coordinator.core.lease import (
+    BARRED_S,
+    REFUSALS_ALLOWED,
+    SHARE_WINDOW,
+    CheckedIn,
+    Lease,
+    ReportCounted,
+    ReportRefused,
+    step,
+)
 from coordinator.core.selection import Admission, refusal, sample
 from wire.identifiers import DeviceId
 from wire.messages import CheckIn, RejectionReason
@@ -53,25 +62,25 @@ def admission(**changes) -> Admission:
     ],
 )
 def test_old_agents_and_devices_without_text_are_sent_away(version, examples, reason):
-    refused = refusal(checked_in(version=version, examples=examples), 1, admission())
+    refused = refusal(checked_in(version=version, examples=examples), 1, admission(), 2.0)
     assert (refused.reason if refused else None) is reason
 
 
 def test_without_limits_a_device_may_take_part_in_every_round():
-    assert refusal(checked_in(*range(1, 60)), 60, admission()) is None
+    assert refusal(checked_in(*range(1, 60)), 60, admission(), 2.0) is None
 
 
 def test_a_device_is_left_in_peace_for_some_rounds_and_told_how_many():
     lease, limits = checked_in(4), admission(minimum_separation=3)
-    refused = refusal(lease, 5, limits)
+    refused = refusal(lease, 5, limits, 2.0)
     assert (refused.reason, refused.rounds) == (RejectionReason.TOOK_PART_LATELY, 2)
     assert refused.detail == "it took part in round 4 and may again from round 7 on"
-    assert refusal(lease, 6, limits).rounds == 1
-    assert refusal(lease, 7, limits) is None
+    assert refusal(lease, 6, limits, 2.0).rounds == 1
+    assert refusal(lease, 7, limits, 2.0) is None
 
 
 def test_in_the_round_in_which_it_took_part_the_round_itself_answers():
-    assert refusal(checked_in(4), 4, admission(minimum_separation=3)) is None
+    assert refusal(checked_in(4), 4, admission(minimum_separation=3), 2.0) is None
 
 
 @given(st.integers(1, SHARE_WINDOW), st.integers(60, 200))
@@ -79,16 +88,26 @@ def test_whoever_always_comes_takes_part_as_often_as_the_limits_allow_and_no_mor
     limits = admission(minimum_separation=separation)
     lease, taken = checked_in(), []
     for number in range(1, rounds + 1):
-        refused = refusal(lease, number, limits)
+        refused = refusal(lease, number, limits, 2.0)
         if refused is None:
             taken.append(number)
             lease = checked_in_again(step(lease, ReportCounted(number)))
         else:
             assert refused.rounds >= 1
-            assert refusal(lease, number + refused.rounds, limits) is None, "the wait that it is told is enough"
-            assert refusal(lease, number + refused.rounds - 1, limits) is not None, "and not too long"
+            assert refusal(lease, number + refused.rounds, limits, 2.0) is None, "the wait that it is told is enough"
+            assert refusal(lease, number + refused.rounds - 1, limits, 2.0) is not None, "and not too long"
     assert all(later - earlier >= separation for earlier, later in pairwise(taken))
 
 
 def checked_in_again(lease: Lease) -> Lease:
     return step(lease, CheckedIn(CheckIn(agent_version="0.2.0", runtime="", examples=5), 1.0))
+
+
+def test_a_device_whose_reports_could_not_be_used_is_barred_for_a_day():
+    lease = checked_in()
+    for _ in range(REFUSALS_ALLOWED):
+        lease = step(lease, ReportRefused(10.0))
+    refused = refusal(lease, 5, admission(), 10.0 + 3600.0)
+    assert refused.reason is RejectionReason.BLOCKED
+    assert refused.detail == "3 of its reports could not be used; it may take part again in 23 h"
+    assert refusal(lease, 5, admission(), 10.0 + BARRED_S) is None

@@ -31,6 +31,7 @@ def upgrade() -> None:
         sa.Column("top1", sa.Float),
         sa.Column("top3", sa.Float),
         sa.Column("loss", sa.Float),
+        sa.Column("hits", sa.LargeBinary),
         sa.Column("stage", sa.String(16), nullable=False, server_default="current"),
         sa.Column("reason", sa.String(500), nullable=False, server_default=""),
         sa.Column("since_s", sa.Float, nullable=False, server_default="0"),
@@ -112,6 +113,8 @@ def upgrade() -> None:
         sa.Column("last_round", sa.BigInteger, nullable=False),
         sa.Column("rounds_counted", sa.BigInteger, nullable=False),
         sa.Column("blocked", sa.String(200), nullable=False, server_default=""),
+        sa.Column("refusals", sa.Integer, nullable=False, server_default="0"),
+        sa.Column("barred_until_s", sa.Float, nullable=False, server_default="0"),
         sa.Column("taken_back", sa.String(500), nullable=False, server_default=""),
     )
     op.create_index("devices_by_last_seen", "devices", ["last_seen_s"])
