@@ -20,6 +20,7 @@ from coordinator.core.rules import SHORTEST_RETRY_SHARE, RoundRules, rules_for
 from coordinator.core.schedule import Schedule
 from coordinator.core.task import StopRule
 from coordinator.publishing import F32, FORMS
+from models.folder import HELD_OUT
 from models.manifest import Artifact
 from wire.addresses import is_loopback
 from wire.codec import MASKED, NAMES
@@ -230,8 +231,13 @@ class TaskConfig(TaskSettings, frozen=True, kw_only=True):
     """``[task]`` of the file: the first task, the model that it begins with, and what every version is measured by."""
 
     model: Path  # folder with program.tflite, weights.bin, vocabulary.txt and manifest.json
-    evaluation_text: Path | None = None  # without held-out text nothing is measured, and TensorFlow is not needed
+    evaluation_text: Path | None = None  # the text that came with the model; a text like the devices' own is better
     baseline: BaselineConfig | None = None
+
+    @property
+    def measured_in_public(self) -> bool:
+        """Whether versions are measured on the public text that came with the model."""
+        return self.evaluation_text == self.model / HELD_OUT
 
     def settings(self) -> TaskSettings:
         """The part of it that every task has."""
@@ -379,8 +385,8 @@ def task_faults(task: TaskSettings, limits: Limits, *, measured: bool) -> list[s
     watches = task.target_top1 is not None or task.no_progress_rounds > 0
     if watches and (task.kind is not Work.TRAIN or not measured):
         faults.append(
-            "target_top1, no_progress_rounds: a recall can end only a training task, and only where evaluation_text "
-            "measures it"
+            "target_top1, no_progress_rounds: a recall can end only a training task, and only where a held-out text "
+            "(evaluation_text) measures it"
         )
     if task.kind is Work.EVALUATE and not task.plan.evaluation_share:
         faults.append("plan.evaluation_share: expected more than 0, because an evaluation tries nothing else")

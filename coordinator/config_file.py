@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from coordinator.config import CoordinatorConfig, disagreements
 from host.configuration import Reader, accepted, read_toml
+from models.folder import HELD_OUT
 
 ENVIRONMENT_PREFIX = "NIGHTJAR"
 
@@ -24,4 +28,14 @@ def load_config(path: Path, environment: Mapping[str, str]) -> CoordinatorConfig
     table = read_toml(path, "'nightjar-coordinator init' writes one to begin with")
     reader = Reader(path.resolve().parent, environment, ENVIRONMENT_PREFIX)
     config = reader.read(CoordinatorConfig, table)
+    if config is not None:
+        config = _with_text(config)
     return accepted(path, config, reader.faults if config is None else disagreements(config))
+
+
+def _with_text(config: CoordinatorConfig) -> CoordinatorConfig:
+    """Without a text of its own, versions are measured on the one that came with the model, if TensorFlow is there."""
+    task, shipped = config.task, config.task.model / HELD_OUT
+    if task.evaluation_text is not None or not shipped.is_file() or find_spec("tensorflow") is None:
+        return config
+    return replace(config, task=replace(task, evaluation_text=shipped))

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from coordinator.config import CoordinatorConfig, TaskSettings
 from coordinator.core import gate
 from coordinator.core.federated import Tally, merged, tried_in
-from coordinator.core.gate import Figures
+from coordinator.core.gate import COMPARED_WITH, Figures
 from coordinator.core.rollout import (
     Event,
     GateFailed,
@@ -38,8 +38,6 @@ from coordinator.turn import Turn
 
 MOST_CHARACTERS = 500
 """Of a reason that is kept."""
-COMPARED_WITH = 10
-"""Versions of a line, the newest of them current, whose best recall a new one is compared with."""
 MOST_LOOKED_AT = 1000
 """Versions, to find the one that was current before."""
 
@@ -58,6 +56,7 @@ class Releases:
 
     def __init__(self, config: CoordinatorConfig) -> None:
         self._trial = config.rollout
+        self._own_text = config.task.evaluation_text is not None and not config.task.measured_in_public
         self._seed = config.seed
         self._announced = config.task.name
         self._code_version = metadata.version("nightjar")
@@ -81,9 +80,19 @@ class Releases:
         )
 
     def note_figures(self, version: int, found: Tally, turn: Turn) -> None:
-        """Add what devices of a round found of its base version."""
-        if found.devices:
-            turn.tx.save_federated(version, merged(turn.tx.federated(version), found))
+        """Add what devices of a round found of its base version; a current one that they find worse is taken back."""
+        if not found.devices:
+            return
+        found = merged(turn.tx.federated(version), found)
+        turn.tx.save_federated(version, found)
+        current = next((each for each in turn.board.versions.values() if each.version == version), None)
+        if current is None:
+            return
+        former = _line(current, turn)[1:]
+        worse = gate.worse_on_devices(found, [turn.tx.federated(each.version) for each in former], self._trial.devices)
+        if worse is not None:
+            at, reason = worse
+            self.withdraw(current, former[at], reason, turn)
 
     def note_measured(self, version: int, metrics: Metrics, turn: Turn) -> None:
         """Note how good a version is that did not come out of a round."""
@@ -95,15 +104,17 @@ class Releases:
         if held is not None and held.version == version:
             turn.board.versions[record.task] = replace(held, metrics=metrics)
 
-    def take_in(self, made: VersionRecord, turn: Turn) -> None:
+    def take_in(self, made: VersionRecord, devices: int, turn: Turn) -> None:
         """Judge a new version, and let it out or not.
 
         Args:
             made: a candidate; it is not in the database yet.
+            devices: how many measured the version before it in its round, and will measure this one in the next.
             turn: of the driver.
         """
         former = turn.board.versions[made.task]
-        faults = gate.faults(figures(made), gate.best(map(figures, _line(former, turn))))
+        margin = gate.MARGIN if self._own_text and devices < self._trial.devices else gate.COLLAPSE
+        faults = gate.faults(figures(made), map(figures, _line(former, turn, since=turn.tx.measured_since())), margin)
         parent = former.version if made.lineage is None else made.lineage.parent
         if parent != former.version:
             faults = (f"it was trained from version {parent}, and that is not what devices have any more", *faults)
@@ -127,8 +138,8 @@ class Releases:
         canary, former = turn.tx.canary_version(ended.task), turn.board.versions.get(ended.task)
         if canary is None or former is None:
             return
-        found, before = turn.tx.federated(canary.version), turn.tx.federated(former.version)
-        event = judge(self._trial, found, before, canary.rollout.since_s, turn.now_s)
+        found, latest = turn.tx.federated(canary.version), [turn.tx.federated(v.version) for v in _line(former, turn)]
+        event = judge(self._trial, found, latest, canary.rollout.since_s, turn.now_s)
         if event is not None:
             self._move(canary, event, turn)
 
@@ -201,9 +212,15 @@ class Releases:
         )
 
 
-def _line(current: VersionRecord, turn: Turn) -> list[VersionRecord]:
-    """The current version and those it was trained from that were measured on the same text, newest first."""
-    line, since = [current], turn.tx.measured_since()
+def _line(current: VersionRecord, turn: Turn, since: int = -1) -> list[VersionRecord]:
+    """The current version and those it was trained from, newest first.
+
+    Args:
+        current: where the line ends.
+        turn: of the driver.
+        since: older ones are left out, as this one is: they were measured on another text.
+    """
+    line = [current]
     while len(line) < COMPARED_WITH:
         lineage = line[-1].lineage
         if lineage is None or lineage.parent is None or lineage.parent <= since:
@@ -218,4 +235,6 @@ def _line(current: VersionRecord, turn: Turn) -> list[VersionRecord]:
 def figures(record: VersionRecord) -> Figures:
     """What was measured of a version, as the gate compares it."""
     metrics = record.metrics
-    return Figures() if metrics is None else Figures(top1=metrics.top1, top3=metrics.top3, loss=metrics.loss)
+    if metrics is None:
+        return Figures()
+    return Figures(top1=metrics.top1, top3=metrics.top3, loss=metrics.loss, hits=metrics.hits)

@@ -106,7 +106,7 @@ class Results:
             lineage=self._releases.lineage(state, turn.board.tasks[task].settings, done),
         )
         self._releases.note_figures(base.version, done.federated, turn)
-        self._releases.take_in(made, turn)
+        self._releases.take_in(made, done.federated.devices, turn)
         if done.metrics is not None:
             _tell(turn, number, done.metrics)
         if done.unreadable:

@@ -42,6 +42,11 @@ from models.manifest import Manifest
 from wire.identifiers import Population
 from wire.limits import HOUSEHOLD_WARNING
 
+NOTHING_MEASURED = (
+    "versions are not measured, so none is refused for being worse: set task.evaluation_text, or export the model "
+    "again for the text that comes with it; measuring needs TensorFlow"
+)
+"""Said where there is no text, or no TensorFlow."""
 AWAKE_S = 1.0
 """How often the main thread looks for a signal that another thread was given."""
 
@@ -62,6 +67,8 @@ def serve(config: CoordinatorConfig) -> None:
         stack.enter_context(only_one(config.data_dir))
         if config.task.evaluation_text is not None:
             tsv(config.task.evaluation_text)  # the worker reads it much later; its faults are wanted now
+        else:
+            _log.warning("gate_off", reason=NOTHING_MEASURED)
         artifacts = FileBlobs(config.data_dir / "artifacts")
         database = Database(database_url(config))
         stack.callback(database.close)

@@ -13,7 +13,7 @@ from models.baselines import CENTRAL_TRAINING, measure_baselines
 from models.configurations import CONFIGURATIONS, configuration
 from models.exchange import FORMATS, exchange
 from models.export import export_program
-from models.folder import MANIFEST, PROGRAM, VOCABULARY, WEIGHTS, write_model_folder
+from models.folder import HELD_OUT, MANIFEST, PROGRAM, VOCABULARY, WEIGHTS, write_held_out, write_model_folder
 from models.initial import initial_weights
 from models.vocabulary import Vocabulary
 from wire.errors import NightjarError
@@ -30,14 +30,15 @@ def main() -> None:
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder to write to; made if missing.")
 @click.option("--seed", default=7, show_default=True, type=click.IntRange(min=0), help="Of the corpus and the weights.")
 def export(model: str, corpus: str, out: Path, seed: int) -> None:
-    """Write program.tflite, weights.bin (random), vocabulary.txt and manifest.json."""
+    """Write program.tflite, weights.bin (random), vocabulary.txt and manifest.json; held_out.tsv to measure on."""
     shape = configuration(model)
     users = corpora.load(corpus, seed).users
     texts = (message for messages in users.values() for message in messages)
     vocabulary = Vocabulary.build(texts, shape.max_vocabulary)
     program = export_program(shape, vocabulary.size, out / "cache")
     write_model_folder(out, shape, vocabulary, program, initial_weights(shape, vocabulary.size, seed))
-    for name in (PROGRAM, WEIGHTS, VOCABULARY, MANIFEST):
+    write_held_out(out, users)
+    for name in (PROGRAM, WEIGHTS, VOCABULARY, MANIFEST, HELD_OUT):
         click.echo(f"{out / name}: {(out / name).stat().st_size} bytes")
 
 

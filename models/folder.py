@@ -1,11 +1,12 @@
 """The folder of an exported model: how a first version travels from where it is made to a coordinator.
 
-``program.tflite``, ``weights.bin``, ``vocabulary.txt``, and ``manifest.json`` that binds them by hash.
+``program.tflite``, ``weights.bin``, ``vocabulary.txt``, and ``manifest.json`` that binds them by hash. Beside them may
+lie ``held_out.tsv``, public text that a coordinator measures its versions on; devices never get it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from models.configurations import ModelConfiguration
@@ -18,6 +19,10 @@ PROGRAM = "program.tflite"
 WEIGHTS = "weights.bin"
 VOCABULARY = "vocabulary.txt"
 MANIFEST = "manifest.json"
+HELD_OUT = "held_out.tsv"
+
+HELD_OUT_EVERY, MOST_HELD_OUT = 10, 2000
+"""A tenth of the messages, and no more than are measured in seconds: some ten thousand words."""
 
 MINIMUM_AGENT_VERSION = "0.1.0"
 """The first agent that can run the programs of this release."""
@@ -53,6 +58,26 @@ def write_model_folder(
     )
     write_files(folder, manifest, parts)
     return manifest
+
+
+def write_held_out(folder: Path, users: Mapping[str, Sequence[str]]) -> None:
+    """Write the text that versions are measured on: messages spread evenly over a corpus.
+
+    Args:
+        folder: of the model.
+        users: user -> messages.
+
+    Raises:
+        UnavailableError: the folder cannot be written.
+    """
+    rows = [f"{user}\t{' '.join(message.split())}" for user, messages in users.items() for message in messages]
+    chosen = rows[HELD_OUT_EVERY - 1 :: HELD_OUT_EVERY] or rows
+    chosen = chosen[:: -(-len(chosen) // MOST_HELD_OUT)]
+    try:
+        (folder / HELD_OUT).write_text("\n".join(["user\ttext", *chosen]) + "\n", encoding="utf-8")
+    except OSError as error:
+        msg = f"cannot write {HELD_OUT} to {folder}: {error}; give a folder that can be written"
+        raise UnavailableError(msg) from error
 
 
 def write_files(folder: Path, manifest: Manifest, parts: Mapping[str, bytes]) -> None:

@@ -85,6 +85,15 @@ class Scores(NamedTuple):
     top3: Tensor
 
 
+class Ranks(NamedTuple):
+    """What was foreseen at each position of a batch."""
+
+    loss_sum: Tensor  # () float32, nats, over all targets
+    targets: Tensor  # () float32
+    counted: Tensor  # (N,) float32, 1 where the target is a real word of the vocabulary
+    rank: Tensor  # (N,) float32, words that were thought likelier than the target
+
+
 def gradient(weights: Weights, x: Tensor, y: Tensor) -> Gradient:
     """Forward and backward pass of one batch.
 
@@ -123,7 +132,19 @@ def gradient(weights: Weights, x: Tensor, y: Tensor) -> Gradient:
 
 
 def score(weights: Weights, x: Tensor, y: Tensor) -> Scores:
-    """Loss and recall of one batch.
+    """Loss and recall of one batch; arguments as of :func:`ranks`."""
+    found = ranks(weights, x, y)
+    return Scores(
+        loss_sum=found.loss_sum,
+        targets=found.targets,
+        counted=tf.reduce_sum(found.counted),
+        top1=tf.reduce_sum(found.counted * tf.cast(found.rank < 1.0, tf.float32)),
+        top3=tf.reduce_sum(found.counted * tf.cast(found.rank < 3.0, tf.float32)),
+    )
+
+
+def ranks(weights: Weights, x: Tensor, y: Tensor) -> Ranks:
+    """Loss of one batch, and the rank of each of its targets.
 
     The rank of a target is the number of words whose logit is not less than its own, itself excepted: ties, and values
     that are not numbers, count against the model.
@@ -147,13 +168,7 @@ def score(weights: Weights, x: Tensor, y: Tensor) -> Scores:
     less = tf.cast(tf.less(logits, tf.expand_dims(tf.gather_nd(logits, at_target), 1)), tf.float32)
     not_less = tf.reduce_sum(1.0 - less, 1)
     rank = not_less - tf.reduce_sum(1.0 - less[:, :FIRST_WORD], 1) - 1.0  # (N,) the specials are not words
-    return Scores(
-        loss_sum=loss,
-        targets=tf.reduce_sum(mask),
-        counted=tf.reduce_sum(counted),
-        top1=tf.reduce_sum(counted * tf.cast(rank < 1.0, tf.float32)),
-        top3=tf.reduce_sum(counted * tf.cast(rank < 3.0, tf.float32)),
-    )
+    return Ranks(loss, tf.reduce_sum(mask), counted, rank)
 
 
 def advance(weights: Weights, token: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import getpass
 import importlib.metadata
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -37,6 +38,7 @@ from coordinator.shell.worker import do_once
 from models.baselines import CENTRAL_TRAINING, Baselines
 from models.child_environment import child_environment
 from models.exchange import FORMATS, NEED_TENSORFLOW, exchange
+from models.folder import HELD_OUT
 from wire.errors import ConfigError, UnavailableError
 from wire.identifiers import Population
 
@@ -174,6 +176,8 @@ def export(config_path: Path, version: int, form: str, out: Path, *, as_json: bo
     record, artifacts = _found(config, version), FileBlobs(config.data_dir / "artifacts")
     if form == FOLDER:
         manifest = export_version(record.manifest, artifacts, out)
+        if (config.task.model / HELD_OUT).is_file():
+            shutil.copyfile(config.task.model / HELD_OUT, out / HELD_OUT)
         answer = {"version": version, "folder": str(out), "manifest": manifest.sha256}
         show(answer, ("version", "folder"), [(version, out)], as_json=as_json)
         return

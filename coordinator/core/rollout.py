@@ -14,27 +14,26 @@ A pair (stage, event) that is not in TABLE raises IllegalEvent and changes nothi
 words, which is kept with the version.
 
 Getting worse is a comparison of what devices report of themselves (:mod:`coordinator.core.federated`): their recall on
-their own held-out words, and how many could not run the version at all. A difference counts if it is larger than the
-margin and larger than chance: twice the standard error over devices.
+their own held-out words, compared as in :mod:`coordinator.core.gate`, and how many could not run the version at all.
 """
 
 from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from coordinator.core.federated import Tally, mean_and_error
+from coordinator.core.federated import Tally
+from coordinator.core.gate import worse_on_devices
 from wire.machine import Row, find_row, row
 
 CERTAIN = 2.0
-"""Standard errors: chance alone says worse one time in forty."""
-RECALL_DROP = 0.03
-"""By how much recall on devices may be lower than the former version's: half the gain of a good round."""
+"""Standard errors of a share of failures: chance alone says worse one time in forty."""
 FAILURE_RISE = 0.2
 """By how much the share of devices that could not run a version may be higher: phones fail now and then."""
 
@@ -204,22 +203,24 @@ class TrialPolicy(msgspec.Struct, frozen=True, kw_only=True):
     hours: Annotated[float, Meta(gt=0, le=8760)] = 24.0  # most phones are charged once a day
 
 
-def judge(policy: TrialPolicy, tried: Tally, former: Tally, since_s: float, now_s: float) -> Event | None:
+def judge(policy: TrialPolicy, tried: Tally, latest: Sequence[Tally], since_s: float, now_s: float) -> Event | None:
     """What the devices that try a version make of it; None while too few have said anything.
 
     Args:
         policy: what counts as worse.
         tried: what was found of the version on trial.
-        former: of the current version, on all devices.
+        latest: of the current version, on all devices, and of those before it.
         since_s: when the trial began.
         now_s: now.
     """
     overdue = now_s >= since_s + 3600 * policy.hours
     if tried.tried < policy.devices and not overdue:
         return None
-    worse = _failing(tried, former) or _foreseeing_less(tried, former)
-    if worse:
-        return TrialFailed(worse, now_s)
+    failing, foreseeing_less = _failing(tried, latest[0]), worse_on_devices(tried, latest, enough=1)
+    if failing:
+        return TrialFailed(failing, now_s)
+    if foreseeing_less is not None:
+        return TrialFailed(foreseeing_less[1], now_s)
     if tried.tried < policy.devices:
         reason = f"only {tried.tried} of {policy.devices} devices tried it in {policy.hours:g} h, and none is the worse"
     else:
@@ -239,18 +240,3 @@ def _failing(tried: Tally, former: Tally) -> str:
     return (
         f"{tried.failed} of {tried.tried} devices could not run it ({causes}); before it {100 * before:.0f} % could not"
     )
-
-
-def _foreseeing_less(tried: Tally, former: Tally) -> str:
-    if not tried.devices or not former.devices:
-        return ""
-    for name in ("top1", "top3"):
-        mean, error = mean_and_error(getattr(tried, f"{name}_before_of"))
-        before, error_before = mean_and_error(getattr(former, f"{name}_before_of"))
-        if before - mean > max(RECALL_DROP, CERTAIN * math.hypot(error, error_before)):
-            label = name.replace("top", "top-")
-            return (
-                f"{label} recall on {tried.devices} devices that tried it is {100 * mean:.1f} %, "
-                f"with the version before it {100 * before:.1f} % on {former.devices}"
-            )
-    return ""

@@ -107,8 +107,8 @@ def _model(config: CoordinatorConfig) -> Iterator[Finding]:
     else:
         yield Finding("model", "ok", f"{manifest.configuration}, {manifest.layout.size:,} parameters")
     if config.task.evaluation_text is None:
-        remedy = "set task.evaluation_text to see whether versions get better"
-        yield Finding("model", "warning", "no held-out text: versions are not measured", remedy)
+        remedy = "set task.evaluation_text, or export the model again for the text that comes with it"
+        yield Finding("model", "warning", "no held-out text, or no TensorFlow: versions are not measured", remedy)
 
 
 def _answers(config: CoordinatorConfig) -> list[str] | None:

@@ -60,7 +60,7 @@ class Evaluator:
 
         batches = self._batches(text, manifest.vocabulary.sha256, manifest.sequence_length)
         found = evaluate(weights, manifest.shape, manifest.vocabulary_size, batches)
-        return Metrics(found.top1, found.top3, found.loss)
+        return Metrics(found.top1, found.top3, found.loss, found.hits)
 
     def _pack(self, text: str, vocabulary_sha256: str, sequence_length: int) -> Batches:
         vocabulary = Vocabulary.from_bytes(self._artifacts.get(vocabulary_sha256))

@@ -43,6 +43,19 @@ def test_the_defaults_stand_and_paths_are_relative_to_the_file(folder):
     assert config.host == config.broker.host == "127.0.0.1"
 
 
+def test_versions_are_measured_on_the_text_that_came_with_the_model_unless_there_is_another(folder, monkeypatch):
+    shipped, own = folder / "model" / "held_out.tsv", folder / "own.tsv"
+    for text in (shipped, own):
+        text.write_text("user\ttext\na\tgood morning\n")
+    monkeypatch.setattr("coordinator.config_file.find_spec", lambda name: name)
+    task = load(folder, MINIMAL).task
+    assert (task.evaluation_text, task.measured_in_public) == (shipped, True)
+    task = load(folder, MINIMAL, NIGHTJAR_TASK_EVALUATION_TEXT=str(own)).task
+    assert (task.evaluation_text, task.measured_in_public) == (own, False)
+    monkeypatch.setattr("coordinator.config_file.find_spec", lambda _name: None)
+    assert load(folder, MINIMAL).task.evaluation_text is None, "nothing is measured without TensorFlow"
+
+
 def test_every_fault_is_reported_at_once(folder):
     message = faults(
         folder,

@@ -152,6 +152,7 @@ def test_a_round_through_a_real_broker_gives_the_mean_of_what_is_clipped(tmp_pat
         assert state["counters"]["reports_accepted"] == 2
         name = {"embedded": "amqtt"}.get(kind, kind)
         assert f"broker={name}" in service.log()
+        assert "gate_off" in service.log()
         service.wait_until(
             lambda: service.state()["counters"]["bytes_down"] >= 4 * LAYOUT.size, "counting what it serves"
         )

@@ -27,6 +27,12 @@ def test_central_training_learns_and_leaves_its_input(
     assert new.loss < old.loss - 2
     assert new.top1 > old.top1 + 0.1
     assert 0 <= new.top1 <= new.top3 <= 1
+    for found in (old, new):
+        first, three = found.hits[: len(found.hits) // 2], found.hits[len(found.hits) // 2 :]
+        assert len(first) == len(three) == -(-found.counted // 8)
+        assert int.from_bytes(first).bit_count() == round(found.top1 * found.counted)
+        assert int.from_bytes(three).bit_count() == round(found.top3 * found.counted)
+        assert int.from_bytes(first) & ~int.from_bytes(three) == 0, "the best suggestion is among the best three"
 
 
 def test_central_training_is_the_same_every_time(
@@ -45,7 +51,7 @@ def test_nothing_to_evaluate_is_zero_and_nothing_to_train_on_is_refused(
     shape: ModelConfiguration, vocabulary_size: int, weights: Vector
 ) -> None:
     nothing = pack([], shape.batch_rows, shape.sequence_length)
-    assert evaluate(weights, shape, vocabulary_size, nothing) == Metrics(0.0, 0.0, 0.0, 0)
+    assert evaluate(weights, shape, vocabulary_size, nothing) == Metrics(0.0, 0.0, 0.0, 0, b"")
     with pytest.raises(LocalProtocolError, match="at least one batch"):
         train_centrally(weights, shape, vocabulary_size, nothing, steps=1, learning_rate=1.0, clip_norm=1.0)
 

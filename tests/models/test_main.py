@@ -7,13 +7,18 @@ import pytest
 from click.testing import CliRunner
 
 from models import __main__ as command
+from models.corpora.pydoc import pydoc
+from models.corpora.tsv import tsv
+from models.folder import write_held_out
 from models.manifest import Manifest
 from models.vocabulary import Vocabulary
 from wire.errors import ConfigError
 from wire.parameters import weights_from_bytes
 
 
-def test_export_writes_four_files_that_belong_together(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_export_writes_four_files_that_belong_together_and_text_to_measure_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def no_conversion(shape: object, size: int, cache: Path) -> bytes:
         cache.mkdir(parents=True)
         return b"program"
@@ -32,6 +37,15 @@ def test_export_writes_four_files_that_belong_together(monkeypatch: pytest.Monke
         assert artifact.size_bytes == len(files[name])
     assert Vocabulary.from_bytes(files["vocabulary.txt"]).size == manifest.vocabulary_size
     assert weights_from_bytes(files["weights.bin"], manifest.layout).shape == (manifest.layout.size,)
+    whole, held_out = pydoc().users, tsv(tmp_path / "out" / "held_out.tsv").users
+    messages = sum(map(len, held_out.values()))
+    assert min(2000, sum(map(len, whole.values())) // 10) / 2 < messages <= 2000
+    assert all({" ".join(message.split()) for message in whole[user]} >= set(held_out[user]) for user in held_out)
+
+
+def test_a_corpus_of_few_messages_is_held_out_whole(tmp_path: Path) -> None:
+    write_held_out(tmp_path, {"a": ("one\ttwo", "three"), "b": ("four",)})
+    assert tsv(tmp_path / "held_out.tsv").users == {"a": ("one two", "three"), "b": ("four",)}
 
 
 def test_an_unknown_model_is_a_config_error(tmp_path: Path) -> None:

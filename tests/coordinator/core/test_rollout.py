@@ -81,7 +81,7 @@ FORMER = found((180, 200, 220, 190, 210, 200))
 
 
 def verdict(tried, former=FORMER, waited_s=60.0):
-    return judge(POLICY, tried, former, 1000.0, 1000.0 + waited_s)
+    return judge(POLICY, tried, [former], 1000.0, 1000.0 + waited_s)
 
 
 def test_it_waits_until_enough_devices_have_spoken():
@@ -91,7 +91,7 @@ def test_it_waits_until_enough_devices_have_spoken():
 def test_devices_that_foresee_less_roll_it_back_and_the_reason_has_the_figures():
     event = verdict(found((20, 30, 10, 20)))
     assert isinstance(event, TrialFailed)
-    recalls = "top-1 recall on 4 devices that tried it is 2.0 %, with the version before it 20.0 % on 6"
+    recalls = "top-1 recall on 4 devices that tried it is 2.0 %, with a version before it 20.0 % on 6"
     assert event.reason == recalls
 
 
@@ -100,8 +100,15 @@ def test_devices_that_foresee_as_much_let_it_through():
 
 
 def test_a_difference_within_the_margin_or_within_chance_is_none():
-    assert isinstance(verdict(found((180, 181, 182, 183))), TrialPassed)  # 1.9 points
+    assert isinstance(verdict(found((191, 191, 192, 192))), TrialPassed)  # 0.9 points
     assert isinstance(verdict(found((20, 300, 50, 290))), TrialPassed)  # 3.5 points, of devices that differ by 25
+
+
+def test_canaries_cannot_get_worse_for_ever_in_steps_that_are_small_enough():
+    latest = [found((190, 190, 191, 189)), FORMER, found((215, 210, 220, 215, 214))]
+    event = judge(POLICY, found((182, 181, 183, 182)), latest, 1000.0, 1060.0)
+    assert isinstance(event, TrialFailed)
+    assert "with a version before it 21.5 % on 5" in event.reason
 
 
 def test_devices_that_cannot_run_it_roll_it_back():
