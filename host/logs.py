@@ -11,6 +11,9 @@ import sys
 
 import structlog
 
+_ESCAPED = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
+"""Control characters: what a stranger sent must not move the cursor of whoever reads the log, nor begin a line."""
+
 
 def configure_logs(level: str, *, json: bool = False) -> None:
     """Set up structlog and logging for this process.
@@ -20,11 +23,7 @@ def configure_logs(level: str, *, json: bool = False) -> None:
         json: one object a line, instead of logfmt.
     """
     stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
-    render: structlog.typing.Processor = (
-        structlog.processors.JSONRenderer()
-        if json
-        else structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"], bool_as_flag=False)
-    )
+    render = structlog.processors.JSONRenderer() if json else _logfmt
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -55,3 +54,8 @@ def configure_logs(level: str, *, json: bool = False) -> None:
 
 def _without_nothing(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
     return {key: value for key, value in event.items() if value is not None}
+
+
+def _logfmt(logger: object, method: str, event: structlog.typing.EventDict) -> str:
+    render = structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"], bool_as_flag=False)
+    return render(logger, method, event).translate(_ESCAPED)

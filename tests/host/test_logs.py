@@ -53,3 +53,23 @@ def test_logfmt_is_one_line_an_event_also_of_libraries_and_of_exceptions():
 @pytest.mark.parametrize("form", ["json", "logfmt"])
 def test_what_is_below_the_level_is_not_written(form):
     assert "too_small" not in "".join(lines(form))
+
+
+@pytest.mark.parametrize("form", ["json", "logfmt"])
+def test_control_characters_of_strangers_reach_no_terminal(form):
+    """Proven before: a carriage return and an escape sequence came through as they were, and could rewrite a line."""
+    program = f"""
+import logging
+import structlog
+from host.logs import configure_logs
+
+configure_logs("info", json={form == "json"})
+hostile = "a" + "".join(map(chr, [*range(32), *range(127, 160)])) + "z"
+structlog.get_logger().info("seen", topic=hostile)
+logging.getLogger("theirs").warning("%s", hostile)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, check=True)
+    said = done.stderr.decode()
+    assert said.count("\n") == 2
+    assert not {char for char in said if ord(char) < 32 or 127 <= ord(char) < 160} - {"\n"}
+    assert all("a" in line and "z" in line for line in said.splitlines())
