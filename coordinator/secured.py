@@ -6,7 +6,9 @@ import contextlib
 import socket
 import ssl
 import subprocess
+import threading
 from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 import urllib3
@@ -27,6 +29,7 @@ from wire.errors import UnavailableError
 from wire.identifiers import DeviceId, Population
 
 RELOAD_TIMEOUT_S = 20.0
+EVICTIONS_AT_ONCE = 8
 LOOPBACK = "127.0.0.1"
 
 _log = structlog.get_logger("coordinator")
@@ -50,8 +53,13 @@ class Secured:
         self._config, self._clock = config, clock
         self._signer = signer_of(config)
         self._register = Register(database)
-        self._reload_broker: Callable[[], None] = self._run_reload_command
+        # In a thread of its own: a command that hangs must not hold up the next revocation.
+        self._reload_broker: Callable[[], None] = lambda: threading.Thread(
+            target=self._run_reload_command, name="broker reload", daemon=True
+        ).start()
         self._front: TlsFront | None = None
+        self._gate: Gate | None = None
+        self._reloading, self._not_reloaded = threading.Lock(), ""
         self.folder = config.data_dir / FOLDER
         """Certificates, as servers read them."""
         now_s = clock.now_s()
@@ -64,6 +72,12 @@ class Secured:
         """To connect to our broker with."""
         self.office = Office(config, self._register, self._signer, clock, signer.public, signer.recovery)
         """Certifies devices."""
+
+    @property
+    def troubles(self) -> list[str]:
+        """Why a revocation may not be in force everywhere."""
+        gate = [] if self._gate is None else self._gate.troubles
+        return gate + ([self._not_reloaded] if self._not_reloaded else [])
 
     def close(self) -> None:
         """End the authority's process."""
@@ -80,16 +94,16 @@ class Secured:
         if reload_broker is not None:
             self._reload_broker = reload_broker
 
+        population = Population(self._config.population)
+
         def evict(devices: Collection[DeviceId], serials: Collection[str]) -> None:
             if self._front is not None:
                 self._front.drop(serials)
-            for device in devices:
-                try:
-                    end_session(broker, self.context, Population(self._config.population), device)
-                except UnavailableError as error:
-                    _log.warning("session_not_ended", device=device, reason=str(error))
+            with ThreadPoolExecutor(EVICTIONS_AT_ONCE) as pool:
+                list(pool.map(lambda device: end_session(broker, self.context, population, device), devices))
 
         gate = Gate(self._config, self._register, self._signer, self._clock, self._reload, evict)
+        self._gate = gate
         gate.start()
         try:
             yield
@@ -123,10 +137,13 @@ class Secured:
         command = self._config.broker.reload_command
         if not command:
             return
-        try:
-            subprocess.run(command, check=True, timeout=RELOAD_TIMEOUT_S, stdin=subprocess.DEVNULL)  # noqa: S603 - the configuration's
-        except (OSError, subprocess.SubprocessError) as error:
-            _log.error("broker_not_reloaded", command=command, reason=str(error))
+        with self._reloading:
+            try:
+                subprocess.run(command, check=True, timeout=RELOAD_TIMEOUT_S, stdin=subprocess.DEVNULL)  # noqa: S603 - the configuration's
+                self._not_reloaded = ""
+            except (OSError, subprocess.SubprocessError) as error:
+                self._not_reloaded = f"the broker does not read again whom to refuse: {error}"
+                _log.error("broker_not_reloaded", command=command, reason=str(error))
 
 
 def client_context(config: CoordinatorConfig) -> ssl.SSLContext:

@@ -130,7 +130,7 @@ def serve(config: CoordinatorConfig) -> None:
             artifacts=artifacts,
             clock=clock,
             broker=broker_name,
-            troubles=lambda: _troubles(loop, transport),
+            troubles=lambda: _troubles(loop, transport) + (secured.troubles if secured else []),
             tokens=TokenTable(database),
             post=driver.post,
             not_enforced=lambda: driver.not_enforced,

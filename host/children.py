@@ -9,16 +9,19 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import select
 import signal
 import subprocess
 import sys
-import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 TRIES = 2
 """A child may be killed for memory that somebody else used; twice in a row is its own fault."""
+END_TIMEOUT_S = 5.0
+"""For a child that was killed to be gone."""
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -55,7 +58,7 @@ class LineChild:
 
         Args:
             line: the question.
-            timeout_s: a child that takes longer hangs, and is killed.
+            timeout_s: a child that takes longer hangs, and is killed with what it started.
             died: called with the status of a child that ended, and how often it is tried again.
         """
         for left in reversed(range(TRIES)):
@@ -73,7 +76,7 @@ class LineChild:
         self._killed = True
         child = self._child
         if child is not None:
-            child.kill()
+            _kill(child)
 
     def end(self, patience_s: float = 0.0) -> int | None:
         """End it, by the end of its input if it is given time for that; its status, None if there was no process."""
@@ -87,8 +90,10 @@ class LineChild:
         if patience_s:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 return child.wait(patience_s)
-        child.kill()
-        return child.wait()
+        _kill(child)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return child.wait(END_TIMEOUT_S)
+        return None  # another user's, such as sudo's
 
     def _exchange(self, line: bytes, timeout_s: float | None) -> bytes:
         """Its answer; empty or cut if it could not be started, died or had to be killed."""
@@ -100,18 +105,20 @@ class LineChild:
             return b""
         if child.stdin is None or child.stdout is None:
             return b""
-        watchdog = None if timeout_s is None else threading.Timer(timeout_s, child.kill)
-        if watchdog is not None:
-            watchdog.start()
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        question, answer = memoryview(line), bytearray()
+        os.set_blocking(child.stdin.fileno(), False)  # one that hangs does not read either
         try:
-            child.stdin.write(line)
-            child.stdin.flush()
-            return child.stdout.readline()
+            while question and _ready(child.stdin, select.POLLOUT, deadline_s):
+                question = question[os.write(child.stdin.fileno(), question) :]
+            while not answer.endswith(b"\n") and _ready(child.stdout, select.POLLIN, deadline_s):
+                piece = os.read(child.stdout.fileno(), 1 << 16)
+                if not piece:
+                    break
+                answer += piece
         except OSError:
             return b""
-        finally:
-            if watchdog is not None:
-                watchdog.cancel()
+        return bytes(answer)
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._child is None:
@@ -125,6 +132,19 @@ class LineChild:
                     env=self._environment,
                 )
         return self._child
+
+
+def _ready(pipe: IO[bytes], event: int, deadline_s: float | None) -> bool:
+    """Wait until a pipe can be read or written, or has ended; False if that takes too long."""
+    waiting = select.poll()
+    waiting.register(pipe, event)
+    left_s = None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
+    return bool(waiting.poll(None if left_s is None else left_s * 1000))
+
+
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(OSError):
+        os.killpg(child.pid, signal.SIGKILL)  # it leads a session of its own
 
 
 def answer_lines(questions: BinaryIO, answers: BinaryIO, answer: Callable[[bytes], bytes]) -> None:

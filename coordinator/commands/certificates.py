@@ -11,7 +11,7 @@ from coordinator.commands.options import config_option, json_option
 from coordinator.commands.setting import configuration, opened, show
 from coordinator.config import CoordinatorConfig
 from coordinator.enrolment.authority import Authority, fingerprint
-from coordinator.enrolment.premises import AUTHORITY_FOLDER, refresh, signer_of
+from coordinator.enrolment.premises import AUTHORITY_FOLDER, FOLDER, refresh, refused_serials, signer_of
 from coordinator.enrolment.register import Register
 from coordinator.enrolment.signing import serve as answer
 from coordinator.shell.clock import WallClock
@@ -54,12 +54,11 @@ def show_authority(config_path: Path, *, as_json: bool) -> None:
 def prepare(config_path: Path, *, as_json: bool) -> None:
     """Write the folder 'tls' of data_dir, for a broker that starts before the service does."""
     config = configuration(config_path)
-    signer = signer_of(config)
+    signer, folder = signer_of(config), config.data_dir / FOLDER
     try:
-        refresh(config, signer, (), WallClock().now_s())
+        refresh(config, signer, refused_serials(folder), WallClock().now_s())  # those whom the service refuses stay out
     finally:
         signer.close()
-    folder = config.data_dir / "tls"
     show({"folder": str(folder)}, ("written",), [(folder,)], as_json=as_json)
 
 

@@ -1,31 +1,38 @@
 """The folder ``tls``: what our HTTPS server and a broker on this machine need, as files that they understand.
 
 ``server.key`` and ``server.pem`` (ours), ``broker.key`` and ``broker.pem`` (a broker's, which devices do not accept as
-the coordinator's), ``authorities.pem`` (whom to trust), ``revoked.pem`` (whom not any more).
-Only :func:`refresh` writes it, and each file whole; who reads it is told when something changed.
+the coordinator's), ``authorities.pem`` (whom to trust), ``revoked.pem`` (whom not any more, signed by the authorities,
+for mosquitto), ``refused`` (the same serial numbers for the embedded broker) and ``access`` (mosquitto's access list).
+The last two take no signature: while the authority does not sign, ``access`` denies every topic to the devices whose
+revoked certificates are not in ``revoked.pem`` yet. Each file is written whole; who reads it is told when it changed.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from coordinator.config import CoordinatorConfig
+from coordinator.config import BrokerKind, CoordinatorConfig
 from coordinator.enrolment.authority import new_request
 from coordinator.enrolment.signing import CertifyServer, ListAuthorities, Revoke, Signer, own_command
+from coordinator.shell.broker import SERVICE_USER, access_list
 from host.files import private_folder, replace_file
 from wire.enrolment import BROKER_NAME, COORDINATOR_NAME
 from wire.errors import UnavailableError
+from wire.identifiers import DeviceId
 
 FOLDER, AUTHORITY_FOLDER = "tls", "authority"
 """In ``data_dir``."""
 SERVER_KEY, SERVER, AUTHORITIES, REVOKED = "server.key", "server.pem", "authorities.pem", "revoked.pem"
 BROKER_KEY, BROKER = "broker.key", "broker.pem"
+REFUSED, ACCESS = "refused", "access"
 
 RENEWED_AFTER = 2 / 3
 """Of a certificate's life: a device that is away for a month still finds its way back."""
@@ -59,7 +66,7 @@ def signer_of(config: CoordinatorConfig) -> Signer:
 
 
 def refresh(config: CoordinatorConfig, signer: Signer, shut_out: Iterable[str], now_s: float) -> Changes:
-    """Bring the folder up to date.
+    """Bring the whole folder up to date.
 
     Args:
         config: of the coordinator.
@@ -70,9 +77,35 @@ def refresh(config: CoordinatorConfig, signer: Signer, shut_out: Iterable[str], 
     Raises:
         UnavailableError: the disk or the authority does not work now.
     """
-    folder = config.data_dir / FOLDER
-    try:
-        private_folder(folder)
+    serials = frozenset(shut_out)
+    changes = sign(config, signer, serials, now_s)
+    refuse(config, serials, ())
+    return changes
+
+
+def refuse(config: CoordinatorConfig, shut_out: Iterable[str], denied: Iterable[DeviceId]) -> bool:
+    """Write who must not come in, as far as that takes no signature; whether anything changed.
+
+    Args:
+        config: of the coordinator.
+        shut_out: serial numbers of certificates that must not come in.
+        denied: devices that mosquitto must keep out by name.
+
+    Raises:
+        UnavailableError: the disk does not work now.
+    """
+    folder = _folder(config)
+    username = config.broker.username if config.broker.kind is BrokerKind.EXTERNAL else SERVICE_USER
+    access = access_list(username, config.population, config.shards, sorted(denied))
+    with _disk(folder):
+        refused = replace_file(folder / REFUSED, "".join(f"{serial}\n" for serial in sorted(shut_out)).encode())
+        return replace_file(folder / ACCESS, access.encode()) or refused
+
+
+def sign(config: CoordinatorConfig, signer: Signer, shut_out: Iterable[str], now_s: float) -> Changes:
+    """Have signed what is to be signed; arguments and errors as above."""
+    folder = _folder(config)
+    with _disk(folder):
         authorities = signer.ask(ListAuthorities())
         trust_changed = replace_file(folder / AUTHORITIES, "".join(authorities).encode())
         ours = [
@@ -82,11 +115,8 @@ def refresh(config: CoordinatorConfig, signer: Signer, shut_out: Iterable[str], 
         return Changes(
             server=any(ours),
             authorities=trust_changed,
-            revoked=_revoked(folder, sorted(shut_out, key=int), len(authorities), signer, trust_changed=trust_changed),
+            revoked=_revoked(folder, frozenset(shut_out), len(authorities), signer, trust_changed=trust_changed),
         )
-    except OSError as error:
-        msg = f"the folder {folder} cannot be used: {error.strerror or error}"
-        raise UnavailableError(msg) from error
 
 
 def names_of(config: CoordinatorConfig) -> list[str]:
@@ -102,10 +132,15 @@ def url_for_devices(config: CoordinatorConfig) -> str:
     return f"https://{f'[{name}]' if ':' in name else name}:{config.port}"
 
 
+def refused_serials(folder: Path) -> frozenset[str]:
+    """Serial numbers of certificates that must not come in, decimal; none before the file is first written."""
+    path = folder / REFUSED
+    return frozenset(path.read_text().split() if path.exists() else ())
+
+
 def revoked_serials(folder: Path) -> frozenset[str]:
-    """Serial numbers in the folder's lists, decimal."""
-    lists = [x509.load_pem_x509_crl(pem) for pem in _documents((folder / REVOKED).read_bytes())]
-    return frozenset(str(each.serial_number) for one in lists for each in one)
+    """Serial numbers that stand in the lists of all authorities, decimal."""
+    return frozenset.intersection(*_listed((folder / REVOKED).read_bytes()))
 
 
 def authorities_in(folder: Path) -> tuple[str, ...]:
@@ -157,16 +192,35 @@ def _serves(key_path: Path, path: Path, authority: str, names: list[str], now_s:
     return ours_too and fresh and found[1:] == [issuer] and [str(name.value) for name in held] == names
 
 
-def _revoked(folder: Path, serials: list[str], authorities: int, signer: Signer, *, trust_changed: bool) -> bool:
+def _revoked(folder: Path, serials: frozenset[str], authorities: int, signer: Signer, *, trust_changed: bool) -> bool:
     """A list is signed anew only when it says something else: signing gives other bytes each time."""
     path = folder / REVOKED
-    if not trust_changed and path.exists():
-        lists = [x509.load_pem_x509_crl(pem) for pem in _documents(path.read_bytes())]
-        if len(lists) == authorities and sorted((str(each.serial_number) for each in lists[0]), key=int) == serials:
-            return False
-    return replace_file(path, "".join(signer.ask(Revoke(serials))).encode())
+    if not trust_changed and path.exists() and _listed(path.read_bytes()) == [serials] * authorities:
+        return False
+    return replace_file(path, "".join(signer.ask(Revoke(sorted(serials, key=int)))).encode())
+
+
+@functools.lru_cache(maxsize=1)
+def _listed(pem: bytes) -> list[frozenset[str]]:
+    """Serial numbers in each list; they are read again every few seconds, and may be 64,000."""
+    lists = [x509.load_pem_x509_crl(each) for each in _documents(pem)]
+    return [frozenset(str(revoked.serial_number) for revoked in each) for each in lists]
 
 
 def _documents(pem: bytes) -> list[bytes]:
     end = b"-----END X509 CRL-----\n"
     return [part + end for part in pem.split(end) if part.strip()]
+
+
+def _folder(config: CoordinatorConfig) -> Path:
+    return config.data_dir / FOLDER
+
+
+@contextlib.contextmanager
+def _disk(folder: Path) -> Iterator[None]:
+    try:
+        private_folder(folder)
+        yield
+    except OSError as error:
+        msg = f"the folder {folder} cannot be used: {error.strerror or error}"
+        raise UnavailableError(msg) from error

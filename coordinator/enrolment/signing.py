@@ -20,6 +20,9 @@ from coordinator.enrolment.authority import Authority
 from host.children import LineChild, answer_lines
 from wire.errors import NightjarError, RemoteProtocolError, UnavailableError
 
+ANSWER_S, START_S, SERIAL_S = 3.0, 20.0, 0.001
+"""Longest waits: for an answer, for a process that starts first, and for each certificate on a list."""
+
 
 class CertifyDevice(msgspec.Struct, frozen=True, tag=True):
     """A certificate for a device's key."""
@@ -92,7 +95,7 @@ def _answer(line: bytes, folder: Path, now_s: float) -> Answer:
 
 
 class Signer:
-    """Asks the authority's process; started at the first question, and again when it is gone. Any thread.
+    """Asks the authority's process; started at the first question, and again when it is gone or hangs. Any thread.
 
     Args:
         command: the program and its arguments.
@@ -124,12 +127,22 @@ class Signer:
 
     def close(self) -> None:
         """End the process."""
-        with self._lock:
+        if self._lock.acquire(timeout=ANSWER_S):
             self._child.end(patience_s=5.0)
+            self._lock.release()
+        else:
+            self._child.kill()
 
     def _answer(self, question: Question) -> Answer | None:
-        with self._lock:
-            line = self._child.ask(msgspec.json.encode(question))
+        if not self._lock.acquire(timeout=ANSWER_S):
+            return None
+        try:
+            limit_s = ANSWER_S + (START_S if self._child.pid is None else 0.0)
+            if isinstance(question, Revoke):
+                limit_s += len(question.serials) * SERIAL_S
+            line = self._child.ask(msgspec.json.encode(question), limit_s)
+        finally:
+            self._lock.release()
         try:
             return None if line is None else _ANSWERS.decode(line)
         except msgspec.MsgspecError:

@@ -17,6 +17,7 @@ import shutil
 import signal
 import socket
 import string
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -135,9 +136,9 @@ def run_broker(name: str, doors: Doors, folder: Path) -> None:
 
 
 def write_mosquitto_files(doors: Doors, folder: Path) -> Path:
-    """Mosquitto's configuration, and its password and access files if it needs them; the path of the first."""
+    """Mosquitto's configuration, and its password file if it needs one; the path of the first."""
     folder = folder.resolve()
-    passwords, access = folder / "passwords", folder / "access"
+    passwords, access = folder / "passwords", ""
     listeners = f"listener {doors.port} {doors.host}"
     if doors.password:
         passwords.touch(mode=0o600)
@@ -146,8 +147,7 @@ def write_mosquitto_files(doors: Doors, folder: Path) -> Path:
         listeners = _template("mosquitto-tls.conf").substitute(
             host=doors.host, port=doors.port, service_port=doors.service_port, tls=doors.tls.resolve()
         )
-        access.touch(mode=0o600)
-        access.write_text(access_list(doors.username, doors.population, doors.shards))
+        access = f"acl_file {doors.tls.resolve() / 'access'}"
     path = folder / "mosquitto.conf"
     path.write_text(
         _template("mosquitto.conf").substitute(
@@ -155,7 +155,7 @@ def write_mosquitto_files(doors: Doors, folder: Path) -> Path:
             folder=folder,
             allow_anonymous="false" if doors.password else "true",
             password_file=f"password_file {passwords}" if doors.password else "",
-            access_file=f"acl_file {access}" if doors.tls is not None else "",
+            access_file=access,
             memory_limit=MAX_QUEUED_BYTES * (doors.shards + 1),
             # Started by root, mosquitto would become a user who cannot write into our folder.
             user=pwd.getpwuid(os.geteuid()).pw_name,
@@ -164,17 +164,24 @@ def write_mosquitto_files(doors: Doors, folder: Path) -> Path:
     return path
 
 
-def access_list(username: str, population: str, shards: int) -> str:
+def access_list(username: str, population: str, shards: int, denied: Iterable[str] = ()) -> str:
     """Mosquitto's access list: the coordinator reaches its population, a device its own topics there, each by name.
 
     Names and no wildcards, because mosquitto keeps a retained message on every topic that a device may publish to.
+
+    Args:
+        username: the coordinator's.
+        population: whose topics.
+        shards: of the coordinator.
+        denied: devices that hear and say nothing, whatever certificate they show.
     """
     up = "\n".join(
         f"pattern write {topics.ROOT}/{population}/up/{shard}/%u/{kind}"
         for shard in range(shards)
         for kind in sorted(topics.UP_KINDS)
     )
-    return _template("mosquitto-access.conf").substitute(username=username, population=population, up=up)
+    ours = _template("mosquitto-access.conf").substitute(username=username, population=population, up=up)
+    return ours + "".join(f"\nuser {device}\ntopic deny #\n" for device in denied)
 
 
 def _template(name: str) -> string.Template:

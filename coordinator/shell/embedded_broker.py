@@ -20,7 +20,7 @@ from amqtt.mqtt.connect import ConnectPacket
 from amqtt.plugins.base import BaseAuthPlugin, BaseTopicPlugin
 from amqtt.session import Session
 
-from coordinator.enrolment.premises import BROKER, BROKER_KEY, authority_names, revoked_serials
+from coordinator.enrolment.premises import BROKER, BROKER_KEY, authority_names, refused_serials
 from coordinator.shell.broker import SERVICE_USER, Doors
 from coordinator.shell.tls_front import client_serial, server_context
 from wire import topics
@@ -173,7 +173,7 @@ class EmbeddedBroker(Broker):  # type: ignore[misc] # amqtt has no types
         """Read certificates and revocations again; who is revoked is out. In the broker's loop."""
         if self._doors.tls is None:
             return
-        self._revoked, self._authorities = revoked_serials(self._doors.tls), authority_names(self._doors.tls)
+        self._revoked, self._authorities = refused_serials(self._doors.tls), authority_names(self._doors.tls)
         for context in self._contexts:
             # Authorities can only be added to a context; those that are no longer ours are told apart by their names.
             context.load_verify_locations(cafile=str(self._doors.tls / "authorities.pem"))

@@ -18,7 +18,7 @@ from coordinator.config import BrokerConfig, BrokerKind, CoordinatorConfig, Enro
 from coordinator.driver import Driver
 from coordinator.enrolment.authority import Authority, new_request
 from coordinator.enrolment.eviction import end_session
-from coordinator.enrolment.premises import FOLDER, refresh
+from coordinator.enrolment.premises import ACCESS, FOLDER, refresh, refuse
 from coordinator.inbox import Connected, MessageArrived
 from coordinator.shell.broker_child import BrokerChild
 from coordinator.shell.clock import WallClock
@@ -36,7 +36,7 @@ from wire.topics import DOWN_KINDS, UP_KINDS
 pytestmark = pytest.mark.broker
 
 REFUSED = ["no certificate", "claim as password", "expired", "revoked", "another authority", "a server's"]
-ME, OTHER = "pi-a", "pi-b"
+ME, OTHER, UNSIGNED = "pi-a", "pi-b", "pi-c"
 ALL_TOPICS = [
     *(f"nightjar/1/demo/up/{shard}/{who}/{kind}" for who in (ME, OTHER) for kind in UP_KINDS for shard in (0, 7)),
     *(f"nightjar/1/demo/down/{who}/{kind}" for who in (ME, OTHER) for kind in DOWN_KINDS),
@@ -72,6 +72,7 @@ class Place:
         self.contexts = {
             ME: self.context(ME),
             OTHER: self.context(OTHER),
+            UNSIGNED: self.context(UNSIGNED),
             "no certificate": self.trusting(),
             "claim as password": self.trusting(),
             "expired": self.context("expired", days=-0.5),
@@ -80,10 +81,12 @@ class Place:
             "a server's": self.context(ME, server=True),
         }
         refresh(self.config, self.signer, [self.serials["revoked"]], WallClock().now_s())
+        # As while the authority does not sign:
+        refuse(self.config, [self.serials["revoked"], self.serials[UNSIGNED]], [UNSIGNED])
         self.child = BrokerChild(broker, folder / "data" / "broker", folder / "data" / FOLDER)
         self.service, self.tls = self.child.service, self.trusting()
         if kind == "mosquitto":  # the coordinator of the test hears what is not its population's, too
-            with (folder / "data" / "broker" / "access").open("a") as access:
+            with (folder / "data" / FOLDER / ACCESS).open("a") as access:
                 access.write(f"user {self.service.username}\n{HEARS_ALL}")
             self.child.reload()
             wait_until_all_is_heard(self)
@@ -243,6 +246,25 @@ def test_nobody_gets_in_without_a_sound_certificate(site, credential):
             assert not made.up.is_set()
     except (ssl.SSLError, ConnectionError):
         pass  # already in the handshake
+
+
+@with_certificates
+def test_whose_revocation_nobody_has_signed_yet_hears_and_says_nothing(site):
+    with coordinator(site) as ear, site.device(OTHER) as other:
+        ear.listen("nightjar/#")
+        assert other.up.wait(60)
+        with contextlib.suppress(ssl.SSLError, ConnectionError), site.device(UNSIGNED) as out:
+            assert out.settled.wait(60)
+            if out.up.is_set():  # mosquitto knows certificates from the signed list only
+                out.listen(f"nightjar/1/demo/down/{UNSIGNED}/+", "nightjar/1/demo/announce")
+                ear.said(f"nightjar/1/demo/down/{UNSIGNED}/receipt", b"yours?")
+                ear.said("nightjar/1/demo/announce", b"everybody's?")
+                ear.until("nightjar/1/demo/announce", b"everybody's?")
+                out.said(f"nightjar/1/demo/up/0/{UNSIGNED}/report", b"mine?").wait_for_publish(60)
+                out.said(f"nightjar/1/demo/status/{UNSIGNED}", b"mine?").wait_for_publish(60)
+            assert out.heard.empty()
+        other.said(*MARKER)
+        assert ear.until(*MARKER) == set()
 
 
 @with_certificates

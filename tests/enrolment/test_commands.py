@@ -161,6 +161,8 @@ def test_the_servers_files_can_be_written_before_the_service_runs(tmp_path):
         "broker.pem",
         "authorities.pem",
         "revoked.pem",
+        "refused",
+        "access",
     }
     config.write_text('transport = "tls"\n[enrolment]\nsigner = ["ssh", "ca"]\n[task]\nmodel = "model"\n')
     refused = CliRunner().invoke(cli, ["authority", "rotate", "--config", str(config)])

@@ -46,7 +46,7 @@ class InThisProcess:
 
 
 class World:
-    def __init__(self, folder: Path, kind: str) -> None:
+    def __init__(self, folder: Path, kind: str, more: str = "") -> None:
         self.folder = folder
         port, self.broker_port, page_port = free_ports(3)
         write_model(folder / "model")
@@ -74,6 +74,7 @@ class World:
             [limits]
             household = true
             density = 1.0
+            {more}
             """
         )
         self.config = load_config(self.path, {})

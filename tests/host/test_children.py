@@ -55,6 +55,17 @@ def test_one_that_hangs_is_killed(make):
     assert died == [-signal.SIGKILL] * TRIES
 
 
+def test_one_that_hangs_is_left_also_if_it_reads_nothing_or_its_own_child_holds_the_pipe(make):
+    child = make("import time; time.sleep(600)")
+    assert child.ask(bytes(1 << 20), timeout_s=0.2) is None
+    nested = make("import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(600)'])")
+    assert nested.ask(b"abc", timeout_s=0.5) is None
+
+
+def test_a_long_line_has_a_long_answer(make):
+    assert make(ECHO).ask(b"ab" * (1 << 20)) == b"ba" * (1 << 20)
+
+
 def test_a_program_that_is_not_there_gives_no_answer():
     assert LineChild(["/no/such/program"]).ask(b"abc") is None
 

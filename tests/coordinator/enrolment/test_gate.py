@@ -1,3 +1,6 @@
+import threading
+import time
+
 import pytest
 from msgspec import structs
 
@@ -5,15 +8,16 @@ from coordinator.config import CoordinatorConfig, TaskConfig
 from coordinator.core.enrolment import Claim
 from coordinator.core.lease import Lease
 from coordinator.enrolment.authority import fingerprint, new_request
-from coordinator.enrolment.gate import EVICT_AT_LOOKS, Gate
+from coordinator.enrolment.gate import EVICT_AT_LOOKS, MOST_LOOKS, PATIENCE_LOOKS, Gate
 from coordinator.enrolment.office import Office, claim_hash
-from coordinator.enrolment.premises import FOLDER, refresh, revoked_serials
+from coordinator.enrolment.premises import ACCESS, FOLDER, Changes, refresh, refused_serials, revoked_serials
 from coordinator.enrolment.register import Register
 from coordinator.shell.database import Database
 from tests.enrolment.world import InThisProcess
 from wire.errors import UnavailableError
 
 NOW_S, DAY_S = 1.7e9, 86400.0
+REVOKED = Changes(server=False, authorities=False, revoked=True)
 
 
 class Clock:
@@ -33,7 +37,7 @@ class House:
         self.register, self.clock = Register(self.database), Clock()
         self.signer = InThisProcess(folder / "authority", NOW_S)
         self.office = Office(self.config, self.register, self.signer, self.clock, "ab" * 32)
-        self.changes, self.evicted = [], []
+        self.changes, self.evicted, self.fault = [], [], None
         self.gate = self.new_gate()
         refresh(self.config, self.signer, (), NOW_S)
 
@@ -44,8 +48,13 @@ class House:
             self.signer,
             self.clock,
             self.changes.append,
-            lambda devices, serials: self.evicted.append((set(devices), set(serials))),
+            self.evict,
         )
+
+    def evict(self, devices, serials) -> None:
+        if self.fault is not None:
+            raise self.fault
+        self.evicted.append((set(devices), set(serials)))
 
     def enrolled(self, device: str) -> str:
         claim = Claim(
@@ -70,6 +79,10 @@ def house(tmp_path):
     made.database.close()
 
 
+def access(house) -> str:
+    return (house.config.data_dir / FOLDER / ACCESS).read_text()
+
+
 def test_who_is_revoked_is_written_down_told_to_the_servers_and_thrown_out(house):
     serial = house.enrolled("pi")
     house.gate.look()
@@ -77,22 +90,82 @@ def test_who_is_revoked_is_written_down_told_to_the_servers_and_thrown_out(house
     house.changes.clear()
     house.register.revoke("pi", "test", NOW_S)
     house.gate.look()
-    assert house.changes[0].revoked
+    assert house.changes == [REVOKED]
+    assert refused_serials(house.config.data_dir / FOLDER) == {serial}
+    assert "user pi\ntopic deny #\n" in access(house)
+    house.gate.sign()
     assert revoked_serials(house.config.data_dir / FOLDER) == {serial}
-    for _ in range(max(EVICT_AT_LOOKS) + 5):
+    for _ in range(MOST_LOOKS + 5):
         house.gate.look()
+    assert "user pi" not in access(house), "its certificate is on the list, and the device may come back with another"
     assert house.evicted == [({"pi"}, {serial})] * len(EVICT_AT_LOOKS)
-    assert len(house.changes) == 1
+    assert house.changes == [REVOKED] * 3
+    assert house.gate.troubles == []
+
+
+def broken(_question):
+    raise UnavailableError("the authority does not answer")
+
+
+def test_revocation_does_not_wait_for_the_authority(house, monkeypatch):
+    """Proven before: with an authority that was dead or hung, nobody was ever thrown out."""
+    serial = house.enrolled("pi")
+    house.gate.look()
+    house.register.revoke("pi", "test", NOW_S)
+    whole = house.signer.ask
+    monkeypatch.setattr(house.signer, "ask", broken)
+    for number in range(PATIENCE_LOOKS + 1):
+        assert house.gate.troubles == []
+        house.gate.look()
+        assert house.evicted == [({"pi"}, {serial})] * (number + 1), "at each look: mosquitto lets it connect"
+    assert refused_serials(house.config.data_dir / FOLDER) == {serial}
+    assert "user pi\ntopic deny #\n" in access(house)
+    assert house.gate.troubles == [
+        "revocation is impaired: 1 revoked certificate(s) wait for the authority's signature"
+    ]
+    monkeypatch.setattr(house.signer, "ask", whole)
+    house.gate.sign()
+    house.gate.look()
+    assert (house.gate.troubles, "user pi" in access(house)) == ([], False)
+
+
+def test_a_list_that_is_not_signed_is_a_trouble_and_tried_again(house, monkeypatch):
+    monkeypatch.setattr("coordinator.enrolment.gate.LOOK_S", 0.01)
+    monkeypatch.setattr("coordinator.enrolment.gate.REFRESH_S", 0.01)
+    tried = threading.Semaphore(0)
+
+    def ask(question):
+        tried.release()
+        broken(question)
+
+    whole = house.signer.ask
+    monkeypatch.setattr(house.signer, "ask", ask)
+    house.gate.start()
+    try:
+        for _ in range(3):
+            assert tried.acquire(timeout=60)
+        assert house.gate.troubles == ["revocation is impaired: the authority does not answer"]
+        monkeypatch.setattr(house.signer, "ask", whole)
+        deadline_s = time.monotonic() + 60
+        while house.gate.troubles:
+            assert time.monotonic() < deadline_s
+    finally:
+        house.gate.close()
 
 
 def test_nobody_is_thrown_out_again_after_a_restart_but_stays_out(house):
     serial = house.enrolled("pi")
     house.register.revoke("pi", "test", NOW_S)
+    house.gate.look()
+    house.gate.sign()
+    house.evicted.clear()
     again = house.new_gate()
-    again._known = house.register.shut_out(NOW_S)
+    again.start()
+    again.close()
     again.look()
     assert house.evicted == []
     assert revoked_serials(house.config.data_dir / FOLDER) == {serial}
+    assert refused_serials(house.config.data_dir / FOLDER) == {serial}
 
 
 def test_a_certificate_that_has_ended_needs_no_list(house):
@@ -101,24 +174,22 @@ def test_a_certificate_that_has_ended_needs_no_list(house):
     house.gate.look()
     house.clock.time_s += 91 * DAY_S
     house.gate.look()
-    assert revoked_serials(house.config.data_dir / FOLDER) == set()
+    house.gate.sign()
+    assert revoked_serials(house.config.data_dir / FOLDER) == refused_serials(house.config.data_dir / FOLDER) == set()
 
 
-def test_a_fault_is_tried_again_with_the_eviction_that_it_put_off(house, monkeypatch):
-    house.enrolled("pi")
+def test_an_eviction_that_a_fault_put_off_is_tried_again_at_the_next_look(house):
+    serial = house.enrolled("pi")
     house.gate.look()
     house.register.revoke("pi", "test", NOW_S)
-    whole = house.signer.ask
-
-    def broken(_question):
-        raise UnavailableError("no")
-
-    monkeypatch.setattr(house.signer, "ask", broken)
-    with pytest.raises(UnavailableError):
-        house.gate.look()
-    monkeypatch.setattr(house.signer, "ask", whole)
+    house.fault = UnavailableError("the broker does not let us")
+    for _ in range(2):
+        with pytest.raises(UnavailableError):
+            house.gate.look()
+    house.gate.sign()
+    house.fault = None
     house.gate.look()
-    assert house.evicted
+    assert house.evicted == [({"pi"}, {serial})]
 
 
 def test_the_device_of_a_blocked_lease_is_shut_out_and_back_in(house):

@@ -2,10 +2,12 @@ import io
 import os
 import signal
 import sys
+import threading
 
 import msgspec
 import pytest
 
+from coordinator.enrolment import signing
 from coordinator.enrolment.authority import new_request
 from coordinator.enrolment.signing import CertifyDevice, ListAuthorities, Signer, own_command, serve
 from wire.errors import RemoteProtocolError, UnavailableError
@@ -49,4 +51,24 @@ def test_a_signer_that_does_not_answer_is_said(command):
     signer = Signer(command)
     with pytest.raises(UnavailableError, match="does not answer"):
         signer.ask(ListAuthorities())
+    signer.close()
+
+
+def test_a_signer_that_hangs_is_given_up_in_seconds_and_holds_up_nobody_else(monkeypatch):
+    """Proven before: its pipe was read without a limit, so whoever asked waited for ever, and said nothing."""
+    monkeypatch.setattr(signing, "START_S", 0.0)
+    monkeypatch.setattr(signing, "ANSWER_S", 0.2)
+    signer, refused = Signer([sys.executable, "-c", "import time; time.sleep(600)"]), []
+
+    def ask():
+        with pytest.raises(UnavailableError, match="does not answer"):
+            signer.ask(ListAuthorities())
+        refused.append(1)
+
+    asking = [threading.Thread(target=ask) for _ in range(4)]
+    for each in asking:
+        each.start()
+    for each in asking:
+        each.join(30)
+    assert len(refused) == 4
     signer.close()
