@@ -236,18 +236,15 @@ def _name(common_name: str) -> x509.Name:
 
 
 def _revocations(signer: _Signer, serials: Sequence[int], now_s: float) -> x509.CertificateRevocationList:
-    builder = (
-        x509.CertificateRevocationListBuilder()
-        .issuer_name(signer.certificate.subject)
-        .last_update(_time(now_s - BACKDATED_S))
-        .next_update(_time(now_s + LIFE_DAYS * _DAY_S))
-        .add_extension(_authority_identifier(signer), critical=False)
+    revoked = x509.RevokedCertificateBuilder().revocation_date(_time(now_s - BACKDATED_S))
+    builder = x509.CertificateRevocationListBuilder(
+        issuer_name=signer.certificate.subject,
+        last_update=_time(now_s - BACKDATED_S),
+        next_update=_time(now_s + LIFE_DAYS * _DAY_S),
+        # All at once: a builder to which each is added copies those before it.
+        revoked_certificates=[revoked.serial_number(serial).build() for serial in serials],
     )
-    for serial in serials:
-        builder = builder.add_revoked_certificate(
-            x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(_time(now_s - BACKDATED_S)).build()
-        )
-    return builder.sign(signer.key, hashes.SHA256())
+    return builder.add_extension(_authority_identifier(signer), critical=False).sign(signer.key, hashes.SHA256())
 
 
 def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:

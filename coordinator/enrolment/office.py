@@ -151,6 +151,8 @@ class Office:
         """
         key = key_fingerprint(requested_key(csr))
         held = self.register.renew(key, device, csr, address, self._clock.now_s())
+        if isinstance(held, Refused):
+            return held
         if held.device != device or held.standing is Standing.REVOKED:
             return Refused("key-known", "this key came before; a device makes a new key for each renewal")
         return self._certify(held)

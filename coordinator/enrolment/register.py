@@ -19,6 +19,11 @@ from coordinator.shell.tables import audit, claims, credentials, devices
 from wire.identifiers import DeviceId
 
 _LIVE = (Standing.ISSUED.value, Standing.ACTIVE.value)
+MOST_CERTIFICATES = 8
+"""Of one device at once. It renews after two thirds of a certificate's life, so it has two, and some more after a
+rotation of the authority or a power cut. Each is a row, and a line in the list of revoked ones after ``forget``."""
+MOST_REFUSALS = 1000
+"""Entries of the audit log that strangers can cause, for each reason; the oldest go."""
 
 
 class Asked(NamedTuple):
@@ -91,6 +96,7 @@ class Register:
             if isinstance(verdict, Refused):
                 who = address if claim is None else f"claim {claim.name}"
                 _note(tx, now_s, who, "refuse-claim", key[:16], verdict.code, f"from {address}")
+                _forget_oldest(tx, sa.and_(audit.c.action == "refuse-claim", audit.c.before == verdict.code))
             return verdict
 
     # Credentials
@@ -128,14 +134,19 @@ class Register:
         with self._database.connection() as tx:
             return _credential(tx, sa.and_(credentials.c.serial == serial, credentials.c.standing.in_(_LIVE)))
 
-    def renew(self, key: str, device: DeviceId, csr: str, address: str, now_s: float) -> Credential:
-        """What is known of a device's new key; it becomes known if it is not.
+    def renew(self, key: str, device: DeviceId, csr: str, address: str, now_s: float) -> Credential | Refused:
+        """What is known of a device's new key; it becomes known if it is not, unless the device has enough of them.
 
         A key that is another device's stays that: the caller compares.
         """
+        live = sa.and_(credentials.c.standing.in_(_LIVE), credentials.c.expires_s > now_s)
+        counts = sa.or_(credentials.c.standing == Standing.GRANTED.value, live)
         with self._one_at_a_time, self._database.connection() as tx:
             held = _credential(tx, credentials.c.key == key)
             if held is None:
+                many = sa.select(sa.func.count()).where(credentials.c.device == device, counts)
+                if int(tx.scalar(many) or 0) >= MOST_CERTIFICATES:
+                    return Refused("too-many", f"{device} has {MOST_CERTIFICATES} certificates; wait until one ends")
                 held = Credential(
                     key=key,
                     device=device,
@@ -287,3 +298,10 @@ def _from_row(row: Mapping[Any, Any]) -> Credential:
 def _note(tx: sa.Connection, at_s: float, who: str, action: str, target: str, before: str, after: str) -> None:
     entry = {"at_s": at_s, "who": who[:64], "action": action, "target": target, "before": before, "after": after[:200]}
     tx.execute(sa.insert(audit).values(entry))
+
+
+def _forget_oldest(tx: sa.Connection, which: sa.ColumnElement[bool]) -> None:
+    newest = sa.select(audit.c.number).where(which).order_by(audit.c.number.desc())
+    last = tx.scalar(newest.offset(MOST_REFUSALS).limit(1))
+    if last is not None:
+        tx.execute(sa.delete(audit).where(which, audit.c.number <= last))

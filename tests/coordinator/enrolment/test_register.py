@@ -1,0 +1,53 @@
+"""What one device or a stranger can leave in the register."""
+
+import pytest
+
+from coordinator.enrolment.authority import new_request
+from coordinator.enrolment.office import Certified, claim_hash
+from coordinator.enrolment.register import MOST_CERTIFICATES
+from tests.coordinator.enrolment.test_gate import DAY_S, NOW_S, House
+
+
+@pytest.fixture
+def house(tmp_path):
+    made = House(tmp_path)
+    yield made
+    made.database.close()
+
+
+def test_a_device_has_so_many_certificates_at_once_and_no_more(house):
+    """Proven before: 150 renewals of 150 in minutes, each a row for ever and a line of the list after ``forget``."""
+    house.enrolled("pi")
+    outcomes = [house.office.renew("pi", new_request()[1], "2001:db8::1") for _ in range(20)]
+    assert [type(each).__name__ for each in outcomes] == ["Certified"] * (MOST_CERTIFICATES - 1) + ["Refused"] * (
+        21 - MOST_CERTIFICATES
+    )
+    house.register.revoke("pi", "test", NOW_S)
+    assert len(house.register.shut_out(NOW_S)) == MOST_CERTIFICATES
+    house.enrolled("other")
+    assert isinstance(house.office.renew("other", new_request()[1], "192.0.2.1"), Certified)
+
+
+def test_a_device_renews_again_when_its_former_certificates_have_ended(house):
+    house.enrolled("pi")
+    for _ in range(10):
+        house.clock.time_s += 60 * DAY_S
+        house.signer.now_s = house.clock.time_s
+        assert isinstance(house.office.renew("pi", new_request()[1], "192.0.2.1"), Certified)
+
+
+def test_strangers_fill_so_much_of_the_audit_log_and_no_more(house, monkeypatch):
+    """Proven before: a row for each claim that was made up, 120 of 120, for ever."""
+    monkeypatch.setattr("coordinator.enrolment.register.MOST_REFUSALS", 5)
+    house.enrolled("pi")
+    used = "pi0"
+    for number in range(20):
+        house.register.redeem(claim_hash(f"made up {number}"), f"{number:064d}", "", "192.0.2.1", NOW_S)
+    house.register.redeem(claim_hash(used), f"{77:064d}", "", "192.0.2.1", NOW_S)
+    for number in range(20):
+        house.register.redeem(claim_hash(f"made up {number}"), f"{number:064d}", "", "192.0.2.1", NOW_S)
+    with house.database.transaction() as tx:
+        entries = [(entry.action, entry.before) for entry in tx.audit(1000)]
+    assert entries.count(("refuse-claim", "claim-unknown")) == 5
+    assert entries.count(("refuse-claim", "claim-used")) == 1, "who has a claim is not drowned by who has none"
+    assert ("create-claim", "none") in entries
