@@ -42,6 +42,7 @@ from benchmarks.setting import BUILD, setting
 from coordinator.commands.actions import ask_service
 from coordinator.config import CoordinatorConfig
 from coordinator.shell.free_ports import free_ports
+from edge_agent.keyboard.key import headers, kept_key
 from edge_agent.ports import Model
 from simulation.demo.configuration import write_toml
 from simulation.demo.processes import stopping
@@ -169,7 +170,7 @@ def _agent(python: Path, model: Model, kind: str, config: CoordinatorConfig, hom
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_one_thread(), text=True
     ) as child:
         deadline_s = time.monotonic() + CONNECTS_WITHIN_S
-        while not (_online(config, kind) and (not keyboard or _suggests(port))):
+        while not (_online(config, kind) and (not keyboard or _suggests(port, home / "data"))):
             if child.poll() is not None or time.monotonic() > deadline_s:
                 child.kill()
                 msg = f"the {kind} agent did not connect and load its model"
@@ -188,11 +189,12 @@ def _online(config: CoordinatorConfig, name: str) -> bool:
     return any(device["device"] == name and device["online"] for device in devices)
 
 
-def _suggests(port: int) -> bool:
+def _suggests(port: int, data_dir: Path) -> bool:
     """Whether the keyboard's model foresees the next word of a few texts."""
     with contextlib.suppress(urllib3.exceptions.HTTPError):
+        url, shown = f"http://127.0.0.1:{port}/api/suggest", headers(kept_key(data_dir))
         answers = [
-            urllib3.request("POST", f"http://127.0.0.1:{port}/api/suggest", json={"text": text}, retries=False).json()
+            urllib3.request("POST", url, json={"text": text}, headers=shown, retries=False).json()
             for text in ("", "i ", "i am ", "i am at ")
         ]
         return all(answer["version"] is not None and len(answer["suggestions"]) == 3 for answer in answers)

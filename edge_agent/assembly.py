@@ -291,11 +291,13 @@ def _keyboard(
     # A device without a keyboard page does not pay for a web server's memory.
     from edge_agent.core.own_history import Blended
     from edge_agent.keyboard.app import About, create_app
+    from edge_agent.keyboard.key import kept_key
     from edge_agent.keyboard.reader import Reader
     from edge_agent.keyboard.server import serve
     from edge_agent.keyboard.suggestions import Suggester
 
     suggester = Suggester(own=database.own_words())
+    key = kept_key(config.data_dir)
 
     def show_model(model: Model) -> None:
         suggester.replace_predictor(Blended(Reader(load_best_model(model)), database.texts()))
@@ -332,9 +334,10 @@ def _keyboard(
                 bytes_sent=tally.bytes_sent,
             )
 
-        app = create_app(suggester, database, about, ask_to_wipe, typing.note)
+        app = create_app(suggester, database, about, ask_to_wipe, key, typing.note)
         serving = serve(app, KEYBOARD_HOST, config.keyboard.port)
-        log.info("keyboard", device=config.device, url=serving.url)
+        # Whoever may read the log gets no key by it.
+        log.info("keyboard", device=config.device, url=serving.url, opened_by="the address of nightjar-agent status")
         try:
             yield
         finally:

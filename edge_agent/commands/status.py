@@ -8,6 +8,7 @@ from edge_agent import __version__
 from edge_agent.commands.opened import held_model, opened_database
 from edge_agent.config import KEYBOARD_HOST, AgentConfig
 from edge_agent.core import lifecycle
+from edge_agent.keyboard.key import address
 from edge_agent.shell.database import Database
 from edge_agent.shell.folder import running_agent
 from edge_agent.shell.trust import REFUSED, WHY, trusted
@@ -37,7 +38,7 @@ class Found:
         bytes_sent: of these.
         last_report_bytes: size of the newest report.
         last_trained_at_s: seconds since 1970 UTC.
-        keyboard_url: of the keyboard page; None if it is not served.
+        keyboard_url: opens the keyboard page in a browser, with its key; None if it was not served yet.
     """
 
     device: str
@@ -99,7 +100,9 @@ def status(config: AgentConfig) -> Found:
             bytes_sent=0 if tally is None else tally.bytes_sent,
             last_report_bytes=None if tally is None else tally.last_report_bytes,
             last_trained_at_s=None if tally is None else tally.last_trained_at_s,
-            keyboard_url=f"http://{KEYBOARD_HOST}:{keyboard.port}/" if keyboard.enabled and keyboard.port else None,
+            keyboard_url=address(f"http://{KEYBOARD_HOST}:{keyboard.port}/", config.data_dir)
+            if keyboard.enabled and keyboard.port
+            else None,
         )
 
 

@@ -10,10 +10,11 @@
 ``POST /api/wipe``      ``{"everything"}``         ``{"stored"}``; whatever was typed is gone
 ======================  =========================  ==================================================================
 
-A refusal is ``{"error", "code"}``. Views validate and call; they decide nothing. There are no cookies, accounts or
-sessions: whoever reaches the port on this device is its user. So other web sites must not reach it through that user's
-browser, and four checks see to it: a ``Host`` that is this device's own (DNS rebinding), an ``Origin`` that is ours, a
-``Sec-Fetch-Site`` that says so too, and JSON bodies only (a form or a plain script of another site cannot send them).
+A refusal is ``{"error", "code"}``. Views validate and call; they decide nothing. Every user of this machine reaches the
+port, so whatever tells or changes something takes the key (:mod:`edge_agent.keyboard.key`); the page itself and its
+scripts tell nothing. Nor must other web sites come in through the user's browser, and four checks see to it: a ``Host``
+that is this device's own (DNS rebinding), an ``Origin`` that is ours, a ``Sec-Fetch-Site`` that says so too, and JSON
+bodies only (a form or a plain script of another site cannot send them).
 Typed text is never logged nor put into a URL.
 """
 
@@ -26,8 +27,16 @@ from urllib.parse import urlsplit
 
 import msgspec
 from flask import Flask, Response, jsonify, render_template, request
-from werkzeug.exceptions import BadRequest, Forbidden, HTTPException, MisdirectedRequest, UnsupportedMediaType
+from werkzeug.exceptions import (
+    BadRequest,
+    Forbidden,
+    HTTPException,
+    MisdirectedRequest,
+    Unauthorized,
+    UnsupportedMediaType,
+)
 
+from edge_agent.keyboard.key import shows
 from edge_agent.keyboard.learning import own_words_in
 from edge_agent.keyboard.recall import drawing, latest
 from edge_agent.keyboard.suggestions import Suggester
@@ -139,6 +148,7 @@ def create_app(
     store: Store,
     about: Callable[[], About],
     wipe: Callable[[], None],
+    key: str,
     on_typing: Callable[[], None] = lambda: None,
 ) -> Flask:
     """Make the keyboard application.
@@ -148,11 +158,12 @@ def create_app(
         store: receives what is sent.
         about: called for each look at the panel, from any thread.
         wipe: deletes whatever was typed and came of it, the suggester's own words too; returns when it is done.
+        key: what each request has to show.
         on_typing: called whenever somebody is typing.
     """
     app = Flask(__name__)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
-    _guard(app)
+    _guard(app, key)
 
     @app.get("/")
     def page() -> str:
@@ -224,11 +235,11 @@ def create_app(
     return app
 
 
-def _guard(app: Flask) -> None:
-    """Refuse what does not come from our own page; say on every answer that it is for that page only."""
+def _guard(app: Flask, key: str) -> None:
+    """Refuse what is not of our own page or without the key; say on every answer that it is for that page only."""
 
     @app.before_request
-    def refuse_other_sites() -> None:
+    def refuse_others() -> None:
         if not is_this_device(request.host):
             msg = "this keyboard does not serve that host name; open it under the address that the agent printed"
             raise MisdirectedRequest(msg)
@@ -240,6 +251,9 @@ def _guard(app: Flask) -> None:
         if foreign:
             msg = "this keyboard takes requests from its own page only, and this one came from another site"
             raise Forbidden(msg)
+        if request.endpoint not in ("page", "static") and not shows(request.headers.get("Authorization", ""), key):
+            msg = "This browser may not use the keyboard yet: open the address that 'nightjar-agent status' prints."
+            raise Unauthorized(msg)
 
     @app.after_request
     def add_security_headers(response: Response) -> Response:

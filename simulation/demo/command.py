@@ -10,6 +10,7 @@ import click
 import msgspec
 from rich.console import Console
 
+from edge_agent.keyboard.key import address
 from simulation.demo.by_phone import recall_by_phone
 from simulation.demo.configuration import DemoSettings
 from simulation.demo.fleet import Fleet
@@ -98,7 +99,8 @@ def demo(
         result = result_of(state, prepared, by_phone, seconds=time.monotonic() - started)
         console.print(summary_table(result))
         if not leave:
-            console.print(f"\nStatus page  {prepared.url}\nKeyboard     {prepared.keyboard_url}  (ctrl-C ends)\n")
+            keyboard = address(prepared.keyboard_url, prepared.phone_configs[0].parent / "data")
+            console.print(f"\nStatus page  {prepared.url}\nKeyboard     {keyboard}  (ctrl-C ends)\n", soft_wrap=True)
             _serve_until_interrupted(fleet, console)
     if as_json:
         click.echo(msgspec.json.encode(result))

@@ -146,7 +146,7 @@ def prepare(settings: DemoSettings, console: Console) -> Prepared:
         coordinator_config=coordinator_config,
         phone_configs=phone_configs,
         url=f"http://{LOOPBACK}:{ports.page}",
-        keyboard_url=f"http://{LOOPBACK}:{ports.keyboard}",
+        keyboard_url=f"http://{LOOPBACK}:{ports.keyboard}/",
         broker_port=ports.broker,
         trigram=trigram,
         limit_s=defaults.round_limit_s * settings.rounds + 120,

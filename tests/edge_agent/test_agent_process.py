@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.shell.free_ports import free_ports
+from edge_agent.keyboard.key import headers, kept_key
 from tests.edge_agent.fake_coordinator import (
     PATIENCE_S,
     FakeCoordinator,
@@ -119,6 +120,7 @@ class Agent:
     def __init__(self, folder, port, url, more="", device="phone", keyboard_port=None):
         self.log = folder / f"{device}.log"
         self.config = folder / f"{device}.toml"
+        self.data = folder / f"{device}-data"
         keyboard = "" if keyboard_port is None else f"[keyboard]\nenabled = true\nport = {keyboard_port}\n"
         self.config.write_text(
             f'device = "{device}"\npopulation = "test"\ndata_dir = "{device}-data"\ncoordinator_url = "{url}"\n'
@@ -331,19 +333,19 @@ def test_without_broker_or_coordinator_it_says_so_and_the_keyboard_works(tmp_pat
     agent.config.write_text(usual.replace("[broker]\nport = ", f"[broker]\nport = {nobody} #"))
     agent.start()
     agent.wait_for_log("event=broker_unreachable ")
-    said = post(port, "/api/suggest", {"text": "hello "})
+    said = ask(agent, port, "/api/suggest", {"text": "hello "})
     assert len(said["suggestions"]) == 3
     assert said["version"] == 0
-    assert post(port, "/api/messages", {"text": "something new"}) == {"kept": True, "stored": 401, "reason": ""}
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/about", timeout=PATIENCE_S) as answer:
-        about = json.load(answer)
+    assert ask(agent, port, "/api/messages", {"text": "something new"}) == {"kept": True, "stored": 401, "reason": ""}
+    about = ask(agent, port, "/api/about")
+    assert (agent.data / "keyboard.key").stat().st_mode & 0o777 == 0o600
     assert (about["device"], about["emulated"], about["stored"]) == ("alone", True, 401)
     agent.wait_for_log("in use")
-    assert post(port, "/api/wipe", {"everything": "delete"}) == {"stored": 0}
+    assert ask(agent, port, "/api/wipe", {"everything": "delete"}) == {"stored": 0}
     files = [file for file in agent.config.parent.rglob("agent.db*") if file.is_file()]
     assert files
     assert b"something new" not in b"".join(file.read_bytes() for file in files)
-    assert len(post(port, "/api/suggest", {"text": "hello "})["suggestions"]) == 3
+    assert len(ask(agent, port, "/api/suggest", {"text": "hello "})["suggestions"]) == 3
     assert agent.process.poll() is None
     status, seconds = agent.stop()
     assert status == 0
@@ -384,9 +386,11 @@ def test_a_second_agent_in_the_same_folder_is_refused(world):
     assert "another agent is running" in second.stderr
 
 
-def post(port, path, body):
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{port}{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
-    )
+def ask(agent, port, path, body=None):
+    """What the keyboard's page answers its user."""
+    key = kept_key(agent.data)
+    shown = {"Content-Type": "application/json", **headers(key)}
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, shown)
     with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
         return json.load(answer)

@@ -9,7 +9,7 @@ import pytest
 from coordinator.shell.free_ports import free_ports
 from tests.edge_agent.fake_coordinator import FakeCoordinator, artifact_server, mosquitto, mosquitto_path
 from tests.edge_agent.recorder import recording
-from tests.edge_agent.test_agent_process import Agent, make_assignment, post
+from tests.edge_agent.test_agent_process import Agent, ask, make_assignment
 from wire import frame
 from wire.messages import Announcement, CodecChoice, DropoutCause, Receipt, TrainingPlan, Verdict
 
@@ -51,8 +51,8 @@ def test_no_typed_text_in_any_byte_that_leaves_the_device(tmp_path, exported, co
         stack.callback(lambda: agent.process.poll() is None and agent.kill())
         coordinator.announce(Announcement(version=0, manifest=exported.model.sha256))
         coordinator.next("check-in")
-        post(page, "/api/suggest", {"text": ON_THE_KEYBOARD})
-        assert post(page, "/api/messages", {"text": ON_THE_KEYBOARD})["kept"]
+        ask(agent, page, "/api/suggest", {"text": ON_THE_KEYBOARD})
+        assert ask(agent, page, "/api/messages", {"text": ON_THE_KEYBOARD})["kept"]
         # A session that ends with a report, one that is given up, and a farewell.
         coordinator.say("phone", make_assignment(exported, 1, codec=CodecChoice(name=codec, error_feedback=True)))
         while not isinstance(frame.decode(coordinator.next("report")), frame.Report | frame.Chunk):

@@ -9,6 +9,24 @@ export class Away extends Error {
   }
 }
 
+const KEY = "nightjar-key";
+const key = keyFromAddress();
+
+// The address that the agent prints ends in the key; this browser remembers it for this address and port.
+function keyFromAddress() {
+  const given = new URLSearchParams(location.hash.slice(1)).get("key");
+  if (given !== null) history.replaceState(null, "", location.pathname);
+  try {
+    if (given !== null) localStorage.setItem(KEY, given);
+    return localStorage.getItem(KEY) ?? "";
+  } catch {
+    return given ?? ""; // a browser that keeps nothing: it holds until the page is closed
+  }
+}
+
+// The same page is open already, and only what stands behind the # is new.
+addEventListener("hashchange", () => location.hash.startsWith("#key=") && location.reload());
+
 let away = false;
 let tries = 0;
 let again; // the next look whether the agent is back
@@ -20,10 +38,10 @@ export const isAway = () => away;
 export const onAway = (listener) => listeners.push(listener);
 
 export async function ask(path, body) {
-  const request = { signal: AbortSignal.timeout(PATIENCE_MS) };
+  const request = { signal: AbortSignal.timeout(PATIENCE_MS), headers: { Authorization: `Bearer ${key}` } };
   if (body !== undefined) {
     request.method = "POST";
-    request.headers = { "Content-Type": "application/json" };
+    request.headers["Content-Type"] = "application/json";
     request.body = JSON.stringify(body);
   }
   let response;

@@ -20,6 +20,8 @@ from tests.browser import Watched, chromium  # noqa: F401 - a fixture
 from tests.edge_agent.keyboard.screen import DESKTOP, Screen
 from wire.errors import UnavailableError
 
+PAGE_KEY = "the-key-of-this-page"
+
 # "<s>" stands for the start of a sentence.
 FOLLOWERS = {
     "<s>": ["hello", "how", "i'm"],
@@ -131,7 +133,7 @@ class Bench:
         self.suggester.replace_own_words(())
 
     def app(self) -> Flask:
-        return create_app(self.suggester, self.store, lambda: self.about, self.wipe, self.note_typing)
+        return create_app(self.suggester, self.store, lambda: self.about, self.wipe, PAGE_KEY, self.note_typing)
 
 
 @pytest.fixture
@@ -159,9 +161,9 @@ def open_page(chromium, served):  # noqa: F811 - the fixture
     """
     watched = Watched(chromium)
 
-    def open_(viewport=DESKTOP, words=("Hello", "How", "I'm"), **options):
+    def open_(viewport=DESKTOP, words=("Hello", "How", "I'm"), key=PAGE_KEY, **options):
         page = watched.page(served.url, **{"viewport": viewport, "locale": "en-GB"} | options)
-        page.goto(served.url)
+        page.goto(f"{served.url}#key={key}" if key else served.url)
         screen = Screen(page)
         if words:
             screen.wait_for_words(words)

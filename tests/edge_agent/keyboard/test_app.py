@@ -7,13 +7,18 @@ import re
 import pytest
 
 from edge_agent.keyboard.app import MAX_BODY_BYTES, MAX_TEXT_CHARACTERS, About, create_app, is_this_device
+from edge_agent.keyboard.key import headers
 
+PAGE_KEY = "the-key-of-this-page"
 SECRET = "xylophone"  # typed in these tests and nowhere to be found afterwards
 
 
 @pytest.fixture
 def client(bench):
-    return bench.app().test_client()
+    """The device's user: shows the key with each request."""
+    shown = bench.app().test_client()
+    shown.environ_base["HTTP_AUTHORIZATION"] = headers(PAGE_KEY)["Authorization"]
+    return shown
 
 
 def test_page_needs_nothing_from_another_host(client):
@@ -234,6 +239,25 @@ def test_request_that_the_browser_says_is_of_another_site_is_refused(client, sit
     assert client.open(path, method=method, headers={"Sec-Fetch-Site": site}).status_code == 403
 
 
+@pytest.mark.parametrize("shown", ["", "Bearer ", "Bearer another", f"Basic {PAGE_KEY}", PAGE_KEY, "Bearer é"])
+def test_another_user_of_the_machine_reads_plants_and_wipes_nothing(bench, shown):
+    bench.store.note_own_words([("zbigniewska", "Zbigniewska")] * 2)
+    bench.store.texts = ["mirtazapine at eight"]
+    other = bench.app().test_client()
+    answers = [
+        other.post("/api/suggest", json={"text": "zbi"}, headers={"Authorization": shown}),
+        other.post("/api/messages", json={"text": "planted"}, headers={"Authorization": shown}),
+        other.post("/api/learning", json={"paused": True}, headers={"Authorization": shown}),
+        other.post("/api/wipe", json={"everything": "delete"}, headers={"Authorization": shown}),
+        other.get("/api/about", headers={"Authorization": shown}),
+        other.get("/api/recall.svg", headers={"Authorization": shown}),
+        other.get("/nothing-yet", headers={"Authorization": shown}),
+    ]
+    assert [answer.status_code for answer in answers] == [401] * len(answers)
+    assert all("nightjar-agent status" in answer.json["error"] for answer in answers)
+    assert (bench.store.texts, bench.store.paused, bench.keys_noted) == (["mirtazapine at eight"], False, 0)
+
+
 def test_link_on_another_site_may_open_the_page(client):
     assert client.get("/", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 200
 
@@ -278,7 +302,8 @@ def test_failing_panel_is_json_and_gives_nothing_away(bench):
     def broken() -> About:
         raise RuntimeError("inner detail")
 
-    answer = create_app(bench.suggester, bench.store, broken, bench.store.wipe).test_client().get("/api/about")
+    app = create_app(bench.suggester, bench.store, broken, bench.store.wipe, PAGE_KEY)
+    answer = app.test_client().get("/api/about", headers=headers(PAGE_KEY))
     assert answer.status_code == 500
     assert "inner detail" not in answer.json["error"]
 

@@ -7,6 +7,7 @@ import pytest
 
 from edge_agent.keyboard.server import serve
 from models.vocabulary import Vocabulary
+from tests.edge_agent.keyboard.conftest import PAGE_KEY
 from tests.edge_agent.keyboard.screen import PHONE
 
 pytestmark = pytest.mark.browser
@@ -89,6 +90,19 @@ def test_every_layout_fits_a_narrow_phone_and_types(open_page, layout, keys, tex
     assert screen.text == text
     page.reload()
     assert page.input_value("#layout") == layout  # remembered
+
+
+def test_a_browser_without_the_key_is_told_and_one_that_had_it_needs_no_address_again(open_page, bench, served):
+    open_page.expected.append("401")
+    screen = open_page(words=(), key=None)
+    screen.page.locator("#notice", has_text="nightjar-agent status").wait_for()
+    assert screen.page.locator("#device").text_content() != bench.about.device
+    screen.page.goto(f"{served.url}#key={PAGE_KEY}")  # in the tab that is open: only what is behind the # is new
+    screen.wait_for_words(("Hello", "How", "I'm"))
+    assert screen.page.url == served.url  # nobody who looks at the screen, or at the history, reads it
+    screen.page.goto("about:blank")
+    screen.page.goto(served.url)  # a bookmark
+    screen.wait_for_words(("Hello", "How", "I'm"))
 
 
 def hold(screen, name, choice=0):
