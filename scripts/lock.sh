@@ -6,8 +6,8 @@ cd "$(dirname "$0")/../requirements"
 
 all=$(mktemp)
 trap 'rm -f "$all"' EXIT
-resolve() { # requirements on standard input
-    "${UV:-../.venv/bin/uv}" pip compile --quiet --universal --python-version 3.11 --upgrade --no-annotate \
+resolve() { # requirements on standard input; each package in one version for all, as pip fetches by its own Python
+    "${UV:-../.venv/bin/uv}" pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest --upgrade --no-annotate \
         --custom-compile-command "make lock" "$@" -
 }
 # 32-bit ARM installs from another index (docs/platforms.md), and its old numpy would be everybody's.
