@@ -1,13 +1,16 @@
-"""Brings an agent onto phones on a cable with the real ``adb``: pushes the files, and has the phone hash them.
+"""Brings an agent onto phones on a cable with the real ``adb``: pushes one archive, and has the phone hash it.
 
-What it cannot do is start anything in Termux: Android keeps apps apart. So the last step is typed on the phone.
+What it cannot do is start anything in Termux: Android keeps apps apart. So the last step is typed on the phone. Until
+then any app with access to all files can change the archive, so the last step compares its hash where none of them can.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import re
 import subprocess
+import tarfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +18,7 @@ from pathlib import Path
 from wire.errors import ConfigError, IntegrityError, UnavailableError
 
 FOLDER = "/sdcard/Download/nightjar"
+ARCHIVE = "nightjar.tar"
 _TIMEOUT_S = 600.0
 _SERIAL = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
@@ -60,8 +64,20 @@ def choose(found: tuple[Phone, ...], serial: str) -> Phone:
     return phone
 
 
-def push(adb: Adb, phone: Phone, files: Mapping[str, bytes | Path]) -> None:
-    """Push files into :data:`FOLDER`, and compare what is there by the phone's own sha256.
+def packed(files: Mapping[str, bytes | Path]) -> bytes:
+    """A tar of files in a folder ``nightjar``: the same files, the same bytes."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, data in sorted(files.items()):
+            content = data if isinstance(data, bytes) else data.read_bytes()
+            member = tarfile.TarInfo(f"nightjar/{name}")
+            member.size, member.mode = len(content), 0o600
+            archive.addfile(member, io.BytesIO(content))
+    return made.getvalue()
+
+
+def push(adb: Adb, phone: Phone, archive: bytes) -> None:
+    """Push an archive into :data:`FOLDER`, and compare what is there by the phone's own sha256.
 
     Raises:
         UnavailableError: adb cannot do it.
@@ -69,14 +85,12 @@ def push(adb: Adb, phone: Phone, files: Mapping[str, bytes | Path]) -> None:
     """
     which = ("-s", phone.serial)
     adb(*which, "shell", "mkdir", "-p", FOLDER)
-    for name, data in files.items():
-        target = f"{FOLDER}/{name}"
-        content = data if isinstance(data, bytes) else data.read_bytes()
-        adb(*which, "push", data if isinstance(data, Path) else "", target, content=content)
-        said = adb(*which, "shell", "sha256sum", target).split()
-        if not said or said[0] != hashlib.sha256(content).hexdigest():
-            msg = f"{target} is not what was pushed: is the phone's storage full?"
-            raise IntegrityError(msg)
+    target = f"{FOLDER}/{ARCHIVE}"
+    adb(*which, "push", "", target, content=archive)
+    said = adb(*which, "shell", "sha256sum", target).split()
+    if not said or said[0] != hashlib.sha256(archive).hexdigest():
+        msg = f"{target} is not what was pushed: is the phone's storage full?"
+        raise IntegrityError(msg)
 
 
 def machine_of(adb: Adb, phone: Phone) -> str:

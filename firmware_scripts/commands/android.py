@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tempfile
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import click
 
-from firmware_scripts.android.push import FOLDER, AdbProgram, choose, machine_of, phones, push
+from firmware_scripts.android.push import ARCHIVE, FOLDER, AdbProgram, choose, machine_of, packed, phones, push
 from firmware_scripts.core.agent_settings import agent_settings, check_claim
 from firmware_scripts.core.exit_status import ExitStatus
 from firmware_scripts.customising import BUNDLE, CLAIM, KEY, SETTINGS
@@ -18,7 +19,9 @@ from firmware_scripts.shell.parcel import load_parcel
 from wire.errors import ConfigError, IntegrityError, RemoteProtocolError, UnavailableError
 
 INSTALLER = Path(__file__).parents[1] / "android" / "termux-install.sh"
-THERE = f"~/storage/downloads/{Path(FOLDER).name}/{INSTALLER.name}"
+THERE = f"~/storage/downloads/{Path(FOLDER).name}/{ARCHIVE}"
+TYPED = 20
+"""Digits of the sha256 that a person types: nobody finds another file with the same 80 bits."""
 _FILE = click.Path(path_type=Path)
 
 
@@ -86,9 +89,19 @@ def push_to_phones(
             files: dict[str, bytes | Path] = {BUNDLE: parcel.path, KEY: parcel.public_key, **parcel.own_files()}
             files |= {SETTINGS: settings.encode(), INSTALLER.name: INSTALLER.read_bytes()}
             files |= {CLAIM: claim} if claim is not None else {}
+            archive = packed(files)
             try:
-                push(adb, phone, files)
+                push(adb, phone, archive)
             except IntegrityError as error:
                 raise UnavailableError(str(error)) from error
-            click.echo(f"{phone.serial}: {len(files)} files are in {FOLDER}, and are what was pushed")
-    click.echo(f"on the phone, in Termux: termux-setup-storage, then: sh {THERE}")
+            click.echo(f"{phone.serial}: {len(files)} files are in {FOLDER}/{ARCHIVE}, and are what was pushed")
+            click.echo(f"on this phone, in Termux: termux-setup-storage, then:\n  {installing(archive)}")
+
+
+def installing(archive: bytes) -> str:
+    """What a person types in Termux: takes the archive into Termux' own folder, compares it there, and starts it."""
+    start = hashlib.sha256(archive).hexdigest()[:TYPED]
+    return (
+        f"cd; rm -rf nightjar; mv {THERE} . && sha256sum {ARCHIVE} | grep ^{start} && tar xf {ARCHIVE} && "
+        f"rm {ARCHIVE} && sh nightjar/{INSTALLER.name}"
+    )

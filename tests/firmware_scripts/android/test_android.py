@@ -1,15 +1,18 @@
 """A played phone on the real ``adb``, and Termux's installer in a played Termux."""
 
 import hashlib
+import io
 import json
 import os
 import re
 import shutil
 import socket
 import subprocess
+import tarfile
 
 import pytest
 
+from firmware_scripts.android.push import packed
 from tests.edge_agent.emulator.adb_server import AdbServer, serving
 from tests.firmware_scripts.command_line import firmware
 from tests.firmware_scripts.parcels import PROJECT, claim, keys, small_bundle
@@ -62,28 +65,52 @@ def push(place, *more, serial="R58M123", platform="trixie-aarch64"):
     )  # fmt: skip
 
 
+def pushed(phone):
+    """The files that a phone got, by name."""
+    with tarfile.open(fileobj=io.BytesIO(phone.server.files[f"{FOLDER}/nightjar.tar"])) as archive:
+        return {m.name.removeprefix("nightjar/"): archive.extractfile(m).read() for m in archive.getmembers()}
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_what_another_app_changed_after_the_push_is_not_started(place, phone, tmp_path, changed):
+    done = push(place, "--claim-file", claim(place))
+    command = done.stdout.rpartition("\n  ")[2]
+    home = tmp_path / "termux"
+    shared = home / "storage/downloads/nightjar/nightjar.tar"
+    shared.parent.mkdir(parents=True)
+    shared.write_bytes(phone.server.files[f"{FOLDER}/nightjar.tar"])
+    if changed:
+        files = pushed(phone) | {"termux-install.sh": b"echo evil\n"}
+        shared.write_bytes(packed(files))
+    typed = command.replace("sh nightjar/termux-install.sh", "echo started; ls nightjar")
+    said = subprocess.run(["sh", "-c", typed], env=os.environ | {"HOME": str(home)}, capture_output=True, text=True)
+    assert ("started" in said.stdout) is not changed
+    assert not shared.exists()  # the claim is out of the other apps' sight, too
+    assert (home / "nightjar").exists() is not changed
+
+
 def test_the_real_adb_pushes_the_agent_and_the_phone_hashes_every_file(place, phone):
     done = push(place, "--claim-file", claim(place))
     assert done.returncode == 0, done.stderr
-    there = {path.removeprefix(f"{FOLDER}/"): data for path, data in phone.server.files.items()}
+    there = pushed(phone)
     assert sorted(there) == [
         "agent.toml", "bundle.pub", "bundle.tar", "claim.json", "install.sh", "nightjar-device.pyz",
         "termux-install.sh",
     ]  # fmt: skip
     assert there["bundle.tar"] == small_bundle(place, "trixie-aarch64").read_bytes()
     assert there["termux-install.sh"] == INSTALLER.read_bytes()
-    assert sum("sha256sum" in command for command in phone.asked) == len(there)
+    assert sum("sha256sum" in command for command in phone.asked) == len(phone.server.files) == 1
     assert "7 files are in" in done.stdout
     assert "njc_" not in done.stdout + done.stderr
 
 
 def test_without_a_claim_the_phone_is_called_by_its_serial_number(place, phone):
     assert push(place).returncode == 0
-    assert b'device = "r58m123"' in phone.server.files[f"{FOLDER}/agent.toml"]
+    assert b'device = "r58m123"' in pushed(phone)["agent.toml"]
 
 
 def test_a_phone_that_holds_something_else_is_told(place, phone):
-    phone.bad = f"{FOLDER}/bundle.tar"
+    phone.bad = f"{FOLDER}/nightjar.tar"
     done = push(place)
     assert done.returncode == 3
     assert "is not what was pushed" in done.stderr
