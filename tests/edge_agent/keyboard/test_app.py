@@ -16,9 +16,9 @@ SECRET = "xylophone"  # typed in these tests and nowhere to be found afterwards
 @pytest.fixture
 def client(bench):
     """The device's user: shows the key with each request."""
-    shown = bench.app().test_client()
-    shown.environ_base["HTTP_AUTHORIZATION"] = headers(PAGE_KEY)["Authorization"]
-    return shown
+    found = bench.app().test_client()
+    found.environ_base["HTTP_AUTHORIZATION"] = headers(PAGE_KEY)["Authorization"]
+    return found
 
 
 def test_page_needs_nothing_from_another_host(client):
@@ -61,9 +61,8 @@ def test_suggest_answers_words_and_version(client):
     assert answer.headers["Cache-Control"] == "no-store"
 
 
-def test_suggest_without_a_model_offers_common_words_of_the_language_and_says_why(bench):
+def test_suggest_without_a_model_offers_common_words_of_the_language_and_says_why(client, bench):
     bench.suggester.replace_predictor(None)
-    client = bench.app().test_client()
     for language, word in (("de", "ich"), ("en-GB", "i"), ("", "ok")):
         answer = client.post("/api/suggest", json={"text": "hi ", "language": language})
         assert answer.status_code == 200
