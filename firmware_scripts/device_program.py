@@ -79,11 +79,11 @@ def device_program(project: Path) -> bytes:
 
 def enroll_unit(agent_unit: str) -> str:
     """The unit that enrols, from the agent's."""
-    # A credential is a copy that only this unit can read, for the sandbox does not reach the card; then a copy of that
+    # A credential is a copy that only this unit can read, for the file is root's; then a copy of that
     # in the unit's own /tmp, because the agent blanks the claim that it used.
     copy = "/usr/bin/install -m 0600 %d/claim /tmp/claim.json"
     command = f"{_COMMAND} enroll {_SETTINGS} --claim /tmp/claim.json"
-    credential = "LoadCredential=claim:/boot/firmware/nightjar/claim.json"
+    credential = "LoadCredential=claim:/var/lib/nightjar/claim.json"
     return _once(agent_unit, "enrols this device, once", (copy, command), credential)
 
 

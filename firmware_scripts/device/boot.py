@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from firmware_scripts.device.enrolling import take_off_card
 from firmware_scripts.device.hands import DeviceHands
 from firmware_scripts.device.health import AGENT
 from firmware_scripts.device.places import Places
@@ -25,13 +26,14 @@ def boot(
         places: of the device.
         switch: of its releases.
         offer: checks the bundle on the card.
-        enrol: trades a claim on the card for another identity; whether nothing is left to be done.
+        enrol: trades a claim for another identity; whether nothing is left to be done.
         sleep: waits.
 
     Raises:
         NightjarError: the bundle on the card is of no use.
         OSError: the disk is full, or broken.
     """
+    take_off_card(places)
     record, _ = switch.take(Started())
     if isinstance(record.state, Empty):
         record, _ = switch.take(offer())
@@ -40,6 +42,7 @@ def boot(
     while isinstance(record.state, Trying) or (places.claim.exists() and not enrol()):
         sleep(AGAIN_S[min(tries, len(AGAIN_S) - 1)])
         tries += 1
+        take_off_card(places)  # somebody may have brought another one
         record, _ = switch.take(Started())
 
 

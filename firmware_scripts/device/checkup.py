@@ -63,7 +63,7 @@ def _files(places: Places) -> Iterator[Finding]:
     except (OSError, ValueError) as error:
         yield Finding("configuration", Level.FAULT, f"{places.configuration}: {error}", "put a whole one there")
     if places.claim.exists():
-        text = "a claim still lies on the card: the device has not enrolled"
+        text = "a claim still waits: the device has not enrolled"
         yield Finding("enrolment", Level.FAULT, text, "systemctl restart nightjar-firstboot; see nightjar-status.txt")
     free = shutil.disk_usage(places.releases if places.releases.exists() else places.root).free
     if free < LEAST_FREE_BYTES:

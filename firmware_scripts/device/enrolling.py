@@ -1,4 +1,4 @@
-"""A claim on the card becomes an identity of the device, once; then the claim is wiped from the card.
+"""A claim becomes an identity of the device, once; it is taken off the card at once, and wiped when it was used.
 
 The agent does it (``nightjar-agent enroll``), as its own user and in its own sandbox. Here it is started, and the claim
 is overwritten and removed when the agent says that it is burnt: status 0, its first connection with its own certificate
@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from firmware_scripts.device.places import Places
 from firmware_scripts.device.systemd import Systemd
-from host.files import overwrite_file, sync_folder
+from host.files import overwrite_file, replace_file, sync_folder
 
 ENROLL = "nightjar-enroll.service"
 _REFUSED = 2
@@ -21,7 +22,7 @@ class Enrolling:
     """Enrols.
 
     Args:
-        claim: the file on the card.
+        claim: the file, taken off the card.
         systemd: to start the unit.
         tell: the log and the card.
     """
@@ -35,11 +36,11 @@ class Enrolling:
         """Do it where a claim waits; whether nothing is left to be done."""
         if not self._claim.exists():
             return True
-        self._tell("enrolling with the claim on the card")
+        self._tell("enrolling with the claim that the card brought")
         status = self._systemd.work(ENROLL)
         if status == 0:
             wipe(self._claim)
-            self._tell("enrolled; the claim is wiped from the card")
+            self._tell("enrolled; the claim is wiped")
             return True
         why = self._systemd.last_words(ENROLL)
         if status == _REFUSED:
@@ -47,6 +48,20 @@ class Enrolling:
         else:
             self._tell(f"not enrolled yet, and tried again later: {why}")
         return False
+
+
+def take_off_card(places: Places) -> None:
+    """Move a claim from the card, which every user of the device can read, to where root alone can.
+
+    Raises:
+        OSError: it cannot be.
+    """
+    if places.claim_on_card.exists():
+        data = places.claim_on_card.read_bytes()
+        if data.strip():  # else power was cut while it was wiped
+            places.kept.mkdir(parents=True, exist_ok=True)
+            replace_file(places.claim, data)
+        wipe(places.claim_on_card)
 
 
 def wipe(path: Path) -> None:

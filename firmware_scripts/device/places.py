@@ -68,9 +68,14 @@ class Places:
         return self.card / "nightjar"
 
     @property
-    def claim(self) -> Path:
-        """What the device may enrol with, once."""
+    def claim_on_card(self) -> Path:
+        """What the device may enrol with, once, as the card brought it: FAT knows no owners."""
         return self.parcel / "claim.json"
+
+    @property
+    def claim(self) -> Path:
+        """The same, taken off the card, where root alone can read it."""
+        return self.kept / "claim.json"
 
     @property
     def status(self) -> Path:

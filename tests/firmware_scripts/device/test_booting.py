@@ -10,7 +10,7 @@ import pytest
 
 from firmware_scripts.device import health
 from firmware_scripts.device.boot import AGAIN_S, boot, enrol_again
-from firmware_scripts.device.enrolling import ENROLL, Enrolling, wipe
+from firmware_scripts.device.enrolling import ENROLL, Enrolling, take_off_card, wipe
 from firmware_scripts.device.hands import Agent, DeviceHands
 from firmware_scripts.device.health import AGENT, SELF_TEST, Look, Time, examine
 from firmware_scripts.device.places import Places
@@ -106,7 +106,7 @@ def make_device(root, kinds=None, enrolments=()):
 
 def test_the_first_boot_installs_enrols_tries_and_writes_each_step_to_the_card(tmp_path):
     device = make_device(tmp_path, enrolments=[3, 3, 0])
-    device.places.claim.write_text('{"claim": "njc_secret"}')
+    device.places.claim_on_card.write_text('{"claim": "njc_secret"}')
     enabled = []
     honest = device.systemd.show
 
@@ -135,7 +135,7 @@ def test_the_first_boot_installs_enrols_tries_and_writes_each_step_to_the_card(t
 
 def test_a_claim_that_is_refused_for_good_is_told_and_stays_for_a_person(tmp_path):
     device = make_device(tmp_path, kinds={"0.1.0": "cannot connect"}, enrolments=[2, 2, 2])
-    device.places.claim.write_text("{}")
+    device.places.claim_on_card.write_text("{}")
 
     def give_up(pause_s):
         if pause_s > AGAIN_S[0]:
@@ -150,7 +150,7 @@ def test_a_claim_that_is_refused_for_good_is_told_and_stays_for_a_person(tmp_pat
 
 def test_a_card_that_was_customised_again_enrols_again(device):
     device.boot()
-    device.places.claim.write_text("{}")
+    device.places.claim_on_card.write_text("{}")
     device.systemd.enrolments = [3, 0]
     device.systemd.runs = "with the old identity"
     device.boot()
@@ -241,6 +241,31 @@ def test_a_claim_is_overwritten_before_it_is_removed(tmp_path):
     wipe(claim)
     assert not claim.exists()
     assert same.read_bytes().strip() == b""
+
+
+def test_a_claim_is_off_the_card_before_anything_waits_for_the_network(tmp_path):
+    device = make_device(tmp_path, enrolments=[3, 3, 0])
+    device.places.claim_on_card.write_text("njc_secret")
+    seen = []
+
+    def look(_pause_s):
+        mode = device.places.claim.stat().st_mode & 0o777
+        seen.append((device.places.claim_on_card.exists(), device.places.claim.read_text(), mode))
+
+    device.boot(look)
+    assert seen
+    assert set(seen) == {(False, "njc_secret", 0o600)}
+
+
+def test_power_that_fails_while_the_card_is_wiped_costs_no_claim(tmp_path):
+    places = Places(tmp_path)
+    places.parcel.mkdir(parents=True)
+    places.claim_on_card.write_text("njc_secret")
+    take_off_card(places)
+    places.claim_on_card.write_text("\n" * 10)  # overwritten, and not yet removed
+    take_off_card(places)
+    assert places.claim.read_text() == "njc_secret"
+    assert not places.claim_on_card.exists()
 
 
 def test_the_status_file_keeps_its_head_and_the_newest_lines(tmp_path):
