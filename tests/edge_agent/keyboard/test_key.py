@@ -1,4 +1,4 @@
-"""The key of the page: its owner's alone, the same after a restart, and never in what is logged or sent as an address."""
+"""The key of the page: its owner's alone, the same after a restart, and never where a browser would send it."""
 
 import stat
 from urllib.parse import urlsplit
