@@ -45,7 +45,7 @@ def test_a_bad_version_reaches_only_its_share_and_is_rolled_back_by_itself(tmp_p
 
         bad = version(coordinator, 1)
         assert "top-1 recall" in bad["reason"]
-        assert "is 1.9 %, with the version before it 19.9 %" in bad["reason"]
+        assert "is 1.9 %, with a version before it 19.9 %" in bad["reason"]
         assert bad["federated"]["top1_before"]["p50"] == pytest.approx(0.02, abs=0.01)
         assert "version_rolled_back" in coordinator.log()
         assert bad["reason"] in coordinator.log()
