@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import msgspec
 from flask import Blueprint, abort, g, request
 from flask_limiter import Limiter
-from flask_limiter.util import get_remote_address
 from msgspec import Meta
 from spectree import Response as Answers
 from spectree import SpecTree
@@ -113,7 +112,7 @@ def _for_devices(blueprint: Blueprint, spec: SpecTree, ports: WebPorts, limiter:
     rules: dict[str, Any] = {"tags": ["enrolment of devices"]}
 
     @blueprint.post("/enrolment")
-    @limiter.limit(f"{ATTEMPTS_PER_MINUTE}/minute", key_func=get_remote_address)
+    @limiter.limit(f"{ATTEMPTS_PER_MINUTE}/minute")
     @spec.validate(resp=_answers(Enrolled, 404, 415, waiting=True), **rules)
     @open_to_all
     def enrol(json: EnrolmentWanted) -> Any:

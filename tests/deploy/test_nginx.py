@@ -1,5 +1,6 @@
 """The proxy's configuration, in a real nginx before an application that says what arrives."""
 
+import contextlib
 import hashlib
 import http.client
 import os
@@ -72,6 +73,9 @@ class Site:
             "/dev/stdout": str(folder / "access.log"),
             "listen 443 ssl": f"listen 127.0.0.1:{self.port} ssl",
             "listen 80": f"listen 127.0.0.1:{self.plain_port}",
+            "client_header_timeout 10s": "client_header_timeout 2s",
+            # A test says which address it comes from.
+            "server_tokens off;": "server_tokens off; set_real_ip_from 127.0.0.1; real_ip_header Test-Address;",
         }
         text = CONFIGURATION
         for old, new in changes.items():
@@ -186,6 +190,32 @@ def test_the_metrics_are_not_for_everybody(site):
 def test_what_is_larger_than_the_coordinator_takes_is_refused_before_it(site):
     assert site.ask("/who", "POST", b"x" * 70_000)[0] == 413
     assert site.ask("/who", "POST", b"x" * 1000)[0] == 200
+
+
+@WITHOUT
+def test_a_head_that_is_too_large_is_refused_before_it_and_one_that_drips_is_ended(site):
+    assert site.ask("/who", X="x" * (1 << 14))[0] in {400, 431}
+    assert site.ask("/who", X="x" * 7000)[0] == 200
+    with contextlib.closing(site.connect()) as connection:
+        connection.connect()
+        connection.sock.settimeout(60)
+        connection.sock.sendall(b"GET /who HTTP/1.1\r\nHost: loc")
+        assert connection.sock.recv(1) == b""
+
+
+@WITHOUT
+def test_an_ipv6_network_has_one_limit_for_all_its_addresses(site):
+    """Any client has 2^64 addresses; with a limit for each there was none."""
+    connection = site.connect()
+    for number in range(10_000):  # as fast as this machine can
+        connection.request("GET", "/who", headers={"Test-Address": f"2001:db8::a0a:{number:x}"})
+        with connection.getresponse() as answer:
+            answer.read()
+        if answer.status == 429:
+            break
+    connection.close()
+    assert answer.status == 429
+    assert site.ask("/who", Test_Address="2001:db8:0:1::1")[0] == 200
 
 
 @WITHOUT

@@ -22,7 +22,7 @@ from coordinator.shell.tls_front import SERIAL
 from coordinator.shell.web.access import ANYBODY, Caller, Role, caller, fingerprint, presented
 from coordinator.shell.web.documents import Problem
 from coordinator.shell.web.ports import WebPorts
-from wire.addresses import is_address, is_loopback
+from wire.addresses import is_address, is_loopback, network_of
 
 ROOT = "/api/v1"
 """What lies below it answers with JSON, also when it refuses."""
@@ -68,7 +68,7 @@ def add_admission(app: Flask, ports: WebPorts) -> Limiter:
         The limiter; views may have limits of their own.
     """
     app.config["MAX_CONTENT_LENGTH"] = MOST_BODY_BYTES
-    names = frozenset(names_of(ports.config))
+    names = frozenset(name.lower() for name in names_of(ports.config))
 
     def marked(mark: str) -> Any:
         return getattr(app.view_functions.get(request.endpoint or ""), mark, None)
@@ -97,7 +97,7 @@ def add_admission(app: Flask, ports: WebPorts) -> Limiter:
 
     # Between the two: who is refused must have been counted before.
     limiter = Limiter(
-        get_remote_address,
+        client_network,
         app=app,
         storage_uri="memory://",
         default_limits=[f"{REFUSALS_PER_MINUTE}/minute"],
@@ -132,6 +132,12 @@ def add_admission(app: Flask, ports: WebPorts) -> Limiter:
             abort(403, "this form was not sent from a page of this coordinator; open its page and send it there")
 
     return limiter
+
+
+def client_network() -> str:
+    """Whose limits a request counts for: its address, and for IPv6 all that one client can choose among."""
+    address = get_remote_address()
+    return network_of(address) if is_address(address) else address
 
 
 def problem(status: int, detail: str) -> Response:
@@ -171,7 +177,10 @@ def _no_json() -> Response | None:
 
 def _foreign_name(names: frozenset[str]) -> Response | None:
     """Refuse a request by a name that is none of ours: of a page whose own name was made to lead to this machine."""
-    name = urlsplit(f"//{request.host}").hostname or ""
+    try:
+        name = urlsplit(f"//{request.host}").hostname or ""
+    except ValueError:
+        name = ""
     if name in names or is_address(name) or is_loopback(name):
         return None
     said = f"this coordinator is not called {name[:64]}; give the name in enrolment.names, or ask by its address"

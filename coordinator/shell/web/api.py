@@ -11,7 +11,6 @@ from typing import Any
 
 from flask import Blueprint, Flask, abort, current_app, g
 from flask_limiter import Limiter
-from flask_limiter.util import get_remote_address
 from spectree import SecurityScheme, SpecTree
 from spectree.model_adapter import get_msgspec_model_adapter
 from spectree.models import SecureType, SecuritySchemeData
@@ -20,7 +19,7 @@ from coordinator.enrolment.routes import add_enrolment
 from coordinator.operations import BlockDevice, UnblockDevice
 from coordinator.shell.web import documents as docs
 from coordinator.shell.web.access import ANYBODY, Caller, Role, new_token
-from coordinator.shell.web.admission import ROOT, needs, problem
+from coordinator.shell.web.admission import ROOT, client_network, needs, problem
 from coordinator.shell.web.answers import answers
 from coordinator.shell.web.operating import change
 from coordinator.shell.web.ports import WebPorts
@@ -88,7 +87,7 @@ def _announce_problems(document: dict[str, Any]) -> None:
 
 def _who_counts() -> str:
     asks: Caller = g.get("caller", ANYBODY)
-    return asks.name or get_remote_address()
+    return asks.name or client_network()
 
 
 def _explain_invalid(_request: object, _response: object, error: Exception | None, *_: object) -> None:

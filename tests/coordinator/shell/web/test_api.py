@@ -10,6 +10,7 @@ from coordinator.enrolment.authority import Authority
 from coordinator.enrolment.office import Office
 from coordinator.enrolment.premises import AUTHORITIES, FOLDER
 from coordinator.enrolment.register import Register
+from coordinator.enrolment.routes import ATTEMPTS_PER_MINUTE
 from coordinator.enrolment.signing import Signer
 from coordinator.inbox import Operated
 from coordinator.shell import tokens as token_table
@@ -268,6 +269,21 @@ def test_who_guesses_tokens_is_slowed_down(service):
     statuses = [service.ask("GET", "/api/v1/audit", f"nj_{n}").status_code for n in range(REFUSALS_PER_MINUTE + 2)]
     assert (statuses[0], statuses[-1]) == (401, 429)
     assert service.ask("GET", "/healthz").status_code == 200
+
+
+def test_an_ipv6_network_has_one_limit_for_all_its_addresses(service):
+    """Proven before: 150 of 150 from one /64, which any client has to choose among."""
+
+    def ask(address, path, **options):
+        return service.client.open(path, environ_overrides={"REMOTE_ADDR": address}, **options).status_code
+
+    enrolment = {"path": "/api/v1/enrolment", "method": "POST", "json": {"claim": "njc_x", "csr": "x"}}
+    statuses = [ask(f"2001:db8::{n:x}", **enrolment) for n in range(ATTEMPTS_PER_MINUTE + 1)]
+    assert (statuses[0], statuses[-1]) == (404, 429)
+    assert ask("2001:db8:0:1::1", **enrolment) == 404
+    statuses = [ask(f"2001:db8::{n:x}", "/api/v1/audit") for n in range(REFUSALS_PER_MINUTE + 2)]
+    assert (statuses[0], statuses[-1]) == (401, 429)
+    assert ask("2001:db8:0:1::1", "/api/v1/audit") == 401
 
 
 def test_who_changes_too_much_is_slowed_down(service):

@@ -322,6 +322,11 @@ def test_a_name_that_was_made_to_lead_here_reads_nothing(site, path):
         assert site.client.get(path, base_url=ours).status_code == 200
 
 
+@pytest.mark.parametrize("host", ["[", "evil.example:x", "a@b", ""])
+def test_a_host_that_is_none_is_refused_in_words(site, host):
+    assert site.client.get("/api/v1/rounds", headers={"Host": host}).status_code in {400, 421}
+
+
 def test_such_a_name_fetches_no_artifact_either(site):
     path = f"/artifacts/{site.manifest.sha256}"
     assert site.client.get(path, base_url=REBOUND).status_code == 421
