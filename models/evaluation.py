@@ -68,8 +68,8 @@ def evaluate(weights: Vector, configuration: ModelConfiguration, vocabulary_size
     rank = np.concatenate(parts)
     kept = rank[:: -(-rank.size // MOST_HITS) or 1]
     return Metrics(
-        top1=np.count_nonzero(rank < 1) / max(rank.size, 1),
-        top3=np.count_nonzero(rank < 3) / max(rank.size, 1),
+        top1=int(np.count_nonzero(rank < 1)) / max(rank.size, 1),
+        top3=int(np.count_nonzero(rank < 3)) / max(rank.size, 1),
         loss=loss_sum / max(targets, 1.0),
         counted=rank.size,
         hits=np.packbits(kept < 1).tobytes() + np.packbits(kept < 3).tobytes(),

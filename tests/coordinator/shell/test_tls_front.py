@@ -135,7 +135,7 @@ def test_what_comes_beyond_the_limit_is_closed(house):
         socket.create_connection(("127.0.0.1", house.port)) as plain,
         house.context().wrap_socket(plain) as held,
     ):
-        held.sendall(b"GET /x HTTP/1.1\r\nHost: x\r\n\r\n")
+        held.sendall(b"GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert held.recv(12) == b"HTTP/1.1 200"
         with pytest.raises(urllib3.exceptions.HTTPError):
             house.get(house.context())
@@ -162,7 +162,7 @@ def test_a_client_that_resets_gives_its_place_back_at_once(house):
         for _ in range(5):
             with socket.create_connection(("127.0.0.1", house.port)) as plain:
                 held = house.context().wrap_socket(plain)
-                held.sendall(b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")
+                held.sendall(b"POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n")
                 held.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 held.close()
             deadline_s = time.monotonic() + 5

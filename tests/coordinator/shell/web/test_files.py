@@ -61,7 +61,7 @@ def test_whoever_reads_slowly_gets_it_whole(port):
     with socket.socket() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         slow.connect(("127.0.0.1", port))
-        slow.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        slow.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         came = b"".join(iter(lambda: slow.recv(1 << 16), b""))
     assert came.endswith(CONTENT)
 
@@ -72,7 +72,7 @@ def test_clients_that_read_nothing_hold_no_thread(port):
         one = socket.socket()
         one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         one.connect(("127.0.0.1", port))
-        one.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+        one.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
         sockets.append(one)
     connection = ask(port, "/")
     assert connection.getresponse().read() == b"here"
@@ -84,7 +84,7 @@ def test_clients_that_read_nothing_hold_no_thread(port):
 def test_whoever_goes_away_in_the_middle_harms_nobody(port, caplog):
     for size in itertools.chain([1, 100_000], range(1_000_000, 6_000_000, 500_000)):
         with socket.create_connection(("127.0.0.1", port)) as short:
-            short.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+            short.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
             came = 0
             while came < size:
                 came += len(short.recv(1 << 16))

@@ -61,7 +61,7 @@ def served(tmp_path):
 
 def stream(stack, served, query=""):
     one = stack.enter_context(socket.create_connection(("127.0.0.1", served.port), timeout=60))
-    one.sendall(f"GET /live{query} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    one.sendall(f"GET /live{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     return one
 
 
