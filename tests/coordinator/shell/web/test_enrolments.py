@@ -134,7 +134,7 @@ def test_a_device_is_forgotten_from_its_page_or_from_the_list_of_keys(office):
 
 def test_keys_are_listed_page_by_page(office):
     for number in range(70):
-        office.register.renew(claim_hash(str(number)), "pi-old", "", "", NOW_S - 1 - number // 2)
+        office.register.renew(claim_hash(str(number)), f"pi-{number}", "", "", NOW_S - 1 - number // 2)
     seen, path = [], "/enrolments"
     while path:
         page = office.get(path)
