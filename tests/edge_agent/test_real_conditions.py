@@ -34,6 +34,9 @@ poll_s = 0.05
 ask_logind = false
 minimum_free_disk_bytes = 0
 minimum_free_memory_bytes = 0
+[limits]
+cohort = 1
+density = 1.0
 """
 LONG = TrainingPlan(learning_rate=0.1, clip_norm=1.0, local_epochs=1000)
 

@@ -27,7 +27,7 @@ from coordinator.shell.mqtt import MqttTransport
 from tests.brokers import BY_HAND, KINDS, HandMade, hang_up
 from tests.coordinator.fakes import POPULATION, World
 from tests.coordinator.model_folder import write_model
-from tests.enrolment.world import InThisProcess
+from tests.enrolment.in_this_process import InThisProcess
 from wire import messages
 from wire.frame import MAX_PACKET_BYTES, MAX_PUBLISH_BYTES
 from wire.identifiers import DeviceId

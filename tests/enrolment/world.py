@@ -11,8 +11,6 @@ import urllib3
 
 from coordinator.commands.actions import ask_service
 from coordinator.config_file import load_config
-from coordinator.enrolment.authority import Authority
-from coordinator.enrolment.signing import CertifyDevice, CertifyServer, ListAuthorities, Revoke
 from coordinator.secured import http_pool
 from coordinator.shell.free_ports import free_ports
 from edge_agent.enrolment.enrolling import enrol
@@ -22,27 +20,6 @@ from tests.coordinator.model_folder import write_model
 ROOT = Path(__file__).parents[2]
 CUT_OFF = urllib3.Retry(5, allowed_methods=None, redirect=False, status=False)
 """Connections of whoever was shut out are cut off in the midst of what they say; who asks again is told why."""
-
-
-class InThisProcess:
-    """An authority without a process of its own, and at its own time."""
-
-    def __init__(self, folder: Path, now_s: float) -> None:
-        self.authority, self.now_s = Authority(folder, now_s), now_s
-
-    def ask(self, question):
-        match question:
-            case ListAuthorities():
-                return self.authority.certificates()
-            case CertifyDevice(csr, device, days):
-                return [self.authority.certify_device(csr, device, days, self.now_s)]
-            case CertifyServer(csr, names, days):
-                return [self.authority.certify_server(csr, names, days, self.now_s)]
-            case Revoke(serials):
-                return self.authority.revocations([int(each) for each in serials], self.now_s)
-
-    def close(self) -> None:
-        pass
 
 
 class World:

@@ -13,7 +13,7 @@ from coordinator.enrolment.office import Office, claim_hash
 from coordinator.enrolment.premises import ACCESS, FOLDER, Changes, refresh, refused_serials, revoked_serials
 from coordinator.enrolment.register import Register
 from coordinator.shell.database import Database
-from tests.enrolment.world import InThisProcess
+from tests.enrolment.in_this_process import InThisProcess
 from wire.errors import UnavailableError
 
 NOW_S, DAY_S = 1.7e9, 86400.0

@@ -19,7 +19,7 @@ from coordinator.enrolment.premises import (
     url_for_devices,
 )
 from coordinator.shell.tls_front import server_context
-from tests.enrolment.world import InThisProcess
+from tests.enrolment.in_this_process import InThisProcess
 
 NOW_S, DAY_S = 1.7e9, 86400.0
 NOTHING = Changes(server=False, authorities=False, revoked=False)

@@ -13,7 +13,7 @@ from coordinator.enrolment.authority import Authority, new_request
 from coordinator.enrolment.premises import FOLDER, refresh
 from coordinator.shell.tls_front import SERIAL, TlsFront, behind_front
 from coordinator.shell.web.server import serving
-from tests.enrolment.world import InThisProcess
+from tests.enrolment.in_this_process import InThisProcess
 from wire.errors import ConfigError
 
 NOW_S = 1.7e9

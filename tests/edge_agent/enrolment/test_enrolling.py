@@ -15,7 +15,7 @@ from coordinator.shell.clock import WallClock
 from edge_agent.enrolment.enrolling import refreshed
 from edge_agent.enrolment.identity import Identity, held_identity, keep
 from edge_agent.enrolment.keys import next_key
-from tests.enrolment.world import InThisProcess
+from tests.enrolment.in_this_process import InThisProcess
 from wire.enrolment import Enrolled
 from wire.errors import UnavailableError
 
