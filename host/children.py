@@ -40,6 +40,7 @@ class LineChild:
     ) -> None:
         self._command, self._log, self._environment = list(command), log, environment
         self._child: subprocess.Popen[bytes] | None = None
+        self._left: subprocess.Popen[bytes] | None = None  # another user's, such as sudo's, that we cannot end
         self._killed = False
 
     @property
@@ -93,7 +94,8 @@ class LineChild:
         _kill(child)
         with contextlib.suppress(subprocess.TimeoutExpired):
             return child.wait(END_TIMEOUT_S)
-        return None  # another user's, such as sudo's
+        self._left = child
+        return None
 
     def _exchange(self, line: bytes, timeout_s: float | None) -> bytes:
         """Its answer; empty or cut if it could not be started, died or had to be killed."""
@@ -121,6 +123,9 @@ class LineChild:
         return bytes(answer)
 
     def _running(self) -> subprocess.Popen[bytes]:
+        if self._left is not None and self._left.poll() is None:
+            msg = f"process {self._left.pid} hangs and cannot be ended; another beside it would hang, too"
+            raise OSError(msg)
         if self._child is None:
             with contextlib.ExitStack() as stack:
                 self._child = subprocess.Popen(  # noqa: S603 - what our own caller names

@@ -139,8 +139,10 @@ class Gate:
 
     def _repeat(self, work: Callable[[], None], pause: Callable[[], None]) -> None:
         name = threading.current_thread().name
-        while not self._closing.is_set():
+        while True:
             pause()
+            if self._closing.is_set():
+                return
             try:
                 work()
                 self._troubles.pop(name, None)

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from host import children
 from host.children import TRIES, LineChild, answer_lines
 from tests.processes import is_alive
 
@@ -60,6 +61,21 @@ def test_one_that_hangs_is_left_also_if_it_reads_nothing_or_its_own_child_holds_
     assert child.ask(bytes(1 << 20), timeout_s=0.2) is None
     nested = make("import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(600)'])")
     assert nested.ask(b"abc", timeout_s=0.5) is None
+
+
+def test_beside_one_that_hangs_and_cannot_be_killed_no_other_is_started(make, tmp_path, monkeypatch):
+    """Such as sudo's: each question would leave one more behind."""
+    monkeypatch.setattr(children, "END_TIMEOUT_S", 0.1)
+    started = tmp_path / "started"
+    hang = f"open({str(started)!r}, 'a').write('x'); import time; time.sleep(600)"
+    child = make(hang)
+    with monkeypatch.context() as patch:
+        patch.setattr(children, "_kill", lambda _child: None)
+        for _ in range(3):
+            assert child.ask(b"abc", timeout_s=1.0) is None
+    assert started.read_text() == "x"
+    children._kill(child._left)
+    child._left.wait(60)
 
 
 def test_a_long_line_has_a_long_answer(make):

@@ -177,10 +177,7 @@ def _no_json() -> Response | None:
 
 def _foreign_name(names: frozenset[str]) -> Response | None:
     """Refuse a request by a name that is none of ours: of a page whose own name was made to lead to this machine."""
-    try:
-        name = urlsplit(f"//{request.host}").hostname or ""
-    except ValueError:
-        name = ""
+    name = urlsplit(f"//{request.host}").hostname or ""
     if name in names or is_address(name) or is_loopback(name):
         return None
     said = f"this coordinator is not called {name[:64]}; give the name in enrolment.names, or ask by its address"
