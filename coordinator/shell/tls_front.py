@@ -8,8 +8,9 @@ somebody is, and a connection to the server behind that did not come through her
 A client may show a certificate, and one that is no good ends the handshake. Whether it was revoked is asked for each
 request, by who serves it; :meth:`TlsFront.drop` ends connections that are open already.
 
-Clients without a certificate share three quarters of the places, and each address has a share of its own, so that no
-stranger keeps devices out. During the handshake every client is one without a certificate.
+Clients without a certificate, and all clients during the handshake, share three quarters of the places. Whoever comes
+when those are taken gets the place of one of them: the oldest of the address with the most. So strangers keep no device
+out, from however many addresses they come.
 """
 
 from __future__ import annotations
@@ -20,8 +21,7 @@ import functools
 import socket
 import ssl
 import threading
-from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,13 +85,13 @@ class TlsFront:
         listener: socket.socket | None = None,
     ) -> None:
         self._folder, self._behind, self._most_connections = folder, behind, most_connections
+        self._most_strangers = max(1, 3 * most_connections // 4)
+        self._most_of_a_stranger = min(PLACES_WITHOUT_CERTIFICATE, max(1, most_connections // 4))
         self._peers: dict[int, Peer] = {}
         self._open: dict[asyncio.StreamWriter, str] = {}
-        self._handshaking: Counter[str] = Counter()
-        self._strangers: Counter[str] = Counter()
-        """Connections by address: before their certificate is known, and those that showed none."""
-        # asyncio itself holds a task only weakly.
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[socket.socket, asyncio.Task[None]] = {}
+        self._strangers: dict[str, dict[socket.socket, bool]] = {}
+        """By address, oldest first: who shows no certificate, or not yet; and whether the handshake is over."""
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             self._socket = listener or socket.create_server((host, port), family=family, backlog=1024)
@@ -152,6 +152,8 @@ class TlsFront:
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
+        for accepted in self._tasks:  # not begun yet
+            accepted.close()
 
     async def _accept(self) -> None:
         while True:
@@ -160,37 +162,51 @@ class TlsFront:
             except OSError:
                 await asyncio.sleep(NO_DESCRIPTORS_S)
                 continue
-            if self._has_room(network_of(address)):
-                task = self._loop.create_task(self._connected(accepted, address))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+            if self._has_room():
+                self._strangers.setdefault(network_of(address), {})[accepted] = False
+                self._tasks[accepted] = self._loop.create_task(self._connected(accepted, address))
             else:
                 accepted.close()
             await asyncio.sleep(0)  # one that is there already is accepted without giving others their turn
 
-    def _has_room(self, network: str) -> bool:
-        # Many devices may share an address, so during the handshake one has more places than afterwards.
-        share = max(1, 3 * self._most_connections // 4)
-        unknown = self._handshaking.total() + self._strangers.total()
-        everybody = self._handshaking.total() + len(self._open)
-        return (
-            everybody < self._most_connections and unknown < share and self._handshaking[network] < max(1, share // 2)
-        )
+    def _has_room(self) -> bool:
+        """Whether there is a place for one more, if need be a stranger's."""
+        strangers = sum(map(len, self._strangers.values()))
+        if len(self._tasks) < self._most_connections and strangers < self._most_strangers:
+            return True
+        if not self._strangers:
+            return False
+        network = max(self._strangers, key=lambda each: len(self._strangers[each]))
+        oldest = next(iter(self._strangers[network]))
+        self._forget(network, oldest)
+        self._tasks[oldest].cancel()
+        return True
+
+    def _forget(self, network: str, stranger: socket.socket) -> None:
+        of_network = self._strangers.get(network, {})
+        of_network.pop(stranger, None)
+        if not of_network:
+            self._strangers.pop(network, None)
 
     async def _connected(self, accepted: socket.socket, address: str) -> None:
         network = network_of(address)
-        with contextlib.suppress(OSError, TimeoutError):
-            with _counted(self._handshaking, network):
+        try:
+            with contextlib.suppress(OSError, TimeoutError):
                 reader, writer = await self._handshake(accepted)
-            serial = client_serial(writer.get_extra_info("ssl_object"))
-            try:
-                if serial:
+                try:
+                    serial = client_serial(writer.get_extra_info("ssl_object"))
+                    if serial:
+                        self._forget(network, accepted)
+                    elif sum(self._strangers[network].values()) < self._most_of_a_stranger:
+                        self._strangers[network][accepted] = True
+                    else:
+                        return
                     await self._served(reader, writer, Peer(address, serial))
-                elif self._strangers[network] < min(PLACES_WITHOUT_CERTIFICATE, max(1, self._most_connections // 4)):
-                    with _counted(self._strangers, network):
-                        await self._served(reader, writer, Peer(address, ""))
-            finally:
-                writer.transport.abort()
+                finally:
+                    writer.transport.abort()
+        finally:
+            self._forget(network, accepted)
+            del self._tasks[accepted]
 
     async def _handshake(self, accepted: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         reader = asyncio.StreamReader(loop=self._loop)
@@ -230,17 +246,6 @@ async def _forward(
         for pump in pumps:
             pump.cancel()
         await asyncio.gather(*pumps, return_exceptions=True)
-
-
-@contextlib.contextmanager
-def _counted(places: Counter[str], network: str) -> Iterator[None]:
-    places[network] += 1
-    try:
-        yield
-    finally:
-        places[network] -= 1
-        if not places[network]:
-            del places[network]
 
 
 def server_context(folder: Path) -> ssl.SSLContext:

@@ -166,7 +166,7 @@ def test_a_client_that_resets_gives_its_place_back_at_once(house):
                 held.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 held.close()
             deadline_s = time.monotonic() + 5
-            while front._open or front._handshaking:
+            while front._tasks:
                 assert time.monotonic() < deadline_s
                 time.sleep(0.005)
         assert house.get(house.context()).status == 200
@@ -183,6 +183,35 @@ def test_one_address_without_a_certificate_keeps_no_device_out(house, handshake)
                 with contextlib.suppress(OSError):
                     stack.enter_context(strangers.wrap_socket(plain)).sendall(b"G")
         assert house.get(context, source=("127.0.0.2", 0)).status == 200
+
+
+@pytest.mark.parametrize("handshake", [False, True])
+def test_strangers_from_many_addresses_keep_no_device_out(house, handshake):
+    """With a share for each address alone, twenty addresses had all places."""
+    context, strangers = house.context(), house.bare()
+    with house.front(most=40) as front, contextlib.ExitStack() as stack:
+        for number in range(60):
+            plain = stack.enter_context(
+                socket.create_connection(("127.0.0.1", house.port), source_address=(f"127.0.1.{number + 1}", 0))
+            )
+            if handshake:
+                stack.enter_context(strangers.wrap_socket(plain)).sendall(b"G")
+        assert house.get(context).status == 200
+        assert len(front._tasks) <= 40
+
+
+def test_the_longest_of_the_address_with_the_most_makes_room(house):
+    with house.front(most=8) as front, contextlib.ExitStack() as stack:
+        few, *many = (
+            stack.enter_context(socket.create_connection(("127.0.0.1", house.port), source_address=(source, 0)))
+            for source in ("127.0.0.2", *["127.0.0.3"] * 6)
+        )
+        for each in (many[0], few):
+            each.settimeout(5)
+        with contextlib.suppress(ConnectionResetError):
+            assert many[0].recv(1) == b"", "ended for the last one"
+        with house.bare().wrap_socket(few):
+            assert len(front._tasks) == 6
 
 
 def test_a_request_that_drips_is_ended(house, monkeypatch):
