@@ -18,7 +18,9 @@ def main(folder: Path, mood: Path) -> None:
             case "dead":
                 sys.exit(1)
             case "hanging":
-                time.sleep(3600)
+                while mood.read_text() == "hanging":
+                    time.sleep(0.05)
+                sys.exit(1)
             case "slow":
                 time.sleep(SLOW_S)
         said = io.BytesIO()
