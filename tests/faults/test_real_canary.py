@@ -37,7 +37,7 @@ def found_by(program, weights, batches):
 
 def judged(before, after):
     tried = msgspec.structs.replace(tally(after, trained=False), tried=PEOPLE)
-    return judge(POLICY, tried, tally(before, trained=False), since_s=0.0, now_s=60.0)
+    return judge(POLICY, tried, [tally(before, trained=False)], since_s=0.0, now_s=60.0)
 
 
 def test_broken_weights_are_taken_back_and_trained_ones_are_not(exported):  # noqa: F811 - the fixture
