@@ -41,7 +41,7 @@ from benchmarks.measuring import median, show, time_ms
 from benchmarks.setting import BUILD, setting
 from coordinator.commands.actions import ask_service
 from coordinator.config import CoordinatorConfig
-from coordinator.shell.free_ports import free_ports
+from coordinator.mqtt.free_ports import free_ports
 from edge_agent.keyboard.key import headers, kept_key
 from edge_agent.ports import Model
 from simulation.demo.configuration import write_toml

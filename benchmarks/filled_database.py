@@ -7,15 +7,15 @@ import math
 import msgspec
 from msgspec.structs import replace
 
-from coordinator.core.lease import Lease, Presence
-from coordinator.core.round import AbandonCause, Phase, open_round
-from coordinator.core.rules import rules_for
-from coordinator.core.seats import Seat, SeatState
-from coordinator.fleet import Sample
-from coordinator.jobs import Metrics
-from coordinator.operations import AuditEntry
+from coordinator.engine.jobs import Metrics
 from coordinator.ports import StoredReport, VersionRecord
-from coordinator.shell.database import Database, DatabaseView
+from coordinator.rounds.lease import Lease, Presence
+from coordinator.rounds.round import AbandonCause, Phase, open_round
+from coordinator.rounds.rules import rules_for
+from coordinator.rounds.seats import Seat, SeatState
+from coordinator.storage.database import Database, DatabaseView
+from coordinator.storage.fleet import Sample
+from coordinator.tasks.operations import AuditEntry
 from wire.identifiers import DeviceId
 from wire.messages import DropoutCause
 

@@ -21,12 +21,12 @@ import urllib3
 from benchmarks.emulated_fleet import AUTHORITIES
 from coordinator.config import BrokerKind, CoordinatorConfig
 from coordinator.config_file import load_config
+from coordinator.engine.clock import WallClock
 from coordinator.enrolment.authority import new_request
-from coordinator.enrolment.premises import refresh, signer_of
-from coordinator.enrolment.signing import CertifyDevice, ListAuthorities
-from coordinator.shell.broker import MOSQUITTO, choose, find_mosquitto
-from coordinator.shell.clock import WallClock
-from coordinator.shell.free_ports import free_ports
+from coordinator.enrolment.authority_process import CertifyDevice, ListAuthorities
+from coordinator.enrolment.tls_files import refresh, signer_of
+from coordinator.mqtt.broker import MOSQUITTO, choose, find_mosquitto
+from coordinator.mqtt.free_ports import free_ports
 from models.configurations import configuration
 from models.folder import write_model_folder
 from models.initial import initial_weights

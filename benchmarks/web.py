@@ -35,11 +35,11 @@ from benchmarks.ingest import MODEL, everybody, updates
 from benchmarks.measuring import median, quantile, show
 from benchmarks.service import say
 from coordinator.config import CoordinatorConfig
-from coordinator.shell.blobs import FileBlobs
-from coordinator.shell.clock import WallClock
-from coordinator.shell.database import Database, database_url
-from coordinator.shell.tokens import TokenTable
-from coordinator.shell.web.access import Role, new_token
+from coordinator.engine.clock import WallClock
+from coordinator.storage.blobs import FileBlobs
+from coordinator.storage.database import Database, database_url
+from coordinator.storage.tokens import TokenTable
+from coordinator.web.access import Role, new_token
 from models.manifest import Manifest
 from simulation.demo.processes import stopping
 from wire.parameters import ParameterLayout

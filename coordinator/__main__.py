@@ -91,8 +91,8 @@ def broker(
 ) -> None:
     """Run an MQTT broker in the foreground: mosquitto if it is installed, else the embedded one."""
     from coordinator.config import BrokerKind
-    from coordinator.shell.broker import Doors, choose, run_broker
-    from coordinator.shell.broker_child import PASSWORD_VARIABLE
+    from coordinator.mqtt.broker import Doors, choose, run_broker
+    from coordinator.mqtt.broker_child import PASSWORD_VARIABLE
     from host.children import die_with_parent
     from wire.addresses import is_loopback
     from wire.errors import ConfigError

@@ -1,6 +1,7 @@
 """What the driver needs of the world: protocols, and the records that it keeps.
 
-Adapters lie in ``shell``; tests and simulations bring their own. An adapter translates and decides nothing.
+Adapters lie in ``storage``, ``mqtt`` and ``engine``; tests and simulations bring their own. An adapter translates and
+decides nothing.
 """
 
 from __future__ import annotations
@@ -12,18 +13,18 @@ from typing import Protocol
 
 import msgspec
 
-from coordinator.config import TaskSettings
-from coordinator.core.federated import Tally
-from coordinator.core.lease import Lease
-from coordinator.core.optimizers import OptimizerChoice
-from coordinator.core.pace import Rhythm
-from coordinator.core.rollout import Rollout, Stage
-from coordinator.core.round import AbandonCause, Phase, Round, dropouts
-from coordinator.core.seats import SeatState
-from coordinator.core.task import Task
-from coordinator.effects import PendingEffect
-from coordinator.jobs import Job, Metrics
-from coordinator.operations import AuditEntry
+from coordinator.engine.effects import PendingEffect
+from coordinator.engine.jobs import Job, Metrics
+from coordinator.learning.device_metrics import Tally
+from coordinator.learning.optimizers import OptimizerChoice
+from coordinator.rounds.lease import Lease
+from coordinator.rounds.pace_steering import Rhythm
+from coordinator.rounds.round import AbandonCause, Phase, Round, dropouts
+from coordinator.rounds.seats import SeatState
+from coordinator.tasks.operations import AuditEntry
+from coordinator.tasks.settings import TaskSettings
+from coordinator.tasks.task import Task
+from coordinator.versions.rollout import Rollout, Stage
 from wire.identifiers import DeviceId
 from wire.messages import CodecChoice, Succession
 

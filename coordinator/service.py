@@ -13,29 +13,29 @@ import msgspec
 import numpy as np
 import structlog
 
-from coordinator.averaging import with_mask
 from coordinator.config import BrokerKind, CoordinatorConfig
-from coordinator.core.rollout import Rollout, Stage
-from coordinator.driver import Driver
-from coordinator.effects import EvaluateVersion
-from coordinator.inbox import Inbox, Stopped
+from coordinator.engine.aggregation import with_mask
+from coordinator.engine.clock import WallClock
+from coordinator.engine.driver import Driver
+from coordinator.engine.effects import EvaluateVersion
+from coordinator.engine.inbox import Inbox, Stopped
+from coordinator.engine.worker import WorkerProcess
+from coordinator.mqtt.broker import EXTERNAL, check_port_free
+from coordinator.mqtt.broker_child import BrokerChild
+from coordinator.mqtt.client import MqttTransport
 from coordinator.ports import VersionRecord
-from coordinator.secured import Secured
-from coordinator.shell.blobs import FileBlobs
-from coordinator.shell.broker import EXTERNAL, check_port_free
-from coordinator.shell.broker_child import BrokerChild
-from coordinator.shell.clock import WallClock
-from coordinator.shell.database import Database, DatabaseView, database_url
-from coordinator.shell.lock import only_one
-from coordinator.shell.model_folder import import_model
-from coordinator.shell.mqtt import MqttTransport
-from coordinator.shell.recorder import Recorder
-from coordinator.shell.signing import load_signer
-from coordinator.shell.tokens import TokenTable
-from coordinator.shell.web.app import create_app
-from coordinator.shell.web.ports import WebPorts
-from coordinator.shell.web.server import serving
-from coordinator.shell.worker import WorkerProcess
+from coordinator.storage.blobs import FileBlobs
+from coordinator.storage.database import Database, DatabaseView, database_url
+from coordinator.storage.lock import only_one
+from coordinator.storage.model_folder import import_model
+from coordinator.storage.recorder import Recorder
+from coordinator.storage.signing_key import load_signer
+from coordinator.storage.tokens import TokenTable
+from coordinator.tls_service import Secured
+from coordinator.versions.rollout import Rollout, Stage
+from coordinator.web.app import create_app
+from coordinator.web.ports import WebPorts
+from coordinator.web.server import serving
 from host.systemd import ServiceManager, given_listener
 from models.corpora.tsv import tsv
 from models.manifest import Manifest

@@ -10,8 +10,8 @@ from pathlib import Path
 import paho.mqtt.client as paho
 import pytest
 
-from coordinator.shell.broker import find_mosquitto, mosquitto_password_line
-from coordinator.shell.free_ports import free_ports
+from coordinator.mqtt.broker import find_mosquitto, mosquitto_password_line
+from coordinator.mqtt.free_ports import free_ports
 from tests.deploy.certificates import write_certificate
 
 ROOT = Path(__file__).parents[1]

@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import pytest
 
-from coordinator.core.events import ClockTicked, DeviceCheckedIn, ReportReceived
-from coordinator.core.round import TERMINAL, Phase, open_round, step
-from coordinator.core.rules import rules_for
+from coordinator.rounds.events import ClockTicked, DeviceCheckedIn, ReportReceived
+from coordinator.rounds.round import TERMINAL, Phase, open_round, step
+from coordinator.rounds.rules import rules_for
 from edge_agent.core import lifecycle, outbox
 from edge_agent.core.eligibility import Standing
 from edge_agent.core.events import ConditionsJudged, Moment

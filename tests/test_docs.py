@@ -78,7 +78,7 @@ def test_documents_name_no_missing_file():
 
 
 def test_the_example_for_an_own_broker_has_every_limit_of_ours():
-    ours = (ROOT / "coordinator" / "shell" / "mosquitto.conf").read_text().splitlines()
+    ours = (ROOT / "coordinator" / "mqtt" / "mosquitto.conf").read_text().splitlines()
     page = (ROOT / "docs" / "brokers.md").read_text()
     example = page.split("## A configuration for your own mosquitto")[1].split("```")[1].splitlines()
     settings = [line for line in ours if line and not line.startswith("#") and "$" not in line]

@@ -18,13 +18,13 @@ import urllib3
 from coordinator.commands.options import config_option, json_option, limit_option
 from coordinator.commands.setting import configuration, opened, show, when
 from coordinator.config import CoordinatorConfig
-from coordinator.secured import http_pool
-from coordinator.shell.clock import WallClock
-from coordinator.shell.tokens import TokenTable
-from coordinator.shell.web.access import Role, new_token
-from coordinator.shell.web.admission import ROOT
-from coordinator.shell.web.api import DAY_S
-from coordinator.shell.web.operating import ANSWER_TIMEOUT_S
+from coordinator.engine.clock import WallClock
+from coordinator.storage.tokens import TokenTable
+from coordinator.tls_service import http_pool
+from coordinator.web.access import Role, new_token
+from coordinator.web.admission import ROOT
+from coordinator.web.api import DAY_S
+from coordinator.web.operating import ANSWER_TIMEOUT_S
 from wire.errors import ConfigError, UnavailableError
 
 ONE_REQUEST_S = 60.0

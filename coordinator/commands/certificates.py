@@ -10,11 +10,11 @@ import click
 from coordinator.commands.options import config_option, json_option
 from coordinator.commands.setting import configuration, opened, show
 from coordinator.config import CoordinatorConfig
+from coordinator.engine.clock import WallClock
 from coordinator.enrolment.authority import Authority, fingerprint
-from coordinator.enrolment.premises import AUTHORITY_FOLDER, FOLDER, refresh, refused_serials, signer_of
+from coordinator.enrolment.authority_process import serve as answer
 from coordinator.enrolment.register import Register
-from coordinator.enrolment.signing import serve as answer
-from coordinator.shell.clock import WallClock
+from coordinator.enrolment.tls_files import AUTHORITY_FOLDER, FOLDER, refresh, refused_serials, signer_of
 from wire.errors import ConfigError
 
 

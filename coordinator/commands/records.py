@@ -10,9 +10,9 @@ import msgspec
 from coordinator.commands.actions import change, reason_option
 from coordinator.commands.options import config_option, json_option, limit_option
 from coordinator.commands.setting import configuration, opened, show
-from coordinator.shell.clock import WallClock
-from coordinator.shell.web.rows import RoundRow, device_row, round_detail, round_row
-from coordinator.shell.web.words import duration, percent, si_bytes
+from coordinator.engine.clock import WallClock
+from coordinator.web.rows import RoundRow, device_row, round_detail, round_row
+from coordinator.web.words import duration, percent, si_bytes
 from wire.errors import ConfigError
 from wire.identifiers import device_id
 

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from coordinator.config import CoordinatorConfig
 from coordinator.config_file import load_config
-from coordinator.shell.database import Database, database_file, database_url
+from coordinator.storage.database import Database, database_file, database_url
 from wire.errors import ConfigError
 
 

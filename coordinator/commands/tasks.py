@@ -13,11 +13,11 @@ from coordinator.commands.actions import ask_service, change, reason_option
 from coordinator.commands.options import config_option, json_option
 from coordinator.commands.setting import configuration, opened, show, when
 from coordinator.config import CoordinatorConfig
-from coordinator.shell.blobs import FileBlobs
-from coordinator.shell.clock import WallClock
-from coordinator.shell.model_folder import import_model
-from coordinator.shell.web.task_views import task_detail, task_rows
-from coordinator.shell.web.words import percent
+from coordinator.engine.clock import WallClock
+from coordinator.storage.blobs import FileBlobs
+from coordinator.storage.model_folder import import_model
+from coordinator.web.task_views import task_detail, task_rows
+from coordinator.web.words import percent
 from wire.errors import ConfigError
 from wire.messages import Work
 

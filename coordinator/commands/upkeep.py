@@ -11,17 +11,17 @@ from pathlib import Path
 
 import click
 
+from coordinator.commands.checkup import Finding, check_up
 from coordinator.commands.options import config_option, json_option
 from coordinator.commands.setting import configuration, create_for_owner, show
 from coordinator.config_file import ENVIRONMENT_PREFIX
-from coordinator.enrolment.premises import AUTHORITY_FOLDER
-from coordinator.shell import backup as backups
-from coordinator.shell.checkup import Finding, check_up
-from coordinator.shell.clock import WallClock
-from coordinator.shell.database import database_url
-from coordinator.shell.lock import only_one
-from coordinator.shell.signing import KEY_FILE, load_signer, make_recovery_key
-from coordinator.shell.web.words import si_bytes
+from coordinator.engine.clock import WallClock
+from coordinator.enrolment.tls_files import AUTHORITY_FOLDER
+from coordinator.storage import backup as backups
+from coordinator.storage.database import database_url
+from coordinator.storage.lock import only_one
+from coordinator.storage.signing_key import KEY_FILE, load_signer, make_recovery_key
+from coordinator.web.words import si_bytes
 from wire.errors import ConfigError, UnavailableError
 
 FOUND_FAULTS = 1

@@ -18,23 +18,23 @@ from pathlib import Path
 import click
 import msgspec
 
-from coordinator.baselines import KeptBaselines, compared
 from coordinator.commands.actions import change, reason_option
 from coordinator.commands.options import config_option, json_option, limit_option
 from coordinator.commands.setting import configuration, opened, show, when
 from coordinator.config import CoordinatorConfig
-from coordinator.jobs import Evaluation, EvaluationJob, JobFailed
-from coordinator.operations import AuditEntry
+from coordinator.engine.clock import WallClock
+from coordinator.engine.jobs import Evaluation, EvaluationJob, JobFailed
+from coordinator.engine.worker import do_once
 from coordinator.ports import VersionRecord
-from coordinator.shell.blobs import FileBlobs
-from coordinator.shell.clock import WallClock
-from coordinator.shell.database import database_url
-from coordinator.shell.lock import only_one
-from coordinator.shell.model_folder import export_version
-from coordinator.shell.signing import change_key, load_signer, read_key
-from coordinator.shell.web.versions import VersionDetail, version_detail
-from coordinator.shell.web.words import percent
-from coordinator.shell.worker import do_once
+from coordinator.storage.baselines import KeptBaselines, compared
+from coordinator.storage.blobs import FileBlobs
+from coordinator.storage.database import database_url
+from coordinator.storage.lock import only_one
+from coordinator.storage.model_folder import export_version
+from coordinator.storage.signing_key import change_key, load_signer, read_key
+from coordinator.tasks.operations import AuditEntry
+from coordinator.web.versions import VersionDetail, version_detail
+from coordinator.web.words import percent
 from models.baselines import CENTRAL_TRAINING, Baselines
 from models.child_environment import child_environment
 from models.exchange import FORMATS, NEED_TENSORFLOW, exchange

@@ -6,7 +6,7 @@ extensions are ours. While the authority changes (``rotate``, then ``retire``) t
 devices, and the former one still signs servers, because devices out there know no other.
 
 It is the only module that reads the authority's key, and it runs in a process of its own
-(:mod:`coordinator.enrolment.signing`). Source: RFC 5280; CSR: RFC 2986.
+(:mod:`coordinator.enrolment.authority_process`). Source: RFC 5280; CSR: RFC 2986.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Claims and credentials in the database, each change with its entry in the audit log.
 
 The web server and the command line use it beside the driver, which never touches these tables. Each method is one
-transaction. What becomes of a claim is decided by :mod:`coordinator.core.enrolment`.
+transaction. What becomes of a claim is decided by :mod:`coordinator.enrolment.claims`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from msgspec import structs
 
-from coordinator.core.enrolment import Admitted, Claim, Credential, Refused, Standing, Verdict, redeem
-from coordinator.shell.database import Database
-from coordinator.shell.tables import audit, claims, credentials, devices
+from coordinator.enrolment.claims import Admitted, Claim, Credential, Refused, Standing, Verdict, redeem
+from coordinator.storage.database import Database
+from coordinator.storage.tables import audit, claims, credentials, devices
 from wire.identifiers import DeviceId
 
 _LIVE = (Standing.ISSUED.value, Standing.ACTIVE.value)

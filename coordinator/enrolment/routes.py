@@ -16,13 +16,13 @@ from spectree import Response as Answers
 from spectree import SpecTree
 
 from coordinator.config import BrokerKind
-from coordinator.core.enrolment import Refused, Standing
-from coordinator.enrolment.office import Certified, Office, Outcome, Waiting, new_claim
-from coordinator.enrolment.premises import url_for_devices
-from coordinator.shell.web.access import Role
-from coordinator.shell.web.admission import for_devices, needs, open_to_all, problem
-from coordinator.shell.web.documents import Changed, Nothing, Problem, TokenName
-from coordinator.shell.web.ports import WebPorts
+from coordinator.enrolment.certificate_issuer import Certified, Office, Outcome, Waiting, new_claim
+from coordinator.enrolment.claims import Refused, Standing
+from coordinator.enrolment.tls_files import url_for_devices
+from coordinator.web.access import Role
+from coordinator.web.admission import for_devices, needs, open_to_all, problem
+from coordinator.web.documents import Changed, Nothing, Problem, TokenName
+from coordinator.web.ports import WebPorts
 from wire.addresses import is_loopback
 from wire.enrolment import Enrolled, EnrolmentWanted, Pending, RenewalWanted
 from wire.errors import RemoteProtocolError

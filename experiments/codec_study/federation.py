@@ -11,8 +11,8 @@ import dataclasses
 import functools
 import statistics
 
-from coordinator.core.aggregate import Contribution, weight_of, weighted_mean
-from coordinator.core.optimizers import fed_avg_m
+from coordinator.learning.aggregate import Contribution, weight_of, weighted_mean
+from coordinator.learning.optimizers import fed_avg_m
 from edge_agent.core.training import Stopped, Trained, train
 from experiments.codec_study.coarse import coarse_codec
 from experiments.codec_study.population import Setting

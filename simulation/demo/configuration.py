@@ -10,8 +10,8 @@ from typing import Any
 
 import tomli_w
 
-from coordinator.shell import free_ports as anywhere
-from coordinator.shell.broker import SERVICE_USER
+from coordinator.mqtt import free_ports as anywhere
+from coordinator.mqtt.broker import SERVICE_USER
 from models.ngram import Recall
 from simulation.demo.defaults import Defaults
 from wire.errors import ConfigError

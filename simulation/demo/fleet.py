@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from coordinator.config import BrokerKind
-from coordinator.shell.broker import SERVICE_USER, choose
-from coordinator.shell.broker_child import PASSWORD_VARIABLE
+from coordinator.mqtt.broker import SERVICE_USER, choose
+from coordinator.mqtt.broker_child import PASSWORD_VARIABLE
 from simulation.demo.configuration import LOOPBACK
 from simulation.demo.preparation import Prepared, python_module
 from simulation.demo.processes import Service

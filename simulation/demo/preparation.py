@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from coordinator.enrolment.premises import FOLDER
+from coordinator.enrolment.tls_files import FOLDER
 from models import corpora
 from models.batches import pack
 from models.configurations import ModelConfiguration, configuration

@@ -13,12 +13,12 @@ from urllib.parse import urlsplit
 
 from coordinator.config import CoordinatorConfig
 from coordinator.config_file import load_config
-from coordinator.enrolment.office import Certified, Office, new_claim
-from coordinator.enrolment.premises import refresh, signer_of
+from coordinator.engine.clock import WallClock
+from coordinator.enrolment.certificate_issuer import Certified, Office, new_claim
 from coordinator.enrolment.register import Register
-from coordinator.shell.clock import WallClock
-from coordinator.shell.database import Database, database_url
-from coordinator.shell.signing import load_signer
+from coordinator.enrolment.tls_files import refresh, signer_of
+from coordinator.storage.database import Database, database_url
+from coordinator.storage.signing_key import load_signer
 from edge_agent.enrolment.identity import Identity, keep
 from edge_agent.enrolment.keys import next_key
 from wire.errors import UnavailableError

@@ -14,13 +14,13 @@ from functools import partial
 import msgspec
 import numpy as np
 
-from coordinator.averaging import do_job
 from coordinator.config import CoordinatorConfig
-from coordinator.core.round import TERMINAL, Phase, Round
-from coordinator.driver import MOST_EVENTS, Driver
-from coordinator.inbox import ArtifactServed, Connected, Disconnected, Inbox, JobEnded, MessageArrived, Ticked
-from coordinator.jobs import AggregationDone, AggregationJob, Job, Metrics, Result, failed
+from coordinator.engine.aggregation import do_job
+from coordinator.engine.driver import MOST_EVENTS, Driver
+from coordinator.engine.inbox import ArtifactServed, Connected, Disconnected, Inbox, JobEnded, MessageArrived, Ticked
+from coordinator.engine.jobs import AggregationDone, AggregationJob, Job, Metrics, Result, failed
 from coordinator.ports import VersionRecord
+from coordinator.rounds.round import TERMINAL, Phase, Round
 from host.retrying import STORE_AGAIN
 from models.manifest import Manifest
 from simulation.rounds.broker import Broker

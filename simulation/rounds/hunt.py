@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from coordinator.core.round import Phase
+from coordinator.rounds.round import Phase
 from simulation.rounds.world import Outcome, Settings, simulate
 
 

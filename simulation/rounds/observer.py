@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from coordinator.config import TaskConfig
-from coordinator.core.round import Phase, Round
-from coordinator.core.seats import SeatState
-from coordinator.jobs import AggregationDone, AggregationJob
+from coordinator.engine.jobs import AggregationDone, AggregationJob
 from coordinator.ports import BlobStore, Transaction
+from coordinator.rounds.round import Phase, Round
+from coordinator.rounds.seats import SeatState
 from edge_agent.ports import NewReport
 from models.manifest import Manifest
 from simulation.rounds.model import LAYOUT

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from coordinator.core.round import Phase, Round
+from coordinator.rounds.round import Phase, Round
 from simulation.rounds.faults import Fault
 from simulation.rounds.result import seats
 from simulation.rounds.world import SAMPLE_EVERY_S, Outcome

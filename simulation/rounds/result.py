@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from coordinator.core.round import Phase, Round, dropouts
-from coordinator.core.seats import SeatState
+from coordinator.rounds.round import Phase, Round, dropouts
+from coordinator.rounds.seats import SeatState
 from simulation.rounds.hunt import Bag
 from simulation.rounds.world import SAMPLE_EVERY_S, Outcome
 

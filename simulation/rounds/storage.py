@@ -14,14 +14,14 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from coordinator.core.federated import Tally
-from coordinator.core.lease import Lease
-from coordinator.core.pace import Rhythm
-from coordinator.core.rollout import Stage
-from coordinator.core.round import TERMINAL, Phase, Round
-from coordinator.effects import PendingEffect
-from coordinator.operations import AuditEntry
+from coordinator.engine.effects import PendingEffect
+from coordinator.learning.device_metrics import Tally
 from coordinator.ports import StoredChunk, StoredReport, TaskRecord, VersionRecord
+from coordinator.rounds.lease import Lease
+from coordinator.rounds.pace_steering import Rhythm
+from coordinator.rounds.round import TERMINAL, Phase, Round
+from coordinator.tasks.operations import AuditEntry
+from coordinator.versions.rollout import Stage
 from wire.errors import IntegrityError, LocalProtocolError
 from wire.identifiers import DeviceId
 

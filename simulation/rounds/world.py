@@ -14,11 +14,12 @@ from pathlib import Path
 import numpy as np
 from msgspec.structs import replace
 
-from coordinator.config import CodecConfig, CoordinatorConfig, PlanConfig, TaskConfig, TaskSettings
-from coordinator.core.admission import Variant
-from coordinator.core.round import Round
-from coordinator.inbox import Operated
-from coordinator.operations import CreateTask
+from coordinator.config import CoordinatorConfig, TaskConfig
+from coordinator.engine.inbox import Operated
+from coordinator.rounds.admission import Variant
+from coordinator.rounds.round import Round
+from coordinator.tasks.operations import CreateTask
+from coordinator.tasks.settings import CodecConfig, PlanConfig, TaskSettings
 from simulation.rounds.availability import Availability, GeneratedAvailability, TracedAvailability
 from simulation.rounds.broker import Broker
 from simulation.rounds.coordinator import CoordinatorHost, Watched

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import ingest
-from coordinator.shell.broker import find_mosquitto
+from coordinator.mqtt.broker import find_mosquitto
 
 ROOT = Path(__file__).parents[2]
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.filled_database import Size, fill
-from coordinator.core.round import Phase
+from coordinator.mqtt.broker import find_mosquitto
 from coordinator.ports import VersionRecord
-from coordinator.shell.broker import find_mosquitto
-from coordinator.shell.database import Database
-from coordinator.shell.web.pages.devices import rounds_of
+from coordinator.rounds.round import Phase
+from coordinator.storage.database import Database
+from coordinator.web.pages.devices import rounds_of
 
 ROOT = Path(__file__).parents[2]
 NOW_S = 1_800_000_000.0

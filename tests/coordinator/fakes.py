@@ -9,18 +9,19 @@ from pathlib import Path
 import numpy as np
 import sqlalchemy as sa
 
-from coordinator.averaging import do_job, with_mask
-from coordinator.config import CodecConfig, CoordinatorConfig, TaskConfig
-from coordinator.core.pace import Rhythm
-from coordinator.core.rollout import TrialPolicy
-from coordinator.core.round import Phase
-from coordinator.driver import LISTEN_S, Driver
-from coordinator.inbox import Connected, JobEnded, MessageArrived, Ticked
-from coordinator.jobs import Metrics, ReportFile
+from coordinator.config import CoordinatorConfig, TaskConfig
+from coordinator.engine.aggregation import do_job, with_mask
+from coordinator.engine.driver import LISTEN_S, Driver
+from coordinator.engine.inbox import Connected, JobEnded, MessageArrived, Ticked
+from coordinator.engine.jobs import Metrics, ReportFile
 from coordinator.ports import Signer, VersionRecord
-from coordinator.shell import tables
-from coordinator.shell.database import IN_MEMORY, Database, DatabaseView
-from coordinator.shell.private import PrivateTables
+from coordinator.rounds.pace_steering import Rhythm
+from coordinator.rounds.round import Phase
+from coordinator.storage import tables
+from coordinator.storage.database import IN_MEMORY, Database, DatabaseView
+from coordinator.storage.private import PrivateTables
+from coordinator.tasks.settings import CodecConfig
+from coordinator.versions.rollout import TrialPolicy
 from models.manifest import Manifest
 from wire import messages, topics
 from wire.errors import IntegrityError

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import structlog
 
-from coordinator import driver as driver_module
-from coordinator.core.round import Phase
-from coordinator.inbox import ArtifactServed, MessageArrived, Stopped
+from coordinator.engine import driver as driver_module
+from coordinator.engine.inbox import ArtifactServed, MessageArrived, Stopped
+from coordinator.rounds.round import Phase
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import POPULATION, World
 from tests.coordinator.model_folder import LAYOUT, write_model

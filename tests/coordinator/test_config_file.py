@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.config import BrokerKind, CoordinatorConfig
 from coordinator.config_file import load_config
-from coordinator.core.optimizers import OptimizerName
+from coordinator.learning.optimizers import OptimizerName
 from tests.coordinator.model_folder import write_model
 from wire.errors import ConfigError
 

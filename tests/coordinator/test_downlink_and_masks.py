@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from coordinator.averaging import asked_codec, with_mask
-from coordinator.config import CodecConfig
+from coordinator.engine.aggregation import asked_codec, with_mask
+from coordinator.tasks.settings import CodecConfig
 from models.manifest import Manifest
 from tests.coordinator.fakes import World
 from tests.coordinator.model_folder import LAYOUT, write_model
@@ -19,7 +19,7 @@ NAMES = ("a", "b")
 
 @pytest.fixture
 def make_world(tmp_path, monkeypatch):
-    monkeypatch.setattr("coordinator.publishing.LEAST_WHOLE_BYTES", 0)  # this model is a small one
+    monkeypatch.setattr("coordinator.learning.downlink.LEAST_WHOLE_BYTES", 0)  # this model is a small one
     manifest = write_model(tmp_path)
     return lambda **task: World(manifest, tmp_path, **task)
 
@@ -56,7 +56,7 @@ def play_round(world, seed=0):
 
 @pytest.mark.parametrize("form", ["f32", "topk-8"])
 def test_a_device_that_took_part_fetches_a_fraction_and_gets_the_same_weights(make_world, monkeypatch, form):
-    monkeypatch.setattr("coordinator.publishing.DENSITY", 0.2)
+    monkeypatch.setattr("coordinator.learning.downlink.DENSITY", 0.2)
     world = make_world(downlink=form)
     held = {}
     for number in range(4):
@@ -73,7 +73,7 @@ def test_a_device_that_took_part_fetches_a_fraction_and_gets_the_same_weights(ma
 
 
 def test_only_some_versions_back(make_world, monkeypatch):
-    monkeypatch.setattr("coordinator.execution.VERSIONS_BACK", 2)
+    monkeypatch.setattr("coordinator.engine.effect_runner.VERSIONS_BACK", 2)
     world = make_world()
     for number in range(4):
         play_round(world, 10 * number)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.__main__ import cli
-from coordinator.shell.free_ports import free_ports
+from coordinator.mqtt.free_ports import free_ports
 from tests.coordinator.model_folder import write_model
 
 pytestmark = pytest.mark.slow

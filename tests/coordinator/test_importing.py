@@ -3,11 +3,11 @@
 import pytest
 
 from coordinator.config import CoordinatorConfig
-from coordinator.core.rollout import Stage
-from coordinator.effects import EvaluateVersion
+from coordinator.engine.effects import EvaluateVersion
 from coordinator.service import _import_once
-from coordinator.shell.blobs import FileBlobs
-from coordinator.shell.database import Database
+from coordinator.storage.blobs import FileBlobs
+from coordinator.storage.database import Database
+from coordinator.versions.rollout import Stage
 from tests.coordinator.fakes import task_config
 from tests.coordinator.model_folder import write_model
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.core.admission import holds
-from coordinator.core.round import TERMINAL, Phase
-from coordinator.inbox import Disconnected, JobEnded, Operated
-from coordinator.jobs import AggregationJob, JobFailed
-from coordinator.operations import CreateTask
+from coordinator.engine.inbox import Disconnected, JobEnded, Operated
+from coordinator.engine.jobs import AggregationJob, JobFailed
+from coordinator.rounds.admission import holds
+from coordinator.rounds.round import TERMINAL, Phase
+from coordinator.tasks.operations import CreateTask
 from models.manifest import Manifest
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import World

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from coordinator.core.lease import Presence
-from coordinator.core.round import Phase
-from coordinator.core.seats import SeatState
-from coordinator.shell.database import Database
+from coordinator.rounds.lease import Presence
+from coordinator.rounds.round import Phase
+from coordinator.rounds.seats import SeatState
+from coordinator.storage.database import Database
 from models.manifest import Manifest
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import World

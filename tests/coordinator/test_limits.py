@@ -3,10 +3,11 @@
 import msgspec
 import pytest
 
-from coordinator.config import CodecConfig, PlanConfig, TaskSettings, disagreements
-from coordinator.core.task import Status
-from coordinator.inbox import Operated
-from coordinator.operations import CreateTask, Refused, ResumeTask
+from coordinator.config import disagreements
+from coordinator.engine.inbox import Operated
+from coordinator.tasks.operations import CreateTask, Refused, ResumeTask
+from coordinator.tasks.settings import CodecConfig, PlanConfig, TaskSettings
+from coordinator.tasks.task import Status
 from tests.coordinator.fakes import World
 from tests.coordinator.model_folder import write_model
 from wire.limits import NONE, Limits

@@ -4,18 +4,18 @@ import shutil
 
 import pytest
 
-from coordinator.driver import ANNOUNCED_AGAIN_S
-from coordinator.execution import CLOCKS_APART_S
-from coordinator.inbox import Operated
-from coordinator.operations import RollBack
-from coordinator.shell.database import Database
-from coordinator.shell.schema import copy_sqlite
-from coordinator.shell.signing import KEY_FILE, change_key, load_signer, make_recovery_key, read_key
+from coordinator.engine.driver import ANNOUNCED_AGAIN_S
+from coordinator.engine.effect_runner import CLOCKS_APART_S
+from coordinator.engine.inbox import Operated
+from coordinator.storage.database import Database
+from coordinator.storage.schema import copy_sqlite
+from coordinator.storage.signing_key import KEY_FILE, change_key, load_signer, make_recovery_key, read_key
+from coordinator.tasks.operations import RollBack
 from edge_agent.shell.signatures import holds
 from edge_agent.shell.trust import KnownKey
+from tests.coordinator.engine.test_rollout_service import hold_round
 from tests.coordinator.fakes import FakeTransport, World
 from tests.coordinator.model_folder import write_model
-from tests.coordinator.test_releasing import hold_round
 from wire import messages, topics
 from wire.errors import ConfigError, RemoteProtocolError
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from coordinator.config import CodecConfig
-from coordinator.core.lease import BARRED_S, REFUSALS_ALLOWED
-from coordinator.core.round import Phase
+from coordinator.rounds.lease import BARRED_S, REFUSALS_ALLOWED
+from coordinator.rounds.round import Phase
+from coordinator.tasks.settings import CodecConfig
 from models.manifest import Manifest
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import World

@@ -16,8 +16,8 @@ import numpy as np
 import psutil
 import pytest
 
-from coordinator.shell.free_ports import free_ports
-from coordinator.shell.web.server import STOP_TIMEOUT_S
+from coordinator.mqtt.free_ports import free_ports
+from coordinator.web.server import STOP_TIMEOUT_S
 from models.manifest import Manifest
 from simulation.demo.reading import state_from
 from tests.brokers import KINDS

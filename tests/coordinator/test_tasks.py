@@ -4,17 +4,17 @@ import msgspec
 import numpy as np
 import pytest
 
-from coordinator.averaging import do_job
-from coordinator.config import PlanConfig, SourceConfig, TaskSettings
-from coordinator.core import federated
-from coordinator.core.admission import Eligibility, Variant
-from coordinator.core.round import AbandonCause, Phase
-from coordinator.core.schedule import Schedule
-from coordinator.core.task import Status
-from coordinator.execution import NO_TASK_RETRY_S, REFUSED_RETRY_S
-from coordinator.inbox import JobEnded, Operated
-from coordinator.jobs import JobFailed, Metrics
-from coordinator.operations import CreateTask, PauseTask, Refused, ResumeTask, StopTask
+from coordinator.engine.aggregation import do_job
+from coordinator.engine.effect_runner import NO_TASK_RETRY_S, REFUSED_RETRY_S
+from coordinator.engine.inbox import JobEnded, Operated
+from coordinator.engine.jobs import JobFailed, Metrics
+from coordinator.learning import device_metrics as federated
+from coordinator.rounds.admission import Eligibility, Variant
+from coordinator.rounds.round import AbandonCause, Phase
+from coordinator.tasks.operations import CreateTask, PauseTask, Refused, ResumeTask, StopTask
+from coordinator.tasks.schedule import Schedule
+from coordinator.tasks.settings import PlanConfig, SourceConfig, TaskSettings
+from coordinator.tasks.task import Status
 from models.manifest import Manifest
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import Killed, World

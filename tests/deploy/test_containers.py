@@ -76,7 +76,8 @@ def test_what_is_copied_is_there_and_not_ignored():
 
 def test_every_package_that_the_coordinator_imports_is_copied():
     script = (
-        "import sys, coordinator.service, coordinator.__main__, coordinator.shell.worker_child, coordinator.secured\n"
+        "import sys, coordinator.service, coordinator.__main__, coordinator.engine.worker_child\n"
+        "import coordinator.tls_service\n"
         "print(*{name.split('.')[0] for name in sys.modules})"
     )
     from sys import executable

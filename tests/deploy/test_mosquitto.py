@@ -9,7 +9,7 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from coordinator.shell.broker import MAX_QUEUED_BYTES, access_list, find_mosquitto
+from coordinator.mqtt.broker import MAX_QUEUED_BYTES, access_list, find_mosquitto
 from tests.brokers import HandMade, hang_up
 from wire import topics
 from wire.frame import MAX_PACKET_BYTES
@@ -25,7 +25,7 @@ def lines(path):
 
 
 def test_the_limits_are_ours():
-    ours = {line for line in lines(ROOT / "coordinator" / "shell" / "mosquitto.conf") if "$" not in line}
+    ours = {line for line in lines(ROOT / "coordinator" / "mqtt" / "mosquitto.conf") if "$" not in line}
     assert ours <= lines(FOLDER / "mosquitto.conf")
 
     assert f"memory_limit {2 * MAX_QUEUED_BYTES}" in lines(FOLDER / "mosquitto.conf")

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from flask import Flask, Response, request
 
-from coordinator.shell.free_ports import free_ports
-from coordinator.shell.web.app import ARTIFACT_AGE_S
-from coordinator.shell.web.server import serving
+from coordinator.mqtt.free_ports import free_ports
+from coordinator.web.app import ARTIFACT_AGE_S
+from coordinator.web.server import serving
 from tests.deploy.certificates import write_certificate
 
 CONFIGURATION = (Path(__file__).parents[2] / "deploy" / "nginx.conf").read_text()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.shell.free_ports import free_ports
+from coordinator.mqtt.free_ports import free_ports
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.shell.broker import EXTERNAL
+from coordinator.mqtt.broker import EXTERNAL
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 SERVICE, SOCKET = (DEPLOY / f"nightjar-coordinator.{kind}" for kind in ("service", "socket"))

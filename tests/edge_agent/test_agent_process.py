@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.shell.free_ports import free_ports
+from coordinator.mqtt.free_ports import free_ports
 from edge_agent.keyboard.key import headers, kept_key
 from tests.edge_agent.fake_coordinator import (
     PATIENCE_S,

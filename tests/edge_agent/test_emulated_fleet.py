@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.shell.free_ports import free_ports
+from coordinator.mqtt.free_ports import free_ports
 from edge_agent.config import AgentConfig, EmulatorSettings, KeyboardSettings
 from edge_agent.emulated_fleet import run_fleet
 from edge_agent.ports import Job

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from coordinator.shell.free_ports import free_ports
+from coordinator.mqtt.free_ports import free_ports
 from tests.edge_agent.fake_coordinator import FakeCoordinator, artifact_server, mosquitto, mosquitto_path
 from tests.edge_agent.recorder import recording
 from tests.edge_agent.test_agent_process import Agent, ask, make_assignment

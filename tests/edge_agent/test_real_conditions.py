@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.shell.free_ports import free_ports
+from coordinator.mqtt.free_ports import free_ports
 from edge_agent.assembly import caps
 from edge_agent.config import load
 from edge_agent.shell.clock import SystemClock

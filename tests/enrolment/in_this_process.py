@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from coordinator.enrolment.authority import Authority
-from coordinator.enrolment.signing import CertifyDevice, CertifyServer, ListAuthorities, Revoke
+from coordinator.enrolment.authority_process import CertifyDevice, CertifyServer, ListAuthorities, Revoke
 
 
 class InThisProcess:

@@ -5,8 +5,8 @@ import sys
 import time
 from pathlib import Path
 
-from coordinator.enrolment.signing import serve
-from coordinator.shell.clock import WallClock
+from coordinator.engine.clock import WallClock
+from coordinator.enrolment.authority_process import serve
 from host.children import answer_lines
 
 SLOW_S = 2.5

@@ -15,15 +15,15 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
 from coordinator.config import BrokerConfig, BrokerKind, CoordinatorConfig, EnrolmentConfig, TaskConfig
-from coordinator.driver import Driver
+from coordinator.engine.clock import WallClock
+from coordinator.engine.driver import Driver
+from coordinator.engine.inbox import Connected, MessageArrived
 from coordinator.enrolment.authority import Authority, new_request
 from coordinator.enrolment.eviction import end_session
-from coordinator.enrolment.premises import ACCESS, FOLDER, refresh, refuse
-from coordinator.inbox import Connected, MessageArrived
-from coordinator.shell.broker_child import BrokerChild
-from coordinator.shell.clock import WallClock
-from coordinator.shell.free_ports import free_ports
-from coordinator.shell.mqtt import MqttTransport
+from coordinator.enrolment.tls_files import ACCESS, FOLDER, refresh, refuse
+from coordinator.mqtt.broker_child import BrokerChild
+from coordinator.mqtt.client import MqttTransport
+from coordinator.mqtt.free_ports import free_ports
 from tests.brokers import BY_HAND, KINDS, HandMade, hang_up
 from tests.coordinator.fakes import POPULATION, World
 from tests.coordinator.model_folder import write_model

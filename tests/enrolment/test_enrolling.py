@@ -6,7 +6,7 @@ import pytest
 import urllib3
 
 from coordinator.enrolment.authority import Authority
-from coordinator.shell.signing import load_signer
+from coordinator.storage.signing_key import load_signer
 from edge_agent.enrolment import enrolling, keys
 from edge_agent.enrolment.enrolling import Refused, enrol, renewed
 from edge_agent.enrolment.identity import CREDENTIAL, FOLDER, NEXT_KEY, held_identity

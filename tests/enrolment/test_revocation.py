@@ -9,11 +9,11 @@ import pytest
 import sqlalchemy as sa
 import urllib3
 
-from coordinator.core.enrolment import Standing
-from coordinator.secured import http_pool
-from coordinator.shell.clock import WallClock
-from coordinator.shell.database import Database, database_url
-from coordinator.shell.tables import credentials
+from coordinator.engine.clock import WallClock
+from coordinator.enrolment.claims import Standing
+from coordinator.storage.database import Database, database_url
+from coordinator.storage.tables import credentials
+from coordinator.tls_service import http_pool
 from tests.brokers import KINDS
 from tests.enrolment.test_rounds import WITHIN_S, connected
 from tests.enrolment.world import World

@@ -8,7 +8,7 @@ import urllib3
 from click.testing import CliRunner
 
 from coordinator.__main__ import cli
-from coordinator.enrolment.premises import FOLDER, authorities_in
+from coordinator.enrolment.tls_files import FOLDER, authorities_in
 from edge_agent.enrolment import renewal
 from edge_agent.enrolment.enrolling import enrol, renewed
 from edge_agent.enrolment.identity import load_credential

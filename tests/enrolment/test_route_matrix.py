@@ -5,13 +5,13 @@ import dataclasses
 import pytest
 
 from coordinator.config import Transport
-from coordinator.core.enrolment import Claim, Credential, Standing
-from coordinator.enrolment.office import Office
+from coordinator.enrolment.authority_process import Unsigned
+from coordinator.enrolment.certificate_issuer import Office
+from coordinator.enrolment.claims import Claim, Credential, Standing
 from coordinator.enrolment.register import Register
-from coordinator.enrolment.signing import Unsigned
-from coordinator.shell.tls_front import SERIAL
-from coordinator.shell.web.app import create_app
-from tests.coordinator.shell.web.test_api import NOW_S, Service
+from coordinator.web.app import create_app
+from coordinator.web.tls_front import SERIAL
+from tests.coordinator.web.test_api import NOW_S, Service
 from wire.errors import UnavailableError
 
 CREDENTIALS = ["none", "claim", "claim as password", "unknown", "revoked", "blocked", "waiting", "valid"]
@@ -46,8 +46,8 @@ def service(tmp_path_factory):
 
 
 def _blocked(device):
-    from coordinator.inbox import Operated
-    from coordinator.operations import BlockDevice
+    from coordinator.engine.inbox import Operated
+    from coordinator.tasks.operations import BlockDevice
 
     return Operated(BlockDevice(device, "test"), "test", lambda _done: None)
 
@@ -56,7 +56,7 @@ def _hold(register, made, standing, number, device="") -> None:
     import sqlalchemy as sa
     from msgspec import structs
 
-    from coordinator.shell.tables import credentials
+    from coordinator.storage.tables import credentials
 
     held = Credential(
         key=f"{number:064d}",

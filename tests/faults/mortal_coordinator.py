@@ -14,14 +14,14 @@ import sys
 from pathlib import Path
 
 from coordinator.config_file import load_config
-from coordinator.core.events import AssignDevice, SendReceipt, StartAggregation
-from coordinator.core.round import Phase
-from coordinator.driver import Driver
-from coordinator.effects import AnnounceModel
-from coordinator.execution import Execution
-from coordinator.intake import Intake
+from coordinator.engine.driver import Driver
+from coordinator.engine.effect_runner import Execution
+from coordinator.engine.effects import AnnounceModel
+from coordinator.engine.message_handler import Intake
+from coordinator.rounds.events import AssignDevice, SendReceipt, StartAggregation
+from coordinator.rounds.round import Phase
 from coordinator.service import serve
-from coordinator.shell.database import DatabaseView
+from coordinator.storage.database import DatabaseView
 from host.logs import configure_logs
 
 DEADLY = struct.pack("<f", 666.25)

@@ -6,7 +6,7 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from coordinator.shell.broker import find_mosquitto
+from coordinator.mqtt.broker import find_mosquitto
 from tests.brokers import hang_up
 from tests.faults.world import Coordinator, Mosquitto, wait_until
 from wire import messages, topics

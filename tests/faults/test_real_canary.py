@@ -7,8 +7,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from coordinator.core.federated import tally
-from coordinator.core.rollout import TrialFailed, TrialPassed, TrialPolicy, judge
+from coordinator.learning.device_metrics import tally
+from coordinator.versions.rollout import TrialFailed, TrialPassed, TrialPolicy, judge
 from edge_agent.core.training import evaluate
 from edge_agent.session import batches_of
 from edge_agent.shell.tflite import load_program

@@ -26,11 +26,11 @@ import numpy as np
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
-from coordinator.core.round import TERMINAL, AbandonCause, Phase, Round
-from coordinator.core.seats import SeatState
-from coordinator.shell.blobs import FileBlobs
-from coordinator.shell.broker import Doors, find_mosquitto, write_mosquitto_files
-from coordinator.shell.free_ports import free_ports
+from coordinator.mqtt.broker import Doors, find_mosquitto, write_mosquitto_files
+from coordinator.mqtt.free_ports import free_ports
+from coordinator.rounds.round import TERMINAL, AbandonCause, Phase, Round
+from coordinator.rounds.seats import SeatState
+from coordinator.storage.blobs import FileBlobs
 from models.manifest import Manifest
 from simulation.demo.reading import state_from
 from simulation.phones import Setting

@@ -14,10 +14,11 @@ LIMITS = ROOT / "wire" / "limits.py"
 SIDES = {
     "coordinator.toml": (
         ROOT / "coordinator" / "config.py",
-        ROOT / "coordinator" / "core" / "schedule.py",
-        ROOT / "coordinator" / "core" / "admission.py",
-        ROOT / "coordinator" / "core" / "gate.py",
-        ROOT / "coordinator" / "core" / "rollout.py",
+        ROOT / "coordinator" / "tasks" / "settings.py",
+        ROOT / "coordinator" / "tasks" / "schedule.py",
+        ROOT / "coordinator" / "rounds" / "admission.py",
+        ROOT / "coordinator" / "versions" / "quality_gate.py",
+        ROOT / "coordinator" / "versions" / "rollout.py",
         LIMITS,
     ),
     "agent.toml": (ROOT / "edge_agent" / "config.py", LIMITS),

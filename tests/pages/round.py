@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from coordinator.core import lease, rollout, round, rules, task
-from coordinator.shell.worker import JOB_TIMEOUT_S
+from coordinator.engine.worker import JOB_TIMEOUT_S
+from coordinator.rounds import lease, round, rules
+from coordinator.tasks import task
+from coordinator.versions import rollout
 from edge_agent.core import lifecycle, outbox
 from wire.machine import Row
 
@@ -43,9 +45,9 @@ class Machine:
 MACHINES = (
     Machine(
         "Round (coordinator)",
-        "coordinator/core/round.py",
+        "coordinator/rounds/round.py",
         "One attempt to get enough reports for a new version. Every phase has a deadline, so none waits for ever; the "
-        "deadlines follow from two numbers (`coordinator/core/rules.py`).",
+        "deadlines follow from two numbers (`coordinator/rounds/rules.py`).",
         round.TABLE,
         round.Phase.SELECTION,
         {
@@ -59,7 +61,7 @@ MACHINES = (
     ),
     Machine(
         "Task (coordinator)",
-        "coordinator/core/task.py",
+        "coordinator/tasks/task.py",
         "What becomes of a task, whose rounds follow one another. A round with devices at work goes to its end in each "
         "case.",
         task.TABLE,
@@ -73,7 +75,7 @@ MACHINES = (
     ),
     Machine(
         "Version (coordinator)",
-        "coordinator/core/rollout.py",
+        "coordinator/versions/rollout.py",
         "Where a version of the model is, from the gate to the devices and back ([models.md](models.md)).",
         rollout.TABLE,
         rollout.Stage.CANDIDATE,
@@ -89,7 +91,7 @@ MACHINES = (
     ),
     Machine(
         "Device lease (coordinator)",
-        "coordinator/core/lease.py",
+        "coordinator/rounds/lease.py",
         "What the coordinator knows of a device, by what it heard. A round never relies on it alone.",
         lease.TABLE,
         lease.Presence.AWAY,

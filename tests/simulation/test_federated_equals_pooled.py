@@ -6,8 +6,8 @@ On the real TFLite program, with the agent's training, the dense codec and repor
 import numpy as np
 import pytest
 
-from coordinator.core.aggregate import Contribution, weight_of, weighted_mean
-from coordinator.core.optimizers import fed_avg
+from coordinator.learning.aggregate import Contribution, weight_of, weighted_mean
+from coordinator.learning.optimizers import fed_avg
 from edge_agent.core.training import Trained, train
 from models.batches import Batches, pack
 from models.configurations import configuration

@@ -12,7 +12,7 @@ import paho.mqtt.client as mqtt
 import pytest
 from rich.console import Console
 
-from coordinator.core.aggregate import (
+from coordinator.learning.aggregate import (
     Contribution,
     clipped,
     first_clip_norm,
@@ -21,8 +21,8 @@ from coordinator.core.aggregate import (
     weight_of,
     weighted_mean,
 )
-from coordinator.core.optimizers import fed_avg
-from coordinator.shell.blobs import FileBlobs
+from coordinator.learning.optimizers import fed_avg
+from coordinator.storage.blobs import FileBlobs
 from models.manifest import Manifest
 from simulation.demo.configuration import DemoSettings
 from simulation.demo.fleet import Fleet

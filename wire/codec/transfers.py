@@ -19,7 +19,7 @@ form   name       body
 =====  =========  ==============================================================================================
 
 Forms 3 and 4 are exact, too: a coordinator that uses them publishes what a device will compute, and keeps the rest for
-the next version (:mod:`coordinator.publishing`).
+the next version (:mod:`coordinator.learning.downlink`).
 """
 
 from __future__ import annotations

@@ -7,25 +7,25 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from coordinator.config import TaskSettings
 from coordinator.config_file import load_config
-from coordinator.core.lease import Lease, Presence
-from coordinator.core.round import Phase, open_round
-from coordinator.core.rules import RoundRules
-from coordinator.core.seats import Seat, SeatState
-from coordinator.core.task import Task
-from coordinator.inbox import Inbox
-from coordinator.jobs import Metrics
+from coordinator.engine.clock import WallClock
+from coordinator.engine.inbox import Inbox
+from coordinator.engine.jobs import Metrics
 from coordinator.ports import StoredReport, TaskRecord, VersionRecord
-from coordinator.shell.backup import ARTIFACTS
-from coordinator.shell.blobs import FileBlobs
-from coordinator.shell.clock import WallClock
-from coordinator.shell.database import Database, database_file
-from coordinator.shell.model_folder import import_model
-from coordinator.shell.tokens import TokenTable
-from coordinator.shell.web.app import create_app
-from coordinator.shell.web.ports import WebPorts
-from coordinator.shell.web.server import serving
+from coordinator.rounds.lease import Lease, Presence
+from coordinator.rounds.round import Phase, open_round
+from coordinator.rounds.rules import RoundRules
+from coordinator.rounds.seats import Seat, SeatState
+from coordinator.storage.backup import ARTIFACTS
+from coordinator.storage.blobs import FileBlobs
+from coordinator.storage.database import Database, database_file
+from coordinator.storage.model_folder import import_model
+from coordinator.storage.tokens import TokenTable
+from coordinator.tasks.settings import TaskSettings
+from coordinator.tasks.task import Task
+from coordinator.web.app import create_app
+from coordinator.web.ports import WebPorts
+from coordinator.web.server import serving
 from simulation.demo.configuration import free_ports
 from tests.coordinator.model_folder import write_model
 from wire.identifiers import DeviceId

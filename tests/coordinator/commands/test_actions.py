@@ -2,11 +2,11 @@ import json
 
 import pytest
 
-from coordinator.inbox import Operated
-from coordinator.operations import PromoteVersion, RollBack
-from coordinator.shell.database import Database, database_file
-from coordinator.shell.tokens import TokenTable
-from coordinator.shell.web.access import Role, fingerprint
+from coordinator.engine.inbox import Operated
+from coordinator.storage.database import Database, database_file
+from coordinator.storage.tokens import TokenTable
+from coordinator.tasks.operations import PromoteVersion, RollBack
+from coordinator.web.access import Role, fingerprint
 from tests.coordinator.commands.site import web_half
 from wire.errors import ConfigError, UnavailableError
 

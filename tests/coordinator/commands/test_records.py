@@ -22,7 +22,7 @@ def test_versions_are_listed_with_their_recall(ask):
 
 
 def test_an_exported_version_can_be_the_first_of_another_coordinator(ask, site, tmp_path):
-    from coordinator.shell.model_folder import check_model
+    from coordinator.storage.model_folder import check_model
 
     answer = ask("model", "export", 1, "--out", tmp_path / "out")
     manifest = check_model(tmp_path / "out")
@@ -64,7 +64,7 @@ def test_without_a_database_the_commands_say_what_to_do(run, site, tmp_path):
 def test_looking_on_never_changes_tables_of_another_version(run, site):
     import sqlite3
 
-    from coordinator.shell.database import database_file
+    from coordinator.storage.database import database_file
 
     with sqlite3.connect(database_file(site.data)) as connection:
         connection.execute("DELETE FROM alembic_version")

@@ -1,10 +1,10 @@
 import pytest
 
-from coordinator.core.task import Task
-from coordinator.inbox import Operated
-from coordinator.operations import CreateTask, PauseTask, Refused, ResumeTask, StopTask
+from coordinator.engine.inbox import Operated
 from coordinator.ports import TaskRecord
-from coordinator.shell.blobs import FileBlobs
+from coordinator.storage.blobs import FileBlobs
+from coordinator.tasks.operations import CreateTask, PauseTask, Refused, ResumeTask, StopTask
+from coordinator.tasks.task import Task
 from tests.coordinator.commands.site import web_half
 from wire.messages import Work
 

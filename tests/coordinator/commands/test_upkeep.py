@@ -9,13 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from coordinator.commands import checkup
+from coordinator.commands.checkup import Finding
 from coordinator.config_file import load_config
 from coordinator.enrolment.authority import Authority
-from coordinator.enrolment.premises import AUTHORITY_FOLDER
-from coordinator.shell import checkup
-from coordinator.shell.backup import ROUNDS_SKIPPED
-from coordinator.shell.checkup import Finding
-from coordinator.shell.signing import KEY_FILE, load_signer
+from coordinator.enrolment.tls_files import AUTHORITY_FOLDER
+from coordinator.storage.backup import ROUNDS_SKIPPED
+from coordinator.storage.signing_key import KEY_FILE, load_signer
 from wire.errors import ConfigError
 
 

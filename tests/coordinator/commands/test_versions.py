@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 from safetensors.numpy import load_file
 
-from coordinator.core.federated import merged, tally
-from coordinator.core.rollout import Rollout, Stage
+from coordinator.learning.device_metrics import merged, tally
 from coordinator.ports import Lineage
-from coordinator.shell.database import Database, database_file
+from coordinator.storage.database import Database, database_file
+from coordinator.versions.rollout import Rollout, Stage
 from tests.coordinator.model_folder import INITIAL, LAYOUT
 from wire.errors import ConfigError
 from wire.frame import LocalEvaluation

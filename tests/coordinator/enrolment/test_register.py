@@ -3,9 +3,9 @@
 import pytest
 
 from coordinator.enrolment.authority import new_request
-from coordinator.enrolment.office import Certified, claim_hash
+from coordinator.enrolment.certificate_issuer import Certified, claim_hash
 from coordinator.enrolment.register import MOST_CERTIFICATES
-from tests.coordinator.enrolment.test_gate import DAY_S, NOW_S, House
+from tests.coordinator.enrolment.test_revocation import DAY_S, NOW_S, House
 
 
 @pytest.fixture

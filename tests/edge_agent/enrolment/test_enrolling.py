@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from coordinator.config import CoordinatorConfig, TaskConfig
-from coordinator.enrolment.premises import BROKER, BROKER_KEY, FOLDER, SERVER, SERVER_KEY, refresh
-from coordinator.shell.clock import WallClock
+from coordinator.engine.clock import WallClock
+from coordinator.enrolment.tls_files import BROKER, BROKER_KEY, FOLDER, SERVER, SERVER_KEY, refresh
 from edge_agent.enrolment.enrolling import refreshed
 from edge_agent.enrolment.identity import Identity, held_identity, keep
 from edge_agent.enrolment.keys import next_key

@@ -9,8 +9,8 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from coordinator.shell.broker import Doors, find_mosquitto, write_mosquitto_files
-from coordinator.shell.free_ports import free_ports
+from coordinator.mqtt.broker import Doors, find_mosquitto, write_mosquitto_files
+from coordinator.mqtt.free_ports import free_ports
 from edge_agent.ports import LinkDown, LinkUp
 from edge_agent.shell.mqtt import Broker, MqttTransport
 from tests.brokers import hang_up

@@ -18,7 +18,7 @@ from functools import partial
 import paho.mqtt.client as paho
 import pytest
 
-from coordinator.shell.free_ports import free_ports
+from coordinator.mqtt.free_ports import free_ports
 from firmware_scripts.device.boot import boot, enrol_again
 from firmware_scripts.device.enrolling import Enrolling
 from firmware_scripts.device.hands import DeviceHands

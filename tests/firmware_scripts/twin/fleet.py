@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from coordinator.config_file import load_config
-from coordinator.enrolment.premises import AUTHORITIES, FOLDER
-from coordinator.shell.free_ports import free_ports
+from coordinator.enrolment.tls_files import AUTHORITIES, FOLDER
+from coordinator.mqtt.free_ports import free_ports
 from firmware_scripts.core.host_settings import HostSettings
 from firmware_scripts.customising import Order
 from firmware_scripts.image.cache import cache_folder

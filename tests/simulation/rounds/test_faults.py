@@ -3,7 +3,7 @@ import typing
 import numpy as np
 import pytest
 
-from coordinator.core.round import TERMINAL, Phase
+from coordinator.rounds.round import TERMINAL, Phase
 from edge_agent.core import lifecycle
 from simulation.rounds.faults import PHASES, RATES, STATES, Danger, Dice, Fault, Fuse, PowerCut, dangers
 from wire.errors import ConfigError

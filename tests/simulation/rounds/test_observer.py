@@ -7,11 +7,11 @@ import numpy as np
 from msgspec.structs import replace
 
 import simulation.rounds.coordinator as host
-from coordinator import averaging
-from coordinator.averaging import do_job
-from coordinator.core.admission import Variant
-from coordinator.core.seats import Seat
-from coordinator.jobs import AggregationJob
+from coordinator.engine import aggregation as averaging
+from coordinator.engine.aggregation import do_job
+from coordinator.engine.jobs import AggregationJob
+from coordinator.rounds.admission import Variant
+from coordinator.rounds.seats import Seat
 from simulation.rounds.model import LAYOUT
 from simulation.rounds.storage import MemoryView
 from simulation.rounds.world import POPULATION, World

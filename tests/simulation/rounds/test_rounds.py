@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from coordinator.core.round import Phase
+from coordinator.rounds.round import Phase
 from simulation.rounds.faults import PHASES, STATES, Fault, dangers
 from simulation.rounds.hunt import complaints
 from simulation.rounds.result import MEASURED, result_of

@@ -1,10 +1,10 @@
-"""Transactions that fail; what a repository must do otherwise is in tests/coordinator/shell/test_repository.py."""
+"""Transactions that fail; what a repository must do otherwise is in tests/coordinator/storage/test_repository.py."""
 
 import pytest
 
-from coordinator.core.lease import Lease
-from coordinator.effects import AnnounceModel
+from coordinator.engine.effects import AnnounceModel
 from coordinator.ports import VersionRecord
+from coordinator.rounds.lease import Lease
 from simulation.rounds.faults import Fuse, PowerCut
 from simulation.rounds.storage import MemoryBlobs, MemoryRepository
 from wire.errors import IntegrityError

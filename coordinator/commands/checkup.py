@@ -1,0 +1,184 @@
+"""What can be wrong with a coordinator's machine, each finding with its remedy.
+
+Looks only: nothing is changed, no port is kept, and a service may be running.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import msgspec
+import urllib3
+
+from coordinator.config import BrokerKind, CoordinatorConfig
+from coordinator.mqtt.broker import EXTERNAL, MOSQUITTO, check_port_free, choose
+from coordinator.storage.backup import missing
+from coordinator.storage.database import Database, database_file, database_url
+from coordinator.storage.model_folder import check_model
+from coordinator.tls_service import http_pool
+from models.child_environment import child_environment
+from wire.errors import ConfigError, NightjarError, UnavailableError
+
+SCARCE_BYTES = 2 * 10**9
+"""A month of rounds of a small fleet with the large model, and the database."""
+_TENSORFLOW_TIMEOUT_S = 120
+_ANSWER_TIMEOUT_S = 5
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One check.
+
+    Attributes:
+        category: what it is about.
+        level: ok, warning or fault.
+        found: what was seen.
+        remedy: what to do; empty if all is well.
+    """
+
+    category: str
+    level: str
+    found: str
+    remedy: str = ""
+
+
+def check_up(config: CoordinatorConfig) -> Iterator[Finding]:
+    """Every check, one after the other; the last takes seconds."""
+    running = _answers(config)
+    yield from _storage(config)
+    yield from _model(config)
+    yield _web(config, running)
+    yield from _broker(config, running=running is not None)
+    yield _tensorflow(config)
+
+
+def _storage(config: CoordinatorConfig) -> Iterator[Finding]:
+    folder = config.data_dir
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if os.access(existing, os.W_OK | os.X_OK):
+        yield Finding("storage", "ok", f"{folder} can be written")
+    else:
+        yield Finding("storage", "fault", f"{existing} cannot be written", "chown it, or set another data_dir")
+    free = shutil.disk_usage(existing).free
+    room = f"{free / 1e9:.1f} GB free in {existing}"
+    if free < SCARCE_BYTES:
+        yield Finding("storage", "warning", room, "free some space, or set another data_dir")
+    else:
+        yield Finding("storage", "ok", room)
+    if config.database_url:
+        yield _postgresql(config)
+        return
+    if not database_file(folder).is_file():
+        yield Finding("database", "ok", "none yet; 'serve' makes it")
+        return
+    try:
+        lacking = missing(folder)
+    except NightjarError as error:
+        yield Finding("database", "fault", str(error), "see the message; a backup can be restored")
+        return
+    if lacking:
+        found = f"{len(lacking)} blobs are missing or damaged, such as {lacking[0]}"
+        yield Finding("database", "fault", found, "restore a backup")
+    else:
+        yield Finding("database", "ok", f"{database_file(folder)}, and every blob that it needs")
+
+
+def _postgresql(config: CoordinatorConfig) -> Finding:
+    try:
+        Database(database_url(config), migrate=False).close()
+    except NightjarError as error:
+        remedy = (
+            "check database_url, and that the server runs; 'nightjar-coordinator serve' brings its tables up to date"
+        )
+        return Finding("database", "fault", str(error), remedy)
+    return Finding("database", "ok", "PostgreSQL answers, and its tables are up to date")
+
+
+def _model(config: CoordinatorConfig) -> Iterator[Finding]:
+    try:
+        manifest = check_model(config.task.model)
+    except ConfigError as error:
+        yield Finding("model", "fault", str(error), "export the model again: python -m models export --help")
+    else:
+        yield Finding("model", "ok", f"{manifest.configuration}, {manifest.layout.size:,} parameters")
+    if config.task.evaluation_text is None:
+        remedy = "set task.evaluation_text, or export the model again for the text that comes with it"
+        yield Finding("model", "warning", "no held-out text, or no TensorFlow: versions are not measured", remedy)
+
+
+def _answers(config: CoordinatorConfig) -> list[str] | None:
+    """Troubles of the coordinator that answers on our port; None if none does."""
+    try:
+        with http_pool(config) as pool:
+            body = pool.request("GET", f"{config.url}/healthz", timeout=_ANSWER_TIMEOUT_S, retries=False).data
+    except (urllib3.exceptions.HTTPError, UnavailableError):
+        return None
+    try:
+        return [str(reason) for reason in json.loads(body)["reasons"]]
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _web(config: CoordinatorConfig, running: list[str] | None) -> Finding:
+    where = f"{config.host} port {config.port}"
+    if running is None:
+        try:
+            check_port_free(config.host, config.port, "port", "stop what listens there, or set another port")
+        except ConfigError as error:
+            return Finding("web", "fault", str(error), "stop what listens there, or set another port")
+        return Finding("web", "ok", f"{where} is free; no coordinator is running there")
+    if running:
+        return Finding("web", "fault", f"the coordinator on {where} says: {'; '.join(running)}", "read its log")
+    return Finding("web", "ok", f"a coordinator answers on {where}, and is well")
+
+
+def _broker(config: CoordinatorConfig, *, running: bool) -> Iterator[Finding]:
+    broker = config.broker
+    try:
+        name = choose(broker.kind)
+    except ConfigError as error:
+        yield Finding("broker", "fault", str(error), "apt install mosquitto")
+        return
+    where = f"{broker.host} port {broker.port}"
+    if name not in {MOSQUITTO, EXTERNAL}:
+        remedy = "apt install mosquitto, for more than about 1,000 devices and for sessions that survive a restart"
+        yield Finding("broker", "warning", "mosquitto is not installed; the embedded broker is used", remedy)
+    if broker.kind is BrokerKind.EXTERNAL or running:
+        try:
+            socket.create_connection((broker.host, broker.port), timeout=_ANSWER_TIMEOUT_S).close()
+        except OSError as error:
+            remedy = "start the broker, or set broker.host and broker.port"
+            yield Finding("broker", "fault", f"nothing answers at {where}: {error.strerror or error}", remedy)
+        else:
+            yield Finding("broker", "ok", f"{name} answers at {where}")
+        return
+    try:
+        check_port_free(broker.host, broker.port, "broker.port", "set another port")
+    except ConfigError as error:
+        yield Finding("broker", "fault", str(error), "stop the other broker, or use kind 'external'")
+    else:
+        yield Finding("broker", "ok", f"{name} would listen on {where}")
+
+
+def _tensorflow(config: CoordinatorConfig) -> Finding:
+    """Whether TensorFlow can be imported, and whether it sees a GPU: in a process of its own, as for the worker."""
+    look = "import tensorflow as tf; print(tf.__version__, len(tf.config.list_physical_devices('GPU')))"
+    try:
+        child = subprocess.run(  # noqa: S603 - our own interpreter
+            [sys.executable, "-c", look],
+            capture_output=True,
+            text=True,
+            timeout=_TENSORFLOW_TIMEOUT_S,
+            check=True,
+            env=child_environment(os.environ),
+        )
+        version, gpus = child.stdout.split()[-2:]
+    except (OSError, subprocess.SubprocessError, ValueError):
+        level = "warning" if config.task.evaluation_text is None else "fault"
+        return Finding("tensorflow", level, "cannot be imported; versions are not measured", "make setup")
+    return Finding("tensorflow", "ok", f"{version} can be imported; GPUs that it sees: {gpus}")

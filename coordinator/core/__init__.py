@@ -1,1 +1,0 @@
-"""The pure core of the coordinator: every decision, and no I/O."""

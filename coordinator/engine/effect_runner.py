@@ -1,0 +1,309 @@
+"""Carries out effects: messages to devices, the announcement, jobs for the worker.
+
+Each may be carried out twice. Nothing is decided here but when a device should come back, which depends on the moment
+of sending.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from coordinator.config import CoordinatorConfig
+from coordinator.engine.effects import AnnounceModel, ClearRetained, EvaluateVersion, PendingEffect, SendMissing
+from coordinator.engine.jobs import AggregationJob, Evaluation, EvaluationJob, FiguresJob, ReportFile
+from coordinator.engine.round_context import Bases
+from coordinator.engine.unit_of_work import Board
+from coordinator.learning.downlink import VERSIONS_BACK
+from coordinator.ports import Clock, Repository, Signer, TaskRecord, Transport, VersionRecord, Worker
+from coordinator.rounds.events import AssignDevice, RejectCheckIn, SendReceipt, StartAggregation
+from coordinator.rounds.pace_steering import Steering, check_in_within_s, loads, opens_in_s, retry_after_s
+from coordinator.rounds.round import Phase, Round, awaits_report
+from coordinator.rounds.seats import SeatState
+from coordinator.tasks.schedule import wait_s
+from coordinator.tasks.task import Status
+from wire import messages, topics
+from wire.identifiers import DeviceId, Population, Sha256
+from wire.messages import Announcement, Assignment, Canary, Missing, Receipt, Rejection, RejectionReason, Work
+
+REFUSED_RETRY_S = 900.0
+"""A device that lacks text or a newer agent will hardly have it sooner (Android retries after 15 minutes, too)."""
+_NOT_SOON = frozenset({RejectionReason.OUTDATED_AGENT, RejectionReason.TOO_FEW_EXAMPLES, RejectionReason.BLOCKED})
+NO_TASK_RETRY_S = 3600.0
+"""All tasks are over; a new one is hours away at best. One that is only paused may go on at any moment."""
+ANNOUNCED_FOR_S = 30 * 86400.0
+"""Longer than a coordinator is away; what is older is hardly news."""
+CLOCKS_APART_S = 86400.0
+"""Clocks of coordinator and devices may differ by so much; an order that is repeated is refused for its number, too."""
+LATELY_S = 86400.0
+"""A device seen within a day belongs to the population: most are charged once a day."""
+
+
+class Execution:
+    """The outgoing side.
+
+    Args:
+        config: the whole configuration.
+        repository: where reports and devices are looked up.
+        bases: finds what rounds are held on.
+        transport: to the devices.
+        worker: averages and measures.
+        clock: wall-clock time.
+        generator: jitter of retry windows.
+        signer: of what devices are sent.
+    """
+
+    def __init__(
+        self,
+        config: CoordinatorConfig,
+        repository: Repository,
+        bases: Bases,
+        transport: Transport,
+        worker: Worker,
+        clock: Clock,
+        generator: np.random.Generator,
+        signer: Signer,
+    ) -> None:
+        self._seed = config.seed
+        self._shards = config.shards
+        self._first = config.task.name
+        self._text = config.task.evaluation_text
+        self._share = config.rollout.share
+        self._signer = signer
+        self._signed_s = 0.0
+        self._population = Population(config.population)
+        self._repository = repository
+        self._bases = bases
+        self._transport = transport
+        self._worker = worker
+        self._clock = clock
+        self._generator = generator
+        self._looked_up: dict[str, tuple[int, Steering, float]] = {}
+        self._board: Board | None = None
+        self._found: dict[tuple[str, int], tuple[float, Steering, bool] | None] = {}
+
+    def carry_out(self, effect: PendingEffect, board: Board) -> bool:
+        """Do it now.
+
+        Args:
+            effect: what.
+            board: what is under way.
+
+        Returns:
+            Whether it is done; a job is done only when its result comes.
+        """
+        match effect:
+            case StartAggregation(round_number):
+                current = board.round(round_number)
+                if current is None or current.phase is not Phase.COMMITTING:
+                    return True  # it took too long, and the round was abandoned
+                only_figures = current.trial or board.tasks[current.task].settings.kind is Work.EVALUATE
+                self._worker.submit(self._figures(current) if only_figures else self._aggregation(current, board))
+                return False
+            case EvaluateVersion(number):
+                return not self._evaluate(number)
+            case AssignDevice():
+                self._assign(effect, board)
+            case RejectCheckIn(device, reason, detail, rounds, task):
+                retry_s = self._retry_after_s(board, task, reason, rounds)
+                self._send(device, Rejection(reason=reason, retry_after_s=retry_s, detail=detail[:500]))
+            case SendReceipt():
+                self._send_receipt(effect, board)
+            case SendMissing(device, round_number, attempt, chunks):
+                self._send(device, Missing(round=round_number, attempt=attempt, chunks=chunks))
+            case AnnounceModel():
+                self._announce(board)
+            case ClearRetained(topic):
+                self._transport.publish(topic, b"", retain=True)
+        return True
+
+    def _announce(self, board: Board) -> None:
+        version = board.versions[self._first]
+        with self._repository.transaction() as tx:
+            tried = tx.canary_version(self._first)
+        canary = None
+        if tried is not None:
+            canary = Canary(version=tried.version, manifest=Sha256(tried.manifest), share=self._share)
+        signed_s = self._signing_s(board)
+        message = Announcement(
+            version=version.version,
+            manifest=Sha256(version.manifest),
+            shards=self._shards,
+            key=self._signer.public,
+            recovery=self._signer.recovery,
+            successions=self._signer.successions,
+            task=self._first,
+            number=board.number,
+            signed_s=signed_s,
+            not_after_s=signed_s + ANNOUNCED_FOR_S,
+            canary=canary,
+            check_in_within_s=self._opening_s(board),
+        )
+        self._publish(topics.announce(self._population), message, retain=True)
+
+    def _signing_s(self, board: Board) -> float:
+        """The time, which does not go back: devices without a clock go by it."""
+        self._signed_s = max(self._signed_s, self._clock.now_s(), board.number / 1000)
+        return self._signed_s
+
+    def _opening_s(self, board: Board) -> float | None:
+        """How long the devices' check-ins should take now, if the round that is open wants all of them."""
+        current, record = board.rounds.get(self._first), board.tasks.get(self._first)
+        if current is None or record is None or current.phase is not Phase.SELECTION:
+            return None
+        return check_in_within_s(self._steering(record, current.number, self._clock.now_s())[0])
+
+    def _figures(self, current: Round) -> FiguresJob:
+        with self._repository.transaction() as tx:
+            reports = tx.reports(current.number)
+        return FiguresJob(current.number, tuple(ReportFile(r.device, r.attempt, r.num_examples) for r in reports))
+
+    def _aggregation(self, current: Round, board: Board) -> AggregationJob:
+        settings, version = board.tasks[current.task].settings, board.versions[current.task]
+        with self._repository.transaction() as tx:
+            reports = tx.reports(current.number)
+            earlier = tx.versions(VERSIONS_BACK + 1, task=current.task)[:-1]
+        return AggregationJob(
+            round=current.number,
+            manifest=version.manifest,
+            reports=tuple(
+                ReportFile(r.device, r.attempt, r.num_examples)
+                for r in reports
+                if current.seats[r.device].state is SeatState.REPORTED  # not one that was unreadable
+            ),
+            minimum=settings.minimum,
+            codec=settings.codec.choice(),
+            optimizer=settings.server.choice(),
+            optimizer_state=version.optimizer_state,
+            clip_norm=version.clip_norm,
+            evaluation=self._evaluation(),
+            downlink=settings.downlink,
+            bases=tuple(record.manifest for record in reversed(earlier)),
+            seed=self._seed,
+        )
+
+    def _evaluate(self, number: int) -> bool:
+        evaluation = self._evaluation()
+        with self._repository.transaction() as tx:
+            record = tx.version(number)
+        if evaluation is None or record is None:
+            return False
+        self._worker.submit(EvaluationJob(number, record.manifest, evaluation))
+        return True
+
+    def _evaluation(self) -> Evaluation | None:
+        return None if self._text is None else Evaluation(str(self._text))
+
+    def _assign(self, effect: AssignDevice, board: Board) -> None:
+        current = board.round(effect.round)
+        if current is None:
+            return  # left over from before a restart
+        remaining_s = current.deadline_s - self._clock.now_s()
+        if not awaits_report(current, effect.device, effect.attempt) or remaining_s <= 0:
+            return
+        record = board.tasks[current.task]
+        basis = self._bases.of_round(record, self._base_version(current, board), current)
+        signed_s = self._signing_s(board)
+        self._send(
+            effect.device,
+            Assignment(
+                task=current.task,
+                round=effect.round,
+                attempt=effect.attempt,
+                version=current.base_version,
+                manifest=Sha256(basis.version.manifest),
+                codec=record.settings.codec.choice(basis.manifest.mask),
+                plan=record.settings.plan.plan(),
+                report_deadline_s=remaining_s,
+                work=basis.gate.kind,
+                minimum=record.settings.minimum,
+                number=board.number,
+                signed_s=signed_s,
+                not_after_s=signed_s + remaining_s + CLOCKS_APART_S,
+            ),
+        )
+
+    def _send_receipt(self, effect: SendReceipt, board: Board) -> None:
+        receipt = Receipt(
+            round=effect.round,
+            attempt=effect.attempt,
+            verdict=effect.verdict,
+            code=effect.code,
+            detail=effect.detail[:500],
+            retry_after_s=self._retry_after_s(board, "", None),
+        )
+        self._send(effect.device, receipt)
+
+    def _send(self, device: DeviceId, message: messages.Message) -> None:
+        self._publish(topics.down(self._population, device, messages.KINDS[type(message)]), message)
+
+    def _publish(self, topic: str, message: messages.Message, *, retain: bool = False) -> None:
+        payload = messages.encode(message, lambda text: self._signer.sign(topic, text))
+        self._transport.publish(topic, payload, retain=retain)
+
+    def _base_version(self, current: Round, board: Board) -> VersionRecord:
+        newest = board.versions.get(current.task)
+        if newest is not None and newest.version == current.base_version:
+            return newest
+        return board.bases[current.base_version]
+
+    def _retry_after_s(self, board: Board, task: str, reason: RejectionReason | None, rounds: int = 0) -> float:
+        """When a device should come back: for that task, or, if it does not go on, for the first that opens."""
+        soonest = self._soonest(board, task, rounds)
+        if soonest is None:
+            paused = any(record.state.status is Status.PAUSED for record in board.tasks.values())
+            return REFUSED_RETRY_S if paused else NO_TASK_RETRY_S
+        expected_s, steering, named = soonest
+        unfit = named and reason is RejectionReason.NO_TASK and task in board.rounds  # its round is not for this device
+        if unfit or reason in _NOT_SOON:
+            expected_s = max(expected_s, REFUSED_RETRY_S)
+        return retry_after_s(steering, expected_s, self._clock.now_s(), self._generator)
+
+    def _soonest(self, board: Board, task: str, rounds: int) -> tuple[float, Steering, bool] | None:
+        """The task that opens first, and whether it is the one that is named; None if none goes on.
+
+        Found once for a batch, which is what a board stands for: hundreds of receipts go out after it.
+        """
+        if self._board is not board:
+            self._board, self._found = board, {}
+        if (task, rounds) not in self._found:
+            going_on = [record for record in board.tasks.values() if record.state.status is Status.ACTIVE]
+            named = [record for record in going_on if record.name == task]
+            now_s = self._clock.now_s()
+            all_of_them = (
+                (*self._expected(record, board.rounds.get(record.name), rounds, now_s), bool(named))
+                for record in named or going_on
+            )
+            self._found[task, rounds] = min(all_of_them, key=lambda found: found[0], default=None)
+        return self._found[task, rounds]
+
+    def _expected(self, record: TaskRecord, current: Round | None, rounds: int, now_s: float) -> tuple[float, Steering]:
+        """When the task's next selection that has room for the device may be expected to open, and by what to steer."""
+        number = 0 if current is None else current.number
+        steering, usual_s = self._steering(record, number, now_s)
+        if current is None:
+            return wait_s(record.settings.schedule, record.state.closed_at_s, now_s), steering
+        expected_s = 0.0
+        if current.phase is not Phase.SELECTION and current.started_at_s is not None:
+            longest_s = current.rules.report_deadline_s
+            expected_s = opens_in_s(current.started_at_s, current.deadline_s, longest_s, usual_s, now_s)
+            expected_s += wait_s(record.settings.schedule, now_s + expected_s, now_s + expected_s)
+        if rounds:
+            expected_s += (rounds - (current.phase is not Phase.SELECTION)) * usual_s
+        return expected_s, steering
+
+    def _steering(self, record: TaskRecord, number: int, now_s: float) -> tuple[Steering, float]:
+        """Looked up once a round: thousands of answers go out in one."""
+        known = self._looked_up.get(record.name)
+        if known is None or known[0] != number:
+            settings = record.settings
+            with self._repository.transaction() as tx:
+                population, rhythm = tx.devices_since(now_s - LATELY_S), tx.rhythm()
+            steering = Steering(
+                population=round(settings.variant.share * population) if settings.variant.experiment else population,
+                cohort=settings.rules().cohort,
+                selection_deadline_s=settings.selection_deadline_s,
+                shortest_s=settings.shortest_retry_s,
+                loads=loads(rhythm, now_s),
+            )
+            known = self._looked_up[record.name] = (number, steering, rhythm.usual_round_s)
+        return known[1:]

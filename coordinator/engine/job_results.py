@@ -1,0 +1,140 @@
+"""What the worker found, taken into the round that waits for it: here a round is committed."""
+
+from __future__ import annotations
+
+import msgspec
+import structlog
+
+from coordinator.engine.effects import EvaluateVersion, PendingEffect
+from coordinator.engine.jobs import (
+    AggregationDone,
+    EvaluationDone,
+    FiguresDone,
+    JobFailed,
+    Metrics,
+    Result,
+    TooFewReadable,
+)
+from coordinator.engine.rollout_service import Releases
+from coordinator.engine.unit_of_work import Turn
+from coordinator.ports import BlobStore, VersionRecord
+from coordinator.rounds.events import AggregationFailed, AggregationFinished, ReportsUnreadable, StartAggregation
+from coordinator.rounds.round import Phase, Round
+from coordinator.versions.rollout import Rollout
+from models.manifest import Artifact, Manifest
+from wire.identifiers import DeviceId
+
+NAMED = 20
+"""Devices in one log line."""
+
+_log = structlog.get_logger("coordinator")
+
+
+class Results:
+    """Takes in results of jobs. A job's effect stays in the database until then, so a killed process begins it again.
+
+    Args:
+        artifacts: what anybody may fetch.
+        releases: decides which versions go out.
+    """
+
+    def __init__(self, artifacts: BlobStore, releases: Releases) -> None:
+        self._artifacts = artifacts
+        self._releases = releases
+        self._jobs: dict[PendingEffect, int] = {}
+
+    def expect(self, effect: PendingEffect, number: int) -> None:
+        """A job was begun for an effect, whose row has that number; it is removed with the result."""
+        self._jobs[effect] = number
+
+    def take(self, result: Result, turn: Turn) -> None:
+        """Take in what came of a job; its round may be over for long.
+
+        Raises:
+            UnavailableError: the disk or the database is broken.
+        """
+        match result:
+            case AggregationDone():
+                self._forget(turn, StartAggregation(result.round))
+                state = _committing(turn, result.round)
+                if state is not None:
+                    self._commit(turn, state, result)
+            case TooFewReadable(number, devices):
+                self._forget(turn, StartAggregation(number))
+                state = _committing(turn, number)
+                if state is not None:
+                    _name_unreadable(turn, number, devices)
+                    turn.step(state.task, ReportsUnreadable(devices, turn.now_s))
+            case FiguresDone(number, federated):
+                self._forget(turn, StartAggregation(number))
+                state = _committing(turn, number)
+                if state is not None:
+                    self._releases.note_figures(state.base_version, federated, turn)
+                    turn.step(state.task, AggregationFinished(None, turn.now_s))
+            case EvaluationDone(version, metrics):
+                self._forget(turn, EvaluateVersion(version))
+                self._releases.note_measured(version, metrics, turn)
+                _tell(turn, version, metrics)
+            case JobFailed(reason, round_number, version_number):
+                _log.warning("job_failed", round=round_number, version=version_number, reason=reason)
+                if version_number is not None:
+                    self._forget(turn, EvaluateVersion(version_number))
+                if round_number is not None:
+                    self._forget(turn, StartAggregation(round_number))
+                    state = _committing(turn, round_number)
+                    if state is not None:
+                        turn.step(state.task, AggregationFailed(reason, turn.now_s))
+
+    def _forget(self, turn: Turn, effect: PendingEffect) -> None:
+        number = self._jobs.get(effect)
+        if number is not None:
+            turn.tx.remove_effects([number])
+            turn.after_commit.append(lambda: self._jobs.pop(effect, None))
+
+    def _commit(self, turn: Turn, state: Round, done: AggregationDone) -> None:
+        task, base, number = state.task, turn.base_version(state), turn.tx.last_version_number() + 1
+        weights = Artifact(done.weights, done.size_bytes)
+        manifest = msgspec.structs.replace(
+            Manifest.decode(self._artifacts.get(base.manifest)),
+            version=number,
+            weights=weights,
+            transfers=done.transfers,
+            mask=done.mask,
+        )
+        made = VersionRecord(
+            version=number,
+            task=task,
+            manifest=self._artifacts.put(manifest.encode()),
+            round=done.round,
+            optimizer_state=done.optimizer_state,
+            clip_norm=done.clip_norm,
+            created_s=turn.now_s,
+            metrics=done.metrics,
+            rollout=Rollout(),
+            lineage=self._releases.lineage(state, turn.board.tasks[task].settings, done),
+        )
+        self._releases.note_figures(base.version, done.federated, turn)
+        self._releases.take_in(made, done.federated.devices, turn)
+        if done.metrics is not None:
+            _tell(turn, number, done.metrics)
+        if done.unreadable:
+            _name_unreadable(turn, done.round, done.unreadable)
+        turn.step(task, AggregationFinished(number, turn.now_s, done.unreadable))
+
+
+def _committing(turn: Turn, number: int) -> Round | None:
+    state = turn.board.round(number)
+    return state if state is not None and state.phase is Phase.COMMITTING else None
+
+
+def _name_unreadable(turn: Turn, number: int, devices: tuple[DeviceId, ...]) -> None:
+    turn.tx.count("reports_unreadable", len(devices))
+    names = ", ".join(devices[:NAMED])
+    turn.after_commit.append(
+        lambda: _log.warning("reports_unreadable", round=number, count=len(devices), devices=names)
+    )
+
+
+def _tell(turn: Turn, version: int, metrics: Metrics) -> None:
+    figures = {"top1": round(metrics.top1, 4), "top3": round(metrics.top3, 4), "loss": round(metrics.loss, 4)}
+    turn.after_commit.append(lambda: _log.info("version_measured", version=version, **figures))

@@ -1,0 +1,327 @@
+"""What the messages of devices mean: topics, check-ins, statuses, reports in one piece or in chunks.
+
+Everything in a message is hostile until checked. A message that cannot be read is counted and changes nothing else;
+only a broken report of a device that was selected settles its seat, because sending it again would not mend it.
+
+What a broker should refuse is looked at here as well, because not every broker is ours: packets that are too large,
+topics of nobody, and messages to us that it retained. A device may be gone for good whose retained check-in comes with
+each of our subscriptions; nothing retained is obeyed but a status.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import structlog
+
+from coordinator.engine.effects import ClearRetained, SendMissing
+from coordinator.engine.inbox import MessageArrived
+from coordinator.engine.round_context import Bases, Basis
+from coordinator.engine.unit_of_work import Turn
+from coordinator.ports import StoredChunk, StoredReport
+from coordinator.rounds import lease as leases
+from coordinator.rounds.admission import Candidate, Declined, choose
+from coordinator.rounds.events import (
+    DeviceCheckedIn,
+    DeviceDroppedOut,
+    DeviceLost,
+    DeviceReturned,
+    RejectCheckIn,
+    ReportReceived,
+    SendReceipt,
+)
+from coordinator.rounds.lease import CheckedIn, Heard, Lease, status_event
+from coordinator.rounds.report_checks import Accepted, Asked, Invalid, check_figures, check_report
+from coordinator.rounds.round import Round, awaits_report, step
+from coordinator.rounds.seats import SeatState
+from coordinator.tasks.task import Status
+from wire import frame, messages, topics
+from wire.errors import RemoteProtocolError
+from wire.identifiers import DeviceId, Population
+from wire.messages import CheckIn, Dropout, Query, RejectionReason, Verdict, Work
+
+LIMITS = {"packet-size": "packet size", "retained": "retained messages", "topic": "topics"}
+"""What a broker should see to: code of a fault -> its name for people."""
+_WILDCARDS = frozenset("+#")
+NOT_WAITING = frozenset({"ineligible", "settling"})
+"""Lifecycle states of a device that checked in and then lost its conditions."""
+
+_log = structlog.get_logger("coordinator")
+
+
+class Intake:
+    """Turns messages into steps of the round.
+
+    Args:
+        population: whose messages we take.
+        bases: finds what was asked of the devices.
+    """
+
+    def __init__(self, population: str, bases: Bases) -> None:
+        self._population = Population(population)
+        self._bases = bases
+
+        self.not_enforced: set[str] = set()
+        """What of :data:`LIMITS` the broker does not enforce: it came."""
+
+    def take(self, arrived: MessageArrived, turn: Turn) -> None:
+        """Act on a message, whatever it may be.
+
+        Raises:
+            UnavailableError: the database cannot be read now.
+        """
+        if not arrived.payload:
+            return  # it only clears what the broker retained
+        status = arrived.topic.startswith(topics.status_filter(self._population)[:-1])
+        try:
+            self._take(arrived, turn)
+        except RemoteProtocolError as error:
+            if error.code in LIMITS:
+                self.not_enforced.add(LIMITS[error.code])
+            _count_malformed(turn, arrived.topic, error)
+            if (arrived.retained or status) and not _WILDCARDS & set(arrived.topic):
+                turn.effects.append(ClearRetained(arrived.topic))
+
+    def _take(self, arrived: MessageArrived, turn: Turn) -> None:
+        if len(arrived.payload) > frame.MAX_PACKET_BYTES:
+            msg = f"a packet has at most {frame.MAX_PACKET_BYTES} bytes, this one has more"
+            raise RemoteProtocolError(msg, code="packet-size")
+        match topics.parse(arrived.topic):
+            case topics.UpTopic(population=where, device=device, kind=kind) if where == self._population:
+                turn.tx.count("bytes_up", len(arrived.payload))
+                if arrived.retained:
+                    msg = f"a broker retains nothing on {arrived.topic[:200]}"
+                    raise RemoteProtocolError(msg, code="retained")
+                if kind == "report":
+                    self._take_frame(device, arrived, turn)
+                else:
+                    self._take_control(device, messages.decode(kind, arrived.payload), turn)
+            case topics.StatusTopic(population=where, device=device) if where == self._population:
+                message = messages.decode("status", arrived.payload)
+                if isinstance(message, messages.Status):
+                    _take_status(device, message, turn, retained=arrived.retained)
+            case _:
+                msg = f"the coordinator of {self._population} does not listen to {arrived.topic[:200]}"
+                raise RemoteProtocolError(msg, code="topic")
+
+    def _take_control(self, device: DeviceId, message: messages.Message, turn: Turn) -> None:
+        match message:
+            case CheckIn():
+                self._take_check_in(device, message, turn)
+            case Dropout():
+                _hear(device, turn)
+                meant = turn.board.round(message.round)
+                if meant is not None:
+                    turn.step(meant.task, DeviceDroppedOut(device, message.attempt, message.cause, turn.now_s))
+            case Query():
+                _hear(device, turn)
+                self._take_query(device, message, turn)
+            case _:
+                msg = f"a device does not send a {type(message).__name__}"
+                raise RemoteProtocolError(msg, code="kind")
+
+    def _take_check_in(self, device: DeviceId, message: CheckIn, turn: Turn) -> None:
+        lease = _note(device, CheckedIn(message, turn.now_s), turn)
+        turn.note_check_in()
+        candidates = [Candidate(state, self._basis(state, turn).gate) for state in turn.board.rounds.values()]
+        if not candidates:
+            turn.effects.append(RejectCheckIn(device, RejectionReason.NO_TASK, _why_idle(turn)))
+            return
+        match choose(lease, message, candidates, turn.now_s):
+            case Declined(refused, task):
+                turn.effects.append(RejectCheckIn(device, refused.reason, refused.detail, refused.rounds, task))
+            case Round(task=task):
+                turn.step(task, DeviceCheckedIn(device, turn.now_s))
+
+    # Reports
+
+    def _take_frame(self, device: DeviceId, arrived: MessageArrived, turn: Turn) -> None:
+        _hear(device, turn)
+        payload = arrived.payload
+        try:
+            content = frame.decode(payload)
+        except RemoteProtocolError as error:
+            if not _refuse_broken(device, error, turn):
+                raise
+            return
+        match content:
+            case frame.Report():
+                self._take_report(device, content, payload, turn)
+            case frame.Chunk():
+                self._take_chunk(device, content, payload, turn)
+
+    def _take_report(self, device: DeviceId, report: frame.Report, payload: bytes, turn: Turn) -> None:
+        meant = turn.find_round(report.round)
+        if meant is None:
+            turn.answer(_stranger(device, report.round, report.attempt))
+            return
+        received = ReportReceived(device, report.attempt, turn.now_s)
+        if not awaits_report(meant, device, report.attempt):
+            turn.settle(meant, received)
+            return
+        match self._check(device, report, payload, meant, turn):
+            case Invalid(code, detail):
+                _log.info("report_refused", round=meant.number, device=device, code=code, detail=detail[:200])
+                turn.settle(meant, ReportReceived(device, report.attempt, turn.now_s, code, detail))
+            case Accepted(norm):
+                stored = StoredReport(
+                    round=meant.number,
+                    device=device,
+                    attempt=report.attempt,
+                    sha256=hashlib.sha256(payload).hexdigest(),
+                    size_bytes=len(payload),
+                    num_examples=report.num_examples,
+                    steps=report.steps,
+                    loss=report.loss,
+                    seconds=report.seconds,
+                    norm=norm,
+                    received_s=turn.now_s,
+                )
+                turn.settle(meant, received, (stored, payload))
+
+    def _check(
+        self, device: DeviceId, report: frame.Report, payload: bytes, meant: Round, turn: Turn
+    ) -> Accepted | Invalid:
+        lease = turn.tx.lease(device)
+        if lease is not None and lease.blocked:
+            return Invalid("blocked", lease.blocked)
+        basis = self._basis(meant, turn)
+        if len(payload) > basis.largest_report_bytes:
+            return _too_large(len(payload), basis)
+        asked = Asked(basis.codec, basis.manifest.layout, meant.base_version)
+        return check_report(report, asked) if basis.gate.kind is Work.TRAIN else check_figures(report, asked)
+
+    def _basis(self, state: Round, turn: Turn) -> Basis:
+        return self._bases.of_round(turn.board.tasks[state.task], turn.base_version(state), state)
+
+    def _take_chunk(self, device: DeviceId, chunk: frame.Chunk, payload: bytes, turn: Turn) -> None:
+        meant = turn.find_round(chunk.round)
+        if meant is None or not awaits_report(meant, device, chunk.attempt):
+            if chunk.index == 0:  # one answer is enough for all chunks of a report that is not wanted
+                self._refuse_chunks(device, chunk, meant, turn)
+            return
+        basis = self._basis(meant, turn)
+        if chunk.total_bytes > basis.largest_report_bytes:
+            fault = _too_large(chunk.total_bytes, basis)
+            turn.settle(meant, ReportReceived(device, chunk.attempt, turn.now_s, fault.code, fault.detail))
+            return
+        stored = turn.tx.chunks(meant.number, device, chunk.attempt)
+        if any((other.count, other.total_bytes) != (chunk.count, chunk.total_bytes) for other in stored):
+            msg = f"chunks of report {meant.number}/{chunk.attempt} of {device} disagree about its length"
+            raise RemoteProtocolError(msg, code="chunks")
+        if all(other.number != chunk.index for other in stored):
+            fresh = StoredChunk(
+                round=meant.number,
+                device=device,
+                attempt=chunk.attempt,
+                number=chunk.index,
+                count=chunk.count,
+                total_bytes=chunk.total_bytes,
+            )
+            turn.tx.add_chunk(fresh, payload)
+            stored = [*stored, fresh]
+        if len(stored) == chunk.count:
+            self._join(device, chunk, turn)
+
+    def _take_query(self, device: DeviceId, query: Query, turn: Turn) -> None:
+        meant = turn.find_round(query.round)
+        if meant is None:
+            turn.answer(_stranger(device, query.round, query.attempt))
+        elif awaits_report(meant, device, query.attempt):
+            basis = self._basis(meant, turn)
+            if query.chunks > frame.chunks_of(basis.largest_report_bytes):  # a list of what is missing costs time
+                fault = _too_large((query.chunks - 1) * frame.CHUNK_PART_BYTES + 1, basis)
+                turn.settle(meant, ReportReceived(device, query.attempt, turn.now_s, fault.code, fault.detail))
+                return
+            held = {chunk.number for chunk in turn.tx.chunks(meant.number, device, query.attempt)}
+            lacking = [number for number in range(query.chunks) if number not in held]
+            turn.effects.append(SendMissing(device, query.round, query.attempt, tuple(lacking[:_MISSING_AT_ONCE])))
+        else:
+            # The round's answer to the report itself; asking is not sending, so it is not counted.
+            _, receipts = step(meant, ReportReceived(device, query.attempt, turn.now_s))
+            turn.effects.extend(receipt for receipt in receipts if isinstance(receipt, SendReceipt))
+
+    def _refuse_chunks(self, device: DeviceId, chunk: frame.Chunk, meant: Round | None, turn: Turn) -> None:
+        if meant is None:
+            turn.answer(_stranger(device, chunk.round, chunk.attempt))
+        else:
+            turn.settle(meant, ReportReceived(device, chunk.attempt, turn.now_s))
+
+    def _join(self, device: DeviceId, last: frame.Chunk, turn: Turn) -> None:
+        parts = [frame.decode(data) for data in turn.tx.chunk_frames(last.round, device, last.attempt)]
+        try:
+            whole = frame.join({part.index: part for part in parts if isinstance(part, frame.Chunk)})
+            report = _report_inside(whole, last)
+        except RemoteProtocolError as error:
+            if not _refuse_broken(device, error, turn):
+                raise
+            return
+        self._take_report(device, report, whole, turn)
+
+
+def _why_idle(turn: Turn) -> str:
+    """Why no task has a round, for the owner of a device."""
+    states = [record.state for record in turn.board.tasks.values()]
+    if any(state.status is Status.ACTIVE for state in states):
+        return "no task wants a round just now"
+    paused = [state.reason for state in states if state.status is Status.PAUSED]
+    return f"the task is paused: {paused[0]}" if paused else "the task is done"
+
+
+def _too_large(size_bytes: int, basis: Basis) -> Invalid:
+    detail = f"a report of this model has at most {basis.largest_report_bytes} bytes, got {size_bytes}"
+    return Invalid("too-large", detail)
+
+
+def _take_status(device: DeviceId, message: messages.Status, turn: Turn, *, retained: bool) -> None:
+    _note(device, status_event(message, turn.now_s, retained=retained), turn)
+    for state in turn.board.rounds_of(device):
+        stopped_waiting = device in state.pool and message.state in NOT_WAITING
+        if not message.online or stopped_waiting:
+            turn.step(state.task, DeviceLost(device, turn.now_s))
+        else:
+            turn.step(state.task, DeviceReturned(device, turn.now_s))
+
+
+_MISSING_AT_ONCE = 2000
+"""Chunk numbers in one answer: it must stay a small control message. The rest is asked for again."""
+
+
+def _hear(device: DeviceId, turn: Turn) -> None:
+    _note(device, Heard(turn.now_s), turn)
+
+
+def _note(device: DeviceId, event: leases.Event, turn: Turn) -> Lease:
+    before = turn.tx.lease(device) or Lease(device=device)
+    after = leases.step(before, event)
+    if after != before:
+        turn.tx.save_lease(after)
+    return after
+
+
+def _refuse_broken(device: DeviceId, error: RemoteProtocolError, turn: Turn) -> bool:
+    """Settle the seat of a selected device; False if it has none that waits for a report."""
+    for state in turn.board.rounds_of(device):
+        seat = state.seats.get(device)
+        if seat is not None and seat.state is SeatState.WORKING:
+            turn.settle(state, ReportReceived(device, seat.attempt, turn.now_s, error.code, str(error)))
+            return True
+    return False
+
+
+def _report_inside(whole: bytes, last: frame.Chunk) -> frame.Report:
+    report = frame.decode(whole)
+    if not isinstance(report, frame.Report) or (report.round, report.attempt) != (last.round, last.attempt):
+        msg = f"the chunks of report {last.round}/{last.attempt} hold something else"
+        raise RemoteProtocolError(msg, code="chunks")
+    return report
+
+
+def _stranger(device: DeviceId, round_number: int, attempt: int) -> SendReceipt:
+    detail = f"there is no round {round_number}"
+    return SendReceipt(device, round_number, attempt, Verdict.INVALID, "not-selected", detail)
+
+
+def _count_malformed(turn: Turn, topic: str, error: RemoteProtocolError) -> None:
+    turn.tx.count("malformed_messages")
+    _log.debug("malformed_message", topic=topic[:200], code=error.code, detail=str(error)[:200])

@@ -1,0 +1,97 @@
+"""What the rounds of a task are held on: a version with its manifest, the codec of updates against it, and the gate.
+
+Found once for each task and version and then kept, because every report and every check-in asks for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coordinator.engine.aggregation import asked_codec
+from coordinator.ports import BlobStore, TaskRecord, VersionRecord
+from coordinator.rounds.admission import Gate, Trial
+from coordinator.rounds.report_checks import max_report_bytes
+from coordinator.rounds.round import Round
+from coordinator.rounds.selection import Admission
+from models.manifest import Manifest
+from wire.codec import Codec
+from wire.identifiers import Sha256
+from wire.messages import Work
+
+MOST_KEPT = 32
+"""Rounds that are open, and some that were: a masked codec holds its coordinates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What a round is held on.
+
+    Attributes:
+        version: the base version.
+        manifest: of that version.
+        codec: of updates against it.
+        gate: what the task asks of a device.
+        largest_report_bytes: a longer report is not looked into.
+    """
+
+    version: VersionRecord
+    manifest: Manifest
+    codec: Codec
+    gate: Gate
+    largest_report_bytes: int
+
+
+class Bases:
+    """Finds them.
+
+    Args:
+        artifacts: where manifests and masks lie.
+        share: of the devices that try a canary.
+    """
+
+    def __init__(self, artifacts: BlobStore, share: float) -> None:
+        self._artifacts = artifacts
+        self._share = share
+        self._kept: dict[tuple[str, str, Trial | None], Basis] = {}
+
+    def of_round(self, task: TaskRecord, version: VersionRecord, state: Round) -> Basis:
+        """What this round is held on; see :meth:`find`."""
+        return self.find(task, version, Trial(Sha256(version.manifest), self._share) if state.trial else None)
+
+    def find(self, task: TaskRecord, version: VersionRecord, trial: Trial | None = None) -> Basis:
+        """What a round of this task on this version is held on; ``trial`` if its devices only try the version.
+
+        Raises:
+            NightjarError: an artifact of the version is missing or damaged.
+        """
+        key = (task.name, version.manifest, trial)
+        found = self._kept.get(key)
+        if found is None:
+            manifest = Manifest.decode(self._artifacts.get(version.manifest))
+            found = Basis(
+                version=version,
+                manifest=manifest,
+                codec=asked_codec(task.settings.codec.choice(), manifest, self._artifacts),
+                gate=_gate(task, manifest, trial),
+                largest_report_bytes=max_report_bytes(manifest.layout),
+            )
+            self._kept[key] = found
+            for old in list(self._kept)[:-MOST_KEPT]:
+                del self._kept[old]
+        return found
+
+
+def _gate(task: TaskRecord, manifest: Manifest, trial: Trial | None) -> Gate:
+    settings = task.settings
+    return Gate(
+        kind=Work.EVALUATE if trial is not None and settings.plan.evaluation_share else settings.kind,
+        admission=Admission(
+            minimum_examples=settings.minimum_examples,
+            minimum_agent_version=manifest.minimum_agent_version,
+            minimum_separation=settings.minimum_separation,
+        ),
+        eligibility=settings.eligibility,
+        variant=settings.variant,
+        slot=task.state.slot,
+        trial=trial,
+    )

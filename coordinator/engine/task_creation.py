@@ -1,0 +1,175 @@
+"""Makes tasks: the one of the configuration at each start, and those that operators ask for.
+
+The configuration's task is what its file says at each start, and keeps what it has learned as long as its name stays;
+another name makes a second task beside it. A task that was asked for never changes.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from coordinator.config import CoordinatorConfig
+from coordinator.engine.aggregation import with_mask
+from coordinator.engine.effects import EvaluateVersion
+from coordinator.engine.unit_of_work import Board, Turn
+from coordinator.ports import BlobStore, Lineage, TaskRecord, Transaction, VersionRecord
+from coordinator.rounds.admission import free_slot
+from coordinator.tasks import task as tasks
+from coordinator.tasks.operations import Refused
+from coordinator.tasks.settings import TaskSettings, beyond_limits, task_faults
+from coordinator.tasks.task import OVER, Status, Task
+from coordinator.versions.rollout import Rollout, Stage
+from models.manifest import Manifest
+from wire.errors import ConfigError, LocalProtocolError, NightjarError
+from wire.messages import Work
+
+MOST_REASON = 200
+"""Characters of why a task is held."""
+
+
+def take_stock(tx: Transaction, config: CoordinatorConfig, now_s: float) -> Board:
+    """What is under way when the service starts, with the configuration's task as its file says.
+
+    Raises:
+        LocalProtocolError: the database holds no version of that task.
+        ConfigError: the other tasks of its experiment leave too few devices for it.
+    """
+    settings = config.task.settings()
+    held = tx.task(settings.name)
+    slot = _slot(tx, settings, held)
+    if slot is None:
+        msg = f"task.variant: {_too_few(settings)}; stop one of the others, or make the share smaller"
+        raise ConfigError(msg)
+    state = Task(name=settings.name, number=_next(tx), created_s=now_s) if held is None else held.state
+    state = replace(state, slot=slot)
+    rule = tasks.RuleRead(now_s, settings.stop_rule())
+    tx.save_task(TaskRecord(state=tasks.step(state, rule), settings=settings))
+
+    for record in tx.tasks():
+        _hold_if_beyond(tx, record, config, now_s)
+    rounds = {state.task: state for state in tx.open_rounds()}
+    records = [record for record in tx.tasks() if record.state.status not in OVER or record.name in rounds]
+    board = Board({record.name: record for record in records}, rounds, number=tx.draw_number(now_s))
+    for name in {settings.name, *(record.name for record in records if record.settings.kind is Work.TRAIN)}:
+        version = tx.current_version(name)
+        if version is None:
+            msg = f"the database holds no model version of the task {name}; import one first"
+            raise LocalProtocolError(msg)
+        board.versions[name] = version
+    return board
+
+
+def _hold_if_beyond(tx: Transaction, record: TaskRecord, config: CoordinatorConfig, now_s: float) -> None:
+    """Pause a task that was made before the limits were what they are."""
+    faults = beyond_limits(record.settings, config.limits)
+    if faults and record.name != config.task.name and record.state.status is Status.ACTIVE:
+        reason = f"outside [limits]: {'; '.join(faults)}"[:MOST_REASON]
+        tx.save_task(replace(record, state=tasks.step(record.state, tasks.Paused(now_s, reason, "limits"))))
+
+
+class Maker:
+    """Makes the tasks that are asked for.
+
+    Args:
+        config: the whole configuration.
+        artifacts: where models lie.
+    """
+
+    def __init__(self, config: CoordinatorConfig, artifacts: BlobStore) -> None:
+        self._first = config.task.name
+        self._seed = config.seed
+        self._limits = config.limits
+        self._measured = config.task.evaluation_text is not None
+        self._artifacts = artifacts
+
+    def forbids(self, settings: TaskSettings) -> str:
+        """Why a task may hold no rounds, by ``[limits]``; empty if it may."""
+        return "; ".join(beyond_limits(settings, self._limits))
+
+    def make(self, settings: TaskSettings, manifest: str | None, turn: Turn) -> TaskRecord | Refused:
+        """Make a task, and open its first round if its schedule lets it.
+
+        Args:
+            settings: what it does.
+            manifest: of an imported model that it begins with; None takes what its settings name.
+            turn: of the driver.
+        """
+        if turn.tx.task(settings.name) is not None:
+            return Refused(f"there is a task {settings.name} already, perhaps one that is over; take another name")
+        faults = task_faults(settings, self._limits, measured=self._measured)
+        if faults:
+            return Refused("; ".join(faults))
+        slot = _slot(turn.tx, settings, None)
+        if slot is None:
+            return Refused(f"variant.share: {_too_few(settings)}")
+        source = self._source(settings, turn)
+        if isinstance(source, Refused):
+            return source
+        if settings.kind is Work.TRAIN:
+            version = self._version(settings, source, manifest, turn)
+            if isinstance(version, Refused):
+                return version
+            turn.tx.add_version(version)
+            if version.metrics is None and self._measured:
+                turn.effects.append(EvaluateVersion(version.version))
+            turn.board.versions[settings.name] = version
+        elif manifest is not None:
+            return Refused("an evaluation tries a version that there is: give source.task or source.version")
+        state = Task(name=settings.name, number=_next(turn.tx), created_s=turn.now_s, slot=slot, since_s=turn.now_s)
+        record = TaskRecord(state=state, settings=settings)
+        turn.enlist(record)
+        turn.open_next(record.name)
+        return record
+
+    def _source(self, settings: TaskSettings, turn: Turn) -> VersionRecord | Refused:
+        """The version that a training task begins with, or that an evaluation tries first."""
+        source = settings.source
+        if source.version is not None:
+            found = turn.tx.version(source.version)
+            return Refused(f"source.version: there is no version {source.version}") if found is None else found
+        name = source.task or self._first
+        newest = turn.tx.current_version(name)
+        return Refused(f"source.task: there is no training task {name}") if newest is None else newest
+
+    def _version(
+        self, settings: TaskSettings, source: VersionRecord, imported: str | None, turn: Turn
+    ) -> VersionRecord | Refused:
+        number = turn.tx.last_version_number() + 1
+        try:
+            manifest = Manifest.decode(self._artifacts.get(imported or source.manifest))
+        except NightjarError as error:
+            return Refused(f"the model cannot be read: {error}")
+        # The same weights under a number of their own: what devices report is told apart by it.
+        manifest = replace(manifest, version=number, mask=None if imported else manifest.mask)
+        manifest = with_mask(manifest, settings.codec, self._seed, self._artifacts)
+        stored = self._artifacts.put(manifest.encode())
+        return VersionRecord(
+            version=number,
+            task=settings.name,
+            manifest=stored,
+            rollout=Rollout(stage=Stage.CURRENT, reason="made for the task", since_s=turn.now_s),
+            created_s=turn.now_s,
+            metrics=None if imported else source.metrics,
+            lineage=Lineage(parent=None if imported else source.version, seed=self._seed),
+        )
+
+
+def _slot(tx: Transaction, settings: TaskSettings, held: TaskRecord | None) -> float | None:
+    """Where the devices of a task begin: where they began before, or in what the others of its experiment leave."""
+    variant = settings.variant
+    if not variant.experiment:
+        return 0.0
+    if held is not None and held.settings.variant == variant:
+        return held.state.slot
+    others = [record for record in tx.tasks() if record.settings.variant.experiment == variant.experiment]
+    others = [record for record in others if record.state.status not in OVER and record.name != settings.name]
+    return free_slot(variant.share, [(record.state.slot, record.settings.variant.share) for record in others])
+
+
+def _too_few(settings: TaskSettings) -> str:
+    variant = settings.variant
+    return f"too few devices of the experiment {variant.experiment} are left for {variant.share:g}"
+
+
+def _next(tx: Transaction) -> int:
+    return max((record.state.number for record in tx.tasks()), default=0) + 1

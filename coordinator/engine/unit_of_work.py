@@ -1,0 +1,386 @@
+"""One turn of the driver: what a batch of events changes, gathered until it is committed.
+
+A turn lets rounds take steps, writes what follows into the open transaction, and collects the effects that are to be
+carried out after the commit. It sends nothing itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import structlog
+from msgspec.structs import replace
+
+from coordinator.engine.effects import PendingEffect
+from coordinator.ports import StoredReport, TaskRecord, Transaction, VersionRecord
+from coordinator.rounds import lease as leases
+from coordinator.rounds.events import (
+    AggregationFailed,
+    CalledOff,
+    ClockTicked,
+    CountRefusal,
+    Effect,
+    Event,
+    KeepReport,
+    RejectCheckIn,
+    ReportReceived,
+    SendReceipt,
+    StartAggregation,
+)
+from coordinator.rounds.lease import Lease, ReportCounted, ReportRefused
+from coordinator.rounds.pace_steering import check_in_counted, round_timed
+from coordinator.rounds.round import TERMINAL, AbandonCause, Phase, Round, dropouts, open_round, step
+from coordinator.rounds.seats import causes_of
+from coordinator.rounds.waiting import doing, sentence
+from coordinator.tasks import task as tasks
+from coordinator.tasks.schedule import wait_s, within_hours
+from coordinator.tasks.task import OVER, RoundAbandoned, RoundCommitted, Status
+from wire.crash_loop import CRASHES_ALLOWED
+from wire.errors import LocalProtocolError
+from wire.identifiers import DeviceId
+from wire.messages import DropoutCause, Verdict, Work
+
+Report = tuple[StoredReport, bytes]
+"""An accepted report and its frame."""
+
+_log = structlog.get_logger("coordinator")
+
+
+@dataclass(slots=True)
+class Board:
+    """What is under way, by the names of the tasks; all of it stands in the database, too.
+
+    Attributes:
+        tasks: every task that is not over, or has a round that is not, in the order in which they were made.
+        rounds: the open round of each task that has one.
+        versions: the newest version of each training task.
+        bases: versions that open rounds are held on and that are not the newest, by number.
+        number: of what devices are to obey now; drawn anew whenever that changes.
+    """
+
+    tasks: dict[str, TaskRecord] = field(default_factory=dict)
+    rounds: dict[str, Round] = field(default_factory=dict)
+    versions: dict[str, VersionRecord] = field(default_factory=dict)
+    bases: dict[int, VersionRecord] = field(default_factory=dict)
+    number: int = 0
+
+    def copy(self) -> Board:
+        """One that can be changed while this one stands."""
+        return Board(dict(self.tasks), dict(self.rounds), dict(self.versions), dict(self.bases), self.number)
+
+    def round(self, number: int) -> Round | None:
+        """The open round of that number."""
+        return next((state for state in self.rounds.values() if state.number == number), None)
+
+    def rounds_of(self, device: DeviceId) -> list[Round]:
+        """The open rounds that have something to do with a device: it waits there, or was given a seat."""
+        return [state for state in self.rounds.values() if device in state.seats or device in state.pool]
+
+
+class Turn:
+    """What a batch of events changes.
+
+    Args:
+        tx: the open transaction.
+        now_s: wall-clock time of the turn.
+        board: what is under way; it is not modified.
+        first: name of the configuration's task.
+        seed: of the sampling.
+        judge: takes each round that is over, before the next one is opened.
+
+    Attributes:
+        board: what is under way after what has been done so far.
+        first: name of the configuration's task.
+        effects: to be carried out after the commit, in this order.
+        after_commit: calls that need no durability, such as log lines.
+    """
+
+    def __init__(
+        self, tx: Transaction, now_s: float, board: Board, first: str, seed: int, judge: Callable[[Round, Turn], None]
+    ) -> None:
+        self.tx = tx
+        self.now_s = now_s
+        self.board = board.copy()
+        self.effects: list[PendingEffect] = []
+        self.after_commit: list[Callable[[], object]] = []
+        self.first = first
+        self._seed = seed
+        self._judge = judge
+
+    def step(self, task: str, event: Event, report: Report | None = None) -> None:
+        """Let a task's open round take a step; without an open round nothing happens.
+
+        Args:
+            task: its name.
+            event: what happened.
+            report: the checked report behind a ReportReceived, and its frame.
+
+        Raises:
+            IllegalEvent: see :func:`coordinator.rounds.round.step`.
+        """
+        before = self.board.rounds.get(task)
+        if before is None:
+            return
+        after, effects = step(before, event)
+        if after is not before:  # comparing would walk over every seat
+            self.tx.save_round(after)
+            self.board.rounds[task] = after
+            self._note_changes(before, after, event)
+        self._take_over(after, effects, report)
+        if after.phase in TERMINAL:
+            self.tx.drop_frames(after.number)
+            self.tx.drop_chunks(after.number)
+            del self.board.rounds[task]
+            self.board.bases.pop(after.base_version, None)
+            on_trial = self.tx.canary_version(task) is not None
+            self._judge(after, self)
+            undecided = on_trial and self.tx.canary_version(task) is not None
+            self._end_round(after, on_trial=on_trial, decided=on_trial and not undecided)
+            self.open_next(task)
+
+    def tick(self) -> None:
+        """Let time pass for every task; a selection that ends without enough devices is told what the others do."""
+        for name, record in list(self.board.tasks.items()):
+            state = self.board.rounds.get(name)
+            if state is None:
+                self.open_next(name)
+                continue
+            elsewhere = ""
+            if state.phase is Phase.SELECTION:
+                if not within_hours(record.settings.schedule, self.now_s):
+                    self.call_off(name, "the task's hours are over")
+                    continue
+                if self.now_s >= state.deadline_s:
+                    elsewhere = sentence(doing(self.tx.device_states()))
+            self.step(name, ClockTicked(self.now_s, elsewhere))
+
+    def call_off(self, task: str, reason: str) -> None:
+        """No round of a task is wanted; one whose devices are at work goes to its end."""
+        self.step(task, CalledOff(reason, self.now_s))
+
+    def note_check_in(self) -> None:
+        """Count a check-in for pace steering."""
+        self.tx.save_rhythm(check_in_counted(self.tx.rhythm(), self.now_s))
+
+    def take_up(self, left: Iterable[tuple[int, PendingEffect, int]]) -> list[tuple[int, PendingEffect]]:
+        """What a former process left to be done, without what has ended one process after the other.
+
+        Whatever kills us must not be begun for ever. Most of what is set aside heals by itself: devices repeat what was
+        not answered. A round whose reports cannot be averaged is abandoned.
+
+        Args:
+            left: number, effect, and how many processes began with it still to be done.
+
+        Returns:
+            What is to be carried out again.
+        """
+        again = []
+        for number, effect, begun in left:
+            if begun < CRASHES_ALLOWED:
+                again.append((number, effect))
+                continue
+            self.tx.remove_effects([number])
+            self.tx.count("effects_set_aside")
+            _log.error("effect_set_aside", effect=type(effect).__name__, begun=begun)
+            state = self.board.round(effect.round) if isinstance(effect, StartAggregation) else None
+            if state is not None:
+                failed = AggregationFailed(f"the coordinator ended {begun} times while it was at it", self.now_s)
+                self.step(state.task, failed)
+        return again
+
+    def settle(self, meant: Round, received: ReportReceived, report: Report | None = None) -> None:
+        """Let the round that a report belongs to say its verdict; it may be long over."""
+        current = self.board.rounds.get(meant.task)
+        if current is not None and meant.number == current.number:
+            self.step(meant.task, received, report)
+        else:
+            _, effects = step(meant, received)
+            self._take_over(meant, effects, report)
+        self.tx.drop_chunks(meant.number, received.device)
+
+    def answer(self, receipt: SendReceipt) -> None:
+        """Send a receipt, and count it if the report was not accepted."""
+        if receipt.verdict is not Verdict.ACCEPTED:
+            self.tx.count(f"reports_{receipt.verdict.value}" + (f":{receipt.code}" if receipt.code else ""))
+        self.effects.append(receipt)
+
+    def find_round(self, number: int) -> Round | None:
+        """The round of that number, open or over."""
+        return self.board.round(number) or self.tx.round(number)
+
+    # Tasks
+
+    def step_task(self, name: str, event: tasks.Event) -> TaskRecord:
+        """Let a task take a step.
+
+        Raises:
+            IllegalEvent: see :func:`coordinator.tasks.task.step`.
+        """
+        before = self.board.tasks[name]
+        record = replace(before, state=tasks.step(before.state, event))
+        if record.state != before.state:
+            self.enlist(record)
+            if record.state.status is Status.FINISHED and before.state.status is not Status.FINISHED:
+                self._say("task_finished", task=name, reason=record.state.reason)
+        return record
+
+    def enlist(self, record: TaskRecord) -> None:
+        """Write a task down, and let go of one that is over."""
+        self.tx.save_task(record)
+        if record.state.status in OVER and record.name not in self.board.rounds:
+            self.board.tasks.pop(record.name, None)
+        else:
+            self.board.tasks[record.name] = record
+
+    def open_next(self, name: str) -> None:
+        """Begin the next round of a task, if it wants one now."""
+        record = self.board.tasks.get(name)
+        if record is None or record.state.status is not Status.ACTIVE:
+            return
+        state, settings = record.state, record.settings
+        if wait_s(settings.schedule, state.closed_at_s, self.now_s) > 0:
+            return
+        canary = self.tx.canary_version(name) if settings.kind is Work.TRAIN else None
+        base = canary or self.base_of(record)
+        if base is None:
+            return  # the version that it is to try has not come yet
+        rules = settings.rules()
+        if canary is not None:  # a share of the devices may be one device
+            rules = replace(rules, minimum=1)
+        number, trial = self.tx.last_round_number() + 1, canary is not None
+        opened = open_round(number, base.version, rules, self._seed, self.now_s, state.empty, name, trial=trial)
+        self.board.rounds[name] = opened
+        self.tx.save_round(opened)
+        self._say(
+            "round_opened",
+            task=name,
+            round=number,
+            version=base.version,
+            trial=trial,
+            goal=settings.goal,
+            minimum=settings.minimum,
+        )
+
+    def base_of(self, record: TaskRecord) -> VersionRecord | None:
+        """The version that the next round of a task is held on; None if there is none (any more)."""
+        if record.settings.kind is Work.TRAIN:
+            return self.board.versions.get(record.name)
+        source = record.settings.source
+        if source.version is not None:
+            return self.tx.version(source.version)
+        name = source.task or self.first
+        return self.board.versions.get(name) or self.tx.current_version(name)
+
+    def base_version(self, state: Round) -> VersionRecord:
+        """The version that an open round is held on.
+
+        Raises:
+            LocalProtocolError: the database has no such version.
+        """
+        newest = self.board.versions.get(state.task)
+        if newest is not None and newest.version == state.base_version:
+            return newest
+        found = self.board.bases.get(state.base_version) or self.tx.version(state.base_version)
+        if found is None:
+            msg = f"round {state.number} is held on version {state.base_version}, and there is none"
+            raise LocalProtocolError(msg)
+        self.board.bases[state.base_version] = found
+        return found
+
+    def _end_round(self, ended: Round, *, on_trial: bool, decided: bool) -> None:
+        """Tell its task; a version that is tried first counts when that is decided, or the task might end before."""
+        if ended.task not in self.board.tasks:
+            return
+        if decided or (ended.phase is Phase.COMMITTED and not on_trial):
+            rule = self.board.tasks[ended.task].settings.stop_rule()
+            made = self.board.versions.get(ended.task) if decided or ended.version is not None else None
+            metrics = None if made is None else made.metrics
+            top1 = None if metrics is None else metrics.top1
+            self.step_task(ended.task, RoundCommitted(self.now_s, rule, top1))
+        elif ended.phase is Phase.ABANDONED:
+            self.step_task(ended.task, RoundAbandoned(self.now_s, nobody=ended.cause is AbandonCause.NOBODY_CAME))
+
+    # What follows from a step
+
+    def _take_over(self, state: Round, effects: tuple[Effect, ...], report: Report | None) -> None:
+        for effect in effects:
+            match effect:
+                case KeepReport():
+                    if report is None:
+                        msg = f"the round kept a report of {effect.device} that nobody checked"
+                        raise LocalProtocolError(msg)
+                    self.tx.add_report(*report)
+                    heard = self.tx.lease(effect.device)
+                    if heard is not None:
+                        self.tx.save_lease(leases.step(heard, ReportCounted(state.number)))
+                case CountRefusal(device):
+                    self._count_refusal(device)
+                case SendReceipt():
+                    self.answer(effect)
+                case RejectCheckIn():
+                    self.effects.append(replace(effect, task=state.task))
+                case _:
+                    self.effects.append(effect)
+
+    def _count_refusal(self, device: DeviceId) -> None:
+        before = self.tx.lease(device) or Lease(device=device)
+        after = leases.step(before, ReportRefused(self.now_s))
+        self.tx.save_lease(after)
+        if after.barred_until_s != before.barred_until_s:
+            self.tx.count("devices_barred")
+            self.after_commit.append(lambda: _log.warning("device_barred", device=device, seconds=leases.BARRED_S))
+
+    def _note_changes(self, before: Round, after: Round, event: Event) -> None:
+        for cause, amount in _dropouts_changed(before, after, event).items():
+            if amount:
+                self.tx.count(f"dropouts:{cause.value}", amount)
+            if amount > 0:
+                self._say("devices_dropped_out", round=after.number, cause=cause.value, devices=amount)
+        if after.phase is not before.phase:
+            self._say_phase(after)
+        elif _tenths(after) != _tenths(before):
+            self._say("reports_accepted", round=after.number, accepted=after.reported, goal=after.rules.goal)
+
+    def _say_phase(self, after: Round) -> None:
+        match after.phase:
+            case Phase.REPORTING:
+                self._say("round_started", round=after.number, selected=len(after.seats))
+            case Phase.COMMITTING:
+                self._say("averaging_reports", round=after.number, accepted=after.reported, selected=len(after.seats))
+            case Phase.COMMITTED:
+                if after.started_at_s is not None and after.version is not None:  # who only tries is sooner through
+                    self.tx.save_rhythm(round_timed(self.tx.rhythm(), max(self.now_s - after.started_at_s, 0.0)))
+                self._say("round_committed", round=after.number, version=after.version)
+            case Phase.ABANDONED:
+                cause = AbandonCause.AVERAGING_FAILED if after.cause is None else after.cause
+                self.tx.count(f"rounds_abandoned:{cause.value}")
+                self._say("round_abandoned", round=after.number, cause=cause.value, reason=after.reason)
+            case Phase.SELECTION:
+                pass
+
+    def _say(self, event: str, **fields: object) -> None:
+        self.after_commit.append(lambda: _log.info(event, **fields))
+
+
+def _tenths(state: Round) -> int:
+    """How many tenths of the goal are there: a large round must not log a line for each report."""
+    return 10 * state.reported // state.rules.goal
+
+
+def _dropouts_changed(before: Round, after: Round, event: Event) -> Counter[DropoutCause]:
+    """How many dropouts of each cause came, or were taken back, with an event."""
+    device = getattr(event, "device", None)
+    if device is None or before.phase is not after.phase:
+        change, gone = dropouts(after), dropouts(before)
+    else:
+        was, now = before.seats.get(device), after.seats.get(device)  # no event of a device changes another's seat
+        if was is not None and now is not None and (was.cause, was.earlier) == (now.cause, now.earlier):
+            return _NO_DROPOUTS  # nearly always: a report that was expected
+        change, gone = (causes_of([] if seat is None else [seat]) for seat in (now, was))
+    change.subtract(gone)
+    return change
+
+
+_NO_DROPOUTS: Counter[DropoutCause] = Counter()

@@ -1,0 +1,126 @@
+"""The worker process: jobs come in as lines of JSON, results go out the same way.
+
+The only part of the coordinator that imports TensorFlow, and only when something is to be measured. It ends with its
+input, or with its parent.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+import numpy as np
+
+from coordinator.engine.aggregation import do_job
+from coordinator.engine.jobs import Job, Metrics, Result, failed
+from coordinator.engine.worker import DATABASE_URL
+from coordinator.ports import PrivateStore
+from coordinator.storage.blobs import FileBlobs
+from coordinator.storage.database import Database
+from coordinator.storage.private import PrivateTables
+from host.children import answer_lines, die_with_parent, own_output
+from host.retrying import keep_trying
+from models.batches import Batches, pack
+from models.corpora.tsv import tsv
+from models.manifest import Manifest
+from models.vocabulary import Vocabulary, words
+from wire.errors import NightjarError, UnavailableError
+from wire.parameters import Vector
+
+EVALUATION_ROWS = 32
+"""Rows of an evaluation batch: twice the training batch, for speed, at 26 MB of logits for 10,000 words."""
+
+_JOBS: msgspec.json.Decoder[Job] = msgspec.json.Decoder(Job)
+
+
+class Evaluator:
+    """Measures weights on a corpus; the packed corpus is kept for the next time.
+
+    Args:
+        artifacts: has the vocabularies.
+    """
+
+    def __init__(self, artifacts: FileBlobs) -> None:
+        self._artifacts = artifacts
+        self._batches = functools.lru_cache(maxsize=2)(self._pack)
+
+    def measure(self, manifest: Manifest, weights: Vector, text: str) -> Metrics:
+        """How good weights are on the text.
+
+        Raises:
+            CorpusError: the text cannot be read.
+        """
+        from models.evaluation import evaluate  # half a gigabyte of TensorFlow
+
+        batches = self._batches(text, manifest.vocabulary.sha256, manifest.sequence_length)
+        found = evaluate(weights, manifest.shape, manifest.vocabulary_size, batches)
+        return Metrics(found.top1, found.top3, found.loss, found.hits)
+
+    def _pack(self, text: str, vocabulary_sha256: str, sequence_length: int) -> Batches:
+        vocabulary = Vocabulary.from_bytes(self._artifacts.get(vocabulary_sha256))
+        corpus = tsv(Path(text))
+        messages = [vocabulary.encode(words(message)) for user in corpus.users.values() for message in user]
+        return pack(messages, EVALUATION_ROWS, sequence_length)
+
+
+def serve(
+    jobs: BinaryIO,
+    results: BinaryIO,
+    artifacts: FileBlobs,
+    private: PrivateStore,
+    sleep: Callable[[float], object] = time.sleep,
+) -> None:
+    """Do jobs until the input ends."""
+    evaluator = Evaluator(artifacts)
+
+    def answer(line: bytes) -> bytes:
+        return msgspec.json.encode(_patiently(_JOBS.decode(line), artifacts, private, evaluator, sleep))
+
+    answer_lines(jobs, results, answer)
+
+
+def _patiently(
+    job: Job,
+    artifacts: FileBlobs,
+    private: PrivateStore,
+    evaluator: Evaluator,
+    sleep: Callable[[float], object],
+) -> Result:
+    def refused(error: UnavailableError, wait_s: float) -> None:
+        sys.stderr.write(f"{type(job).__name__}: {error}; again in {wait_s:g} s\n")  # the worker's log
+
+    try:
+        return keep_trying(lambda: _attempt(job, artifacts, private, evaluator), sleep, refused)
+    except UnavailableError as error:
+        return failed(job, str(error))
+
+
+def _attempt(job: Job, artifacts: FileBlobs, private: PrivateStore, evaluator: Evaluator) -> Result:
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):  # the result is checked
+            return do_job(job, artifacts, private, evaluator.measure)
+    except UnavailableError:
+        raise
+    except NightjarError as error:
+        return failed(job, str(error))
+    except Exception as error:
+        return failed(job, f"{type(error).__name__}: {error}")
+
+
+def main(arguments: list[str]) -> None:
+    """Entry point: process id of the parent, folder of the artifacts."""
+    parent, artifacts = arguments
+    die_with_parent(int(parent))
+    results = own_output()
+    private = PrivateTables(Database(os.environ[DATABASE_URL], migrate=False))
+    serve(sys.stdin.buffer, results, FileBlobs(Path(artifacts)), private)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

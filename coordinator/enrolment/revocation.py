@@ -1,0 +1,155 @@
+"""Ends the access of revoked and blocked devices within seconds, open connections included.
+
+One thread compares the register with what the servers know, every second and whoever changed it (a page, the command
+line, the driver): it writes whom the servers must refuse, has them read it, and ends the connections that are open.
+It never waits for the authority. Another thread has the authority sign what mosquitto wants signed; until that is done
+mosquitto denies every topic to the device, by its name, and its session is ended at each look. Doing it again does no
+harm, so nothing is remembered over a restart; and a fault is tried again, and is a trouble of the service meanwhile.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+
+import structlog
+
+from coordinator.config import CoordinatorConfig
+from coordinator.enrolment.authority_process import Signer
+from coordinator.enrolment.register import Register
+from coordinator.enrolment.tls_files import FOLDER, Changes, refuse, revoked_serials, sign
+from coordinator.ports import Clock
+from wire.errors import NightjarError
+from wire.identifiers import DeviceId
+
+LOOK_S = 1.0
+REFRESH_S = 5.0
+"""Our own certificate and the authorities change rarely; what is revoked is signed at once. A device that gets a
+certificate of a new authority is not let in before."""
+EVICT_AT_LOOKS = frozenset({0, 1, 2, 20, 40, 60, 80, 100})
+"""Looks after a revocation at which sessions are ended. Again at once, because a broker reads its files a moment after
+it is told to; and up to when mosquitto gives up a connection (90 s) that came before and said nothing until then."""
+MOST_LOOKS = max(EVICT_AT_LOOKS) + 1
+PATIENCE_LOOKS = 3
+"""Looks after a revocation when a list that is not signed yet is a trouble."""
+
+_log = structlog.get_logger("coordinator")
+
+
+class Gate:
+    """Runs in threads of its own until it is closed.
+
+    Args:
+        config: of the coordinator.
+        register: says who is out.
+        signer: the authority.
+        clock: wall-clock time.
+        changed: tells the servers that their files changed; any thread.
+        evict: ends the open connections of devices and of certificates, or raises UnavailableError.
+    """
+
+    def __init__(
+        self,
+        config: CoordinatorConfig,
+        register: Register,
+        signer: Signer,
+        clock: Clock,
+        changed: Callable[[Changes], None],
+        evict: Callable[[Collection[DeviceId], Collection[str]], None],
+    ) -> None:
+        self._config, self._register, self._signer, self._clock = config, register, signer, clock
+        self._changed, self._evict = changed, evict
+        self._out: dict[str, DeviceId] = {}
+        self._looks: dict[str, int] = {}  # since they were revoked
+        self._signed: frozenset[str] = frozenset()
+        self._written: tuple[Collection[str], Collection[DeviceId]] | None = None
+        self._troubles: dict[str, str] = {}
+        self._closing, self._to_sign = threading.Event(), threading.Event()
+        self._threads = [
+            threading.Thread(target=self._repeat, args=(self.look, self._until_next_look), name="gate", daemon=True),
+            threading.Thread(target=self._repeat, args=(self.sign, self._until_asked), name="gate signer", daemon=True),
+        ]
+
+    @property
+    def troubles(self) -> list[str]:
+        """Why a revocation may not be in force everywhere; empty if all are. Any thread."""
+        return [f"revocation is impaired: {reason}" for reason in list(self._troubles.values())]
+
+    def start(self) -> None:
+        """Begin to look; what was so before needs nobody to be thrown out."""
+        self._out = self._register.shut_out(self._clock.now_s())
+        self._signed = revoked_serials(self._config.data_dir / FOLDER)
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """Stop looking."""
+        self._closing.set()
+        self._to_sign.set()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(timeout=10)
+
+    def look(self) -> None:
+        """Have whoever must be out refused and thrown out, without asking the authority.
+
+        Raises:
+            NightjarError: the database, the disk or the broker does not work now.
+        """
+        before, out = self._out, self._register.shut_out(self._clock.now_s())
+        self._out, unsigned = out, out.keys() - self._signed
+        self._looks |= dict.fromkeys(out.keys() - before.keys(), 0)
+        if out.keys() != before.keys():
+            self._to_sign.set()
+        wanted = (out.keys(), {out[serial] for serial in unsigned})
+        if wanted != self._written:
+            if refuse(self._config, *wanted):
+                self._changed(Changes(server=False, authorities=False, revoked=True))
+            self._written = wanted
+        due = unsigned | {serial for serial, looks in self._looks.items() if looks in EVICT_AT_LOOKS and serial in out}
+        if due:
+            self._evict({out[serial] for serial in due}, due)
+        if any(self._looks.get(serial, MOST_LOOKS) >= PATIENCE_LOOKS for serial in unsigned):
+            self._troubles["list"] = f"{len(unsigned)} revoked certificate(s) wait for the authority's signature"
+        else:
+            self._troubles.pop("list", None)
+        self._looks = {
+            serial: looks + 1 for serial, looks in self._looks.items() if serial in out and looks < MOST_LOOKS
+        }
+
+    def sign(self) -> None:
+        """Have the authority sign what is to be signed.
+
+        Raises:
+            NightjarError: the disk or the authority does not work now.
+        """
+        out = frozenset(self._out)
+        changes = sign(self._config, self._signer, out, self._clock.now_s())
+        if changes:
+            self._changed(changes)
+        self._signed = out  # after the brokers were told, for now a look may let names in again
+        self._written = None  # somebody may have written the folder anew ('authority prepare')
+
+    def _until_next_look(self) -> None:
+        self._closing.wait(LOOK_S)
+
+    def _until_asked(self) -> None:
+        self._to_sign.wait(REFRESH_S)
+        self._to_sign.clear()
+
+    def _repeat(self, work: Callable[[], None], pause: Callable[[], None]) -> None:
+        name = threading.current_thread().name
+        while True:
+            pause()
+            if self._closing.is_set():
+                return
+            try:
+                work()
+                self._troubles.pop(name, None)
+            except NightjarError as error:
+                if self._troubles.get(name) != str(error):
+                    self._troubles[name] = str(error)
+                    _log.error("gate_not_kept", reason=str(error))
+            except Exception as error:
+                self._troubles[name] = repr(error)
+                _log.exception("gate_failed")  # a defect of ours must not leave the door open for good

@@ -1,0 +1,226 @@
+"""The folder ``tls``: what our HTTPS server and a broker on this machine need, as files that they understand.
+
+``server.key`` and ``server.pem`` (ours), ``broker.key`` and ``broker.pem`` (a broker's, which devices do not accept as
+the coordinator's), ``authorities.pem`` (whom to trust), ``revoked.pem`` (whom not any more, signed by the authorities,
+for mosquitto), ``refused`` (the same serial numbers for the embedded broker) and ``access`` (mosquitto's access list).
+The last two take no signature: while the authority does not sign, ``access`` denies every topic to the devices whose
+revoked certificates are not in ``revoked.pem`` yet. Each file is written whole; who reads it is told when it changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import socket
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from coordinator.config import BrokerKind, CoordinatorConfig
+from coordinator.enrolment.authority import new_request
+from coordinator.enrolment.authority_process import CertifyServer, ListAuthorities, Revoke, Signer, own_command
+from coordinator.mqtt.broker import SERVICE_USER, access_list
+from host.files import private_folder, replace_file
+from wire.enrolment import BROKER_NAME, COORDINATOR_NAME
+from wire.errors import UnavailableError
+from wire.identifiers import DeviceId
+
+FOLDER, AUTHORITY_FOLDER = "tls", "authority"
+"""In ``data_dir``."""
+SERVER_KEY, SERVER, AUTHORITIES, REVOKED = "server.key", "server.pem", "authorities.pem", "revoked.pem"
+BROKER_KEY, BROKER = "broker.key", "broker.pem"
+REFUSED, ACCESS = "refused", "access"
+
+RENEWED_AFTER = 2 / 3
+"""Of a certificate's life: a device that is away for a month still finds its way back."""
+DAY_S = 86400.0
+SERVER_DAYS = 365.0
+"""How long our own certificate lasts; it is made anew at each start, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What became different; each is a reason for servers to read their files again.
+
+    Attributes:
+        server: our certificate, or the broker's.
+        authorities: whom to trust.
+        revoked: whom not.
+    """
+
+    server: bool
+    authorities: bool
+    revoked: bool
+
+    def __bool__(self) -> bool:
+        """Whether anything did."""
+        return self.server or self.authorities or self.revoked
+
+
+def signer_of(config: CoordinatorConfig) -> Signer:
+    """The authority of a coordinator."""
+    return Signer(config.enrolment.signer or own_command(config.data_dir / AUTHORITY_FOLDER))
+
+
+def refresh(config: CoordinatorConfig, signer: Signer, shut_out: Iterable[str], now_s: float) -> Changes:
+    """Bring the whole folder up to date.
+
+    Args:
+        config: of the coordinator.
+        signer: the authority.
+        shut_out: serial numbers of certificates that must not come in.
+        now_s: wall-clock time.
+
+    Raises:
+        UnavailableError: the disk or the authority does not work now.
+    """
+    serials = frozenset(shut_out)
+    changes = sign(config, signer, serials, now_s)
+    refuse(config, serials, ())
+    return changes
+
+
+def refuse(config: CoordinatorConfig, shut_out: Iterable[str], denied: Iterable[DeviceId]) -> bool:
+    """Write who must not come in, as far as that takes no signature; whether anything changed.
+
+    Args:
+        config: of the coordinator.
+        shut_out: serial numbers of certificates that must not come in.
+        denied: devices that mosquitto must keep out by name.
+
+    Raises:
+        UnavailableError: the disk does not work now.
+    """
+    folder = _folder(config)
+    username = config.broker.username if config.broker.kind is BrokerKind.EXTERNAL else SERVICE_USER
+    access = access_list(username, config.population, config.shards, sorted(denied))
+    with _disk(folder):
+        refused = replace_file(folder / REFUSED, "".join(f"{serial}\n" for serial in sorted(shut_out)).encode())
+        return replace_file(folder / ACCESS, access.encode()) or refused
+
+
+def sign(config: CoordinatorConfig, signer: Signer, shut_out: Iterable[str], now_s: float) -> Changes:
+    """Have signed what is to be signed; arguments and errors as above."""
+    folder = _folder(config)
+    with _disk(folder):
+        authorities = signer.ask(ListAuthorities())
+        trust_changed = replace_file(folder / AUTHORITIES, "".join(authorities).encode())
+        ours = [
+            _server(folder, authorities[0], [*names_of(config), role], key, certificate, signer, now_s)
+            for role, key, certificate in ((COORDINATOR_NAME, SERVER_KEY, SERVER), (BROKER_NAME, BROKER_KEY, BROKER))
+        ]
+        return Changes(
+            server=any(ours),
+            authorities=trust_changed,
+            revoked=_revoked(folder, frozenset(shut_out), len(authorities), signer, trust_changed=trust_changed),
+        )
+
+
+def names_of(config: CoordinatorConfig) -> list[str]:
+    """Names and addresses in our certificate."""
+    ours = [] if config.host in {"0.0.0.0", "::"} else [config.host]  # noqa: S104 - compared only
+    found = [*config.enrolment.names, *ours, socket.gethostname(), "localhost", "127.0.0.1"]
+    return list(dict.fromkeys(found))
+
+
+def url_for_devices(config: CoordinatorConfig) -> str:
+    """Where devices find us: by the first of our names."""
+    name = names_of(config)[0]
+    return f"https://{f'[{name}]' if ':' in name else name}:{config.port}"
+
+
+def refused_serials(folder: Path) -> frozenset[str]:
+    """Serial numbers of certificates that must not come in, decimal; none before the file is first written."""
+    path = folder / REFUSED
+    return frozenset(path.read_text().split() if path.exists() else ())
+
+
+def revoked_serials(folder: Path) -> frozenset[str]:
+    """Serial numbers that stand in the lists of all authorities, decimal."""
+    return frozenset.intersection(*_listed((folder / REVOKED).read_bytes()))
+
+
+def authorities_in(folder: Path) -> tuple[str, ...]:
+    """Certificates of the folder's authorities, PEM; the one that signs servers first.
+
+    Raises:
+        UnavailableError: they cannot be read.
+    """
+    try:
+        text = (folder / AUTHORITIES).read_text()
+    except OSError as error:
+        msg = f"cannot read {folder / AUTHORITIES}: {error.strerror or error}"
+        raise UnavailableError(msg) from error
+    end = "-----END CERTIFICATE-----\n"
+    return tuple(part + end for part in text.split(end) if part.strip())
+
+
+def authority_names(folder: Path) -> frozenset[str]:
+    """Common names of the folder's authorities; each has one of its own."""
+    found = x509.load_pem_x509_certificates((folder / AUTHORITIES).read_bytes())
+    return frozenset(
+        str(name.value) for each in found for name in each.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+    )
+
+
+def _server(
+    folder: Path, authority: str, names: list[str], key_file: str, file: str, signer: Signer, now_s: float
+) -> bool:
+    if _serves(folder / key_file, folder / file, authority, names, now_s):
+        return False
+    key, csr = new_request()
+    (certificate,) = signer.ask(CertifyServer(csr, names, SERVER_DAYS))
+    replace_file(folder / key_file, key.encode())
+    replace_file(folder / file, (certificate + authority).encode())  # the whole chain: that it ends here is seen, too
+    return True
+
+
+def _serves(key_path: Path, path: Path, authority: str, names: list[str], now_s: float) -> bool:
+    """Whether the certificate at hand will do."""
+    try:
+        found = x509.load_pem_x509_certificates(path.read_bytes())
+        key = serialization.load_pem_private_key(key_path.read_bytes(), None)
+    except (FileNotFoundError, ValueError, TypeError):
+        return False
+    ours, issuer = found[0], x509.load_pem_x509_certificate(authority.encode())
+    held = ours.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    fresh = now_s < ours.not_valid_after_utc.timestamp() - (1 - RENEWED_AFTER) * SERVER_DAYS * DAY_S
+    ours_too = key.public_key() == ours.public_key()  # a power cut may have left the key of the next one
+    return ours_too and fresh and found[1:] == [issuer] and [str(name.value) for name in held] == names
+
+
+def _revoked(folder: Path, serials: frozenset[str], authorities: int, signer: Signer, *, trust_changed: bool) -> bool:
+    """A list is signed anew only when it says something else: signing gives other bytes each time."""
+    path = folder / REVOKED
+    if not trust_changed and path.exists() and _listed(path.read_bytes()) == [serials] * authorities:
+        return False
+    return replace_file(path, "".join(signer.ask(Revoke(sorted(serials, key=int)))).encode())
+
+
+@functools.lru_cache(maxsize=1)
+def _listed(pem: bytes) -> list[frozenset[str]]:
+    """Serial numbers in each list; they are read again every few seconds, and may be 64,000."""
+    lists = [x509.load_pem_x509_crl(each) for each in _documents(pem)]
+    return [frozenset(str(revoked.serial_number) for revoked in each) for each in lists]
+
+
+def _documents(pem: bytes) -> list[bytes]:
+    end = b"-----END X509 CRL-----\n"
+    return [part + end for part in pem.split(end) if part.strip()]
+
+
+def _folder(config: CoordinatorConfig) -> Path:
+    return config.data_dir / FOLDER
+
+
+@contextlib.contextmanager
+def _disk(folder: Path) -> Iterator[None]:
+    try:
+        private_folder(folder)
+        yield
+    except OSError as error:
+        msg = f"the folder {folder} cannot be used: {error.strerror or error}"
+        raise UnavailableError(msg) from error

@@ -1,0 +1,210 @@
+"""Becomes an MQTT broker: mosquitto if it is installed, else the embedded amqtt.
+
+Everything here runs in the broker's own process (``python -m coordinator broker``); the service keeps such a process
+through :mod:`coordinator.mqtt.broker_child`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import logging
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import socket
+import string
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from coordinator.config import BrokerKind
+from wire import topics
+from wire.errors import ConfigError
+
+MOSQUITTO, AMQTT, EXTERNAL = "mosquitto", "amqtt", "external"
+"""Names of brokers, as the status page shows them."""
+
+_SBIN = "/usr/sbin:/usr/local/sbin"
+"""Debian installs mosquitto where a user's PATH does not look."""
+_PBKDF2_ROUNDS = 101_000
+MAX_QUEUED_BYTES = 512 * 2**20
+"""Of messages that wait in mosquitto for one session of the coordinator. As much again is for everything else: with
+every packet at its limit, what 600 devices could leave there on each of their topics."""
+
+
+SERVICE_USER = "@coordinator"
+"""The coordinator's name at a broker that asks devices for certificates; no device can have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """Where a broker listens, and who may come in.
+
+    Attributes:
+        host: address for devices.
+        port: for devices.
+        username: with the password below.
+        password: empty lets any name in, in plain text.
+        tls: folder with our certificate and the authorities (:mod:`coordinator.enrolment.tls_files`); devices must show
+            a certificate, and the name and password are the coordinator's.
+        service_port: for the coordinator, on 127.0.0.1; with ``tls``.
+        population: whose topics devices may use; with ``tls``, as the next.
+        shards: of the topics to the coordinator.
+    """
+
+    host: str
+    port: int
+    username: str
+    password: str
+    tls: Path | None = None
+    service_port: int = 0
+    population: str = "demo"
+    shards: int = 1
+
+
+def choose(kind: BrokerKind) -> str:
+    """The broker that a kind stands for on this machine.
+
+    Raises:
+        ConfigError: mosquitto is asked for and not installed.
+    """
+    match kind:
+        case BrokerKind.AUTO:
+            return MOSQUITTO if find_mosquitto() else AMQTT
+        case BrokerKind.MOSQUITTO:
+            if not find_mosquitto():
+                msg = "mosquitto is not installed; install it (apt install mosquitto) or set broker.kind to 'auto'"
+                raise ConfigError(msg)
+            return MOSQUITTO
+        case BrokerKind.EMBEDDED:
+            return AMQTT
+        case BrokerKind.EXTERNAL:
+            return EXTERNAL
+
+
+def find_mosquitto() -> str | None:
+    """Path of the mosquitto program."""
+    return shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:{_SBIN}")
+
+
+def check_port_free(host: str, port: int, setting: str, remedy: str) -> None:
+    """See to it that we can listen.
+
+    Raises:
+        ConfigError: somebody else listens there, or the address is not ours.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        msg = f"cannot listen on {host} port {port} ({setting}): {error.strerror or error}; {remedy}"
+        raise ConfigError(msg) from error
+
+
+def run_broker(name: str, doors: Doors, folder: Path) -> None:
+    """Be the broker until a signal comes; as mosquitto this process is replaced. SIGHUP reads certificates again.
+
+    Args:
+        name: MOSQUITTO or AMQTT.
+        doors: where to listen, and for whom.
+        folder: for its state.
+
+    Raises:
+        ConfigError: the port is taken, or the folder cannot be used.
+    """
+    check_port_free(
+        doors.host, doors.port, "broker.port", "stop the other broker, give another port, or use 'external'"
+    )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if name == MOSQUITTO:
+            path = write_mosquitto_files(doors, folder)
+    except OSError as error:
+        msg = f"the broker cannot use the folder {folder}: {error.strerror or error}"
+        raise ConfigError(msg) from error
+    if name == MOSQUITTO:
+        program = find_mosquitto() or MOSQUITTO
+        os.execv(program, [program, "-c", str(path)])  # noqa: S606 - no shell on purpose
+    asyncio.run(run_embedded(doors))
+
+
+def write_mosquitto_files(doors: Doors, folder: Path) -> Path:
+    """Mosquitto's configuration, and its password file if it needs one; the path of the first."""
+    folder = folder.resolve()
+    passwords, access = folder / "passwords", ""
+    listeners = f"listener {doors.port} {doors.host}"
+    if doors.password:
+        passwords.touch(mode=0o600)
+        passwords.write_text(mosquitto_password_line(doors.username, doors.password, secrets.token_bytes(12)))
+    if doors.tls is not None:
+        listeners = _template("mosquitto-tls.conf").substitute(
+            host=doors.host, port=doors.port, service_port=doors.service_port, tls=doors.tls.resolve()
+        )
+        access = f"acl_file {doors.tls.resolve() / 'access'}"
+    path = folder / "mosquitto.conf"
+    path.write_text(
+        _template("mosquitto.conf").substitute(
+            listeners=listeners,
+            folder=folder,
+            allow_anonymous="false" if doors.password else "true",
+            password_file=f"password_file {passwords}" if doors.password else "",
+            access_file=access,
+            memory_limit=MAX_QUEUED_BYTES * (doors.shards + 1),
+            # Started by root, mosquitto would become a user who cannot write into our folder.
+            user=pwd.getpwuid(os.geteuid()).pw_name,
+        )
+    )
+    return path
+
+
+def access_list(username: str, population: str, shards: int, denied: Iterable[str] = ()) -> str:
+    """Mosquitto's access list: the coordinator reaches its population, a device its own topics there, each by name.
+
+    Names and no wildcards, because mosquitto keeps a retained message on every topic that a device may publish to.
+
+    Args:
+        username: the coordinator's.
+        population: whose topics.
+        shards: of the coordinator.
+        denied: devices that hear and say nothing, whatever certificate they show.
+    """
+    up = "\n".join(
+        f"pattern write {topics.ROOT}/{population}/up/{shard}/%u/{kind}"
+        for shard in range(shards)
+        for kind in sorted(topics.UP_KINDS)
+    )
+    ours = _template("mosquitto-access.conf").substitute(username=username, population=population, up=up)
+    return ours + "".join(f"\nuser {device}\ntopic deny #\n" for device in denied)
+
+
+def _template(name: str) -> string.Template:
+    return string.Template((resources.files("coordinator.mqtt") / name).read_text())
+
+
+def mosquitto_password_line(username: str, password: str, salt: bytes) -> str:
+    """A line of mosquitto's password file: PBKDF2 with SHA-512, in its ``$7$`` form."""
+    digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, _PBKDF2_ROUNDS)
+    return f"{username}:$7${_PBKDF2_ROUNDS}${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}\n"
+
+
+async def run_embedded(doors: Doors) -> None:
+    """The embedded broker until SIGTERM or SIGINT; its sessions are in memory only."""
+    from coordinator.mqtt.embedded_broker import EmbeddedBroker, configuration  # amqtt brings many modules
+
+    logging.basicConfig(level=logging.WARNING, format="broker %(levelname)s %(message)s")
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    broker = EmbeddedBroker(configuration(doors), doors)
+    loop.add_signal_handler(signal.SIGHUP, broker.reload)
+    await broker.start()
+    await stopped.wait()
+    await broker.shutdown()

@@ -1,0 +1,130 @@
+"""Keeps a broker process for the service: starts it, waits until it answers, starts it again if it dies."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import structlog
+from msgspec import structs
+
+from coordinator.config import BrokerConfig
+from coordinator.mqtt.broker import SERVICE_USER, check_port_free, choose
+from coordinator.mqtt.free_ports import free_ports
+from wire.errors import UnavailableError
+
+START_TIMEOUT_S = 60.0
+"""A second as a rule; at the start of a small machine everything starts at once."""
+RESTART_AFTER_S = 1.0
+PASSWORD_VARIABLE = "NIGHTJAR_BROKER_PASSWORD"  # noqa: S105 - the name of a variable; arguments are seen by everybody
+
+_log = structlog.get_logger("coordinator")
+
+
+class BrokerChild:
+    """A broker of our own.
+
+    Args:
+        broker: what to run and where; not ``external``.
+        folder: for its state and its log.
+        tls: with certificates for devices; the folder of what that takes (:mod:`coordinator.enrolment.tls_files`).
+
+    Raises:
+        ConfigError: the port is taken, or mosquitto is asked for and not there.
+        UnavailableError: it does not answer.
+    """
+
+    def __init__(
+        self,
+        broker: BrokerConfig,
+        folder: Path,
+        tls: Path | None = None,
+        population: str = "demo",
+        shards: int = 1,
+    ) -> None:
+        self.name = choose(broker.kind)
+        """``mosquitto`` or ``amqtt``."""
+        self.service = broker if tls is None else _service(broker)
+        """Where the coordinator connects, and as whom."""
+        self._broker = broker
+        self._tls = tls
+        self._topics = ["--population", population, "--shards", str(shards)]
+        self._folder = folder
+        check_port_free(
+            broker.host,
+            broker.port,
+            "broker.port",
+            "stop what listens there, give another port, or set broker.kind = 'external' to use it",
+        )
+        folder.mkdir(parents=True, exist_ok=True)
+        self._closing = threading.Event()
+        self._child: subprocess.Popen[bytes] | None = None
+        # The kernel ties the child's life to the thread that starts it, so it is this one and it stays.
+        self._thread = threading.Thread(target=self._run, name="broker", daemon=True)
+        self._thread.start()
+        self._wait_until_it_answers()
+
+    def close(self) -> None:
+        """End it."""
+        self._closing.set()
+        if self._child is not None:
+            self._child.terminate()
+        self._thread.join(timeout=5)
+
+    def reload(self) -> None:
+        """Have it read certificates and revocations again; returns before it has."""
+        if self._child is not None:
+            self._child.send_signal(signal.SIGHUP)
+
+    def _run(self) -> None:
+        command = [sys.executable, "-m", "coordinator", "broker", "--kind", self._broker.kind.value]
+        command += ["--host", self._broker.host, "--port", str(self._broker.port), "--data", str(self._folder)]
+        command += ["--username", self.service.username, "--die-with", str(os.getpid()), "--allow-network"]
+        command += self._topics
+        if self._tls is not None:
+            command += ["--tls", str(self._tls), "--service-port", str(self.service.port)]
+        while not self._closing.is_set():
+            with (self._folder / "broker.log").open("ab") as log:
+                self._child = subprocess.Popen(  # noqa: S603 - our own module
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,  # ctrl-C is for the service, which still has messages to send
+                    env={**os.environ, PASSWORD_VARIABLE: self.service.password},
+                )
+            status = self._child.wait()
+            if not self._closing.is_set():
+                _log.error("broker_restarted", status=status, log=str(self._folder / "broker.log"))
+                self._closing.wait(RESTART_AFTER_S)
+
+    def _wait_until_it_answers(self) -> None:
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline_s:
+            try:
+                socket.create_connection((self._broker.host, self._broker.port), timeout=1).close()
+            except OSError:
+                time.sleep(0.05)
+            else:
+                return
+        self.close()
+        msg = f"the broker {self.name} does not answer; see {self._folder / 'broker.log'}"
+        raise UnavailableError(msg)
+
+
+def _service(broker: BrokerConfig) -> BrokerConfig:
+    (port,) = free_ports(1)
+    return structs.replace(
+        broker,
+        host="127.0.0.1",
+        port=port,
+        username=SERVICE_USER,
+        password=broker.password or secrets.token_urlsafe(32),
+    )

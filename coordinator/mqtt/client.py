@@ -1,0 +1,301 @@
+"""MQTT for the driver: paho, one durable session for each ingest shard.
+
+Callbacks only queue bytes and never raise (paho would hand over the same message for ever). A message is acknowledged
+after the driver has made it durable; until then the broker keeps it for us, also while we are down. What a broker does
+wrong is reported: messages it dropped, a session it lost, a refusal.
+
+Not every broker has limits, so there are some here. Of a packet that is too large only as much is kept as shows that it
+is. While the driver is far behind nothing is read; a broker that gives us up for that keeps what it has for us.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import socket
+import ssl
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import paho.mqtt.client as paho
+import structlog
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
+from paho.mqtt.reasoncodes import ReasonCode
+
+from coordinator.config import BrokerConfig
+from coordinator.engine.inbox import (
+    BrokerDropped,
+    BrokerRefused,
+    Connected,
+    Disconnected,
+    Inbox,
+    MessageArrived,
+    SessionLost,
+)
+from wire import topics
+from wire.frame import MAX_PACKET_BYTES
+from wire.identifiers import Population
+
+DROPPED_TOPIC = "$SYS/broker/publish/messages/dropped"
+"""mosquitto's count of messages that it dropped; publishers are never told."""
+NOT_YET = "the broker is not connected"
+KEEP_ALIVE_S = 30
+"""After 1.5 times this silence the broker gives us up."""
+MAX_IN_FLIGHT = 1000
+"""Messages published and not acknowledged by the broker; more wait in memory."""
+MAX_QUEUED = 60_000
+"""Messages that wait while the broker is away: MQTT numbers 65,535. What is beyond is not sent; devices ask again."""
+RECONNECT_S = (1.0, 30.0)
+"""First and longest wait between attempts to connect; up to as much as the first is added at random."""
+CLOSE_S = 5.0
+MAX_WAITING_BYTES = 256 * 2**20
+"""Of messages that the driver has not dealt with; mosquitto as we set it up has 156 MiB under way to a session."""
+OVERHEAD_BYTES = 1024
+"""What a message takes beside its payload."""
+SWEEP_S = 60.0
+"""How often we subscribe anew, which makes a broker send us what it retained since, so that it can be cleared."""
+
+_log = structlog.get_logger("coordinator")
+
+
+class MqttTransport:
+    """The coordinator's side of the broker.
+
+    Args:
+        broker: where it is.
+        population: whose topics.
+        shards: ingest sessions.
+        post: takes what comes; must not block.
+        tls: encrypts; None speaks plain text.
+    """
+
+    def __init__(
+        self,
+        broker: BrokerConfig,
+        population: Population,
+        shards: int,
+        post: Callable[[Inbox], None],
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._waiting = _Waiting()
+        self._sessions = [_Session(broker, population, shard, post, tls, self._waiting) for shard in range(shards)]
+
+    @property
+    def connected(self) -> bool:
+        """Whether all sessions are connected and subscribed."""
+        return not self.trouble
+
+    @property
+    def trouble(self) -> str:
+        """Why not all sessions are connected; empty if they are."""
+        return next((session.trouble for session in self._sessions if session.trouble), "")
+
+    def start(self) -> None:
+        """Begin to connect, and keep trying for ever."""
+        for session in self._sessions:
+            session.start()
+
+    def close(self) -> None:
+        """Disconnect; the broker keeps our sessions."""
+        self._waiting.close()
+        for session in self._sessions:
+            session.close()
+
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        """Send at least once while the process lives; never blocks."""
+        self._sessions[0].publish(topic, payload, retain=retain)
+
+
+class _Waiting:
+    """Counts the bytes of messages that are not dealt with, and holds up whoever brings more."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._bytes, self._closed = 0, False
+
+    def add(self, size_bytes: int) -> None:
+        """Wait until there is room, and take it."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._bytes < MAX_WAITING_BYTES)
+            self._bytes += size_bytes
+
+    def remove(self, size_bytes: int) -> None:
+        with self._changed:
+            self._bytes -= size_bytes
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Hold nobody up any more."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+class _Session:
+    """One paho client. Its callbacks run on its own thread."""
+
+    def __init__(
+        self,
+        broker: BrokerConfig,
+        population: Population,
+        shard: int,
+        post: Callable[[Inbox], None],
+        tls: ssl.SSLContext | None,
+        waiting: _Waiting,
+    ) -> None:
+        self.trouble = NOT_YET
+        self._broker, self._shard, self._post, self._waiting = broker, shard, post, waiting
+        self._filters = [(topics.shard_filter(population, shard), 1)]
+        if shard == 0:
+            self._filters += [(topics.status_filter(population), 1), (DROPPED_TOPIC, 0)]
+        self._dropped: int | None = None
+        self._subscribing: int | None = None  # number of the SUBSCRIBE that follows a CONNECT
+        self._swept_s = 0.0
+        self._lock = threading.Lock()
+        self._connection = 0  # counts connections
+        self._been_up = self._session_kept = self._full_logged = self._unreachable_logged = False
+        self._closing, self._gone = threading.Event(), threading.Event()
+        self._gone.set()
+        client = paho.Client(
+            CallbackAPIVersion.VERSION2,
+            f"nightjar-coordinator-{population}-{shard}",
+            clean_session=False,
+            protocol=paho.MQTTv311,
+            manual_ack=True,
+        )
+        if broker.username:
+            client.username_pw_set(broker.username, broker.password or None)
+        if tls is not None:
+            client.tls_set_context(tls)
+        client.max_inflight_messages_set(MAX_IN_FLIGHT)
+        client.max_queued_messages_set(MAX_QUEUED)
+        # paho doubles its waits but does not spread them: the first one differs, so all of them do.
+        first_s, longest_s = RECONNECT_S
+        client.reconnect_delay_set(first_s * (1 + random.random()), longest_s)  # type: ignore[arg-type]  # noqa: S311
+        client.on_socket_open = self._on_socket_open
+        client.on_socket_close = self._on_socket_close
+        client.on_connect = self._on_connect
+        client.on_connect_fail = self._on_connect_fail
+        client.on_subscribe = self._on_subscribe
+        client.on_disconnect = self._on_disconnect
+        client.on_message = self._on_message
+        self._client = client
+
+    def start(self) -> None:
+        self._client.connect_async(self._broker.host, self._broker.port, KEEP_ALIVE_S)
+        self._client.loop_start()
+
+    def close(self) -> None:
+        self._closing.set()
+        self._client.disconnect()  # behind what was published
+        if self._gone.wait(CLOSE_S):
+            self._client.loop_stop()
+            self._client.reinitialise()  # closes its pair of sockets
+
+    def publish(self, topic: str, payload: bytes, *, retain: bool) -> None:
+        published = self._client.publish(topic, payload, qos=1, retain=retain)
+        if published.rc == MQTTErrorCode.MQTT_ERR_QUEUE_SIZE and not self._full_logged:
+            self._full_logged = True
+            _log.error("outgoing_queue_full", messages=MAX_QUEUED, remedy="devices will ask again")
+
+    def _done(self, connection: int, number: int, size_bytes: int) -> None:
+        self._waiting.remove(size_bytes)
+        # After a reconnect the same number may mean another message; the broker sends the old one again anyway.
+        with self._lock:
+            if number and connection == self._connection:
+                self._client.ack(number, 1)
+
+    # paho's thread from here on
+
+    def _on_socket_open(self, _client: paho.Client, _userdata: Any, connection: Any) -> None:
+        # A small message behind a small message would otherwise wait some 40 ms for the first one's acknowledgement.
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._gone.clear()
+
+    def _on_socket_close(self, _client: paho.Client, _userdata: Any, _connection: Any) -> None:
+        with self._lock:
+            self._connection += 1
+
+    def _on_connect(
+        self, client: paho.Client, _userdata: Any, flags: paho.ConnectFlags, reason: ReasonCode, _properties: Any
+    ) -> None:
+        if reason.is_failure:
+            self._refused(f"the broker refused us: {str(reason).lower()}")
+            return
+        self._session_kept = flags.session_present
+        _, self._subscribing = client.subscribe(self._filters)
+        self._swept_s = time.monotonic()
+
+    def _on_connect_fail(self, _client: paho.Client, _userdata: Any) -> None:
+        error = sys.exc_info()[1]  # paho calls from where it caught it
+        if isinstance(error, ssl.SSLError):
+            self._refused(f"no encrypted connection: {error.reason}")
+            return
+        where = f"{self._broker.host}:{self._broker.port}"
+        self.trouble = f"{NOT_YET}: nobody answers at {where}"
+        if not self._unreachable_logged:
+            self._unreachable_logged = True
+            _log.warning("broker_unreachable", broker=where, again="with back-off, for ever")
+
+    def _on_subscribe(
+        self, client: paho.Client, _userdata: Any, number: int, reasons: Sequence[ReasonCode], _properties: Any
+    ) -> None:
+        if number != self._subscribing:
+            return  # a sweep
+        if any(reason.is_failure for reason in reasons):
+            self._refused("the broker refused our subscriptions; check its access list")
+            connection = client.socket()
+            if isinstance(connection, socket.socket):
+                connection.shutdown(socket.SHUT_RDWR)  # connects again and asks again
+            return
+        self.trouble, self._full_logged, self._unreachable_logged = "", False, False
+        _log.info("broker_connected", host=self._broker.host, port=self._broker.port, shard=self._shard)
+        if self._been_up and not self._session_kept:
+            # What waited for us there, and what devices sent until we were subscribed, is gone with PUBACKs.
+            self._post(SessionLost(self._shard))
+        self._been_up = True
+        if self._shard == 0:
+            self._post(Connected())
+
+    def _on_disconnect(
+        self, _client: paho.Client, _userdata: Any, _flags: Any, reason: ReasonCode, _properties: Any
+    ) -> None:
+        self._gone.set()
+        if self._closing.is_set():
+            return
+        _log.warning("broker_lost", shard=self._shard, reason=str(reason))
+        if not self.trouble:
+            self.trouble = f"{NOT_YET}: {str(reason).lower()}"
+        if self._shard == 0:
+            self._post(Disconnected())
+
+    def _refused(self, reason: str) -> None:
+        self.trouble = f"{NOT_YET}: {reason}"
+        self._post(BrokerRefused(reason))
+
+    def _on_message(self, client: paho.Client, _userdata: Any, message: paho.MQTTMessage) -> None:
+        try:
+            if message.topic == DROPPED_TOPIC:
+                self._watch_dropped(int(message.payload))
+                return
+            payload = bytes(message.payload[: MAX_PACKET_BYTES + 1])
+            number, size_bytes = message.mid if message.qos else 0, len(payload) + OVERHEAD_BYTES
+            done = functools.partial(self._done, self._connection, number, size_bytes)
+            self._waiting.add(size_bytes)
+            self._post(MessageArrived(message.topic, payload, message.retain, done))
+            if time.monotonic() > self._swept_s + SWEEP_S:
+                self._swept_s = time.monotonic()
+                client.subscribe(self._filters[:1])
+        except Exception:
+            _log.exception("message_not_taken")
+            client.ack(message.mid, message.qos)
+
+    def _watch_dropped(self, total: int) -> None:
+        before = self._dropped if self._dropped is not None else total
+        self._dropped = total
+        lost = total - before if total >= before else total  # less than before: the broker was restarted
+        if lost:
+            self._post(BrokerDropped(lost))

@@ -1,0 +1,357 @@
+"""amqtt as we need it: who may connect and as whom, what devices may publish and hear, limits, its faults mended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import ssl
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from amqtt.adapters import ReaderAdapter, WriterAdapter
+from amqtt.broker import Broker, RetainedApplicationMessage
+from amqtt.contexts import Action, ListenerConfig
+from amqtt.errors import AMQTTError, MQTTError, NoDataError
+from amqtt.mqtt.connect import ConnectPacket
+from amqtt.plugins.base import BaseAuthPlugin, BaseTopicPlugin
+from amqtt.session import Session
+
+from coordinator.enrolment.tls_files import BROKER, BROKER_KEY, authority_names, refused_serials
+from coordinator.mqtt.broker import SERVICE_USER, Doors
+from coordinator.web.tls_front import client_serial, server_context
+from wire import topics
+from wire.errors import RemoteProtocolError
+from wire.frame import MAX_PACKET_BYTES
+
+DEVICES, SERVICE = "default", "service"
+"""Names of the listeners."""
+CONNECT_TIMEOUT_S = 30.0
+"""From the end of the handshake to the end of the first packet."""
+MAX_QUEUED = 4000
+"""Messages that wait for a client which is away: four for each device of the largest population that amqtt carries."""
+_OURS = "coordinator.mqtt.embedded_broker"
+
+
+def configuration(doors: Doors) -> dict[str, Any]:
+    """What amqtt is told."""
+    listeners: dict[str, Any] = {
+        DEVICES: {
+            "type": "tcp",
+            "bind": f"{doors.host}:{doors.port}",
+            "max_connections": 0,
+            "ssl": doors.tls is not None,
+        }
+    }
+    plugins: dict[str, Any] = {
+        f"{_OURS}.NamedClients": {"username": doors.username, "password": "" if doors.tls else doors.password}
+    }
+    if doors.tls is not None:
+        listeners[SERVICE] = {
+            "type": "tcp",
+            "bind": f"127.0.0.1:{doors.service_port}",
+            "max_connections": 0,
+            "ssl": True,
+        }
+        plugins[f"{_OURS}.OwnTopics"] = {"population": doors.population, "shards": doors.shards}
+    return {"listeners": listeners, "plugins": plugins}
+
+
+class NamedClients(BaseAuthPlugin):  # type: ignore[misc] # amqtt has no types
+    """Who may connect: clients with a name, and with the password if there is one.
+
+    amqtt forgets the sessions of anonymous clients, so a name is asked for even where any will do.
+    """
+
+    @dataclass
+    class Config:
+        """Set by :func:`configuration`; an empty password lets any name in."""
+
+        username: str = ""
+        password: str = ""
+
+    async def authenticate(self, *, session: Session) -> bool:
+        """Whether this client may connect."""
+        if not session.username:
+            return False
+        return not self.config.password or _knows(
+            session.username, session.password, self.config.username, self.config.password
+        )
+
+
+class OwnTopics(BaseTopicPlugin):  # type: ignore[misc] # amqtt has no types
+    """What a device may say and hear: its own topics, and the announcement. The coordinator may everything."""
+
+    @dataclass
+    class Config:
+        """Set by :func:`configuration`."""
+
+        population: str = ""
+        shards: int = 1
+
+    async def topic_filtering(
+        self, *, session: Session | None = None, topic: str | None = None, action: Action | None = None
+    ) -> bool:
+        """Whether this client may do that."""
+        if session is None or topic is None or action is None:
+            return False
+        if session.username == SERVICE_USER:
+            return True
+        if action is Action.PUBLISH:
+            return may_say(session.username, topic, self.config.population, self.config.shards)
+        return may_hear(session.username, topic, self.config.population)
+
+
+def may_say(device: str, topic: str, population: str, shards: int) -> bool:
+    """Whether a device may publish there.
+
+    >>> may_say("pi", "nightjar/1/demo/up/0/pi/report", "demo", 1)
+    True
+    >>> may_say("pi", "nightjar/1/demo/up/0/other/report", "demo", 1)
+    False
+    >>> may_say("pi", "nightjar/1/another/status/pi", "demo", 1)
+    False
+    """
+    match _parsed(topic):
+        case topics.UpTopic(population=where, shard=shard, device=whose):
+            return whose == device and where == population and shard < shards
+        case topics.StatusTopic(population=where, device=whose):
+            return whose == device and where == population
+        case _:
+            return False
+
+
+def may_hear(device: str, topic: str, population: str) -> bool:
+    """Whether a device may get what is published there, or subscribe to that filter.
+
+    >>> may_hear("pi", "nightjar/1/demo/down/pi/+", "demo"), may_hear("pi", "nightjar/1/demo/down/+/receipt", "demo")
+    (True, False)
+    """
+    if topic.endswith("/+"):
+        topic = topic.removesuffix("+") + "receipt"
+    match _parsed(topic):
+        case topics.DownTopic(population=where, device=whose):
+            return whose == device and where == population
+        case topics.AnnounceTopic(population=where):
+            return where == population
+        case _:
+            return False
+
+
+class EmbeddedBroker(Broker):  # type: ignore[misc] # amqtt has no types
+    """A broker that asks devices for certificates, hangs up on large packets, and retains statuses and announcements.
+
+    What of amqtt 0.12 is mended:
+
+    - It ends the session of whoever has the client id of a newcomer *before* it looks who that is. So the CONNECT is
+      looked at here, first: a device gets the name in its certificate as user name and client id, whatever it says.
+    - It sends every client that connects the retained messages of *all* subscriptions, other clients' too; here a
+      client gets its own only.
+    - It marks what waited for a client as retained, by which it could not be told from what was left for good.
+    - It waits in the middle of walking the table of subscriptions (:class:`Subscriptions`).
+
+    Args:
+        settings: see :func:`configuration`.
+        doors: where to listen, and for whom.
+    """
+
+    def __init__(self, settings: dict[str, Any], doors: Doors) -> None:
+        super().__init__(settings)
+        self._subscriptions = Subscriptions()
+        self._doors = doors
+        self._contexts: list[ssl.SSLContext] = []
+        self._open: dict[WriterAdapter, str] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._revoked: frozenset[str] = frozenset()
+        self._authorities: frozenset[str] = frozenset()
+        self.reload()
+
+    def reload(self) -> None:
+        """Read certificates and revocations again; who is revoked is out. In the broker's loop."""
+        if self._doors.tls is None:
+            return
+        self._revoked, self._authorities = refused_serials(self._doors.tls), authority_names(self._doors.tls)
+        for context in self._contexts:
+            # Authorities can only be added to a context; those that are no longer ours are told apart by their names.
+            context.load_verify_locations(cafile=str(self._doors.tls / "authorities.pem"))
+            context.load_cert_chain(self._doors.tls / BROKER, self._doors.tls / BROKER_KEY)
+        for writer, serial in self._open.items():
+            if serial in self._revoked:
+                task = asyncio.ensure_future(_close(writer))
+                self._closing.add(task)  # asyncio itself keeps no hold of it
+                task.add_done_callback(self._closing.discard)
+
+    def _create_ssl_context(self, listener: ListenerConfig) -> ssl.SSLContext:
+        context = server_context(_folder(self._doors))
+        service = str(listener["bind"]).endswith(f":{self._doors.service_port}")
+        context.verify_mode = ssl.CERT_NONE if service else ssl.CERT_REQUIRED
+        self._contexts.append(context)
+        return context
+
+    async def _client_connected(self, listener_name: str, reader: ReaderAdapter, writer: WriterAdapter) -> None:
+        packets = _Packets(reader)
+        connection = writer.get_ssl_info()
+        try:
+            allowed = self._doors.tls is None or listener_name == SERVICE or self._counts(connection)
+            if allowed:
+                await asyncio.wait_for(packets.wait(), CONNECT_TIMEOUT_S)
+            if allowed and self._doors.tls is not None:
+                connect = await ConnectPacket.from_stream(packets)
+                allowed = self._admit(listener_name, connect, connection)
+                packets.put_back(connect.to_bytes())
+        except (AMQTTError, MQTTError, NoDataError, OSError, EOFError, AttributeError):
+            allowed = False  # not a CONNECT, none that can be read, or none in time
+        if not allowed:
+            await _close(writer)
+            return
+        if self._doors.tls is not None:
+            self._open[writer] = client_serial(connection)
+        try:
+            await super()._client_connected(listener_name, packets, writer)
+        finally:
+            self._open.pop(writer, None)
+
+    def _counts(self, connection: ssl.SSLObject) -> bool:
+        """Whether the certificate of a device does, beyond what its handshake showed."""
+        shown: Any = connection.getpeercert()
+        return client_serial(connection) not in self._revoked and _common_name(shown["issuer"]) in self._authorities
+
+    def _admit(self, listener: str, connect: ConnectPacket, connection: ssl.SSLObject) -> bool:
+        given, flags = connect.payload, connect.variable_header
+        if listener == SERVICE:
+            return _knows(given.username, given.password, self._doors.username, self._doors.password)
+        shown: Any = connection.getpeercert()
+        device = _common_name(shown["subject"])
+        if not self._counts(connection):  # revoked while we waited for this packet
+            return False
+        given.client_id, given.username, given.password = device, device, None
+        given.client_id_is_random = False
+        flags.username_flag, flags.password_flag = True, False
+        doors = self._doors
+        return not flags.will_flag or may_say(device, given.will_topic or "", doors.population, doors.shards)
+
+    async def retain_message(
+        self, source_session: Session | None, topic_name: str | None, data: bytes | None, qos: int | None = None
+    ) -> None:
+        """Retain statuses and announcements, and clear whatever was retained."""
+        if not data or isinstance(_parsed(topic_name or ""), topics.StatusTopic | topics.AnnounceTopic):
+            await super().retain_message(source_session, topic_name, data, qos)
+
+    async def _retain_broadcast_message(self, broadcast: dict[str, Any], qos: int, target_session: Session) -> None:
+        if target_session.retained_messages.qsize() < MAX_QUEUED:
+            await super()._retain_broadcast_message(broadcast, qos, target_session)
+
+    async def _publish_session_retained_messages(self, session: Session) -> None:
+        handler, waited = self._get_handler(session), session.retained_messages
+        kept: list[RetainedApplicationMessage] = [waited.get_nowait() for _ in range(waited.qsize())]
+        if handler and kept:
+            await asyncio.wait(
+                [asyncio.ensure_future(handler.mqtt_publish(m.topic, m.data, m.qos, retain=False)) for m in kept]
+            )
+
+    async def _publish_retained_messages_for_subscription(
+        self, subscription: tuple[str, int], session: Session
+    ) -> None:
+        subscribers: list[tuple[Any, int]] = self.subscriptions.get(subscription[0], [])
+        if any(subscriber.client_id == session.client_id for subscriber, _ in subscribers):
+            await super()._publish_retained_messages_for_subscription(subscription, session)
+
+
+class Subscriptions(dict[str, list[tuple[Session, int]]]):
+    """Who wants which topics: filter -> subscribers with their quality of service. A walk sees it as it began.
+
+    amqtt walks this table for each message, and waits in between. If somebody subscribed or left meanwhile, the
+    walk of a dict breaks off, and who comes after never gets a message for which its sender has been thanked.
+    """
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(super().__iter__()))
+
+    def items(self) -> Any:  # a list, where dict promises a view
+        """Filters and their subscribers, at this moment."""
+        return [(wanted, list(subscribers)) for wanted, subscribers in super().items()]
+
+
+class _Packets(ReaderAdapter):  # type: ignore[misc] # amqtt has no types
+    """What a client sends, packet by packet: amqtt sees one when all of it is there, and never reads beyond its end.
+
+    A packet above the limit ends the connection when its length is known, before any of it is kept.
+    """
+
+    def __init__(self, reader: ReaderAdapter) -> None:
+        self._reader = reader
+        self._begun = bytearray()  # kept when amqtt gives up waiting, as it does after the keep-alive time
+        self._left = b""
+
+    async def read(self, n: int = -1) -> bytes:
+        if n and not self._left:
+            await self.wait()
+        piece, self._left = (self._left, b"") if n < 0 else (self._left[:n], self._left[n:])
+        return piece
+
+    async def wait(self) -> None:
+        """Until a packet is there.
+
+        Raises:
+            ConnectionResetError: it is too large.
+            EOFError: the client hung up.
+        """
+        while (length := _packet_bytes(self._begun)) is None:
+            self._begun += await self._reader.read(1)
+        if length > MAX_PACKET_BYTES:
+            msg = f"expected a packet of at most {MAX_PACKET_BYTES} bytes, got {length}"
+            raise ConnectionResetError(msg)
+        if length > len(self._begun):
+            self._begun += await self._reader.read(length - len(self._begun))
+        self._left, self._begun = bytes(self._begun), bytearray()
+
+    def put_back(self, packet: bytes) -> None:
+        """Have this one read next."""
+        self._left = packet
+
+    def feed_eof(self) -> None:
+        self._reader.feed_eof()
+
+
+def _packet_bytes(begun: bytes | bytearray) -> int | None:
+    """Length of a packet, its header included; None before the header is whole.
+
+    >>> _packet_bytes(bytes([0x30, 0x80, 0x01])), _packet_bytes(bytes([0x30, 0x80]))
+    (131, None)
+    """
+    length = 0
+    for place, byte in enumerate(begun[1:5]):
+        length |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            return 2 + place + length
+    return None if len(begun) < 5 else sys.maxsize  # five bytes of length: none of MQTT's
+
+
+async def _close(writer: WriterAdapter) -> None:
+    with contextlib.suppress(OSError):
+        await writer.close()
+
+
+def _folder(doors: Doors) -> Path:
+    if doors.tls is None:
+        msg = "a listener with TLS needs a folder with certificates"
+        raise ValueError(msg)
+    return doors.tls
+
+
+def _common_name(name: tuple[tuple[tuple[str, str], ...], ...]) -> str:
+    return next((value for part in name for key, value in part if key == "commonName"), "")
+
+
+def _knows(username: str | None, password: str | None, wanted: str, secret: str) -> bool:
+    return hmac.compare_digest(f"{username}\0{password or ''}".encode(), f"{wanted}\0{secret}".encode())
+
+
+def _parsed(topic: str) -> topics.Topic | None:
+    try:
+        return topics.parse(topic)
+    except RemoteProtocolError:
+        return None

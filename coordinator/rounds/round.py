@@ -1,0 +1,557 @@
+"""One round, as a state machine without I/O.
+
+Theory of operation
+===================
+
+A round begins in SELECTION. Devices that check in join a *pool*. When the pool holds a cohort (goal x over-selection,
+and the selection window has passed) or the selection deadline comes with at least the minimum, a seeded uniform sample
+of the pool is given *seats* and the round goes to REPORTING. Of the rest a few go on waiting in the pool, the
+*reserve*; the others are told to come back later. With fewer than the minimum at the deadline the round is ABANDONED.
+While the pool is empty nobody is kept waiting, so a round that follows
+empty ones stays open longer; from the first arrival on the usual deadline holds.
+
+In REPORTING each seat ends as reported, refused (an invalid report) or dropped. Refused and dropped seats leave room
+during the first half of the reporting time: for the reserve at once, then for devices that check in; a device that
+dropped may come back as its next attempt.
+A device whose connection is lost keeps its seat for a short grace, and even after that its report counts if it
+comes before the round ends. The round goes to COMMITTING when the goal is reached, when nobody is left working with at
+least the minimum reported, or at the deadline with at least the minimum; otherwise it is ABANDONED and
+the model stays as it is.
+
+In COMMITTING the reports are being averaged. That ends in COMMITTED or, if it fails or takes too long, in ABANDONED.
+Both are terminal: they only answer reports that come again or too late. Reports that turn out to be unreadable are
+refused after all; if too few are left, the round goes back to REPORTING and their seats are given to others.
+
+Every phase has a deadline, and no deadline is ever further away than its phase is long: a clock that is set back does
+not make a round wait for the time that it lost. How long each is: :mod:`coordinator.rounds.rules`.
+
+::
+
+    step(round, event) -> (round, effects)
+
+Time comes in with each event, randomness as the seed that the round was opened with. A pair (phase, event) that is not
+in TABLE raises IllegalEvent and changes nothing. Every effect may be carried out twice without harm.
+
+Source: Bonawitz et al. 2019, "Towards Federated Learning at Scale", section 2.2 and 4.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from coordinator.rounds.events import (
+    AggregationFailed,
+    AggregationFinished,
+    AssignDevice,
+    CalledOff,
+    ClockTicked,
+    CountRefusal,
+    DeviceCheckedIn,
+    DeviceDroppedOut,
+    DeviceLost,
+    DeviceReturned,
+    Effect,
+    Event,
+    KeepReport,
+    RejectCheckIn,
+    ReportReceived,
+    ReportsUnreadable,
+    SendReceipt,
+    StartAggregation,
+)
+from coordinator.rounds.rules import REPLACEMENT_SHARE, RoundRules
+from coordinator.rounds.seats import Seat, SeatState, causes_of, with_seat
+from coordinator.rounds.selection import sample
+from wire.identifiers import DeviceId
+from wire.machine import Row, find_row, row
+from wire.messages import DropoutCause, RejectionReason, Verdict
+
+UNREADABLE = "payload"
+"""Code of a report whose fault shows only when it is averaged."""
+MAX_ATTEMPTS = 3
+"""Seats that one device may take in one round: a device that fails over and over must not keep others out."""
+
+
+class Phase(enum.Enum):
+    """Where a round is."""
+
+    SELECTION = "selection"
+    REPORTING = "reporting"
+    COMMITTING = "committing"
+    COMMITTED = "committed"
+    ABANDONED = "abandoned"
+
+
+TERMINAL = frozenset({Phase.COMMITTED, Phase.ABANDONED})
+
+
+class AbandonCause(enum.Enum):
+    """Why a round was abandoned, for counting; its ``reason`` says it in words."""
+
+    NOBODY_CAME = "nobody-came"
+    TOO_FEW_DEVICES = "too-few-devices"
+    TOO_FEW_REPORTS = "too-few-reports"
+    AVERAGING_FAILED = "averaging-failed"
+    CALLED_OFF = "called-off"
+    """An operator paused the task while the round waited for devices."""
+    RESTORED = "restored"
+    """Never took place: marks the numbers that may have been used after the backup that was restored."""
+
+
+class Round(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole state of a round. Times are seconds of the coordinator's wall clock.
+
+    Attributes:
+        number: from 1, over all tasks.
+        task: whose round it is.
+        base_version: the model version that the devices train, or try.
+        trial: whether its devices only try the base version, which is a canary.
+        rules: as above.
+        seed: of the sampling.
+        opened_at_s: when SELECTION began.
+        deadline_s: end of SELECTION or REPORTING.
+        phase: where it is.
+        pool: devices that wait to be selected, in the order in which they came; later, those that wait for a lost seat.
+        seats: selected devices.
+        working: how many of them are at work; counted along, so that a report costs no walk over all seats.
+        reported: how many have reported, likewise.
+        started_at_s: when REPORTING began.
+        closed_at_s: when it became terminal.
+        empty_before: rounds in a row, just before this one, to which nobody came.
+        cause: why it was abandoned, for counting.
+        reason: why it was abandoned, for a person.
+        version: the version that it committed; None for one that only tried a version.
+    """
+
+    number: int
+    task: str = ""
+    trial: bool = False
+    base_version: int
+    rules: RoundRules
+    seed: int
+    opened_at_s: float
+    deadline_s: float
+    phase: Phase = Phase.SELECTION
+    pool: tuple[DeviceId, ...] = ()
+    seats: Mapping[DeviceId, Seat] = msgspec.field(default_factory=dict)
+    working: int = 0
+    reported: int = 0
+    started_at_s: float | None = None
+    closed_at_s: float | None = None
+    empty_before: int = 0
+    cause: AbandonCause | None = None
+    reason: str = ""
+    version: int | None = None
+
+    def devices(self, state: SeatState) -> list[DeviceId]:
+        """The selected devices in that state, in ascending order."""
+        return sorted(device for device, seat in self.seats.items() if seat.state is state)
+
+    def explain(self, elsewhere: str = "") -> str:
+        """What the round waits for, or why it was abandoned, in words for a person.
+
+        Args:
+            elsewhere: what the devices do that are not in the pool; only said in SELECTION.
+        """
+        match self.phase:
+            case Phase.SELECTION:
+                here = f"waiting: {len(self.pool)} of {self.rules.minimum} phones eligible"
+                return f"{here}; {elsewhere}" if elsewhere else here
+            case Phase.REPORTING:
+                return f"waiting: {self.reported} of {self.rules.goal} reports, {self.working} phones at work"
+            case Phase.COMMITTING:
+                return f"averaging {self.reported} reports"
+            case Phase.COMMITTED | Phase.ABANDONED:
+                return self.reason
+
+
+def open_round(
+    number: int,
+    base_version: int,
+    rules: RoundRules,
+    seed: int,
+    now_s: float,
+    empty_before: int = 0,
+    task: str = "",
+    *,
+    trial: bool = False,
+) -> Round:
+    """A round at the beginning of SELECTION."""
+    return Round(
+        number=number,
+        task=task,
+        trial=trial,
+        base_version=base_version,
+        rules=rules,
+        seed=seed,
+        opened_at_s=now_s,
+        deadline_s=now_s + rules.empty_selection_s(empty_before),
+        empty_before=empty_before,
+    )
+
+
+def dropouts(state: Round) -> Counter[DropoutCause]:
+    """Dropouts by cause, those of earlier attempts included."""
+    return causes_of(state.seats.values())
+
+
+def awaits_report(state: Round, device: DeviceId, attempt: int) -> bool:
+    """Whether a valid report of this device and attempt would be accepted now.
+
+    A report is only worth decoding if so; step() finds the verdict on every other one without looking inside.
+    """
+    seat = state.seats.get(device)
+    return (
+        state.phase is Phase.REPORTING
+        and seat is not None
+        and seat.attempt == attempt
+        and (seat.state is SeatState.WORKING or seat.state is SeatState.DROPPED)
+    )
+
+
+def has_room(state: Round, device: DeviceId, now_s: float) -> bool:
+    """Whether a round that is under way would give this device a seat that somebody else lost, or its own again."""
+    if state.phase is not Phase.REPORTING or now_s >= _replacement_ends_s(state):
+        return False
+    if state.working + state.reported >= state.rules.cohort:
+        return False
+    seat = state.seats.get(device)
+    return seat is None or (seat.state is SeatState.DROPPED and seat.attempt < MAX_ATTEMPTS)
+
+
+Step = tuple[Round, tuple[Effect, ...]]
+
+
+def step(state: Round, event: Event) -> Step:
+    """The round after an event, and what is to be done about it.
+
+    Args:
+        state: the round; it is not modified.
+        event: what happened.
+
+    Returns:
+        The new round and the effects, in the order in which they must be carried out.
+
+    Raises:
+        IllegalEvent: the table has no row for this event in this phase.
+    """
+    found = find_row(TABLE, state.phase, event, lambda: f"round {state.number}, {state.phase.value}")
+    stepped: Step = found.handle(state, event)
+    return stepped
+
+
+# SELECTION
+
+
+def _join_pool(state: Round, event: DeviceCheckedIn) -> Step:
+    pool = state.pool if event.device in state.pool else (*state.pool, event.device)
+    # A wait that nobody shared may have been long; for those who are there it is the usual one.
+    joined = _bounded(replace(state, pool=pool), event.now_s + state.rules.selection_deadline_s)
+    return _begin(joined, event.now_s) if _may_begin(joined, event.now_s) else (joined, ())
+
+
+def _leave_pool(state: Round, event: DeviceLost | DeviceDroppedOut) -> Step:
+    return replace(state, pool=tuple(device for device in state.pool if device != event.device)), ()
+
+
+def _watch_selection(state: Round, event: ClockTicked) -> Step:
+    rules, now_s = state.rules, event.now_s
+    longest_s = rules.selection_deadline_s if state.pool else rules.empty_selection_s(state.empty_before)
+    state = _bounded(state, now_s + longest_s)
+    if _may_begin(state, now_s):
+        return _begin(state, now_s)
+    if now_s < state.deadline_s:
+        return state, ()
+    reason = state.explain(event.elsewhere)
+    turned_away = tuple(RejectCheckIn(d, RejectionReason.TOO_FEW_DEVICES, reason) for d in state.pool)
+    cause = AbandonCause.TOO_FEW_DEVICES if state.pool else AbandonCause.NOBODY_CAME
+    return replace(_abandoned(state, cause, reason, now_s), pool=()), turned_away
+
+
+def _call_off(state: Round, event: CalledOff) -> Step:
+    turned_away = tuple(RejectCheckIn(device, RejectionReason.NO_TASK, event.reason) for device in state.pool)
+    return replace(_abandoned(state, AbandonCause.CALLED_OFF, event.reason, event.now_s), pool=()), turned_away
+
+
+def _may_begin(state: Round, now_s: float) -> bool:
+    rules = state.rules
+    full = len(state.pool) >= rules.cohort and now_s >= state.opened_at_s + rules.selection_window_s
+    return full or (now_s >= state.deadline_s and len(state.pool) >= rules.minimum)
+
+
+def _begin(state: Round, now_s: float) -> Step:
+    chosen = sample(state.pool, state.rules.cohort, state.seed, state.number)
+    left = [device for device in state.pool if device not in set(chosen)]
+    reserve = sample(left, state.rules.reserve, state.seed, state.number)
+    begun = replace(
+        state,
+        phase=Phase.REPORTING,
+        pool=tuple(reserve),
+        seats={device: Seat() for device in chosen},
+        working=len(chosen),
+        started_at_s=now_s,
+        deadline_s=now_s + state.rules.report_deadline_s,
+    )
+    assigned = tuple(AssignDevice(device, state.number, 1) for device in chosen)
+    return begun, assigned + _not_selected(sorted(set(left) - set(reserve)))
+
+
+def _not_selected(devices: Iterable[DeviceId]) -> tuple[Effect, ...]:
+    return tuple(RejectCheckIn(device, RejectionReason.NOT_SELECTED) for device in devices)
+
+
+# REPORTING
+
+
+def _seat_newcomer(state: Round, event: DeviceCheckedIn) -> Step:
+    if event.device in state.pool:
+        return state, ()
+    seat = state.seats.get(event.device)
+    if seat is not None and seat.state is SeatState.WORKING:
+        # It does not know of its seat: the assignment was lost.
+        known = _with_seat(state, event.device, replace(seat, lost_since_s=None))
+        return known, (AssignDevice(event.device, state.number, seat.attempt),)
+    if not has_room(state, event.device, event.now_s):
+        return _turn_away(state, event)
+    newcomer = Seat()
+    if seat is not None:
+        earlier = (*seat.earlier, seat.cause) if seat.cause is not None else seat.earlier
+        newcomer = Seat(attempt=seat.attempt + 1, earlier=earlier)
+    return (
+        _with_seat(state, event.device, newcomer),
+        (AssignDevice(event.device, state.number, newcomer.attempt),),
+    )
+
+
+def _turn_away(state: Round, event: DeviceCheckedIn) -> Step:
+    return state, (RejectCheckIn(event.device, RejectionReason.ROUND_IN_PROGRESS),)
+
+
+def _start_grace(state: Round, event: DeviceLost) -> Step:
+    if event.device in state.pool:
+        return _leave_pool(state, event)
+    seat = state.seats.get(event.device)
+    if seat is None or seat.state is not SeatState.WORKING or seat.lost_since_s is not None:
+        return state, ()
+    return _with_seat(state, event.device, replace(seat, lost_since_s=event.now_s)), ()
+
+
+def _end_grace(state: Round, event: DeviceReturned) -> Step:
+    seat = state.seats.get(event.device)
+    if seat is None or seat.lost_since_s is None:
+        return state, ()
+    return _with_seat(state, event.device, replace(seat, lost_since_s=None)), ()
+
+
+def _drop(state: Round, event: DeviceDroppedOut) -> Step:
+    if event.device in state.pool:
+        return _leave_pool(state, event)
+    seat = state.seats.get(event.device)
+    if seat is None or seat.attempt != event.attempt or seat.state not in {SeatState.WORKING, SeatState.DROPPED}:
+        return state, ()
+    # A device knows its own cause better than we do, so it may correct a CONNECTION_LOST of ours.
+    dropped = replace(seat, state=SeatState.DROPPED, cause=event.cause, lost_since_s=None)
+    return _end_if_due(_with_seat(state, event.device, dropped), event.now_s)
+
+
+def _take_report(state: Round, event: ReportReceived) -> Step:
+    if not awaits_report(state, event.device, event.attempt):
+        return _answer_again(state, event)
+    seat = state.seats[event.device]
+    if event.code:
+        refused = replace(seat, state=SeatState.REFUSED, code=event.code, cause=None, lost_since_s=None)
+        ended, effects = _end_if_due(_with_seat(state, event.device, refused), event.now_s)
+        receipt = _receipt(state, event, Verdict.INVALID, event.code, event.detail)
+        return ended, (CountRefusal(event.device), receipt, *effects)
+    reported = replace(seat, state=SeatState.REPORTED, cause=None, lost_since_s=None)
+    ended, effects = _end_if_due(_with_seat(state, event.device, reported), event.now_s)
+    kept = KeepReport(event.device, state.number, event.attempt)
+    return ended, (kept, _receipt(state, event, Verdict.ACCEPTED), *effects)
+
+
+def _watch_reporting(state: Round, event: ClockTicked) -> Step:
+    state = _bounded(state, event.now_s + state.rules.report_deadline_s)
+    lost = {
+        device: _dropped(seat, DropoutCause.CONNECTION_LOST)
+        for device, seat in state.seats.items()
+        if seat.lost_since_s is not None and event.now_s >= seat.lost_since_s + state.rules.lost_grace_s
+    }
+    watched = _with_seats(state, {**state.seats, **lost}) if lost else state
+    return _end_if_due(watched, event.now_s)
+
+
+def _end_if_due(state: Round, now_s: float) -> Step:
+    if state.reported >= state.rules.goal:
+        return _commit(state, now_s)
+    if now_s >= state.deadline_s:
+        state = _with_seats(state, {device: _out_of_time(seat) for device, seat in state.seats.items()})
+    state, effects = _call_reserve(state, now_s)
+    if state.working:
+        return state, effects
+    if state.reported >= state.rules.minimum:
+        ended, others = _commit(state, now_s)
+        return ended, effects + others
+    if now_s < min(_replacement_ends_s(state), state.deadline_s):
+        return state, effects
+    causes = ", ".join(sorted(f"{cause.value} {count}" for cause, count in dropouts(state).items()))
+    reason = f"{state.reported} of {state.rules.minimum} needed reports came"
+    reason += f"; dropouts: {causes}" if causes else ""
+    return _abandoned(state, AbandonCause.TOO_FEW_REPORTS, reason, now_s), effects
+
+
+def _call_reserve(state: Round, now_s: float) -> Step:
+    """Give lost seats to the devices that wait for one; once they could hardly finish, send them away."""
+    room = max(0, state.rules.cohort - state.working - state.reported)
+    if not state.pool:
+        return state, ()
+    if now_s >= _replacement_ends_s(state):
+        return replace(state, pool=()), _not_selected(state.pool)
+    called, pool = state.pool[:room], state.pool[room:]
+    if not called:
+        return state, ()
+    seated = _with_seats(replace(state, pool=pool), {**state.seats, **{device: Seat() for device in called}})
+    return seated, tuple(AssignDevice(device, state.number, 1) for device in called)
+
+
+def _commit(state: Round, now_s: float) -> Step:
+    deadline_s = now_s + state.rules.commit_deadline_s
+    committing = replace(state, phase=Phase.COMMITTING, deadline_s=deadline_s, pool=())
+    return committing, (*_not_selected(state.pool), StartAggregation(state.number))
+
+
+# COMMITTING and after
+
+
+def _finish(state: Round, event: AggregationFinished) -> Step:
+    state, effects = _refuse(state, event.unreadable)
+    return replace(state, phase=Phase.COMMITTED, version=event.version, closed_at_s=event.now_s), effects
+
+
+def _reopen(state: Round, event: ReportsUnreadable) -> Step:
+    state, effects = _refuse(state, event.devices)
+    reopened = replace(state, phase=Phase.REPORTING, deadline_s=event.now_s + state.rules.report_deadline_s)
+    ended, others = _end_if_due(reopened, event.now_s)
+    return ended, effects + others
+
+
+def _refuse(state: Round, devices: tuple[DeviceId, ...]) -> Step:
+    """Take back what reports counted that turned out to be unreadable."""
+    if not devices:
+        return state, ()
+    found = {device: state.seats[device] for device in devices if device in state.seats}
+    refused = {device: replace(seat, state=SeatState.REFUSED, code=UNREADABLE) for device, seat in found.items()}
+    return _with_seats(state, {**state.seats, **refused}), tuple(CountRefusal(device) for device in sorted(refused))
+
+
+def _fail(state: Round, event: AggregationFailed) -> Step:
+    return _abandoned(state, AbandonCause.AVERAGING_FAILED, f"averaging failed: {event.reason}", event.now_s), ()
+
+
+def _watch_committing(state: Round, event: ClockTicked) -> Step:
+    state = _bounded(state, event.now_s + state.rules.commit_deadline_s)
+    if event.now_s < state.deadline_s:
+        return state, ()
+    reason = f"averaging did not end within {state.rules.commit_deadline_s:g} s"
+    return _abandoned(state, AbandonCause.AVERAGING_FAILED, reason, event.now_s), ()
+
+
+def _answer_again(state: Round, event: ReportReceived) -> Step:
+    seat = state.seats.get(event.device)
+    if seat is None:
+        detail = f"this device was not selected for round {state.number}"
+        return state, (_receipt(state, event, Verdict.INVALID, "not-selected", detail),)
+    if event.attempt != seat.attempt:
+        detail = f"expected a report of attempt {seat.attempt}, got attempt {event.attempt}"
+        return state, (_receipt(state, event, Verdict.INVALID, "attempt", detail),)
+    match seat.state:
+        case SeatState.REPORTED:
+            return state, (_receipt(state, event, Verdict.DUPLICATE),)
+        case SeatState.REFUSED:
+            return state, (_receipt(state, event, Verdict.INVALID, seat.code),)
+        case SeatState.WORKING | SeatState.DROPPED:
+            return state, (_receipt(state, event, Verdict.LATE),)
+
+
+def _ignore(state: Round, _event: Event) -> Step:
+    return state, ()
+
+
+def _receipt(state: Round, event: ReportReceived, verdict: Verdict, code: str = "", detail: str = "") -> SendReceipt:
+    return SendReceipt(event.device, state.number, event.attempt, verdict, code, detail)
+
+
+def _with_seat(state: Round, device: DeviceId, seat: Seat) -> Round:
+    before = state.seats.get(device)
+    was = None if before is None else before.state
+    return replace(
+        state,
+        seats=with_seat(state.seats, device, seat),
+        working=state.working + (seat.state is SeatState.WORKING) - (was is SeatState.WORKING),
+        reported=state.reported + (seat.state is SeatState.REPORTED) - (was is SeatState.REPORTED),
+    )
+
+
+def _with_seats(state: Round, seats: Mapping[DeviceId, Seat]) -> Round:
+    states = Counter(seat.state for seat in seats.values())
+    return replace(state, seats=seats, working=states[SeatState.WORKING], reported=states[SeatState.REPORTED])
+
+
+def _dropped(seat: Seat, cause: DropoutCause) -> Seat:
+    return replace(seat, state=SeatState.DROPPED, cause=cause, lost_since_s=None)
+
+
+def _out_of_time(seat: Seat) -> Seat:
+    if seat.state is not SeatState.WORKING:
+        return seat
+    return _dropped(seat, DropoutCause.SILENT if seat.lost_since_s is None else DropoutCause.CONNECTION_LOST)
+
+
+def _abandoned(state: Round, cause: AbandonCause, reason: str, now_s: float) -> Round:
+    return replace(state, phase=Phase.ABANDONED, cause=cause, reason=reason, closed_at_s=now_s)
+
+
+def _bounded(state: Round, latest_s: float) -> Round:
+    return state if state.deadline_s <= latest_s else replace(state, deadline_s=latest_s)
+
+
+def _replacement_ends_s(state: Round) -> float:
+    return state.deadline_s - (1 - REPLACEMENT_SHARE) * state.rules.report_deadline_s
+
+
+_SELECTION, _REPORTING, _COMMITTING = Phase.SELECTION, Phase.REPORTING, Phase.COMMITTING
+_COMMITTED, _ABANDONED = Phase.COMMITTED, Phase.ABANDONED
+
+TABLE: dict[tuple[Phase, type[Event]], Row] = {
+    (_SELECTION, DeviceCheckedIn): row(_join_pool, _SELECTION, _REPORTING),
+    (_SELECTION, DeviceLost): row(_leave_pool, _SELECTION),
+    (_SELECTION, DeviceReturned): row(_ignore, _SELECTION),
+    (_SELECTION, DeviceDroppedOut): row(_leave_pool, _SELECTION),
+    (_SELECTION, ReportReceived): row(_answer_again, _SELECTION),
+    (_SELECTION, ClockTicked): row(_watch_selection, _SELECTION, _REPORTING, _ABANDONED),
+    (_SELECTION, CalledOff): row(_call_off, _ABANDONED),
+    (_REPORTING, DeviceCheckedIn): row(_seat_newcomer, _REPORTING),
+    (_REPORTING, DeviceLost): row(_start_grace, _REPORTING),
+    (_REPORTING, DeviceReturned): row(_end_grace, _REPORTING),
+    (_REPORTING, DeviceDroppedOut): row(_drop, _REPORTING, _COMMITTING, _ABANDONED),
+    (_REPORTING, ReportReceived): row(_take_report, _REPORTING, _COMMITTING, _ABANDONED),
+    (_REPORTING, ClockTicked): row(_watch_reporting, _REPORTING, _COMMITTING, _ABANDONED),
+    (_REPORTING, CalledOff): row(_ignore, _REPORTING),
+    (_COMMITTING, DeviceCheckedIn): row(_turn_away, _COMMITTING),
+    (_COMMITTING, DeviceLost): row(_ignore, _COMMITTING),
+    (_COMMITTING, DeviceReturned): row(_ignore, _COMMITTING),
+    (_COMMITTING, DeviceDroppedOut): row(_ignore, _COMMITTING),
+    (_COMMITTING, ReportReceived): row(_answer_again, _COMMITTING),
+    (_COMMITTING, ClockTicked): row(_watch_committing, _COMMITTING, _ABANDONED),
+    (_COMMITTING, AggregationFinished): row(_finish, _COMMITTED),
+    (_COMMITTING, AggregationFailed): row(_fail, _ABANDONED),
+    (_COMMITTING, ReportsUnreadable): row(_reopen, _REPORTING, _COMMITTING),
+    (_COMMITTING, CalledOff): row(_ignore, _COMMITTING),
+    (_COMMITTED, ReportReceived): row(_answer_again, _COMMITTED),
+    (_ABANDONED, ReportReceived): row(_answer_again, _ABANDONED),
+}
+"""Every legal pair; a pair that is not here raises IllegalEvent."""

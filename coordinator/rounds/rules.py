@@ -1,0 +1,127 @@
+"""What a round needs to begin and to end, and how long it waits: everything from a few numbers.
+
+A person chooses how long a round waits for phones (``selection_deadline_s``) and how long a phone may take to train and
+to send (``report_deadline_s``). Whatever else waits follows from these two:
+
+================ =============================== ==================================================================
+what             how long                        why
+================ =============================== ==================================================================
+selection window selection deadline / 60         so that the sample is drawn from all who come, not of the first
+shortest retry   selection deadline / 15         who comes sooner learns nothing new
+lost grace       report deadline / 12, at most   a phone that changes networks is back in ten seconds, and a short
+                 10 s                            round cannot wait as long for it
+replacement      half of the report deadline     who begins in the second half could hardly finish; until then a few of
+                                                 those who were not drawn wait for a seat that is lost
+commit deadline  6 report deadlines, at least    the worker gives up a job that hangs within half an hour; this is
+                 2 h                             for a worker that says nothing at all
+empty selection  selection deadline, doubled     nobody is kept waiting, and a coordinator that is alone for a
+                 after each one, at most 1 h     weekend must not write thousands of rounds
+================ =============================== ==================================================================
+
+Pure values; :mod:`coordinator.rounds.round` acts on them, and keeps those that a round was opened with.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+WINDOW_SHARE = 1 / 60
+SHORTEST_RETRY_SHARE = 1 / 15
+GRACE_SHARE = 1 / 12
+LONGEST_GRACE_S = 10.0
+REPLACEMENT_SHARE = 0.5
+COMMIT_SHARE = 6
+SHORTEST_COMMIT_S = 7200.0
+LONGEST_EMPTY_SELECTION_S = 3600.0
+
+
+class RoundRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What a round needs to begin, to end, and how long it waits.
+
+    Attributes:
+        goal: reports that end the round at once.
+        minimum: fewest devices that a round begins with, and fewest reports that it commits with.
+        over_selection: devices selected for each report of the goal.
+        selection_window_s: shortest time of SELECTION.
+        selection_deadline_s: longest time that a device waits in SELECTION.
+        report_deadline_s: longest time of REPORTING.
+        lost_grace_s: how long a selected device may be disconnected before its seat counts as dropped.
+        commit_deadline_s: longest time of COMMITTING.
+    """
+
+    goal: int
+    minimum: int
+    over_selection: float
+    selection_window_s: float
+    selection_deadline_s: float
+    report_deadline_s: float
+    lost_grace_s: float
+    commit_deadline_s: float = SHORTEST_COMMIT_S
+
+    @property
+    def cohort(self) -> int:
+        """Devices to select: goal x over-selection, rounded up.
+
+        >>> rules_for(goal=10, minimum=2, over_selection=1.3, selection_deadline_s=60, report_deadline_s=600).cohort
+        13
+        """
+        return math.ceil(round(self.goal * self.over_selection, 9))  # 100 x 1.1 is a hair above 110 in floats
+
+    @property
+    def reserve(self) -> int:
+        """Devices that wait for a seat that is lost: as many as were selected beyond the goal, at least one."""
+        return max(1, self.cohort - self.goal)
+
+    def empty_selection_s(self, empty_before: int) -> float:
+        """How long a selection stays open to which nobody comes.
+
+        >>> rules = rules_for(goal=1, minimum=1, over_selection=1, selection_deadline_s=60, report_deadline_s=600)
+        >>> [rules.empty_selection_s(before) for before in (0, 1, 2, 99)]
+        [60.0, 120.0, 240.0, 3600.0]
+
+        Args:
+            empty_before: rounds in a row, just before this one, to which nobody came.
+        """
+        longest_s = max(self.selection_deadline_s, LONGEST_EMPTY_SELECTION_S)
+        return float(min(longest_s, self.selection_deadline_s * 2 ** min(empty_before, 30)))
+
+
+def rules_for(
+    *,
+    goal: int,
+    minimum: int,
+    over_selection: float,
+    selection_deadline_s: float,
+    report_deadline_s: float,
+    selection_window_s: float | None = None,
+    lost_grace_s: float | None = None,
+) -> RoundRules:
+    """The rules that follow from what a person chose.
+
+    >>> rules = rules_for(goal=5, minimum=2, over_selection=1.3, selection_deadline_s=60, report_deadline_s=600)
+    >>> rules.selection_window_s, rules.lost_grace_s, rules.commit_deadline_s
+    (1.0, 10.0, 7200.0)
+
+    Args:
+        goal: as in RoundRules.
+        minimum: as in RoundRules.
+        over_selection: as in RoundRules.
+        selection_deadline_s: how long to wait for phones.
+        report_deadline_s: how long training and sending may take.
+        selection_window_s: None to derive it.
+        lost_grace_s: None to derive it.
+    """
+    window_s = WINDOW_SHARE * selection_deadline_s if selection_window_s is None else selection_window_s
+    grace_s = min(LONGEST_GRACE_S, GRACE_SHARE * report_deadline_s) if lost_grace_s is None else lost_grace_s
+    return RoundRules(
+        goal=goal,
+        minimum=minimum,
+        over_selection=over_selection,
+        selection_window_s=window_s,
+        selection_deadline_s=selection_deadline_s,
+        report_deadline_s=report_deadline_s,
+        lost_grace_s=grace_s,
+        commit_deadline_s=max(SHORTEST_COMMIT_S, COMMIT_SHARE * report_deadline_s),
+    )

@@ -1,1 +1,0 @@
-"""Adapters: database, files, MQTT, HTTP, processes. They translate and retry, and decide nothing."""

@@ -1,0 +1,1 @@
+"""Storage: the database and the files beside it. Adapters: they translate and retry, and decide nothing."""

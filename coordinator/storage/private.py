@@ -1,0 +1,65 @@
+"""What the worker reads and writes of the database: frames of reports, and states of server optimizers."""
+
+from __future__ import annotations
+
+import hashlib
+
+import sqlalchemy as sa
+
+from coordinator.storage.database import Database
+from coordinator.storage.tables import optimizer_states, report_frames, upsert
+from wire.errors import IntegrityError
+from wire.identifiers import DeviceId
+
+
+class PrivateTables:
+    """Implements :class:`coordinator.ports.PrivateStore`; each call is a transaction of its own.
+
+    Args:
+        database: where the tables are.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def frame(self, round_number: int, device: DeviceId, attempt: int) -> bytes:
+        """The frame of a report.
+
+        Raises:
+            IntegrityError: it is not there.
+            UnavailableError: the database cannot be read now.
+        """
+        key = {"round": round_number, "device": device, "attempt": attempt}
+        which = sa.and_(*(report_frames.c[name] == value for name, value in key.items()))
+        with self._database.connection() as connection:
+            body = connection.scalar(sa.select(report_frames.c.body).where(which))
+        if body is None:
+            msg = f"the database lacks the report of {device} in round {round_number}, attempt {attempt}"
+            raise IntegrityError(msg)
+        return bytes(body)
+
+    def state(self, sha256: str) -> bytes:
+        """The state of an optimizer.
+
+        Raises:
+            IntegrityError: it is not there.
+            UnavailableError: the database cannot be read now.
+        """
+        with self._database.connection() as connection:
+            which = optimizer_states.c.sha256 == sha256
+            body = connection.scalar(sa.select(optimizer_states.c.body).where(which))
+        if body is None:
+            msg = f"the database lacks the state of the optimizer {sha256}"
+            raise IntegrityError(msg)
+        return bytes(body)
+
+    def keep_state(self, data: bytes) -> str:
+        """Store the state of an optimizer durably; its hash.
+
+        Raises:
+            UnavailableError: the database cannot be written now.
+        """
+        sha256 = hashlib.sha256(data).hexdigest()
+        with self._database.connection() as connection:
+            connection.execute(upsert(connection.dialect.name, optimizer_states), {"sha256": sha256, "body": data})
+        return sha256

@@ -1,0 +1,263 @@
+"""What people ask the database: lists, sums and the history of the fleet. The half of a view that the pages read.
+
+No question costs more because there were more rounds or devices: lists go on from a key (never from an offset), sums
+are kept along, a search looks at a bounded number of rows and says where it stopped, and only the census counts all
+devices (:mod:`coordinator.storage.census` says how rarely).
+"""
+
+from __future__ import annotations
+
+import abc
+import statistics
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from msgspec.structs import replace
+
+from coordinator.ports import RoundSummary, StoredReport
+from coordinator.rounds.lease import Lease, Presence
+from coordinator.rounds.round import TERMINAL, Phase, Round
+from coordinator.storage.fleet import Sample
+from coordinator.storage.tables import audit, counters, devices, reports, round_summaries, rounds, samples, tokens
+from coordinator.tasks.operations import AuditEntry, TokenRecord
+from wire.identifiers import DeviceId
+
+MEDIAN_OF = 1000
+"""The median is of the newest reports, so that it stays cheap and tells of today."""
+ROWS_SEARCHED = 20_000
+"""Devices that one search looks at; it goes on behind them when it is asked to."""
+WEIGHTS_TOLD_APART = 50
+"""Versions that devices hold; nobody looks at more."""
+LAST_CHARACTER = "\uffff"
+"""Sorts behind everything that a device's id may contain."""
+
+_SUMMARY = msgspec.json.Decoder(RoundSummary)
+_SAMPLE = msgspec.json.Decoder(Sample)
+_ROUND = msgspec.json.Decoder(Round)
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """A position in the list of devices by when they were last heard of."""
+
+    last_seen_s: float
+    device: str
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """Which devices are searched for; what is empty does not matter.
+
+    Attributes:
+        name: with which the id begins.
+        states: lifecycle states.
+        reason: in their own words.
+        blocked: only those that an operator shut out.
+        weights: hashes of weights that they hold.
+    """
+
+    name: str = ""
+    states: frozenset[str] = frozenset()
+    reason: str | None = None
+    blocked: bool = False
+    weights: frozenset[str] = frozenset()
+
+
+class Reading(abc.ABC):
+    """Questions of people to an open transaction."""
+
+    _connection: sa.Connection
+
+    @abc.abstractmethod
+    def flush(self) -> None:
+        """Write what is held back."""
+
+    # Rounds
+
+    def recent_rounds(
+        self, limit: int, before: int | None = None, phase: Phase | None = None, task: str | None = None
+    ) -> list[RoundSummary]:
+        """The newest rounds, in ascending order; only those with a number below ``before``, of a phase, of a task."""
+        self.flush()
+        query = sa.select(rounds.c.number, round_summaries.c.body).join_from(rounds, round_summaries, isouter=True)
+        query = query.order_by(rounds.c.number.desc()).limit(limit)
+        if before is not None:
+            query = query.where(rounds.c.number < before)
+        if phase is not None:
+            query = query.where(rounds.c.phase == phase.value)
+        if task is not None:
+            query = query.where(rounds.c.task == task)
+        found = self._connection.execute(query).all()[::-1]
+        kept = {number: _SUMMARY.decode(body) for number, body in found if body is not None}
+        open_still = self._summed_up([number for number, body in found if body is None])
+        return [kept.get(number) or open_still[number] for number, _ in found]
+
+    def _summed_up(self, numbers: Collection[int]) -> dict[int, RoundSummary]:
+        """Summaries of rounds that have none: they are not over, or ended before summaries were kept."""
+        if not numbers:
+            return {}
+        of_each: dict[int, list[tuple[float, int, int]]] = {number: [] for number in numbers}
+        figures = sa.select(reports.c.round, reports.c.loss, reports.c.num_examples, reports.c.size_bytes)
+        for number, loss, examples, size in self._connection.execute(figures.where(reports.c.round.in_(numbers))):
+            of_each[number].append((loss, examples, size))
+        rows = self._connection.execute(sa.select(rounds.c.state, rounds.c.task).where(rounds.c.number.in_(numbers)))
+        decoded = [replace(_ROUND.decode(state), task=task) for state, task in rows]
+        return {state.number: RoundSummary.of(state, of_each[state.number]) for state in decoded}
+
+    def accepted_reports(self) -> int:
+        """Accepted reports of all rounds."""
+        self.flush()
+        query = sa.select(counters.c.value).where(counters.c.name == "reports_accepted")
+        return int(self._connection.scalar(query) or 0)
+
+    def report_bytes_median(self) -> int | None:
+        """Median length of the accepted reports of the newest rounds."""
+        self.flush()
+        newest = sa.select(reports.c.size_bytes).order_by(reports.c.round.desc()).limit(MEDIAN_OF).subquery()
+        many = self._connection.scalar(sa.select(sa.func.count()).select_from(newest)) or 0
+        if not many:
+            return None
+        in_the_middle = sa.select(newest).order_by(newest.c.size_bytes).offset((many - 1) // 2).limit(2 - many % 2)
+        return int(statistics.mean(self._connection.scalars(in_the_middle)))
+
+    def reports_of(self, device: DeviceId, round_numbers: Collection[int]) -> list[StoredReport]:
+        """The accepted reports of a device in these rounds, newest first."""
+        self.flush()
+        query = sa.select(reports).where(reports.c.device == device, reports.c.round.in_(round_numbers))
+        found = self._connection.execute(query.order_by(reports.c.round.desc()))
+        return [StoredReport(**row) for row in found.mappings()]
+
+    def reports_in(self, round_number: int, chosen: Collection[DeviceId]) -> list[StoredReport]:
+        """The accepted reports of these devices in a round."""
+        self.flush()
+        query = sa.select(reports).where(reports.c.round == round_number, reports.c.device.in_(chosen))
+        return [StoredReport(**row) for row in self._connection.execute(query).mappings()]
+
+    # Devices
+
+    def leases(self, limit: int) -> list[Lease]:
+        """The devices seen last, in ascending order of their names."""
+        self.flush()
+        query = sa.select(devices).order_by(devices.c.last_seen_s.desc()).limit(limit)
+        return sorted(self._fetch_leases(query), key=lambda lease: lease.device)
+
+    def leases_after(self, limit: int, device: str) -> list[Lease]:
+        """The devices whose names come after that one, in ascending order."""
+        self.flush()
+        return self._fetch_leases(
+            sa.select(devices).where(devices.c.device > device).order_by(devices.c.device).limit(limit)
+        )
+
+    def search_devices(self, wanted: Wanted, limit: int, after: Heard | None) -> tuple[list[Lease], Heard | None]:
+        """Devices that are wanted: by when they were heard of, newest first; by name if they are searched by that.
+
+        Args:
+            wanted: which.
+            limit: at most so many.
+            after: goes on behind this one.
+
+        Returns:
+            The devices, and where to go on; None if there are no more. They may be fewer than asked for although there
+            are more, when many had to be looked at.
+        """
+        self.flush()
+        heard, name = devices.c.last_seen_s, devices.c.device
+        rows = sa.select(devices)
+        order: tuple[sa.ColumnElement[Any], ...] = (heard.desc(), name.desc())
+        by_name = bool(wanted.name) or wanted.blocked  # blocked ones are few, and have an index of their own
+        if by_name:
+            # Byte by byte: a locale's order would tear apart what begins alike.
+            by_byte = name if self._connection.dialect.name == "sqlite" else name.collate("C")
+            rows, order = rows.where(by_byte >= wanted.name, by_byte < wanted.name + LAST_CHARACTER), (by_byte.asc(),)
+            rows = rows.where(devices.c.blocked != "") if wanted.blocked else rows
+            rows = rows if after is None else rows.where(by_byte > after.device)
+        elif after is not None:
+            rows = rows.where(heard <= after.last_seen_s, (heard < after.last_seen_s) | (name < after.device))
+        looked_at = rows.order_by(*order).limit(ROWS_SEARCHED).cte("looked_at")
+        found = sa.select(looked_at)
+        if wanted.states:
+            found = found.where(looked_at.c.state.in_(wanted.states))
+        if wanted.reason is not None:
+            found = found.where(looked_at.c.reason == wanted.reason)
+        if wanted.weights:
+            found = found.where(looked_at.c.weights.in_(wanted.weights))
+        leases = self._fetch_leases(found.limit(limit))
+        if len(leases) == limit:
+            return leases, Heard(leases[-1].last_seen_s, leases[-1].device)
+        last = rows.with_only_columns(heard, name).order_by(*order).offset(ROWS_SEARCHED - 1).limit(1)
+        row = self._connection.execute(last).first()
+        return leases, None if row is None else Heard(row.last_seen_s, row.device)
+
+    def holders(self, since_s: float) -> dict[str | None, int]:
+        """Hash of weights -> devices that were heard of since and hold them, the most frequent ones."""
+        self.flush()
+        many = sa.func.count().label("many")
+        query = sa.select(devices.c.weights, many).where(devices.c.last_seen_s >= since_s)
+        query = query.group_by(devices.c.weights).order_by(many.desc()).limit(WEIGHTS_TOLD_APART)
+        return {row.weights: row.many for row in self._connection.execute(query)}
+
+    def _fetch_leases(self, query: sa.Select[Any]) -> list[Lease]:
+        return [lease_from(row) for row in self._connection.execute(query).mappings()]
+
+    # The fleet over time
+
+    def add_sample(self, sample: Sample, keep_s: float) -> None:
+        """Keep a moment, and forget those older than ``keep_s`` before it."""
+        row = {"at_s": sample.at_s, "body": msgspec.json.encode(sample)}
+        self._connection.execute(sa.delete(samples).where(samples.c.at_s < sample.at_s - keep_s))
+        self._connection.execute(sa.insert(samples).values(row))
+
+    def samples(self, since_s: float, every_s: int) -> list[Sample]:
+        """Moments since then, oldest first: the first of each stretch of ``every_s`` seconds, and the newest."""
+        stretch = sa.cast(samples.c.at_s, sa.BigInteger) // every_s
+        first = sa.select(sa.func.min(samples.c.at_s)).where(samples.c.at_s >= since_s).group_by(stretch)
+        newest = sa.select(sa.func.max(samples.c.at_s)).where(samples.c.at_s >= since_s)
+        told = samples.c.at_s.in_(sa.union(first, newest))
+        query = sa.select(samples.c.body).where(told).order_by(samples.c.at_s)
+        return [_SAMPLE.decode(body) for body in self._connection.scalars(query)]
+
+    def counters(self) -> Mapping[str, int]:
+        """Every counter by name."""
+        self.flush()
+        rows = self._connection.execute(sa.select(counters.c.name, counters.c.value))
+        return {row.name: row.value for row in rows}
+
+    # Changes and tokens
+
+    def audit(self, limit: int, before: int | None = None) -> list[AuditEntry]:
+        """The newest changes, newest first; only those with a number below ``before``."""
+        query = sa.select(audit).order_by(audit.c.number.desc()).limit(limit)
+        if before is not None:
+            query = query.where(audit.c.number < before)
+        return [AuditEntry(**row) for row in self._connection.execute(query).mappings()]
+
+    def pulse(self) -> object:
+        """Differs from what it was whenever the pages could look different; cheap enough for every second."""
+        over = [phase.value for phase in TERMINAL]
+        open_now = sa.select(rounds.c.number, rounds.c.phase).where(rounds.c.phase.not_in(over))
+        changed = self._connection.scalar(sa.select(sa.func.max(audit.c.number)))
+        return self.counters(), self._connection.execute(open_now).all(), changed
+
+    def tokens(self) -> list[TokenRecord]:
+        """Every token, in ascending order of their names."""
+        query = sa.select(tokens).order_by(tokens.c.name)
+        return [TokenRecord(**row) for row in self._connection.execute(query).mappings()]
+
+    def token(self, sha256: str) -> TokenRecord | None:
+        """The token with that hash."""
+        row = self._connection.execute(sa.select(tokens).where(tokens.c.sha256 == sha256)).mappings().first()
+        return None if row is None else TokenRecord(**row)
+
+
+def lease_from(row: sa.RowMapping) -> Lease:
+    """A device as its row says."""
+    values: dict[str, Any] = {str(name): value for name, value in row.items()}
+    return Lease(**{**values, "presence": Presence(values["presence"])})
+
+
+def summary_row(state: Round, connection: sa.Connection) -> dict[str, Any]:
+    """What is kept of a round that is over; its reports must be written already."""
+    columns = (reports.c.loss, reports.c.num_examples, reports.c.size_bytes)
+    figures = connection.execute(sa.select(*columns).where(reports.c.round == state.number))
+    summary = RoundSummary.of(state, [(loss, examples, size) for loss, examples, size in figures])
+    return {"number": state.number, "body": msgspec.json.encode(summary)}

@@ -1,0 +1,254 @@
+"""The tables. Migrations make them (``storage/migrations``); a test compares both."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    text,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+
+METADATA = MetaData()
+
+tasks = Table(
+    "tasks",
+    METADATA,
+    Column("name", String(64), primary_key=True),
+    Column("number", BigInteger, nullable=False, unique=True),  # in the order in which they were made
+    Column("status", String(16), nullable=False),  # coordinator.tasks.task.Status
+    Column("state", LargeBinary, nullable=False),  # JSON of coordinator.tasks.task.Task
+    Column("settings", LargeBinary, nullable=False),  # JSON of coordinator.tasks.settings.TaskSettings
+)
+
+versions = Table(
+    "versions",
+    METADATA,
+    Column("version", BigInteger, primary_key=True, autoincrement=False),
+    Column("task", String(64), nullable=False, server_default=""),
+    Column("manifest", String(64), nullable=False),
+    Column("round", BigInteger),
+    Column("optimizer_state", String(64)),
+    Column("clip_norm", Float),
+    Column("created_s", Float, nullable=False),
+    Column("top1", Float),
+    Column("top3", Float),
+    Column("loss", Float),
+    Column("hits", LargeBinary),  # which held-out words were foreseen
+    Column("stage", String(16), nullable=False, server_default="current"),  # coordinator.versions.rollout.Stage
+    Column("reason", String(500), nullable=False, server_default=""),
+    Column("since_s", Float, nullable=False, server_default="0"),
+    Column("lineage", LargeBinary),  # JSON of coordinator.ports.Lineage
+    Index("versions_by_stage", "task", "stage", "version"),
+)
+
+federated = Table(
+    "federated",
+    METADATA,
+    Column("version", BigInteger, ForeignKey("versions.version"), primary_key=True, autoincrement=False),
+    Column("tally", LargeBinary, nullable=False),  # JSON of coordinator.learning.device_metrics.Tally
+)
+
+rounds = Table(
+    "rounds",
+    METADATA,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("task", String(64), nullable=False, server_default=""),
+    Column("phase", String(16), nullable=False),
+    Column("base_version", BigInteger, ForeignKey("versions.version"), nullable=False),
+    Column("state", LargeBinary, nullable=False),  # JSON of coordinator.rounds.round.Round
+    Index("rounds_by_phase", "phase", "number"),
+    Index("rounds_by_task", "task", "number"),
+)
+
+round_summaries = Table(
+    "round_summaries",
+    METADATA,
+    Column("number", BigInteger, ForeignKey("rounds.number"), primary_key=True, autoincrement=False),
+    Column("body", LargeBinary, nullable=False),  # JSON of coordinator.ports.RoundSummary, once the round is over
+)
+
+reports = Table(
+    "reports",
+    METADATA,
+    Column("round", BigInteger, ForeignKey("rounds.number"), nullable=False),
+    Column("device", String(64), nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("sha256", String(64), nullable=False),  # of the frame
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("num_examples", BigInteger, nullable=False),
+    Column("steps", BigInteger, nullable=False),
+    Column("loss", Float, nullable=False),
+    Column("seconds", Float, nullable=False),
+    Column("norm", Float, nullable=False),
+    Column("received_s", Float, nullable=False),
+    PrimaryKeyConstraint("round", "device", "attempt"),
+)
+
+report_frames = Table(
+    "report_frames",  # emptied when the round is over
+    METADATA,
+    Column("round", BigInteger, nullable=False),
+    Column("device", String(64), nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("round", "device", "attempt"),
+)
+
+chunks = Table(
+    "chunks",
+    METADATA,
+    Column("round", BigInteger, ForeignKey("rounds.number"), nullable=False),
+    Column("device", String(64), nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("count", Integer, nullable=False),
+    Column("total_bytes", BigInteger, nullable=False),
+    Column("body", LargeBinary, nullable=False),  # its frame
+    PrimaryKeyConstraint("round", "device", "attempt", "number"),
+)
+
+optimizer_states = Table(
+    "optimizer_states",
+    METADATA,
+    Column("sha256", String(64), primary_key=True),
+    Column("body", LargeBinary, nullable=False),
+)
+
+devices = Table(
+    "devices",
+    METADATA,
+    Column("device", String(64), primary_key=True),
+    Column("presence", String(16), nullable=False),  # coordinator.rounds.lease.Presence
+    Column("state", String(500), nullable=False),
+    Column("reason", String(500), nullable=False),
+    Column("last_seen_s", Float, nullable=False),
+    Column("agent_version", String(500), nullable=False),
+    Column("runtime", String(500), nullable=False),
+    Column("program", String(64)),
+    Column("weights", String(64)),
+    Column("examples", BigInteger, nullable=False),
+    Column("emulated", Boolean, nullable=False),
+    Column("last_round", BigInteger, nullable=False),
+    Column("rounds_counted", BigInteger, nullable=False),  # one bit a round
+    Column("blocked", String(200), nullable=False, server_default=""),  # why; empty for a device that may take part
+    Column("refusals", Integer, nullable=False, server_default="0"),
+    Column("barred_until_s", Float, nullable=False, server_default="0"),
+    Column("taken_back", String(500), nullable=False, server_default=""),  # a release of the agent, and why
+    Index("devices_by_last_seen", "last_seen_s"),
+    Index("devices_blocked", "device", sqlite_where=text("blocked <> ''"), postgresql_where=text("blocked <> ''")),
+)
+
+effects = Table(
+    "effects",
+    METADATA,
+    # SQLite counts up by itself only in a plain INTEGER column.
+    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("body", LargeBinary, nullable=False),  # JSON of coordinator.engine.effects.PendingEffect
+    Column("begun", Integer, nullable=False, server_default="0"),  # by how many processes, and still to be done
+    sqlite_autoincrement=True,  # numbers are never used again
+)
+
+facts = Table(
+    "facts",
+    METADATA,
+    Column("name", String(100), primary_key=True),
+    Column("value", LargeBinary, nullable=False),  # JSON, of a type for each name
+)
+
+tokens = Table(
+    "tokens",
+    METADATA,
+    Column("name", String(64), primary_key=True),
+    Column("role", String(16), nullable=False),  # coordinator.tasks.operations.Role
+    Column("sha256", String(64), nullable=False, unique=True),  # of the token, which nobody keeps
+    Column("created_s", Float, nullable=False),
+    Column("expires_s", Float, nullable=False),
+)
+
+audit = Table(
+    "audit",
+    METADATA,
+    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("at_s", Float, nullable=False),
+    Column("who", String(64), nullable=False),
+    Column("action", String(32), nullable=False),
+    Column("target", String(64), nullable=False),
+    Column("before", String(200), nullable=False),
+    Column("after", String(200), nullable=False),
+    sqlite_autoincrement=True,  # a number that is missing was deleted
+)
+
+counters = Table(
+    "counters",
+    METADATA,
+    Column("name", String(100), primary_key=True),
+    Column("value", BigInteger, nullable=False),
+)
+
+samples = Table(
+    "samples",
+    METADATA,
+    Column("at_s", Float, primary_key=True),
+    Column("body", LargeBinary, nullable=False),  # JSON of coordinator.storage.fleet.Sample
+)
+
+claims = Table(
+    "claims",
+    METADATA,
+    Column("name", String(64), primary_key=True),
+    Column("sha256", String(64), nullable=False, unique=True),  # of the claim, which nobody keeps
+    Column("device", String(64), nullable=False),
+    Column("prefix", String(64), nullable=False),
+    Column("uses", Integer, nullable=False),
+    Column("uses_left", Integer, nullable=False),
+    Column("approval", Boolean, nullable=False),
+    Column("created_s", Float, nullable=False),
+    Column("expires_s", Float, nullable=False),
+)
+
+credentials = Table(
+    "credentials",
+    METADATA,
+    Column("key", String(64), primary_key=True),  # sha256 of the public key
+    Column("device", String(64), nullable=False),
+    Column("claim", String(64), nullable=False),  # empty for a renewal
+    Column("standing", String(16), nullable=False),  # coordinator.enrolment.claims.Standing
+    Column("csr", String(4096), nullable=False),
+    Column("certificate", String(4096), nullable=False),
+    Column("serial", String(49), nullable=False),  # 20 bytes in decimal digits
+    Column("authority", String(64), nullable=False),
+    Column("address", String(64), nullable=False),
+    Column("requested_s", Float, nullable=False),
+    Column("expires_s", Float, nullable=False),
+    Index("credentials_by_serial", "serial"),
+    Index("credentials_by_device", "device"),
+    Index("credentials_by_standing", "standing", "requested_s"),
+    Index("credentials_by_claim", "claim"),
+)
+
+_INSERTS: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+
+
+@functools.cache
+def upsert(dialect: str, table: Table) -> Any:
+    """Inserts a row or replaces the one of its primary key; a counter is added to. Both dialects write it alike."""
+    statement = _INSERTS[dialect](table)
+    keys = [column.name for column in table.primary_key]
+    others = {column.name: statement.excluded[column.name] for column in table.columns if column.name not in keys}
+    if table is counters:
+        others = {"value": counters.c.value + statement.excluded.value}
+    return statement.on_conflict_do_update(index_elements=keys, set_=others)

@@ -1,0 +1,130 @@
+"""What the database says of versions of the model: the part of a view that has to do with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from msgspec import structs
+
+from coordinator.engine.jobs import Metrics
+from coordinator.learning.device_metrics import Tally
+from coordinator.ports import Lineage, RoundSummary, VersionRecord
+from coordinator.storage.tables import federated, upsert, versions
+from coordinator.versions.rollout import Rollout, Stage
+
+_JSON: dict[str, Any] = {"lineage": Lineage}
+"""Columns that are JSON, and of what."""
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """How good a version is, and which round made it."""
+
+    version: int
+    round: int | None
+    metrics: Metrics
+
+
+class Versions:
+    """Versions of an open transaction; see :class:`coordinator.ports.Transaction` for each method."""
+
+    _connection: sa.Connection
+
+    def version(self, number: int) -> VersionRecord | None:
+        """A version."""
+        return self._first_version(sa.select(versions).where(versions.c.version == number))
+
+    def current_version(self, task: str | None = None) -> VersionRecord | None:
+        """The version of a task that devices have; of all tasks without one."""
+        return self._newest(Stage.CURRENT, task)
+
+    def canary_version(self, task: str | None = None) -> VersionRecord | None:
+        """The version of a task that some devices try; of all tasks without one."""
+        return self._newest(Stage.CANARY, task)
+
+    def last_version_number(self) -> int:
+        """Number of the newest version, wherever it is."""
+        return self._connection.scalar(sa.select(sa.func.max(versions.c.version))) or 0
+
+    def add_version(self, record: VersionRecord) -> None:
+        """Insert a version."""
+        self._connection.execute(sa.insert(versions).values(_row(record)))
+
+    def save_version(self, record: VersionRecord) -> None:
+        """Replace a version."""
+        which = versions.c.version == record.version
+        self._connection.execute(sa.update(versions).where(which).values(_row(record)))
+
+    def federated(self, version: int) -> Tally:
+        """What devices found of a version."""
+        found = self._connection.scalar(sa.select(federated.c.tally).where(federated.c.version == version))
+        return Tally() if found is None else msgspec.json.decode(found, type=Tally)
+
+    def save_federated(self, version: int, tally: Tally) -> None:
+        """Replace it."""
+        row = {"version": version, "tally": msgspec.json.encode(tally)}
+        self._connection.execute(upsert(self._connection.dialect.name, federated), row)
+
+    def versions(self, limit: int, before: int | None = None, task: str | None = None) -> list[VersionRecord]:
+        """The newest versions, in ascending order; only those with a number below ``before``, and of a task."""
+        query = sa.select(versions).order_by(versions.c.version.desc()).limit(limit)
+        if before is not None:
+            query = query.where(versions.c.version < before)
+        if task is not None:
+            query = query.where(versions.c.task == task)
+        return self._versions(query)[::-1]
+
+    def versions_made_in(self, rounds: Iterable[RoundSummary]) -> dict[int, VersionRecord]:
+        """The versions that came out of these rounds, by number."""
+        numbers = [each.version for each in rounds if each.version is not None]
+        found = self._versions(sa.select(versions).where(versions.c.version.in_(numbers)))
+        return {record.version: record for record in found}
+
+    def measured(self, limit: int, task: str) -> list[Measured]:
+        """How good the newest versions of a task are, in ascending order; without those that were not measured."""
+        figures = (versions.c.top1, versions.c.top3, versions.c.loss)
+        query = sa.select(versions.c.version, versions.c.round, *figures).where(versions.c.task == task)
+        newest = self._connection.execute(query.order_by(versions.c.version.desc()).limit(limit)).all()
+        return [
+            Measured(version, made_in, Metrics(top1, top3, loss))
+            for version, made_in, top1, top3, loss in reversed(newest)
+            if top1 is not None
+        ]
+
+    def _newest(self, stage: Stage, task: str | None) -> VersionRecord | None:
+        which = sa.select(versions).where(versions.c.stage == stage.value)
+        if task is not None:
+            which = which.where(versions.c.task == task)
+        return self._first_version(which.order_by(versions.c.version.desc()).limit(1))
+
+    def _first_version(self, query: sa.Select[Any]) -> VersionRecord | None:
+        row = self._connection.execute(query).mappings().first()
+        return None if row is None else _record(row)
+
+    def _versions(self, query: sa.Select[Any]) -> list[VersionRecord]:
+        return [_record(row) for row in self._connection.execute(query).mappings()]
+
+
+def _row(record: VersionRecord) -> dict[str, Any]:
+    row = structs.asdict(record)
+    metrics, rollout = row.pop("metrics"), row.pop("rollout")
+    row |= dict.fromkeys(Metrics.__struct_fields__) if metrics is None else structs.asdict(metrics)
+    row |= {**structs.asdict(rollout), "stage": rollout.stage.value}
+    for name in _JSON:
+        row[name] = None if row[name] is None else msgspec.json.encode(row[name])
+    return row
+
+
+def _record(row: sa.RowMapping) -> VersionRecord:
+    values: dict[str, Any] = {str(name): value for name, value in row.items()}
+    top1, top3, loss, hits = (values.pop(name) for name in Metrics.__struct_fields__)
+    stage, reason, since_s = values.pop("stage"), values.pop("reason"), values.pop("since_s")
+    for name, kind in _JSON.items():
+        values[name] = None if values[name] is None else msgspec.json.decode(values[name], type=kind)
+    return VersionRecord(
+        **values,
+        metrics=None if top1 is None else Metrics(top1, top3, loss, hits),
+        rollout=Rollout(stage=Stage(stage), reason=reason, since_s=since_s),
+    )

@@ -1,0 +1,173 @@
+"""What ``transport = "tls"`` adds to the service: the authority, HTTPS, certificates for the broker, and the gate."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import structlog
+import urllib3
+from flask import Flask
+
+from coordinator.config import BrokerConfig, CoordinatorConfig
+from coordinator.enrolment.certificate_issuer import Office
+from coordinator.enrolment.eviction import end_session
+from coordinator.enrolment.register import Register
+from coordinator.enrolment.revocation import Gate
+from coordinator.enrolment.tls_files import AUTHORITIES, FOLDER, Changes, refresh, signer_of
+from coordinator.ports import Clock
+from coordinator.ports import Signer as OrderSigner
+from coordinator.storage.database import Database
+from coordinator.web.server import CONNECTIONS, serving
+from coordinator.web.tls_front import TlsFront, behind_front
+from wire.errors import UnavailableError
+from wire.identifiers import DeviceId, Population
+
+RELOAD_TIMEOUT_S = 20.0
+EVICTIONS_AT_ONCE = 8
+LOOPBACK = "127.0.0.1"
+
+_log = structlog.get_logger("coordinator")
+
+
+class Secured:
+    """The parts, and what ties them together.
+
+    Args:
+        config: of the coordinator.
+        database: of the coordinator.
+        clock: wall-clock time.
+        signer: of orders; devices are told its keys when they enrol.
+
+    Raises:
+        UnavailableError: the authority or the disk does not work.
+        ConfigError: the authority's key lies open.
+    """
+
+    def __init__(self, config: CoordinatorConfig, database: Database, clock: Clock, signer: OrderSigner) -> None:
+        self._config, self._clock = config, clock
+        self._signer = signer_of(config)
+        self._register = Register(database)
+        # In a thread of its own: a command that hangs must not hold up the next revocation.
+        self._reload_broker: Callable[[], None] = lambda: threading.Thread(
+            target=self._run_reload_command, name="broker reload", daemon=True
+        ).start()
+        self._front: TlsFront | None = None
+        self._gate: Gate | None = None
+        self._reloading, self._not_reloaded = threading.Lock(), ""
+        self.folder = config.data_dir / FOLDER
+        """Certificates, as servers read them."""
+        now_s = clock.now_s()
+        try:
+            refresh(config, self._signer, self._register.shut_out(now_s), now_s)
+        except BaseException:
+            self._signer.close()
+            raise
+        self.context = client_context(config)
+        """To connect to our broker with."""
+        self.office = Office(config, self._register, self._signer, clock, signer.public, signer.recovery)
+        """Certifies devices."""
+
+    @property
+    def troubles(self) -> list[str]:
+        """Why a revocation may not be in force everywhere."""
+        gate = [] if self._gate is None else self._gate.troubles
+        return gate + ([self._not_reloaded] if self._not_reloaded else [])
+
+    def close(self) -> None:
+        """End the authority's process."""
+        self._signer.close()
+
+    @contextlib.contextmanager
+    def gate_kept(self, broker: BrokerConfig, reload_broker: Callable[[], None] | None) -> Iterator[None]:
+        """Keep the doors as the register says, as long as the block lasts.
+
+        Args:
+            broker: where we connect, and as whom.
+            reload_broker: has a broker of ours read its files again; None for an external one.
+        """
+        if reload_broker is not None:
+            self._reload_broker = reload_broker
+
+        population = Population(self._config.population)
+
+        def evict(devices: Collection[DeviceId], serials: Collection[str]) -> None:
+            if self._front is not None:
+                self._front.drop(serials)
+            with ThreadPoolExecutor(EVICTIONS_AT_ONCE) as pool:
+                list(pool.map(lambda device: end_session(broker, self.context, population, device), devices))
+
+        gate = Gate(self._config, self._register, self._signer, self._clock, self._reload, evict)
+        self._gate = gate
+        gate.start()
+        try:
+            yield
+        finally:
+            gate.close()
+
+    @contextlib.contextmanager
+    def serving(self, app: Flask, listener: socket.socket | None) -> Iterator[None]:
+        """Serve HTTPS as long as the block lasts; see :func:`coordinator.web.server.serving`."""
+        config = self._config
+        with socket.create_server((LOOPBACK, 0), backlog=CONNECTIONS) as behind, contextlib.ExitStack() as stack:
+            port: int = behind.getsockname()[1]
+            front = TlsFront(config.host, config.port, self.folder, port, CONNECTIONS, listener)
+            stack.callback(front.close)
+            stack.enter_context(serving(behind_front(app, front.peer), config.host, port, behind))
+            stack.callback(front.stop_listening)  # first: what comes now is for the next process
+            if config.page_port:
+                stack.enter_context(serving(app, LOOPBACK, config.page_port))
+            self._front = front
+            yield
+
+    def _reload(self, changes: Changes) -> None:
+        _log.info("certificates_changed", server=changes.server, trust=changes.authorities, revoked=changes.revoked)
+        if changes.authorities:
+            self.context.load_verify_locations(cafile=str(self.folder / AUTHORITIES))
+        if self._front is not None and (changes.server or changes.authorities):
+            self._front.reload()
+        self._reload_broker()
+
+    def _run_reload_command(self) -> None:
+        command = self._config.broker.reload_command
+        if not command:
+            return
+        with self._reloading:
+            try:
+                subprocess.run(command, check=True, timeout=RELOAD_TIMEOUT_S, stdin=subprocess.DEVNULL)  # noqa: S603 - the configuration's
+                self._not_reloaded = ""
+            except (OSError, subprocess.SubprocessError) as error:
+                self._not_reloaded = f"the broker does not read again whom to refuse: {error}"
+                _log.error("broker_not_reloaded", command=command, reason=str(error))
+
+
+def client_context(config: CoordinatorConfig) -> ssl.SSLContext:
+    """Trusts servers of our authority, under whatever name: it certifies no others.
+
+    Raises:
+        UnavailableError: there is no authority yet.
+    """
+    path = config.data_dir / FOLDER / AUTHORITIES
+    try:
+        context = ssl.create_default_context(cafile=str(path))
+    except OSError as error:
+        msg = f"cannot read {path}: {error.strerror or error}; 'serve' writes it"
+        raise UnavailableError(msg) from error
+    context.check_hostname = False
+    return context
+
+
+def http_pool(config: CoordinatorConfig) -> urllib3.PoolManager:
+    """Connections to the service on this machine.
+
+    Raises:
+        UnavailableError: it encrypts, and was never started.
+    """
+    if not config.tls:
+        return urllib3.PoolManager()
+    return urllib3.PoolManager(ssl_context=client_context(config), assert_hostname=False)

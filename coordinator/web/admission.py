@@ -1,0 +1,201 @@
+"""At the door of every request: who asks, and whether this view takes more than that.
+
+Devices fetch artifacts by their hash, with their certificate where there are any (docs/enrolment.md), and supervisors
+ask for our health; everything else is for people with a token, or for everybody where ``public_reading`` says so. A
+browser asks for the token by itself (HTTP Basic: any name, the token as the password).
+"""
+
+from __future__ import annotations
+
+import http
+from collections.abc import Callable
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+from flask import Flask, Request, Response, abort, g, request, session
+from flask_limiter import Limiter
+from flask_limiter.util import get_remote_address
+
+from coordinator.enrolment.tls_files import names_of
+from coordinator.web.access import ANYBODY, Caller, Role, caller, fingerprint, presented
+from coordinator.web.documents import Problem
+from coordinator.web.ports import WebPorts
+from coordinator.web.tls_front import SERIAL
+from wire.addresses import is_address, is_loopback, network_of
+
+ROOT = "/api/v1"
+"""What lies below it answers with JSON, also when it refuses."""
+NOT_FOR_PEOPLE = (ROOT, "/api/", "/metrics", "/docs/", "/artifacts/", "/healthz")
+"""Below these nobody gets a page, not even with an error on it."""
+SESSION_TOKEN = "token"  # noqa: S105 - the name of a field
+"""In the cookie of a browser that is logged in: the hash of its token."""
+OPEN_TO_ALL = frozenset({"health", "static"})
+ARTIFACT = "artifact"
+MOST_BODY_BYTES = 1 << 16
+REFUSALS_PER_MINUTE = 30
+"""Of one address, over all views; a token has 256 random bits, so this only keeps the log and the database calm."""
+
+_View = TypeVar("_View", bound=Callable[..., Any])
+
+
+def needs(role: Role) -> Callable[[_View], _View]:
+    """Say which role a view takes; one that says nothing takes a viewer's."""
+
+    def mark(view: _View) -> _View:
+        view.needs = role  # type: ignore[attr-defined]
+        return view
+
+    return mark
+
+
+def for_devices(view: _View) -> _View:
+    """Say that a view is for devices, which show their certificate."""
+    view.for_devices = True  # type: ignore[attr-defined]
+    return view
+
+
+def open_to_all(view: _View) -> _View:
+    """Say that a view is for everybody: it sees for itself whom it serves."""
+    view.open_to_all = True  # type: ignore[attr-defined]
+    return view
+
+
+def add_admission(app: Flask, ports: WebPorts) -> Limiter:
+    """See to it that nobody gets further than the role allows, or asks too often after being refused.
+
+    Returns:
+        The limiter; views may have limits of their own.
+    """
+    app.config["MAX_CONTENT_LENGTH"] = MOST_BODY_BYTES
+    names = frozenset(name.lower() for name in names_of(ports.config))
+
+    def marked(mark: str) -> Any:
+        return getattr(app.view_functions.get(request.endpoint or ""), mark, None)
+
+    def is_open() -> bool:
+        return request.endpoint in OPEN_TO_ALL or bool(marked("open_to_all"))
+
+    def may_fetch() -> bool:
+        return request.endpoint == ARTIFACT and (not ports.config.tls or g.device is not None)
+
+    def takes_nothing() -> bool:
+        return is_open() or may_fetch()
+
+    @app.before_request
+    def identify() -> None:
+        g.caller, g.device, g.serial = ANYBODY, None, request.environ.get(SERIAL, "")
+        if takes_nothing():
+            return
+        now_s = ports.clock.now_s()
+        characters = presented(request.authorization)
+        sha256 = session.get(SESSION_TOKEN) if characters is None else fingerprint(characters)
+        if sha256 is not None:
+            g.caller = caller(ports.tokens.find(sha256), now_s)
+        elif g.serial and ports.office is not None:
+            g.device = ports.office.register.seen(g.serial, now_s)
+
+    # Between the two: who is refused must have been counted before.
+    limiter = Limiter(
+        client_network,
+        app=app,
+        storage_uri="memory://",
+        default_limits=[f"{REFUSALS_PER_MINUTE}/minute"],
+        default_limits_deduct_when=lambda response: response.status_code in {401, 403},
+        default_limits_exempt_when=is_open,
+    )
+
+    @limiter.request_filter
+    def is_never_refused() -> bool:
+        """What is asked for most is not looked up in any count."""
+        return request.endpoint in OPEN_TO_ALL or may_fetch()
+
+    @app.before_request
+    def admit() -> Response | None:
+        return refused() or _no_json()
+
+    def refused() -> Response | None:
+        if is_open():
+            return None
+        if may_fetch():
+            return None if ports.config.proxied or g.device is not None else _foreign_name(names)
+        if marked("for_devices"):
+            return None if g.device is not None else _unknown_device()
+        wanted = marked("needs") or Role.VIEWER
+        if wanted is Role.VIEWER and request.authorization is None and ports.public_reading:
+            return _foreign_name(names)
+        return _refusal(g.caller, wanted)
+
+    @app.before_request
+    def from_here() -> None:
+        if request.method == "POST" and wants_page() and not _is_ours(request):
+            abort(403, "this form was not sent from a page of this coordinator; open its page and send it there")
+
+    return limiter
+
+
+def client_network() -> str:
+    """Whose limits a request counts for: its address, and for IPv6 all that one client can choose among."""
+    address = get_remote_address()
+    return network_of(address) if is_address(address) else address
+
+
+def problem(status: int, detail: str) -> Response:
+    """A problem document."""
+    body = msgspec.json.encode(Problem(title=http.HTTPStatus(status).phrase, status=status, detail=detail))
+    return Response(body, status, content_type="application/problem+json")
+
+
+def _unknown_device() -> Response:
+    if g.serial:
+        return problem(403, "this certificate was revoked, or its device is blocked")
+    return problem(401, "show the certificate of a device")
+
+
+def _refusal(asks: Caller, wanted: Role) -> Response | None:
+    if asks.role is None:
+        if wants_page():
+            abort(401, "this page takes a token")
+        refused = problem(401, "give a token that is known and not too old, as 'Authorization: Bearer nj_...'")
+        refused.headers["WWW-Authenticate"] = 'Bearer realm="nightjar"'
+        return refused
+    if not asks.role.may(wanted):
+        detail = f"this takes the role {wanted.value}; the token {asks.name} has {asks.role.value}"
+        return abort(403, detail) if wants_page() else problem(403, detail)
+    return None
+
+
+def _no_json() -> Response | None:
+    if request.method == "POST" and request.path.startswith(ROOT):
+        if request.mimetype != "application/json":
+            # Also what keeps pages of other sites from posting with the browser's cookie.
+            return problem(415, "send a JSON document, with 'Content-Type: application/json'")
+        if not isinstance(request.get_json(silent=True), dict):
+            return problem(422, "the body is no JSON object; send {} where there is nothing to say")
+    return None
+
+
+def _foreign_name(names: frozenset[str]) -> Response | None:
+    """Refuse a request by a name that is none of ours: of a page whose own name was made to lead to this machine."""
+    name = urlsplit(f"//{request.host}").hostname or ""
+    if name in names or is_address(name) or is_loopback(name):
+        return None
+    said = f"this coordinator is not called {name[:64]}; give the name in enrolment.names, or ask by its address"
+    return abort(421, said) if wants_page() else problem(421, said)
+
+
+def wants_page() -> bool:
+    """Whether whoever asks is a person in front of a browser."""
+    return not request.path.startswith(NOT_FOR_PEOPLE)
+
+
+def _is_ours(asked: Request) -> bool:
+    """Whether a form comes from a page of ours.
+
+    Source: Fetch Metadata Request Headers, W3C working draft; RFC 6454 for ``Origin``.
+    """
+    site = asked.headers.get("Sec-Fetch-Site")
+    if site is not None:
+        return site == "same-origin"
+    origin = asked.headers.get("Origin")
+    return origin is not None and urlsplit(origin).netloc == asked.host

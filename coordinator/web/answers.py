@@ -1,0 +1,15 @@
+"""What every view of the API may answer, for its specification."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spectree import Response as Answers
+
+from coordinator.web import documents as docs
+
+
+def answers(ok: type, *codes: int, status: int = 200) -> Answers:
+    """The good answer of a view, and every problem that may come instead."""
+    problems: dict[str, Any] = {f"HTTP_{code}": docs.Problem for code in (401, 403, 422, 429, 503, *codes)}
+    return Answers(**{f"HTTP_{status}": ok}, **problems)

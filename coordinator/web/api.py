@@ -1,0 +1,228 @@
+"""``/api/v1``: what the pages show and what operators change, as JSON; the OpenAPI document is made from this module.
+
+Looking is open where ``public_reading`` says so, else it takes a viewer's token; changing anything always takes one.
+Errors are problem documents (RFC 9457). Lists come in pages: ``next`` of an answer is the position that goes into the
+query of the next request.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Flask, abort, current_app, g
+from flask_limiter import Limiter
+from spectree import SecurityScheme, SpecTree
+from spectree.model_adapter import get_msgspec_model_adapter
+from spectree.models import SecureType, SecuritySchemeData
+
+from coordinator.enrolment.routes import add_enrolment
+from coordinator.tasks.operations import BlockDevice, UnblockDevice
+from coordinator.web import documents as docs
+from coordinator.web.access import ANYBODY, Caller, Role, new_token
+from coordinator.web.admission import ROOT, client_network, needs, problem
+from coordinator.web.answers import answers
+from coordinator.web.operating import change
+from coordinator.web.ports import WebPorts
+from coordinator.web.rows import (
+    Counters,
+    DeviceView,
+    RoundDetail,
+    counters,
+    device_row,
+    round_detail,
+    round_row,
+)
+from coordinator.web.task_routes import add_task_routes
+from coordinator.web.version_routes import add_version_routes
+from wire.errors import RemoteProtocolError
+from wire.identifiers import DeviceId, device_id
+
+CHANGES_PER_MINUTE = 60
+DAY_S = 86400.0
+
+
+def add_api(app: Flask, ports: WebPorts, limiter: Limiter) -> None:
+    """Give the application its API, and the document that describes it."""
+    blueprint = Blueprint("api", __name__, url_prefix=ROOT)
+    spec = SpecTree(
+        "flask",
+        title="Nightjar coordinator",
+        version="1",
+        path="docs",
+        mode="strict",
+        naming_strategy=lambda model: model.__name__,
+        page_templates={},
+        validation_error_status=422,
+        validation_error_model=docs.Problem,
+        before=_explain_invalid,
+        model_adapter=get_msgspec_model_adapter(),
+        security_schemes=[
+            SecurityScheme(name="token", data=SecuritySchemeData(type=SecureType.HTTP, scheme="bearer")),
+        ],
+    )
+
+    _add_reading(blueprint, spec, ports)
+    _add_changing(blueprint, spec, ports)
+    add_task_routes(blueprint, spec, ports)
+    add_version_routes(blueprint, spec, ports)
+    _add_tokens(blueprint, spec, ports)
+    add_enrolment(blueprint, spec, ports, limiter)
+    limiter.limit(
+        f"{CHANGES_PER_MINUTE}/minute", key_func=_who_counts, methods=["POST", "DELETE"], override_defaults=False
+    )(blueprint)
+    app.register_blueprint(blueprint)
+    spec.register(app)
+    with app.app_context():
+        _announce_problems(spec.spec)
+
+
+def _announce_problems(document: dict[str, Any]) -> None:
+    """Give the errors in the specification their own content type, which spectree cannot."""
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            for status, answer in operation["responses"].items():
+                if status >= "400":
+                    answer["content"] = {"application/problem+json": answer["content"].pop("application/json")}
+
+
+def _who_counts() -> str:
+    asks: Caller = g.get("caller", ANYBODY)
+    return asks.name or client_network()
+
+
+def _explain_invalid(_request: object, _response: object, error: Exception | None, *_: object) -> None:
+    if error is not None:
+        abort(problem(422, str(error).replace("`", "'")))
+
+
+# Looking
+
+
+def _add_reading(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
+    looks: dict[str, Any] = {"security": {"token": []}, "tags": ["looking"]}
+
+    @blueprint.get("/rounds")
+    @spec.validate(resp=answers(docs.Rounds), **looks)
+    @needs(Role.VIEWER)
+    def rounds(query: docs.Newest) -> docs.Rounds:
+        """Rounds, newest first."""
+        now_s = ports.clock.now_s()
+        with ports.repository.transaction() as view:
+            found = view.recent_rounds(query.limit, query.before)[::-1]
+            made = view.versions_made_in(found)
+        items = [round_row(each, made.get(each.version or 0), now_s) for each in found]
+        return docs.Rounds(items, items[-1].number if len(items) == query.limit else None)
+
+    @blueprint.get("/rounds/<int:number>")
+    @spec.validate(resp=answers(RoundDetail, 404), **looks)
+    @needs(Role.VIEWER)
+    def one_round(number: int) -> RoundDetail:
+        """A round, with what became of each selected device."""
+        states = current_app.extensions["census"].now().states
+        with ports.repository.transaction() as view:
+            found = round_detail(view, _number(number), ports.clock.now_s(), states)
+        if found is None:
+            abort(404, f"there is no round {number}")
+        return found
+
+    @blueprint.get("/counters")
+    @spec.validate(resp=answers(Counters), **looks)
+    @needs(Role.VIEWER)
+    def counted() -> Counters:
+        """Rounds, reports, dropouts and bytes since the database was made."""
+        with ports.repository.transaction() as view:
+            return counters(view)
+
+    @blueprint.get("/devices")
+    @spec.validate(resp=answers(docs.Devices), **looks)
+    @needs(Role.VIEWER)
+    def devices(query: docs.Following) -> docs.Devices:
+        """Devices, in ascending order of their names."""
+        now_s = ports.clock.now_s()
+        with ports.repository.transaction() as view:
+            items = [device_row(lease, now_s) for lease in view.leases_after(query.limit, query.after)]
+        return docs.Devices(items, items[-1].device if len(items) == query.limit else None)
+
+    @blueprint.get("/devices/<name>")
+    @spec.validate(resp=answers(DeviceView, 404), **looks)
+    @needs(Role.VIEWER)
+    def one_device(name: str) -> DeviceView:
+        """A device as last heard of."""
+        with ports.repository.transaction() as view:
+            found = view.lease(_device(name))
+        if found is None:
+            abort(404, f"no device {name} was ever heard of")
+        return device_row(found, ports.clock.now_s())
+
+    @blueprint.get("/audit")
+    @spec.validate(resp=answers(docs.AuditLog), **looks)
+    @needs(Role.OPERATOR)
+    def audit(query: docs.Newest) -> docs.AuditLog:
+        """Every change that somebody made, newest first."""
+        with ports.repository.transaction() as view:
+            items = view.audit(query.limit, query.before)
+        return docs.AuditLog(items, items[-1].number if len(items) == query.limit else None)
+
+
+# Changing
+
+
+def _add_changing(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
+    changes: dict[str, Any] = {"security": {"token": []}, "tags": ["changing"]}
+
+    @blueprint.post("/devices/<name>/block")
+    @spec.validate(resp=answers(docs.Changed, 404, 415), **changes)
+    @needs(Role.OPERATOR)
+    def block(name: str, json: docs.Why) -> docs.Changed:
+        """Keep a device out; it need not be known yet."""
+        return change(ports, BlockDevice(_device(name), json.reason))
+
+    @blueprint.post("/devices/<name>/unblock")
+    @spec.validate(resp=answers(docs.Changed, 404, 415), **changes)
+    @needs(Role.OPERATOR)
+    def unblock(name: str, json: docs.Nothing) -> docs.Changed:  # noqa: ARG001 - checked to be empty
+        """Let a device in again."""
+        return change(ports, UnblockDevice(_device(name)))
+
+
+def _add_tokens(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
+    rules: dict[str, Any] = {"security": {"token": []}, "tags": ["tokens"]}
+
+    @blueprint.get("/tokens")
+    @spec.validate(resp=answers(docs.Tokens), **rules)
+    @needs(Role.ADMIN)
+    def tokens() -> docs.Tokens:
+        """Every token, without its characters."""
+        return docs.Tokens([docs.TokenView(t.name, t.role, t.created_s, t.expires_s) for t in ports.tokens.all()])
+
+    @blueprint.post("/tokens")
+    @spec.validate(resp=answers(docs.TokenMade, 409, 415, status=201), **rules)
+    @needs(Role.ADMIN)
+    def create_token(json: docs.TokenWanted) -> tuple[docs.TokenMade, int]:
+        """Make a token; its characters are told once."""
+        characters, record = new_token(json.name, json.role, ports.clock.now_s(), json.days * DAY_S)
+        if not ports.tokens.add(record, g.caller.name):
+            abort(409, f"there is a token {json.name} already; revoke it first, or take another name")
+        return docs.TokenMade(record.name, record.role, characters, record.expires_s), 201
+
+    @blueprint.delete("/tokens/<name>")
+    @spec.validate(resp=answers(docs.Changed, 404), **rules)
+    @needs(Role.ADMIN)
+    def revoke_token(name: str) -> docs.Changed:
+        """Revoke a token, at once."""
+        if not ports.tokens.remove(name, g.caller.name, ports.clock.now_s()):
+            abort(404, f"there is no token {name[:64]}")
+        return docs.Changed(changed=True)
+
+
+def _device(name: str) -> DeviceId:
+    try:
+        return device_id(name)
+    except RemoteProtocolError as error:
+        abort(404, str(error))
+
+
+def _number(number: int) -> int:
+    if number >= 1 << 53:
+        abort(404, f"there is no number {number}")
+    return number

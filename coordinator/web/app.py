@@ -1,0 +1,149 @@
+"""The Flask application: pages, artifacts and figures. It reads; what changes something is :mod:`.api`, by the driver.
+
+No scripts or styles from elsewhere. Only artifacts are served by hash; reports and optimizer states lie in
+another store that this module does not know.
+"""
+
+from __future__ import annotations
+
+import functools
+import secrets
+from typing import cast
+
+import msgspec
+import structlog
+from flask import Flask, Request, Response, abort, render_template, request, send_file
+from flask.sessions import SecureCookieSession, SecureCookieSessionInterface
+from werkzeug.exceptions import HTTPException, ServiceUnavailable
+
+from coordinator.config import CoordinatorConfig
+from coordinator.engine.inbox import ArtifactServed
+from coordinator.storage.census import FRESH_S, CensusTaker
+from coordinator.web import metrics
+from coordinator.web.admission import ROOT, add_admission, problem, wants_page
+from coordinator.web.api import add_api
+from coordinator.web.live import Pulse
+from coordinator.web.pages import add_pages
+from coordinator.web.pages.site import Site
+from coordinator.web.ports import WebPorts
+from models.manifest import Manifest
+from wire.errors import RemoteProtocolError, UnavailableError
+
+_log = structlog.get_logger("coordinator")
+
+ARTIFACT_AGE_S = 365 * 86400
+"""An artifact's bytes never change, so whoever has it may keep it for a year (RFC 9111's customary most)."""
+
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
+    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "DENY",
+}
+
+
+def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
+    """The application, ready for any WSGI server with a thread for each of :data:`~.live.MOST_STREAMS` more.
+
+    Args:
+        ports: what it needs of the service.
+        fresh_s: how long a count of all devices is good for, at least.
+    """
+    app = Flask(__name__)
+    app.secret_key = secrets.token_bytes(32)  # nothing on disk to steal; whoever was logged in logs in again
+    app.session_interface = _Cookie(ports.config)
+    read_manifest = functools.lru_cache(maxsize=64)(lambda sha256: Manifest.decode(ports.artifacts.get(sha256)))
+    census = CensusTaker(ports.repository, lambda sha256: read_manifest(sha256).weights.sha256, ports.clock, fresh_s)
+    site = Site(ports, census, read_manifest, ports.clock.now_s())
+    pulse = Pulse(lambda: _pulse(ports))
+    app.extensions |= {"census": census, "pulse": pulse}
+
+    @app.get("/healthz")
+    def health() -> tuple[Response, int]:
+        troubles = ports.troubles()
+        answer: dict[str, object] = {"ok": not troubles, "reasons": troubles}
+        if open_limits := ports.not_enforced():  # of the broker; it is no reason to take us out of service
+            answer["not_enforced"] = open_limits
+        return _json(answer), 503 if troubles else 200
+
+    @app.get("/metrics")
+    def prometheus() -> Response:
+        return Response(
+            metrics.render(ports.repository, ports.config.task.name, ports.troubles(), census.now().states),
+            content_type=metrics.CONTENT_TYPE,
+        )
+
+    @app.get("/artifacts/<sha256>")
+    def artifact(sha256: str) -> Response:
+        try:
+            path = ports.artifacts.path(sha256)
+        except RemoteProtocolError as error:
+            abort(404, str(error))
+        if not path.is_file():
+            abort(404, f"there is no artifact {sha256}; fetch the current manifest again")
+        response = send_file(path, mimetype="application/octet-stream", etag=sha256, conditional=True)
+        response.headers["Cache-Control"] = f"public, max-age={ARTIFACT_AGE_S}, immutable"
+        if request.method == "GET" and response.status_code in {200, 206}:
+            ports.post(ArtifactServed(response.content_length or 0))
+        return response
+
+    @app.after_request
+    def protect(response: Response) -> Response:
+        for name, value in _HEADERS.items():
+            response.headers.setdefault(name, value)
+        if "Cache-Control" not in response.headers:
+            response.headers["Cache-Control"] = "no-store"
+        return response
+
+    @app.errorhandler(HTTPException)
+    def explain(error: HTTPException) -> Response:
+        code, said = error.code or 500, error.description or ""
+        if request.path.startswith(ROOT):
+            return problem(code, said)
+        if error.response is not None:
+            return cast(Response, error.response)
+        if wants_page() and code >= 400:
+            name = "login.html" if code == 401 else "error.html"
+            page = render_template(name, code=code, name=error.name, said=said, back=request.full_path.rstrip("?"))
+            return Response(page, code)
+        return Response(f"{code} {error.name}: {said}\n", code, content_type="text/plain; charset=utf-8")
+
+    @app.errorhandler(UnavailableError)
+    def cannot(error: UnavailableError) -> Response:
+        _log.error("not_read", error=str(error), path=request.path)
+        return explain(ServiceUnavailable("the database cannot be read now; look at /healthz"))
+
+    limiter = add_admission(app, ports)
+    add_api(app, ports, limiter)
+    add_pages(app, site, pulse, limiter)
+    return app
+
+
+class _Cookie(SecureCookieSessionInterface):
+    """The cookie of whoever is logged in: for this browser's requests to us alone, and over TLS where there is any."""
+
+    def __init__(self, config: CoordinatorConfig) -> None:
+        self._tls = config.tls
+
+    def open_session(self, app: Flask, request: Request) -> SecureCookieSession | None:
+        """What the cookie says; devices have none, and ask most."""
+        return super().open_session(app, request) if request.cookies else SecureCookieSession()
+
+    def get_cookie_name(self, app: Flask) -> str:  # noqa: ARG002 - Flask asks so
+        return "nightjar"
+
+    def get_cookie_samesite(self, app: Flask) -> str:  # noqa: ARG002
+        return "Strict"
+
+    def get_cookie_secure(self, app: Flask) -> bool:  # noqa: ARG002
+        return self._tls or request.is_secure  # the second, where a trusted proxy says so
+
+
+def _pulse(ports: WebPorts) -> object:
+    with ports.repository.transaction() as view:
+        return view.pulse(), ports.troubles()
+
+
+def _json(document: object) -> Response:
+    return Response(msgspec.json.encode(document), content_type="application/json")

@@ -1,0 +1,172 @@
+"""``/metrics``: the coordinator's figures in Prometheus' text format.
+
+Everything is read from the database when it is asked for, so a restart loses no count and a kill counts nothing twice.
+``docs/metrics.md`` lists the names. What a round waits for is told by its phase and by the devices' states here, and in
+a sentence on the dashboard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+
+from coordinator.rounds.round import Phase, Round
+from coordinator.storage.database import Database, DatabaseView
+from coordinator.tasks.task import Status
+from coordinator.web.rows import by_label
+from wire.messages import Verdict
+
+__all__ = ["CONTENT_TYPE", "render"]
+
+
+class _Counted(NamedTuple):
+    """How a counter of the database is published; ``label`` is empty for one number."""
+
+    stored: str
+    name: str
+    label: str
+    meaning: str
+
+
+_COUNTED = (
+    _Counted("rounds_abandoned", "nightjar_rounds_abandoned", "cause", "Rounds without a new version, by cause."),
+    _Counted("dropouts", "nightjar_dropouts", "cause", "Selected devices that did not report, by cause."),
+    _Counted("reports_invalid", "nightjar_reports_refused", "code", "Reports answered INVALID, by code."),
+    _Counted("reports_unreadable", "nightjar_reports_unreadable", "", "Accepted reports that no mean could use."),
+    _Counted("devices_barred", "nightjar_devices_barred", "", "Devices barred for reports that could not be used."),
+    _Counted("versions_refused", "nightjar_versions_refused", "", "Versions that the gate did not let out."),
+    _Counted("versions_rolled_back", "nightjar_versions_rolled_back", "", "Versions that were taken back."),
+    _Counted("bytes_up", "nightjar_received_bytes", "", "Payload bytes that devices sent over MQTT."),
+    _Counted("bytes_down", "nightjar_sent_bytes", "", "Bytes of artifacts that devices fetched over HTTP."),
+    _Counted("malformed_messages", "nightjar_malformed_messages", "", "Messages that could not be read."),
+    _Counted("broker_dropped", "nightjar_broker_dropped_messages", "", "Messages that the broker says it threw away."),
+    _Counted("broker_sessions_lost", "nightjar_broker_sessions_lost", "", "Times that the broker forgot our session."),
+    _Counted("broker_refused", "nightjar_broker_refused", "", "Times that the broker refused us or our subscriptions."),
+    _Counted("effects_set_aside", "nightjar_effects_set_aside", "", "Work that ended process after process."),
+    _Counted("events_failed", "nightjar_events_failed", "", "Messages and other events whose handling met a defect."),
+)
+
+_OF_A_ROUND: tuple[tuple[str, str, Callable[[Round], float]], ...] = (
+    ("round_number", "Number of the open round.", lambda state: state.number),
+    ("round_deadline_seconds", "When its phase ends, in seconds since 1970.", lambda state: state.deadline_s),
+    ("round_pool_devices", "Devices that wait to be selected.", lambda state: len(state.pool)),
+    ("round_working_devices", "Selected devices at work.", lambda state: state.working),
+    ("round_reports", "Reports accepted in it.", lambda state: state.reported),
+    ("round_goal_reports", "Reports that end it at once.", lambda state: state.rules.goal),
+    ("round_minimum_reports", "Reports without which it is abandoned.", lambda state: state.rules.minimum),
+)
+
+_STATES = (
+    "offline",
+    "ineligible",
+    "settling",
+    "checked-in",
+    "preparing",
+    "training",
+    "finishing",
+    "reporting",
+    "resting",
+)
+_OTHER = "other"
+
+
+def render(repository: Database, task: str, troubles: list[str], states: Mapping[tuple[str, str], int]) -> bytes:
+    """The page.
+
+    Args:
+        repository: to read.
+        task: the configuration's, whose model goes out.
+        troubles: why the service does not work; empty if it does.
+        states: (lifecycle state, reason) -> devices.
+
+    Raises:
+        UnavailableError: the database cannot be read now.
+    """
+    with repository.transaction() as view:
+        families = [
+            *_counters(view),
+            *_gauges(view, task, states),
+            _gauge("healthy", "1 if the coordinator works.", not troubles),
+        ]
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collected(families))
+    return generate_latest(registry)
+
+
+class _Collected(Collector):
+    """Families that were read already, in one transaction."""
+
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        return iter(self._families)
+
+
+def _counters(view: DatabaseView) -> Iterator[Metric]:
+    counted = view.counters()
+    committed = CounterMetricFamily("nightjar_rounds_committed", "Rounds that made a new version.")
+    committed.add_metric([], view.rounds_in(Phase.COMMITTED))
+    yield committed
+    reports = CounterMetricFamily("nightjar_reports", "Answered reports, by verdict.", labels=["verdict"])
+    reports.add_metric([Verdict.ACCEPTED.value], view.accepted_reports())
+    for verdict in (Verdict.DUPLICATE, Verdict.LATE):
+        reports.add_metric([verdict.value], counted.get(f"reports_{verdict.value}", 0))
+    reports.add_metric([Verdict.INVALID.value], sum(by_label(counted, "reports_invalid").values()))
+    yield reports
+    for stored, name, label, meaning in _COUNTED:
+        family = CounterMetricFamily(name, meaning, labels=[label] if label else [])
+        for value, amount in by_label(counted, stored).items() if label else [("", counted.get(stored, 0))]:
+            family.add_metric([value] if label else [], amount)
+        yield family
+
+
+def _gauges(view: DatabaseView, task: str, states: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
+    tasks, version = view.tasks(), view.current_version(task)
+    rounds = {state.task: state for state in view.open_rounds()}
+    status = GaugeMetricFamily("nightjar_task_status", "1 for what has become of a task.", labels=["task", "status"])
+    phase = GaugeMetricFamily("nightjar_round_phase", "1 for the phase of the open round.", labels=["task", "phase"])
+    for record in tasks:
+        for one in Status:
+            status.add_metric([record.name, one.value], float(record.state.status is one))
+        current = rounds.get(record.name)
+        for each in (Phase.SELECTION, Phase.REPORTING, Phase.COMMITTING):
+            phase.add_metric([record.name, each.value], float(current is not None and current.phase is each))
+    yield status
+    yield phase
+    for name, meaning, value in _OF_A_ROUND:
+        family = GaugeMetricFamily(f"nightjar_{name}", meaning, labels=["task"])
+        for each_task, state in rounds.items():
+            family.add_metric([each_task], float(value(state)))
+        yield family
+    devices = GaugeMetricFamily("nightjar_devices", "Devices by the state of their agent.", labels=["state"])
+    for said, many in _devices(states).items():
+        devices.add_metric([said], many)
+    yield devices
+    if version is not None:
+        yield _gauge("model_version", "The version that devices are to have.", version.version)
+        if version.metrics is not None:
+            recall = GaugeMetricFamily("nightjar_model_recall", "Its recall on held-out text.", labels=["top"])
+            recall.add_metric(["1"], version.metrics.top1)
+            recall.add_metric(["3"], version.metrics.top3)
+            yield recall
+
+
+def _devices(states: Mapping[tuple[str, str], int]) -> dict[str, int]:
+    # A device writes its state and its reason; a label that it could choose would cost a time series each.
+    many = dict.fromkeys((*_STATES, _OTHER), 0)
+    for (state, _reason), devices in states.items():
+        many[state if state in many else _OTHER] += devices
+    return many
+
+
+def _gauge(name: str, meaning: str, value: float) -> Metric:
+    family = GaugeMetricFamily(f"nightjar_{name}", meaning)
+    family.add_metric([], float(value))
+    return family

@@ -1,0 +1,37 @@
+"""Hands an operator's change to the driver and waits for its answer; for the API and for the pages' buttons."""
+
+from __future__ import annotations
+
+import queue
+
+from flask import abort, g
+
+from coordinator.engine.inbox import Operated
+from coordinator.tasks.operations import Operation, Refused
+from coordinator.web import documents as docs
+from coordinator.web.ports import WebPorts
+
+ANSWER_TIMEOUT_S = 10.0
+"""The driver answers within a second, unless the disk or the database does not work."""
+
+
+def operate(ports: WebPorts, operation: Operation) -> bool:
+    """Have a change made, by the name of whoever asks; False if everything was so already.
+
+    Raises:
+        HTTPException: 409, if it cannot be done; 503, if it could not be stored yet.
+    """
+    answer: queue.SimpleQueue[bool | Refused] = queue.SimpleQueue()
+    ports.post(Operated(operation, g.caller.name, answer.put))
+    try:
+        changed = answer.get(timeout=ANSWER_TIMEOUT_S)
+    except queue.Empty:
+        abort(503, "it could not be stored yet, and is done as soon as it can be; look at /healthz")
+    if isinstance(changed, Refused):
+        abort(409, changed.reason)
+    return changed
+
+
+def change(ports: WebPorts, operation: Operation) -> docs.Changed:
+    """The same as the answer of a view of the API."""
+    return docs.Changed(operate(ports, operation))

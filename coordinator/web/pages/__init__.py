@@ -1,0 +1,62 @@
+"""The pages for people: rendered here, alive by one small script, and whole without it.
+
+One module for each thing that has pages. What they have in common is here: how a page is made, how a list is read on,
+and what every template knows. They answer only questions that :mod:`coordinator.storage.reading` promises to be cheap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flask import Blueprint, Flask, g
+from flask_limiter import Limiter
+
+from coordinator.web import words
+from coordinator.web.access import ANYBODY, Role
+from coordinator.web.live import Pulse, add_live
+from coordinator.web.pages import audit, devices, enrolments, login, models, overview, rounds, tasks, tokens
+from coordinator.web.pages.site import Site
+
+_FILTERS: tuple[Callable[..., str], ...] = (
+    words.si_bytes,
+    words.percent,
+    words.duration,
+    words.utc,
+    words.clock,
+    words.thousands,
+)
+
+
+def add_pages(app: Flask, site: Site, pulse: Pulse, limiter: Limiter) -> None:
+    """Give the application its pages."""
+    blueprint = Blueprint("pages", __name__)
+    overview.add_overview(blueprint, site)
+    rounds.add_rounds(blueprint, site)
+    devices.add_devices(blueprint, site)
+    models.add_models(blueprint, site)
+    tasks.add_tasks(blueprint, site)
+    enrolments.add_enrolments(blueprint, site)
+    audit.add_audit(blueprint, site)
+    tokens.add_tokens(blueprint, site)
+    login.add_login(blueprint, site, limiter)
+    add_live(blueprint, pulse)
+    app.register_blueprint(blueprint)
+    for each in _FILTERS:
+        app.jinja_env.filters[each.__name__] = each
+    app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
+
+    @app.context_processor
+    def everywhere() -> dict[str, Any]:
+        caller = g.get("caller", ANYBODY)
+        office = site.ports.office
+        may_operate = caller.role is not None and caller.role.may(Role.OPERATOR)
+        return {
+            "population": site.ports.config.population,
+            "caller": caller,
+            "may_operate": may_operate,
+            "to_let_in": office.register.waiting() if office is not None and may_operate else 0,
+            "may_administer": caller.role is not None and caller.role.may(Role.ADMIN),
+            "revision": pulse.revision(),
+            "now_s": site.ports.clock.now_s(),
+        }

@@ -1,0 +1,107 @@
+"""The list of devices, searched and filtered, and the page of one: what it says, holds and sent; shutting it out."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from flask import Blueprint, redirect, render_template, url_for
+from msgspec import Meta
+from werkzeug.wrappers import Response as AnyResponse
+
+from coordinator.rounds.lease import SHARE_WINDOW, Lease
+from coordinator.storage.fleet import GROUPS
+from coordinator.storage.reading import Heard, Wanted
+from coordinator.tasks.operations import BlockDevice, UnblockDevice
+from coordinator.web.access import Role
+from coordinator.web.admission import needs
+from coordinator.web.documents import Nothing, Number, Why
+from coordinator.web.operating import operate
+from coordinator.web.pages import asking
+from coordinator.web.pages.site import Site
+
+Short = Annotated[str, Meta(max_length=64)]
+
+
+class DevicesAsked(msgspec.Struct, frozen=True):
+    """Which devices, and after which the list goes on."""
+
+    name: Short = ""
+    doing: Short = ""
+    why: Annotated[str, Meta(max_length=500)] | None = None
+    blocked: bool = False
+    version: Number | None = None
+    seen: float = 0.0
+    after: Short = ""
+
+
+def add_devices(blueprint: Blueprint, site: Site) -> None:
+    """Give the pages those of devices."""
+    ports = site.ports
+
+    @blueprint.get("/devices")
+    @needs(Role.VIEWER)
+    def devices() -> str:
+        asked = asking.query(DevicesAsked)
+        with ports.repository.transaction() as view:
+            weights: frozenset[str] = frozenset()
+            if asked.version is not None:
+                record = view.version(asked.version)
+                if record is None:
+                    asking.missing(f"version {asked.version}")
+                weights = frozenset({site.manifest(record.manifest).weights.sha256})
+            wanted = Wanted(
+                name=asked.name,
+                states=GROUPS.get(asked.doing, frozenset()),
+                reason=asked.why,
+                blocked=asked.blocked,
+                weights=weights,
+            )
+            after = Heard(asked.seen, asked.after) if asked.after else None
+            found, last = view.search_devices(wanted, asking.PAGE, after)
+        return render_template(
+            "devices.html", devices=found, asked=asked, last=last, census=site.census.now(), groups=list(GROUPS)
+        )
+
+    @blueprint.get("/devices/<name>")
+    @needs(Role.VIEWER)
+    def one_device(name: str) -> str:
+        with ports.repository.transaction() as view:
+            lease = view.lease(asking.device(name))
+            if lease is None:
+                asking.missing(f"device {name}: none of that name was ever heard of")
+            reports = view.reports_of(lease.device, rounds_of(lease))
+            current = view.current_version()
+        holds_newest = current is not None and lease.weights == site.manifest(current.manifest).weights.sha256
+        return render_template(
+            "device.html",
+            device=lease,
+            reports=reports,
+            current=current,
+            holds_newest=holds_newest,
+            window=SHARE_WINDOW,
+            enrols=ports.office is not None,
+        )
+
+    @blueprint.post("/devices/<name>/block")
+    @needs(Role.OPERATOR)
+    def block(name: str) -> AnyResponse:
+        operate(ports, BlockDevice(asking.device(name), asking.form(Why).reason))
+        return redirect(url_for("pages.one_device", name=name), 303)
+
+    @blueprint.post("/devices/<name>/unblock")
+    @needs(Role.OPERATOR)
+    def unblock(name: str) -> AnyResponse:
+        asking.form(Nothing)
+        operate(ports, UnblockDevice(asking.device(name)))
+        return redirect(url_for("pages.one_device", name=name), 303)
+
+
+def rounds_of(lease: Lease) -> list[int]:
+    """The rounds in which a report of a device counted, of those that a lease remembers; newest first.
+
+    >>> from wire.identifiers import DeviceId
+    >>> rounds_of(Lease(device=DeviceId("a"), last_round=9, rounds_counted=0b1011))
+    [9, 8, 6]
+    """
+    return [lease.last_round - back for back in range(SHARE_WINDOW) if lease.rounds_counted >> back & 1]

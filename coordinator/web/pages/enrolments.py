@@ -1,0 +1,103 @@
+"""Who waits to be let in, claims, and every key that came: the page, and what its buttons do.
+
+Also forgetting a device, which revokes its keys. Without certificates of our own the page says that nobody enrols.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+
+import msgspec
+import segno
+from flask import Blueprint, g, redirect, render_template, url_for
+from markupsafe import Markup
+from werkzeug.wrappers import Response
+
+from coordinator.enrolment.claims import Standing
+from coordinator.enrolment.register import Asked
+from coordinator.enrolment.routes import ClaimWanted, carried, decide, end_claim, forget, make_claim
+from coordinator.web.access import Role
+from coordinator.web.admission import needs
+from coordinator.web.documents import Nothing
+from coordinator.web.pages import asking
+from coordinator.web.pages.site import Site
+
+
+class KeysAsked(msgspec.Struct, frozen=True):
+    """After which key the list goes on."""
+
+    asked: float = 0.0
+    after: str = ""
+
+
+def add_enrolments(blueprint: Blueprint, site: Site) -> None:
+    """Give the pages those of enrolment."""
+    ports = site.ports
+
+    def page(asked: KeysAsked, **made: object) -> str:
+        if ports.office is None:
+            return render_template("enrolments.html", enrols=False)
+        register = ports.office.register
+        over = Asked(asked.asked, asked.after) if asked.after else None
+        keys = register.credentials(limit=asking.PAGE, after=over)
+        return render_template(
+            "enrolments.html",
+            enrols=True,
+            waiting=register.credentials([Standing.WAITING]),
+            claims=register.claims(),
+            keys=keys,
+            asked=asked,
+            last=keys[-1] if len(keys) == asking.PAGE else None,
+            live={Standing.GRANTED, Standing.ISSUED, Standing.ACTIVE},
+            **made,
+        )
+
+    @blueprint.get("/enrolments")
+    @needs(Role.OPERATOR)
+    def enrolments() -> str:
+        return page(asking.query(KeysAsked))
+
+    @blueprint.post("/enrolments/<key>/approve")
+    @needs(Role.ADMIN)
+    def approve(key: str) -> Response:
+        asking.form(Nothing)
+        decide(ports, key, g.caller.name, approved=True)
+        return redirect(url_for("pages.enrolments"), 303)
+
+    @blueprint.post("/enrolments/<key>/refuse")
+    @needs(Role.ADMIN)
+    def refuse(key: str) -> Response:
+        asking.form(Nothing)
+        decide(ports, key, g.caller.name, approved=False)
+        return redirect(url_for("pages.enrolments"), 303)
+
+    @blueprint.post("/claims")
+    @needs(Role.ADMIN)
+    def create_claim() -> tuple[str, int]:
+        made = make_claim(ports, asking.form(ClaimWanted), g.caller.name)
+        file = carried(made)
+        saved = "data:application/json;base64," + base64.b64encode(file).decode()
+        return page(KeysAsked(), made=made, saved=saved, code=_drawn(file)), 201
+
+    @blueprint.post("/claims/<name>/revoke")
+    @needs(Role.ADMIN)
+    def revoke_claim(name: str) -> Response:
+        asking.form(Nothing)
+        end_claim(ports, name, g.caller.name)
+        return redirect(url_for("pages.enrolments"), 303)
+
+    @blueprint.post("/devices/<name>/forget")
+    @needs(Role.ADMIN)
+    def forget_device(name: str) -> Response:
+        asking.form(Nothing)
+        forget(ports, name, g.caller.name)
+        return redirect(url_for("pages.enrolments"), 303)
+
+
+def _drawn(data: bytes) -> Markup:
+    """A QR code, dark on light in both themes, as wide as it may be."""
+    drawn = io.BytesIO()
+    code = segno.make(data, error="l", micro=False)
+    code.save(drawn, kind="svg", xmldecl=False, svgns=True, omitsize=True, light="#fff", nl=False)
+    return Markup(drawn.getvalue().decode())  # noqa: S704 - of numbers alone

@@ -1,0 +1,51 @@
+"""Logging in with a token, so that the buttons on the pages work; and out.
+
+The cookie holds the token's hash, signed with a key that this process drew at its start and tells nobody: it survives
+neither a restart nor the token's end, and what lies in the database is of no use to make one.
+"""
+
+from __future__ import annotations
+
+from flask import Blueprint, abort, redirect, render_template, request, session, url_for
+from flask_limiter import Limiter
+from werkzeug.wrappers import Response
+
+from coordinator.web.access import caller, fingerprint
+from coordinator.web.admission import REFUSALS_PER_MINUTE, SESSION_TOKEN, open_to_all
+from coordinator.web.pages.site import Site
+
+
+def add_login(blueprint: Blueprint, site: Site, limiter: Limiter) -> None:
+    """Give the pages their login, at which nobody guesses for long."""
+    ports = site.ports
+
+    @blueprint.get("/login")
+    @open_to_all
+    def login() -> str:
+        return render_template("login.html", back=_back(request.args.get("back", "")))
+
+    @blueprint.post("/login")
+    @open_to_all
+    @limiter.limit(f"{REFUSALS_PER_MINUTE}/minute", deduct_when=lambda response: response.status_code == 401)
+    def log_in() -> Response:
+        sha256 = fingerprint(request.form.get("token", "").strip())
+        if caller(ports.tokens.find(sha256), ports.clock.now_s()).role is None:
+            abort(401, "this token is not known, or is too old")
+        session[SESSION_TOKEN] = sha256
+        return redirect(_back(request.form.get("back", "")), 303)
+
+    @blueprint.post("/logout")
+    @open_to_all
+    def log_out() -> Response:
+        session.clear()
+        return redirect(url_for("pages.overview"), 303)
+
+
+def _back(wanted: str) -> str:
+    """Where to go afterwards: a page of ours, whatever the address says.
+
+    >>> _back("/rounds?phase=abandoned"), _back("//elsewhere.example"), _back("https://elsewhere.example")
+    ('/rounds?phase=abandoned', '/', '/')
+    """
+    ours = wanted.startswith("/") and not wanted.startswith(("//", "/\\")) and wanted.isprintable()
+    return wanted if ours else "/"

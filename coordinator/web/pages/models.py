@@ -1,0 +1,74 @@
+"""The list of versions with their recall, and the page of one: what made it, what it is made of, and who holds it."""
+
+from __future__ import annotations
+
+import msgspec
+from flask import Blueprint, redirect, render_template, url_for
+from werkzeug.wrappers import Response
+
+from coordinator.storage.baselines import compared
+from coordinator.tasks.operations import PromoteVersion, RollBack
+from coordinator.web.access import Role
+from coordinator.web.admission import needs
+from coordinator.web.documents import Number, Why
+from coordinator.web.operating import operate
+from coordinator.web.pages import asking
+from coordinator.web.pages.site import Site
+from coordinator.web.versions import version_detail
+
+
+class VersionsAsked(msgspec.Struct, frozen=True):
+    """Which versions."""
+
+    before: Number | None = None
+
+
+def add_models(blueprint: Blueprint, site: Site) -> None:
+    """Give the pages those of models."""
+    ports = site.ports
+
+    @blueprint.get("/models")
+    @needs(Role.VIEWER)
+    def models() -> str:
+        asked = asking.query(VersionsAsked)
+        with ports.repository.transaction() as view:
+            found = view.versions(asking.PAGE, asked.before)[::-1]
+        last = found[-1].version if len(found) == asking.PAGE else None
+        return render_template("models.html", versions=found, asked=asked, last=last, census=site.census.now())
+
+    @blueprint.get("/models/<int:number>")
+    @needs(Role.VIEWER)
+    def one_model(number: int) -> str:
+        with ports.repository.transaction() as view:
+            record = view.version(asking.number(number, "version"))
+            if record is None:
+                asking.missing(f"version {number}")
+            detail = version_detail(record, view.federated(number))
+            parent = number - 1 if record.lineage is None else record.lineage.parent
+            before = None if parent is None or parent < 0 else view.version(parent)
+            newest = view.last_version_number()
+            kept = view.baselines()
+            rounds = [] if record.round is None else view.recent_rounds(1, record.round + 1)
+        return render_template(
+            "model.html",
+            record=record,
+            before=before,
+            newest=newest,
+            detail=detail,
+            manifest=site.manifest(record.manifest),
+            round=rounds[0] if rounds else None,
+            census=site.census.now(),
+            baselines=compared(ports.config.task, kept) if record.task in {"", ports.config.task.name} else [],
+        )
+
+    @blueprint.post("/models/<int:number>/promote")
+    @needs(Role.OPERATOR)
+    def promote(number: int) -> Response:
+        operate(ports, PromoteVersion(asking.number(number, "version"), asking.form(Why).reason))
+        return redirect(url_for("pages.one_model", number=number), 303)
+
+    @blueprint.post("/models/<int:number>/take-back")
+    @needs(Role.OPERATOR)
+    def take_back(number: int) -> Response:
+        operate(ports, RollBack(reason=asking.form(Why).reason, version=asking.number(number, "version")))
+        return redirect(url_for("pages.one_model", number=number), 303)

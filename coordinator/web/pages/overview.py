@@ -1,0 +1,231 @@
+"""The first page: is it learning, is it healthy, what does it cost, what is out."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Annotated
+
+import msgspec
+from flask import Blueprint, abort, render_template
+from msgspec import Meta
+
+from coordinator.rounds.round import Phase, Round
+from coordinator.rounds.seats import SeatState
+from coordinator.rounds.waiting import doing
+from coordinator.storage.baselines import Compared, compared
+from coordinator.storage.fleet import ELIGIBLE, GROUPS, Sample
+from coordinator.storage.versions import Measured
+from coordinator.versions.rollout import Stage
+from coordinator.web import words
+from coordinator.web.access import Role
+from coordinator.web.admission import needs
+from coordinator.web.pages import asking, charts
+from coordinator.web.pages.site import Site
+from coordinator.web.rows import by_label, why_not_active
+
+DAY_S, HOUR_S = 86400.0, 3600.0
+SAMPLE_EVERY_S = 900
+VERSIONS_DRAWN = 240
+"""The newest ones: older ones do not say whether it is learning now."""
+VERSIONS_LOOKED_AT = 40
+"""The newest ones, for one that was taken back."""
+TAKEN_BACK = {Stage.REFUSED, Stage.ROLLED_BACK}
+ROUNDS_SHOWN = 6
+
+
+class OverviewAsked(msgspec.Struct, frozen=True):
+    """Of which task; empty means the one of the configuration."""
+
+    task: Annotated[str, Meta(max_length=64)] = ""
+
+
+class Late(msgspec.Struct, frozen=True):
+    """A selected device that takes longer than others did, or is gone."""
+
+    device: str
+    why: str
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """What went over the network.
+
+    ``since_s`` is when the day that is told of begins: 24 hours ago, or when the first sample was kept.
+    """
+
+    up_day: int
+    down_day: int
+    reports_day: int
+    since_s: float
+
+
+def add_overview(blueprint: Blueprint, site: Site) -> None:
+    """Give the pages the first one."""
+    ports = site.ports
+
+    @blueprint.get("/")
+    @needs(Role.VIEWER)
+    def overview() -> str:
+        now_s = ports.clock.now_s()
+        with ports.repository.transaction() as view:
+            first = ports.config.task.name
+            asked = asking.query(OverviewAsked).task or first
+            tasks, open_rounds = view.tasks(), view.open_rounds()
+            task = next((each for each in tasks if each.name == asked), None)
+            if task is None and asked != first:
+                asking.missing(f"task {asked}")
+            current = view.current_version(asked)
+            if current is None or task is None:
+                abort(503, "the coordinator is about to import its model and to begin its task")
+            canary = view.canary_version(asked)
+            open_round = next((state for state in open_rounds if state.task == asked), None)
+            newest = view.versions(VERSIONS_LOOKED_AT, task=asked)
+            measured = view.measured(VERSIONS_DRAWN, asked)
+            recent = view.recent_rounds(ROUNDS_SHOWN)[::-1]
+            made = view.versions_made_in(recent)
+            counted, accepted = view.counters(), view.accepted_reports()
+            committed, lost = view.rounds_in(Phase.COMMITTED), view.rounds_in(Phase.ABANDONED)
+            report_bytes, usual_s = view.report_bytes_median(), view.rhythm().usual_round_s
+            kept = view.baselines()
+            samples = view.samples(now_s - DAY_S, SAMPLE_EVERY_S)
+        census = site.census.now()
+        baselines = compared(ports.config.task, kept) if asked == first else []
+        return render_template(
+            "overview.html",
+            task=task.state,
+            settings=task.settings,
+            why=why_not_active(task),
+            tasks=[each.name for each in tasks],
+            others=[state for state in open_rounds if state.task != asked],
+            troubles=ports.troubles(),
+            round=open_round,
+            late=[] if open_round is None else late(open_round, usual_s, now_s),
+            elsewhere=doing(census.states),
+            census=census,
+            current=current,
+            canary=canary,
+            taken_back=next((each for each in reversed(newest) if each.rollout.stage in TAKEN_BACK), None),
+            measured=measured,
+            recall=recall(measured, baselines),
+            baselines=baselines,
+            recent=recent,
+            made=made,
+            committed=committed,
+            abandoned_rounds=lost,
+            accepted=accepted,
+            report_bytes=report_bytes,
+            dense_bytes=4 * site.manifest(current.manifest).layout.size,
+            counted=counted,
+            dropouts=most_first(by_label(counted, "dropouts")),
+            invalid=most_first(by_label(counted, "reports_invalid")),
+            abandoned=most_first(by_label(counted, "rounds_abandoned")),
+            day=day(samples),
+            drawn_groups=drawn_groups(samples),
+            day_table=[samples[at] for at in charts.thinned(len(samples), 13)],
+            groups=list(GROUPS),
+            eligible_groups=ELIGIBLE,
+            traffic=traffic(by_hour(samples)),
+            hours=by_hour(samples),
+            cost=cost(samples, counted, accepted),
+            broker=ports.broker,
+            evaluated=asked != first or ports.config.task.evaluation_text is not None,
+            started_s=site.started_s,
+        )
+
+
+def recall(measured: list[Measured], baselines: list[Compared]) -> str:
+    """The plot of recall by version; empty while there is no line to draw."""
+    if len(measured) < 2:
+        return ""
+    drawn = [measured[at] for at in charts.thinned(len(measured))]
+    figures = [version.metrics for version in drawn]
+    series: list[charts.Series] = [
+        ("top-1", tuple(round(100 * each.top1, 2) for each in figures)),
+        ("top-3", tuple(round(100 * each.top3, 2) for each in figures)),
+    ]
+    series += [(f"{each.label} top-1", (round(100 * each.top1, 2),) * len(drawn)) for each in baselines]
+    labels = tuple(str(version.version) for version in drawn)
+    return charts.lines("Recall by version, in percent; the table below has the figures", labels, tuple(series), " %")
+
+
+def day(samples: list[Sample]) -> str:
+    """The plot of what the devices did over the day; empty while there is nothing to draw."""
+    if len(samples) < 2:
+        return ""
+    series = tuple((name, tuple(sample.groups.get(name, 0) for sample in samples)) for name in GROUPS)
+    labels = tuple(words.clock(sample.at_s) for sample in samples)
+    return charts.areas("Phones over the day by what they do; the table below has the figures", labels, series)
+
+
+def drawn_groups(samples: list[Sample]) -> list[str]:
+    """The groups of which there was a device at all."""
+    return [name for name in GROUPS if any(sample.groups.get(name) for sample in samples)]
+
+
+def by_hour(samples: list[Sample]) -> list[tuple[float, int, int, int]]:
+    """(beginning of the hour, bytes up, bytes down, reports) of each hour that the samples tell of."""
+    hours: dict[int, list[Sample]] = {}
+    for before, after in itertools.pairwise(samples):
+        hours.setdefault(int(before.at_s // HOUR_S), [before]).append(after)
+    return [
+        (
+            number * HOUR_S,
+            within[-1].bytes_up - within[0].bytes_up,
+            within[-1].bytes_down - within[0].bytes_down,
+            within[-1].reports - within[0].reports,
+        )
+        for number, within in sorted(hours.items())
+    ]
+
+
+def traffic(hours: list[tuple[float, int, int, int]]) -> str:
+    """The plot of bytes by hour; empty while there is nothing to draw."""
+    if not hours:
+        return ""
+    labels = tuple(words.clock(begun_s) for begun_s, *_ in hours)
+    up, down = tuple(up for _, up, _, _ in hours), tuple(down for _, _, down, _ in hours)
+    name = "Bytes by hour, from devices and to them; the table below has the figures"
+    return charts.bars(name, labels, (("from devices", up), ("to devices", down)), "B")
+
+
+def cost(samples: list[Sample], counted: Mapping[str, int], accepted: int) -> Cost | None:
+    """What the last day cost; None before the first sample."""
+    if not samples:
+        return None
+    first = samples[0]
+    return Cost(
+        up_day=counted.get("bytes_up", 0) - first.bytes_up,
+        down_day=counted.get("bytes_down", 0) - first.bytes_down,
+        reports_day=accepted - first.reports,
+        since_s=first.at_s,
+    )
+
+
+def late(state: Round, usual_s: float, now_s: float) -> list[Late]:
+    """Who is late in a round that waits for reports.
+
+    Args:
+        state: the round.
+        usual_s: how long rounds take; 0 if none has ended yet.
+        now_s: wall-clock time.
+    """
+    if state.phase is not Phase.REPORTING or state.started_at_s is None:
+        return []
+    overdue = 0 < usual_s < now_s - state.started_at_s
+    working = [(device, seat) for device, seat in sorted(state.seats.items()) if seat.state is SeatState.WORKING]
+    gone = [
+        Late(device, f"not connected for {words.duration(max(now_s - seat.lost_since_s, 0.0))}")
+        for device, seat in working
+        if seat.lost_since_s is not None
+    ]
+    slow = [Late(device, "longer than rounds usually take") for device, seat in working if seat.lost_since_s is None]
+    return gone + (slow if overdue else [])
+
+
+def most_first(counts: dict[str, int]) -> list[tuple[str, int]]:
+    """Counts, the largest first.
+
+    >>> most_first({"a": 1, "b": 3})
+    [('b', 3), ('a', 1)]
+    """
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))

@@ -1,0 +1,81 @@
+"""The list of rounds, and the page of one: who was selected, what became of each, and what it made."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from flask import Blueprint, render_template
+from msgspec import Meta
+
+from coordinator.rounds.round import Phase
+from coordinator.rounds.seats import SeatState
+from coordinator.web.access import Role
+from coordinator.web.admission import needs
+from coordinator.web.documents import Number
+from coordinator.web.pages import asking
+from coordinator.web.pages.site import Site
+
+
+class RoundsAsked(msgspec.Struct, frozen=True):
+    """Which rounds."""
+
+    before: Number | None = None
+    phase: Phase | None = None
+    task: Annotated[str, Meta(max_length=64)] | None = None
+
+
+class SeatsAsked(msgspec.Struct, frozen=True):
+    """Which of the selected devices."""
+
+    after: str = ""
+    state: SeatState | None = None
+
+
+def add_rounds(blueprint: Blueprint, site: Site) -> None:
+    """Give the pages those of rounds."""
+    ports = site.ports
+
+    @blueprint.get("/rounds")
+    @needs(Role.VIEWER)
+    def rounds() -> str:
+        asked = asking.query(RoundsAsked)
+        with ports.repository.transaction() as view:
+            found = view.recent_rounds(asking.PAGE, asked.before, asked.phase, asked.task)[::-1]
+            made = view.versions_made_in(found)
+            tasks = [each.state.name for each in view.tasks()]
+        last = found[-1].number if len(found) == asking.PAGE else None
+        return render_template(
+            "rounds.html", rounds=found, made=made, asked=asked, last=last, phases=list(Phase), tasks=tasks
+        )
+
+    @blueprint.get("/rounds/<int:number>")
+    @needs(Role.VIEWER)
+    def one_round(number: int) -> str:
+        asked = asking.query(SeatsAsked)
+        with ports.repository.transaction() as view:
+            state = view.round(asking.number(number, "round"))
+            if state is None:
+                asking.missing(f"round {number}")
+            (summary,) = view.recent_rounds(1, number + 1)
+            wanted = [
+                device
+                for device, seat in sorted(state.seats.items())
+                if device > asked.after and asked.state in {None, seat.state}
+            ]
+            shown = wanted[: asking.PAGE]
+            reports = {report.device: report for report in view.reports_in(number, shown)}
+            made = None if state.version is None else view.version(state.version)
+            newest = view.last_round_number()
+        seats = [(device, state.seats[device], reports.get(device)) for device in shown]
+        return render_template(
+            "round.html",
+            state=state,
+            summary=summary,
+            seats=seats,
+            asked=asked,
+            made=made,
+            newest=newest,
+            last=shown[-1] if len(wanted) > len(shown) else None,
+            counts={each: sum(seat.state is each for seat in state.seats.values()) for each in SeatState},
+        )

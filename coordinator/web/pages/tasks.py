@@ -1,0 +1,83 @@
+"""What is learned, and how it goes; pausing it, and going on."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from flask import Blueprint, redirect, render_template, url_for
+from msgspec import Meta
+from werkzeug.wrappers import Response
+
+from coordinator.tasks.operations import CreateTask, PauseTask, ResumeTask, StopTask
+from coordinator.tasks.settings import Count, Name, TaskSettings
+from coordinator.web.access import Role
+from coordinator.web.admission import needs
+from coordinator.web.documents import Nothing, Why
+from coordinator.web.operating import operate
+from coordinator.web.pages import asking
+from coordinator.web.pages.site import Site
+from coordinator.web.task_views import task_row, task_rows
+from wire.messages import Work
+
+ROUNDS_SHOWN = 10
+
+
+class TaskForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The settings that a form asks for; the others are what they are by themselves."""
+
+    name: Name
+    kind: Work
+    rounds: Annotated[int, Meta(ge=0, le=2**31)]
+    goal: Count
+    minimum: Count
+
+
+def add_tasks(blueprint: Blueprint, site: Site) -> None:
+    """Give the pages those of tasks."""
+    ports = site.ports
+
+    @blueprint.get("/tasks")
+    @needs(Role.VIEWER)
+    def tasks() -> str:
+        with ports.repository.transaction() as view:
+            found = task_rows(view, ports.config.task.name)
+        return render_template("tasks.html", tasks=found)
+
+    @blueprint.get("/tasks/<name>")
+    @needs(Role.VIEWER)
+    def one_task(name: str) -> str:
+        with ports.repository.transaction() as view:
+            record = view.task(name)
+            if record is None:
+                asking.missing(f"task {name[:64]}")
+            found = task_row(view, record, ports.config.task.name)
+            rounds = view.recent_rounds(ROUNDS_SHOWN, task=name)[::-1]
+            made = view.versions_made_in(rounds)
+        return render_template("task.html", task=found, settings=record.settings, rounds=rounds, made=made)
+
+    @blueprint.post("/tasks")
+    @needs(Role.OPERATOR)
+    def create() -> Response:
+        wanted = asking.form(TaskForm)
+        operate(ports, CreateTask(TaskSettings(**msgspec.structs.asdict(wanted))))
+        return redirect(url_for("pages.one_task", name=wanted.name), 303)
+
+    @blueprint.post("/tasks/<name>/pause")
+    @needs(Role.OPERATOR)
+    def pause(name: str) -> Response:
+        operate(ports, PauseTask(name, asking.form(Why).reason))
+        return redirect(url_for("pages.one_task", name=name), 303)
+
+    @blueprint.post("/tasks/<name>/resume")
+    @needs(Role.OPERATOR)
+    def resume(name: str) -> Response:
+        asking.form(Nothing)
+        operate(ports, ResumeTask(name))
+        return redirect(url_for("pages.one_task", name=name), 303)
+
+    @blueprint.post("/tasks/<name>/stop")
+    @needs(Role.OPERATOR)
+    def stop(name: str) -> Response:
+        operate(ports, StopTask(name, asking.form(Why).reason))
+        return redirect(url_for("pages.one_task", name=name), 303)

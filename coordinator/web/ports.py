@@ -1,0 +1,50 @@
+"""What the web application needs of the service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from coordinator.config import CoordinatorConfig
+from coordinator.engine.inbox import Inbox
+from coordinator.enrolment.certificate_issuer import Office
+from coordinator.ports import Clock
+from coordinator.storage.blobs import FileBlobs
+from coordinator.storage.database import Database
+from coordinator.storage.tokens import TokenTable
+from wire.addresses import is_loopback
+
+
+@dataclass(frozen=True, slots=True)
+class WebPorts:
+    """What the application needs of the service.
+
+    Attributes:
+        config: the whole configuration.
+        repository: to read.
+        artifacts: to serve.
+        clock: wall-clock time.
+        broker: name of the broker.
+        troubles: why the service does not work, in words; empty if it does.
+        tokens: of people and programs.
+        post: takes ArtifactServed and Operated.
+        not_enforced: what the broker should have refused and did not.
+        office: certifies devices; None in plain text.
+    """
+
+    config: CoordinatorConfig
+    repository: Database
+    artifacts: FileBlobs
+    clock: Clock
+    broker: str
+    troubles: Callable[[], list[str]]
+    tokens: TokenTable
+    post: Callable[[Inbox], None]
+    not_enforced: Callable[[], list[str]] = list
+    office: Office | None = None
+
+    @property
+    def public_reading(self) -> bool:
+        """Whether everybody who reaches us may look."""
+        chosen = self.config.public_reading
+        return is_loopback(self.config.host) and not self.config.proxied if chosen is None else chosen

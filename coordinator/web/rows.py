@@ -1,0 +1,257 @@
+"""Rounds, versions, devices and counters as people see them: over the API, on the pages, on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from coordinator.ports import RoundSummary, TaskRecord, VersionRecord
+from coordinator.rounds.lease import Lease
+from coordinator.rounds.round import TERMINAL, Phase, Round
+from coordinator.rounds.waiting import doing, sentence
+from coordinator.storage.database import DatabaseView
+
+
+class DeviceView(msgspec.Struct, frozen=True):
+    """A device as last heard of; ``blocked`` is why an operator shut it out, or empty.
+
+    ``taken_back`` is the newest release of the agent that did not work there, with its reason, or empty.
+    """
+
+    device: str
+    online: bool
+    state: str
+    reason: str
+    last_seen_s_ago: float | None
+    emulated: bool
+    examples: int
+    runtime: str
+    blocked: str
+    taken_back: str
+
+
+class RoundRow(msgspec.Struct, frozen=True):
+    """A round that is over or open; ``version`` and the figures after it are None where there are none.
+
+    ``cause`` is why it was abandoned, for counting; empty if it was not.
+    """
+
+    number: int
+    task: str
+    phase: str
+    cause: str
+    reason: str
+    selected: int
+    accepted: int
+    dropped: dict[str, int]
+    seconds: float
+    version: int | None
+    top1: float | None
+    top3: float | None
+    loss: float | None
+    mean_training_loss: float | None
+    report_bytes_median: int | None
+
+
+class SeatView(msgspec.Struct, frozen=True):
+    """A selected device; ``cause`` is why it dropped, ``code`` why its report was refused."""
+
+    device: str
+    attempt: int
+    state: str
+    cause: str | None
+    code: str
+    earlier: list[str]
+
+
+class RoundDetail(RoundRow, frozen=True, kw_only=True):
+    """A round with its seats.
+
+    ``pool`` are the devices that wait for it, ``elsewhere`` is what the others do while it waits -> how many do so.
+    ``deadline_in_s`` is of the phase; 0 when nothing is waited for.
+    """
+
+    base_version: int
+    goal: int
+    minimum: int
+    pool: list[str]
+    elsewhere: dict[str, int]
+    deadline_in_s: float
+    seats: list[SeatView]
+
+
+class VersionRow(msgspec.Struct, frozen=True):
+    """A version; ``stage`` is where it is (docs/models.md), ``created`` is seconds since 1970."""
+
+    version: int
+    task: str
+    parent: int | None
+    stage: str
+    manifest: str
+    top1: float | None
+    top3: float | None
+    loss: float | None
+    created: float
+
+
+class Counters(msgspec.Struct, frozen=True):
+    """Sums since the database was made."""
+
+    rounds_committed: int
+    rounds_abandoned: int
+    rounds_abandoned_by_cause: dict[str, int]
+    reports_accepted: int
+    reports_duplicate: int
+    reports_late: int
+    reports_invalid: dict[str, int]
+    dropouts: dict[str, int]
+    bytes_up: int
+    bytes_down: int
+    report_bytes_median: int | None
+    malformed_messages: int
+    broker_dropped: int
+    broker_sessions_lost: int
+    broker_refused: int
+
+
+def round_detail(
+    view: DatabaseView, number: int, now_s: float, states: Mapping[tuple[str, str], int] | None = None
+) -> RoundDetail | None:
+    """One round of any age with each of its seats; None if there is none of that number.
+
+    Args:
+        view: an open transaction.
+        number: of the round.
+        now_s: wall-clock time.
+        states: (lifecycle state, reason) -> devices; None if nobody counted them.
+    """
+    state = view.round(number)
+    if state is None:
+        return None
+    figures = [(report.loss, report.num_examples, report.size_bytes) for report in view.reports(number)]
+    made = None if state.version is None else view.version(state.version)
+    seats = [
+        SeatView(
+            device=device,
+            attempt=seat.attempt,
+            state=seat.state.value,
+            cause=None if seat.cause is None else seat.cause.value,
+            code=seat.code,
+            earlier=[cause.value for cause in seat.earlier],
+        )
+        for device, seat in sorted(state.seats.items())
+    ]
+    row = msgspec.structs.asdict(round_row(RoundSummary.of(state, figures), made, now_s))
+    elsewhere = doing(states) if states and state.phase is Phase.SELECTION else {}
+    waits = state.phase not in TERMINAL and state.phase is not Phase.COMMITTING
+    if state.phase not in TERMINAL:
+        row["reason"] = state.explain(sentence(elsewhere))
+    return RoundDetail(
+        **row,
+        base_version=state.base_version,
+        goal=state.rules.goal,
+        minimum=state.rules.minimum,
+        pool=sorted(state.pool),
+        elsewhere=elsewhere,
+        deadline_in_s=max(0.0, state.deadline_s - now_s) if waits else 0.0,
+        seats=seats,
+    )
+
+
+def open_round_of(view: DatabaseView, record: TaskRecord) -> Round | None:
+    """The round of a task that is not over; None between two."""
+    return next((state for state in view.open_rounds() if state.task == record.name), None)
+
+
+def why_not_active(record: TaskRecord) -> str:
+    """Why a task opens no rounds, and who made it so; empty if it does."""
+    state = record.state
+    return f"{state.reason} ({state.who})" if state.who else state.reason
+
+
+def device_row(lease: Lease, now_s: float) -> DeviceView:
+    """A device as people see it."""
+    return DeviceView(
+        device=lease.device,
+        online=lease.online,
+        state=lease.state,
+        reason=lease.reason,
+        last_seen_s_ago=max(0.0, now_s - lease.last_seen_s) if lease.last_seen_s else None,
+        emulated=lease.emulated,
+        examples=lease.examples,
+        runtime=lease.runtime,
+        blocked=lease.blocked,
+        taken_back=lease.taken_back,
+    )
+
+
+def round_row(summary: RoundSummary, made: VersionRecord | None, now_s: float) -> RoundRow:
+    """A round as people see it; ``made`` is the version that it committed."""
+    metrics = None if made is None else made.metrics
+    ended_s = now_s if summary.closed_at_s is None else summary.closed_at_s
+    return RoundRow(
+        number=summary.number,
+        task=summary.task,
+        phase=summary.phase.value,
+        cause="" if summary.cause is None else summary.cause.value,
+        reason=summary.reason,
+        selected=summary.selected,
+        accepted=summary.accepted,
+        dropped=dict(summary.dropped),
+        seconds=ended_s - summary.opened_at_s,
+        version=summary.version,
+        top1=None if metrics is None else metrics.top1,
+        top3=None if metrics is None else metrics.top3,
+        loss=None if metrics is None else metrics.loss,
+        mean_training_loss=summary.mean_training_loss,
+        report_bytes_median=summary.report_bytes_median,
+    )
+
+
+def version_row(record: VersionRecord) -> VersionRow:
+    """A version as people see it."""
+    metrics = record.metrics
+    return VersionRow(
+        version=record.version,
+        task=record.task,
+        parent=None if record.lineage is None else record.lineage.parent,
+        stage=record.rollout.stage.value,
+        manifest=record.manifest,
+        top1=None if metrics is None else metrics.top1,
+        top3=None if metrics is None else metrics.top3,
+        loss=None if metrics is None else metrics.loss,
+        created=record.created_s,
+    )
+
+
+def counters(view: DatabaseView) -> Counters:
+    """Everything that is counted."""
+    counted = view.counters()
+    return Counters(
+        rounds_committed=view.rounds_in(Phase.COMMITTED),
+        rounds_abandoned=view.rounds_in(Phase.ABANDONED),
+        rounds_abandoned_by_cause=by_label(counted, "rounds_abandoned"),
+        reports_accepted=view.accepted_reports(),
+        reports_duplicate=counted.get("reports_duplicate", 0),
+        reports_late=counted.get("reports_late", 0),
+        reports_invalid=by_label(counted, "reports_invalid"),
+        dropouts=by_label(counted, "dropouts"),
+        bytes_up=counted.get("bytes_up", 0),
+        bytes_down=counted.get("bytes_down", 0),
+        report_bytes_median=view.report_bytes_median(),
+        malformed_messages=counted.get("malformed_messages", 0),
+        broker_dropped=counted.get("broker_dropped", 0),
+        broker_sessions_lost=counted.get("broker_sessions_lost", 0),
+        broker_refused=counted.get("broker_refused", 0),
+    )
+
+
+def by_label(counted: Mapping[str, int], stored: str) -> dict[str, int]:
+    """The counters that were kept under one name, one for each label, without those that are 0.
+
+    >>> by_label({"dropouts:in-use": 3, "dropouts:other": 0, "bytes_up": 9}, "dropouts")
+    {'in-use': 3}
+    """
+    prefix = f"{stored}:"
+    return {name[len(prefix) :]: value for name, value in sorted(counted.items()) if name.startswith(prefix) and value}

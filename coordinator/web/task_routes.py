@@ -1,0 +1,92 @@
+"""``/api/v1/tasks``: look at tasks, make them, pause them, stop them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from flask import Blueprint, abort, request
+from spectree import SpecTree
+
+from coordinator.tasks.operations import CreateTask, PauseTask, ResumeTask, StopTask
+from coordinator.tasks.settings import TaskSettings
+from coordinator.web import documents as docs
+from coordinator.web.access import Role
+from coordinator.web.admission import needs
+from coordinator.web.answers import answers
+from coordinator.web.operating import change
+from coordinator.web.ports import WebPorts
+from coordinator.web.task_views import task_detail, task_rows
+from wire.identifiers import Sha256
+
+
+def add_task_routes(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
+    """Add them to the API."""
+    looks: dict[str, Any] = {"security": {"token": []}, "tags": ["looking"]}
+    changes: dict[str, Any] = {"security": {"token": []}, "tags": ["changing"]}
+
+    def known(name: str) -> str:
+        with ports.repository.transaction() as view:
+            if view.task(name) is None:
+                abort(404, f"there is no task {name[:64]}")
+        return name
+
+    @blueprint.get("/tasks")
+    @spec.validate(resp=answers(docs.Tasks), **looks)
+    @needs(Role.VIEWER)
+    def tasks() -> docs.Tasks:
+        """Every task, in the order in which they were made."""
+        with ports.repository.transaction() as view:
+            return docs.Tasks(task_rows(view, ports.config.task.name))
+
+    @blueprint.get("/tasks/<name>")
+    @spec.validate(resp=answers(docs.TaskDetail, 404), **looks)
+    @needs(Role.VIEWER)
+    def one_task(name: str) -> docs.TaskDetail:
+        """A task with its settings and its newest rounds."""
+        with ports.repository.transaction() as view:
+            found = task_detail(view, name, ports.config.task.name, ports.clock.now_s())
+        if found is None:
+            abort(404, f"there is no task {name[:64]}")
+        return found
+
+    @blueprint.post("/tasks")
+    @spec.validate(resp=answers(docs.Changed, 409, 415, status=201), **changes)
+    @needs(Role.OPERATOR)
+    def create_task(json: docs.TaskWanted) -> tuple[docs.Changed, int]:
+        """Make a task beside those that there are; its first round is opened as soon as its schedule lets it."""
+        unknown = _unknown(request.get_json(), msgspec.to_builtins(json))
+        if unknown:
+            abort(422, f"there are no such settings: {', '.join(unknown)[:500]}")
+        settings = TaskSettings(**{name: getattr(json, name) for name in TaskSettings.__struct_fields__})
+        return change(ports, CreateTask(settings, None if json.manifest is None else Sha256(json.manifest))), 201
+
+    @blueprint.post("/tasks/<name>/pause")
+    @spec.validate(resp=answers(docs.Changed, 404, 409, 415), **changes)
+    @needs(Role.OPERATOR)
+    def pause_task(name: str, json: docs.Why) -> docs.Changed:
+        """No new rounds of it; devices that have begun may finish."""
+        return change(ports, PauseTask(known(name), json.reason))
+
+    @blueprint.post("/tasks/<name>/resume")
+    @spec.validate(resp=answers(docs.Changed, 404, 409, 415), **changes)
+    @needs(Role.OPERATOR)
+    def resume_task(name: str, json: docs.Nothing) -> docs.Changed:  # noqa: ARG001 - checked to be empty
+        """Rounds of it again."""
+        return change(ports, ResumeTask(known(name)))
+
+    @blueprint.post("/tasks/<name>/stop")
+    @spec.validate(resp=answers(docs.Changed, 404, 409, 415), **changes)
+    @needs(Role.OPERATOR)
+    def stop_task(name: str, json: docs.Why) -> docs.Changed:
+        """No more rounds of it, for good; devices that have begun may finish."""
+        return change(ports, StopTask(known(name), json.reason))
+
+
+def _unknown(given: dict[str, Any], known: dict[str, Any], where: str = "") -> list[str]:
+    """Names that no setting has; one that is passed over in silence would be believed to be in force."""
+    names = [where + name for name in given if name not in known]
+    for name, value in given.items():
+        if isinstance(value, dict) and isinstance(known.get(name), dict):
+            names += _unknown(value, known[name], f"{where}{name}.")
+    return names

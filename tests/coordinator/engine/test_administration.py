@@ -1,0 +1,133 @@
+import pytest
+
+from coordinator.engine.inbox import Operated
+from coordinator.rounds.round import AbandonCause, Phase
+from coordinator.rounds.seats import SeatState
+from coordinator.tasks.operations import BlockDevice, PauseTask, ResumeTask, UnblockDevice
+from tests.coordinator.engine.test_driver import receipts, report
+from tests.coordinator.fakes import Killed, World
+from tests.coordinator.model_folder import write_model
+from wire.identifiers import DeviceId
+from wire.messages import Receipt, Rejection, RejectionReason, Verdict
+
+A, B, C = DeviceId("a"), DeviceId("b"), DeviceId("c")
+
+
+@pytest.fixture
+def make_world(tmp_path):
+    manifest = write_model(tmp_path)
+    return lambda **task: World(manifest, tmp_path, **task)
+
+
+def operate(world, operation) -> bool:
+    answers = []
+    world.driver.handle(Operated(operation, "anna", answers.append))
+    [changed] = answers
+    return changed
+
+
+def audited(world) -> list[tuple[str, str, str, str]]:
+    with world.repository.transaction() as tx:
+        return [(entry.action, entry.target, entry.before, entry.after) for entry in tx.audit(10)]
+
+
+def test_a_paused_task_calls_off_a_round_that_waits_and_says_so_to_who_waited(make_world):
+    world = make_world()
+    world.check_in("a")
+    assert operate(world, PauseTask("keyboard", "the model is being looked at"))
+    state = world.tables.rounds[1]
+    assert (state.phase, state.cause) == (Phase.ABANDONED, AbandonCause.CALLED_OFF)
+    assert "the model is being looked at" in state.reason
+    assert world.transport.to("a", Rejection)[-1].reason is RejectionReason.NO_TASK
+    world.check_in("b")
+    assert "the model is being looked at" in world.transport.to("b", Rejection)[-1].detail
+    assert audited(world) == [("pause-task", "keyboard", "active", "paused: the model is being looked at")]
+
+
+def test_devices_that_train_may_finish_when_the_task_is_paused(make_world):
+    world = make_world()
+    world.check_in("a", "b")
+    operate(world, PauseTask("keyboard", "enough for today"))
+    for device in ("a", "b"):
+        world.receive(device, "report", report(world, device))
+    world.work()
+    assert world.phase_of(1) is Phase.COMMITTED
+    assert 2 not in world.tables.rounds
+
+
+def test_a_pause_outlives_the_process_and_ends_when_it_is_resumed(make_world):
+    world = make_world()
+    operate(world, PauseTask("keyboard", "night"))
+    world.start()
+    assert world.tables.rounds.keys() == {1}
+    assert operate(world, ResumeTask("keyboard"))
+    assert world.phase_of(2) is Phase.SELECTION
+    world.check_in("a", "b")
+    assert world.phase_of(2) is Phase.REPORTING
+
+
+def test_what_is_so_already_changes_nothing_and_is_not_noted(make_world):
+    world = make_world()
+    assert not operate(world, ResumeTask("keyboard"))
+    assert not operate(world, UnblockDevice(A))
+    operate(world, PauseTask("keyboard", "first"))
+    assert not operate(world, PauseTask("keyboard", "second"))
+    assert len(audited(world)) == 1
+
+
+def test_a_blocked_device_is_told_why_and_leaves_the_pool(make_world):
+    world = make_world()
+    world.check_in("a")
+    operate(world, BlockDevice(A, "sends nonsense"))
+    assert world.tables.rounds[1].pool == ()
+    world.check_in("a")
+    rejection = world.transport.to("a", Rejection)[-1]
+    assert (rejection.reason, rejection.detail) == (RejectionReason.BLOCKED, "sends nonsense")
+    assert rejection.retry_after_s >= 900
+    operate(world, UnblockDevice(A))
+    world.check_in("a")
+    assert world.tables.rounds[1].pool == (A,)
+    assert audited(world)[0] == ("unblock-device", "a", "blocked: sends nonsense", "not blocked")
+
+
+def test_the_report_of_a_device_that_was_blocked_meanwhile_is_refused(make_world):
+    world = make_world()
+    world.check_in("a", "b")
+    operate(world, BlockDevice(A, "stolen"))
+    world.receive("a", "report", report(world, "a"))
+    [receipt] = world.transport.to("a", Receipt)
+    assert (receipt.verdict, receipt.code) == (Verdict.INVALID, "blocked")
+    assert world.tables.rounds[1].seats[A].state is SeatState.REFUSED
+    world.receive("b", "report", report(world, "b"))
+    assert receipts(world, "b") == [Verdict.ACCEPTED]
+
+
+def test_a_device_can_be_blocked_before_it_ever_came(make_world):
+    world = make_world()
+    assert operate(world, BlockDevice(C, "lost in a train"))
+    world.check_in("c")
+    assert world.transport.to("c", Rejection)[-1].reason is RejectionReason.BLOCKED
+
+
+def test_a_kill_leaves_an_operation_and_its_entry_or_neither(make_world):
+    touches = 0
+    while True:
+        world, left = make_world(), touches
+
+        def on_touch() -> None:
+            nonlocal left
+            if left == 0:
+                raise Killed
+            left -= 1
+
+        world.check_in("a")
+        world.touch_with(on_touch)
+        try:
+            world.driver.handle(Operated(BlockDevice(A, "odd"), "anna"))
+            return
+        except Killed:
+            world.touch_with(lambda: None)
+            world.start()
+            blocked = bool(world.tables.leases[A].blocked)
+            assert blocked == bool(audited(world))
+        touches += 1

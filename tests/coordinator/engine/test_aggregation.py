@@ -1,0 +1,153 @@
+"""An aggregation as the worker does it, over stored frames."""
+
+import gc
+import hashlib
+import tracemalloc
+
+import msgspec
+import numpy as np
+import pytest
+
+from coordinator.engine.aggregation import do_job
+from coordinator.engine.jobs import AggregationJob, FiguresJob, ReportFile, TooFewReadable
+from coordinator.learning.optimizers import OptimizerChoice, OptimizerName
+from coordinator.storage.blobs import FileBlobs
+from coordinator.storage.model_folder import import_model
+from tests.coordinator.fake_device import report_frame
+from tests.coordinator.fakes import KeptFrames
+from tests.coordinator.model_folder import write_model
+from wire import frame
+from wire.errors import IntegrityError
+from wire.messages import Assignment, CodecChoice, TrainingPlan
+
+SPARSE = CodecChoice(name="topk-8", density=0.01)
+WORDS = tuple(f"w{number}" for number in range(3_000))
+
+
+class Averaging:
+    """Reports on disk, and jobs over them."""
+
+    def __init__(self, folder, choice: OptimizerChoice | None = None) -> None:
+        self.manifest = write_model(folder / "model", WORDS)
+        self.artifacts, self.private = FileBlobs(folder / "artifacts"), KeptFrames()
+        import_model(folder / "model", self.artifacts)
+        self.choice = choice or OptimizerChoice(name=OptimizerName.FEDAVG, learning_rate=1.0)
+
+    def report(self, number: int) -> ReportFile:
+        asked = Assignment(
+            task="t",
+            round=1,
+            attempt=1,
+            version=0,
+            manifest=self.manifest.sha256,
+            codec=SPARSE,
+            plan=TrainingPlan(learning_rate=1, clip_norm=1),
+            report_deadline_s=1,
+        )
+        layout = self.manifest.layout
+        delta = np.random.default_rng(number).normal(0, 0.01, layout.size).astype(np.float32)
+        data = report_frame(asked, delta, layout, num_examples=1 + number)
+        return self.private.keep(data, f"d{number:03d}", 1 + number)
+
+    def frame(self, report: ReportFile) -> bytes:
+        return self.private.frame(1, report.device, report.attempt)
+
+    def broken_report(self, number: int) -> ReportFile:
+        """Its values are sound and its CRC is right; its positions are nonsense."""
+        good = frame.decode(self.frame(self.report(number)))
+        k = int.from_bytes(good.payload[:4], "little")
+        cut = msgspec.structs.replace(good, payload=good.payload[: 8 + k] + bytes(40))
+        return self.private.keep(frame.encode_report(cut), f"d{number:03d}", 2)
+
+    def job(self, reports, state: str | None = None) -> AggregationJob:
+        return AggregationJob(
+            round=1,
+            manifest=self.manifest.sha256,
+            reports=tuple(reports),
+            minimum=1,
+            codec=SPARSE,
+            optimizer=self.choice,
+            optimizer_state=state,
+            evaluation=None,
+        )
+
+    def do(self, job: AggregationJob):
+        return do_job(job, self.artifacts, self.private, lambda *_: None)
+
+
+def test_the_order_in_which_reports_came_plays_no_part(tmp_path):
+    world = Averaging(tmp_path)
+    reports = [world.report(number) for number in range(7)]
+    assert world.do(world.job(reports)) == world.do(world.job(reversed(reports)))
+
+
+def test_it_says_what_the_mean_is_of(tmp_path):
+    world = Averaging(tmp_path)
+    reports = [world.report(2), world.broken_report(1), world.report(3)]
+    frames = [world.frame(reports[at]) for at in (1, 0, 2)]  # as their devices are named
+    hashes = "".join(hashlib.sha256(data).hexdigest() for data in frames)
+    assert world.do(world.job(reports)).reports_sha256 == hashlib.sha256(hashes.encode()).hexdigest()
+
+
+@pytest.mark.parametrize("work", ["mean", "figures"])
+@pytest.mark.parametrize("damage", [lambda data: data[:-9], lambda data: data[:90] + b"?" + data[91:]])
+def test_a_report_that_the_disk_damaged_is_named(tmp_path, damage, work):
+    world = Averaging(tmp_path)
+    sound, damaged = world.report(0), world.report(1)
+    job = world.job([sound, world.private.keep(damage(world.frame(damaged)), damaged.device, 1)])
+    with pytest.raises(IntegrityError, match="stored report of d001 in round 1 is damaged"):
+        world.do(job if work == "mean" else FiguresJob(job.round, job.reports))
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_number_of_reports(tmp_path):
+    world = Averaging(tmp_path)
+    peaks = []
+    reports = [world.report(number) for number in range(200)]
+    world.do(world.job(reports))  # imports and caches
+    for count in (10, 200):
+        gc.collect()
+        tracemalloc.start()
+        world.do(world.job(reports[:count]))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    few, many = peaks
+    one_update = 12 * 0.01 * world.manifest.layout.size
+    assert many - few < 2 * one_update + 200 * 300, "more than a line of the job for each report"
+
+
+@pytest.mark.parametrize("name", OptimizerName)
+def test_the_state_is_stored_and_goes_on(tmp_path, name):
+    world = Averaging(tmp_path, OptimizerChoice(name=name, learning_rate=0.5))
+    reports = [world.report(1), world.report(2)]
+    first = world.do(world.job(reports))
+    second = world.do(world.job(reports, first.optimizer_state))
+    assert (first.optimizer_state is None) is (name is OptimizerName.FEDAVG)
+    assert first.weights != world.manifest.weights.sha256
+    assert (first.weights == second.weights) is (name is OptimizerName.FEDAVG), "the base is the same, the state not"
+
+
+def test_a_state_of_another_optimizer_is_not_used(tmp_path):
+    world = Averaging(tmp_path, OptimizerChoice(name=OptimizerName.FEDAVGM, learning_rate=0.5))
+    reports = [world.report(1), world.report(2)]
+    left = world.do(world.job(reports)).optimizer_state
+    changed = msgspec.structs.replace(world.choice, name=OptimizerName.FEDADAGRAD)
+    job = msgspec.structs.replace(world.job(reports), optimizer=changed)
+    assert world.do(msgspec.structs.replace(job, optimizer_state=left)).weights == world.do(job).weights
+
+
+def test_a_report_whose_positions_cannot_be_read_is_left_out_and_named(tmp_path):
+    averaging = Averaging(tmp_path)
+    sound = [averaging.report(number) for number in range(3)]
+    broken = averaging.broken_report(3)
+    done = averaging.do(averaging.job([*sound, broken]))
+    assert done.unreadable == (broken.device,)
+    assert done.weights == averaging.do(averaging.job(sound)).weights
+
+
+def test_with_too_few_readable_reports_there_is_no_mean_and_all_that_cannot_be_read_are_named(tmp_path):
+    averaging = Averaging(tmp_path)
+    broken = [averaging.broken_report(number) for number in (1, 3)]
+    job = averaging.job([averaging.report(0), averaging.report(2), *broken])
+    done = averaging.do(msgspec.structs.replace(job, minimum=3))
+    assert done == TooFewReadable(1, ("d001", "d003"))

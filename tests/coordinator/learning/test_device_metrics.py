@@ -1,0 +1,102 @@
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.config import TaskConfig
+from coordinator.learning.device_metrics import (
+    FAILURES,
+    Spread,
+    Tally,
+    figures,
+    mean_and_error,
+    merged,
+    quantile,
+    tally,
+    tried_in,
+)
+from coordinator.rounds.round import open_round
+from coordinator.rounds.seats import Seat, SeatState
+from wire.frame import LocalEvaluation
+from wire.messages import DropoutCause
+
+
+@st.composite
+def evaluations(draw, least=0):
+    counted = draw(st.integers(least, 500))
+    top3 = draw(st.tuples(st.integers(0, counted), st.integers(0, counted)))
+    top1 = tuple(draw(st.integers(0, most)) for most in top3)
+    return LocalEvaluation(counted, top1[0], top3[0], top1[1], top3[1], 5.0, 4.0)
+
+
+@given(st.lists(evaluations(), max_size=30), st.lists(evaluations(), max_size=30))
+def test_tallies_of_parts_add_up_to_the_tally_of_the_whole(one, other):
+    assert merged(tally(one), tally(other)) == tally([*one, *other])
+
+
+@given(st.lists(evaluations(least=1), min_size=1, max_size=60))
+def test_quantiles_are_those_of_the_devices_to_a_thousandth(found):
+    recalls = [e.top1_before / e.counted for e in found]
+    spread = figures(tally(found)).top1_before
+    for share, value in ((0.1, spread.p10), (0.5, spread.p50), (0.9, spread.p90)):
+        assert value == pytest.approx(np.quantile(recalls, share, method="inverted_cdf"), abs=6e-4)
+    assert spread.mean == pytest.approx(np.mean(recalls), abs=6e-4)
+
+
+def test_a_device_that_claims_to_have_very_many_words_is_not_the_mean():
+    honest = [LocalEvaluation(100, 20, 40, 20, 40, 5.0, 4.0)] * 19
+    liar = LocalEvaluation(2**32 - 1, 2**32 - 1, 2**32 - 1, 0, 0, -1e30, 1e30)
+    found = figures(tally([*honest, liar]))
+    assert (found.loss_before, found.loss_after < 8) == (4.75, True)
+    assert (found.top1_before.mean, found.top1_after.mean) == (pytest.approx(0.24), pytest.approx(0.19))
+
+
+@given(st.lists(st.integers(0, 1000), min_size=2, max_size=50))
+def test_the_error_is_that_of_a_mean(recalls):
+    mean, error = mean_and_error({recall: recalls.count(recall) for recall in recalls})
+    assert mean == pytest.approx(np.mean(recalls) / 1000)
+    assert error == pytest.approx(np.std(recalls, ddof=1) / 1000 / len(recalls) ** 0.5, abs=1e-9)
+
+
+def test_nothing_measured_has_no_figures():
+    nothing = figures(Tally(tried=2, failures={"diverged": 1}))
+    assert (nothing.devices, nothing.top1_before, nothing.loss_before) == (0, None, None)
+    assert (nothing.tried, nothing.failures) == (2, {"diverged": 1})
+    assert quantile({}, 0.5) == 0.0
+
+
+def test_devices_that_only_tried_a_version_say_nothing_of_training():
+    one = LocalEvaluation(10, 2, 4, 2, 4, 5.0, 5.0)
+    found = figures(merged(tally([one, one], trained=False), tally([LocalEvaluation(10, 2, 4, 6, 8, 5.0, 4.0)])))
+    assert (found.devices, found.counted, found.top1_before.mean, found.loss_before) == (3, 30, 0.2, 5.0)
+    assert (found.top1_after.mean, found.top3_after.p50, found.loss_after) == (0.6, 0.8, 4.0)
+    assert figures(tally([one], trained=False)).top1_after is None
+
+
+def test_a_device_without_a_counted_word_says_nothing():
+    assert tally([LocalEvaluation(0, 0, 0, 0, 0, 1.0, 1.0)]) == tally([])
+
+
+def test_one_device_is_each_quantile():
+    assert figures(tally([LocalEvaluation(10, 2, 4, 3, 5, 5.0, 4.0)])).top1_after == Spread(0.3, 0.3, 0.3, 0.3)
+
+
+def test_a_round_tells_who_could_run_its_version():
+    seats = {
+        "a": Seat(state=SeatState.REPORTED),
+        "b": Seat(state=SeatState.REPORTED, attempt=2, earlier=(DropoutCause.TRAINING_FAILED,)),
+        "c": Seat(state=SeatState.DROPPED, cause=DropoutCause.UNPLUGGED),
+        "d": Seat(state=SeatState.DROPPED, cause=DropoutCause.UNTRUSTED),
+        "e": Seat(state=SeatState.REFUSED, code="norm"),
+        "f": Seat(),
+    }
+    rules = TaskConfig(model=Path("m")).rules()
+    found = tried_in(msgspec.structs.replace(open_round(1, 0, rules, 7, 0.0), seats=seats))
+    assert found == Tally(tried=5, failures={"training-failed": 1, "untrusted": 1, "invalid": 1})
+
+
+def test_a_person_who_takes_the_phone_is_no_failure_of_the_version():
+    assert not FAILURES & {DropoutCause.IN_USE, DropoutCause.UNPLUGGED, DropoutCause.CONNECTION_LOST}

@@ -1,0 +1,80 @@
+import numpy as np
+import pytest
+
+from coordinator.learning.downlink import F32, FORMS, Base, keeps_residual, publish, ways_to
+from wire.codec.transfers import apply_transfer
+from wire.errors import ConfigError
+from wire.parameters import ParameterLayout, ParameterSpec
+
+LAYOUT = ParameterLayout((ParameterSpec("embedding", (300, 16)),))
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def first():
+    return rng().normal(size=LAYOUT.size).astype(np.float32)
+
+
+def step(seed, density=0.05):
+    change = rng(seed).normal(scale=0.01, size=LAYOUT.size)
+    return np.where(rng(seed + 100).random(LAYOUT.size) < density, change, 0.0)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_way_leads_to_the_published_weights_bit_for_bit(form):
+    weights, residual, earlier = first(), np.zeros(LAYOUT.size), []
+    for number in range(4):
+        target = weights + residual + step(number)
+        published = publish(weights, target, form, LAYOUT, rng(number))
+        previous = Base(f"{number:064d}", weights)
+        known = {base.sha256: base.weights for base in (previous, *earlier)} | {None: None}
+        ways = ways_to(published, previous, earlier, LAYOUT)
+        assert ways
+        for transfer, data in ways:
+            got = apply_transfer(data, known[transfer.base], LAYOUT)
+            assert got.tobytes() == published.weights.tobytes()
+            assert len(data) < 4 * LAYOUT.size / 2 + 100
+        residual = np.zeros(LAYOUT.size) if published.residual is None else published.residual
+        weights, earlier = published.weights, [previous, *earlier]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_nothing_is_lost_on_the_way_down(form):
+    weights, residual, wanted = first(), np.zeros(LAYOUT.size), first().astype(np.float64)
+    for number in range(10):
+        wanted += step(number)
+        published = publish(weights, weights + residual + step(number), form, LAYOUT, rng(number))
+        weights = published.weights
+        residual = np.zeros(LAYOUT.size) if published.residual is None else published.residual
+    assert np.abs(weights + residual - wanted).max() < 1e-5
+
+
+def test_the_coarser_form_is_shorter():
+    sizes = {}
+    for form in FORMS:
+        published = publish(first(), first() + step(1, 0.2), form, LAYOUT, rng())
+        sizes[form] = min(len(data) for _, data in ways_to(published, Base("0" * 64, first()), [], LAYOUT))
+    assert sizes["topk-8"] < sizes["f32"]
+
+
+def test_an_exact_transfer_is_offered_only_where_few_weights_changed():
+    published = publish(first(), first() + step(1, density=1.0), F32, LAYOUT, rng())
+    assert ways_to(published, Base("0" * 64, first()), [], LAYOUT) == []
+
+
+def test_for_weights_of_a_few_packets_there_is_no_other_way(monkeypatch):
+    published = publish(first(), first() + step(1), F32, LAYOUT, rng())
+    assert ways_to(published, Base("0" * 64, first()), [], LAYOUT)
+    monkeypatch.setattr("coordinator.learning.downlink.LEAST_WHOLE_BYTES", 4 * LAYOUT.size + 1)
+    assert ways_to(published, Base("0" * 64, first()), [], LAYOUT) == []
+
+
+def test_only_form_f32_has_no_residual():
+    assert [keeps_residual(form) for form in FORMS] == [False, True]
+
+
+def test_an_unknown_form_names_the_known_ones():
+    with pytest.raises(ConfigError, match="f32, topk-8"):
+        publish(first(), first().astype(np.float64), "zip", LAYOUT, rng())

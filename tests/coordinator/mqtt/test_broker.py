@@ -1,0 +1,66 @@
+import base64
+import hashlib
+import socket
+
+import pytest
+
+from coordinator.config import BrokerKind
+from coordinator.mqtt import broker
+from wire.errors import ConfigError
+
+
+def test_a_taken_port_is_named_with_a_remedy():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=rf"{port} \(broker\.port\).*give another port"):
+            broker.check_port_free("127.0.0.1", port, "broker.port", "give another port")
+
+
+def test_an_address_that_is_not_ours_is_named():
+    with pytest.raises(ConfigError, match="no-such-host"):
+        broker.check_port_free("no-such-host.invalid", 1883, "broker.port", "")
+
+
+def test_mosquitto_gets_our_limits_and_keeps_its_state_in_our_folder(tmp_path):
+    text = broker.write_mosquitto_files(broker.Doors("127.0.0.1", 1884, "nightjar", ""), tmp_path).read_text()
+    assert "listener 1884 127.0.0.1\n" in text
+    assert "allow_anonymous true\n" in text
+    assert "password_file" not in text
+    assert f"persistence_location {tmp_path}/\n" in text
+    assert "max_queued_messages 100000\n" in text
+    assert "$" not in text
+
+
+def test_with_a_password_nobody_is_anonymous_and_the_password_is_not_in_the_files(tmp_path):
+    doors = broker.Doors("127.0.0.1", 1884, "nightjar", "open sesame")
+    text = broker.write_mosquitto_files(doors, tmp_path).read_text()
+    assert "allow_anonymous false\n" in text
+    passwords = tmp_path / "passwords"
+    assert f"password_file {passwords}\n" in text
+    assert passwords.stat().st_mode & 0o777 == 0o600
+    assert "sesame" not in passwords.read_text() + text
+
+
+def test_the_password_line_is_mosquittos():
+    line = broker.mosquitto_password_line("nightjar", "open sesame", b"0123456789ab")
+    name, rest = line.strip().split(":")
+    _, kind, rounds, salt, digest = rest.split("$")
+    assert (name, kind, base64.b64decode(salt)) == ("nightjar", "7", b"0123456789ab")
+    expected = hashlib.pbkdf2_hmac("sha512", b"open sesame", b"0123456789ab", int(rounds))
+    assert base64.b64decode(digest) == expected
+
+
+def test_without_mosquitto_auto_is_the_embedded_broker_and_mosquitto_is_an_error(monkeypatch):
+    monkeypatch.setattr(broker, "find_mosquitto", lambda: None)
+    assert broker.choose(BrokerKind.AUTO) == "amqtt"
+    assert broker.choose(BrokerKind.EMBEDDED) == "amqtt"
+    with pytest.raises(ConfigError, match="apt install mosquitto"):
+        broker.choose(BrokerKind.MOSQUITTO)
+
+
+def test_with_mosquitto_auto_takes_it(monkeypatch):
+    monkeypatch.setattr(broker, "find_mosquitto", lambda: "/usr/sbin/mosquitto")
+    assert broker.choose(BrokerKind.AUTO) == broker.choose(BrokerKind.MOSQUITTO) == "mosquitto"
+    assert broker.choose(BrokerKind.EXTERNAL) == "external"

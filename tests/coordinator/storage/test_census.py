@@ -1,0 +1,115 @@
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from coordinator.ports import VersionRecord
+from coordinator.rounds.lease import Lease, Presence
+from coordinator.storage import census as module
+from coordinator.storage.census import CensusTaker
+from coordinator.storage.database import Database
+from coordinator.storage.fleet import Census
+from coordinator.storage.recorder import KEEP_S, Recorder
+from tests.coordinator.fakes import FakeClock
+from wire.identifiers import DeviceId
+
+
+@pytest.fixture
+def database(tmp_path):
+    made = Database(f"sqlite:///{tmp_path / 'test.sqlite'}")
+    with made.transaction() as tx:
+        tx.add_version(VersionRecord(version=0, manifest="a" * 64))
+        tx.add_version(VersionRecord(version=1, manifest="b" * 64))
+        for number, (state, weights) in enumerate((("training", "B"), ("ineligible", "A"), ("checked-in", "old"))):
+            tx.save_lease(
+                Lease(
+                    device=DeviceId(f"d{number}"),
+                    presence=Presence.PRESENT,
+                    state=state,
+                    reason="in use",
+                    weights=weights,
+                    last_seen_s=1_000_000.0,
+                )
+            )
+    yield made
+    made.close()
+
+
+def taker(database, **options):
+    return CensusTaker(database, lambda manifest: manifest[0].upper(), FakeClock(), **options)
+
+
+def test_it_counts_what_devices_do_and_which_version_they_hold(database):
+    found = taker(database).now()
+    assert (found.known, found.eligible) == (3, 2)
+    assert found.groups == {"waiting": 1, "at work": 1, "resting": 0, "not eligible": 1, "offline": 0}
+    assert found.holders == {1: 1, 0: 1, None: 1}
+
+
+def test_a_fresh_count_is_not_made_again(database):
+    one = taker(database, fresh_s=3600.0)
+    assert one.now() is one.now()
+
+
+def test_where_counting_takes_long_nobody_waits_for_it(database, monkeypatch):
+    monkeypatch.setattr(module, "PATIENCE_S", -1.0)
+    monkeypatch.setattr(module, "REST_SHARE", 0)
+    one, counted = taker(database, fresh_s=0.0), threading.Event()
+    first = one.now()
+    count = one._count
+
+    def count_and_say() -> Census:
+        found = count()
+        counted.set()
+        return found
+
+    monkeypatch.setattr(one, "_count", count_and_say)
+    assert one.now() is first, "the last one, while another is made"
+    assert counted.wait(60)
+    assert one._latest is not first
+
+
+def test_a_count_that_a_busy_machine_held_up_once_does_not_grow_old(database, monkeypatch):
+    now_s, took_s = [1000.0], [0.0]
+
+    def monotonic() -> float:
+        now_s[0] += took_s[0]
+        return now_s[0]
+
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=monotonic))
+    monkeypatch.setattr(module, "PATIENCE_S", 1e9)
+    one = taker(database)
+    took_s[0] = 3.0
+    first = one.now()
+    took_s[0] = 0.0
+    assert one.now() is first
+    now_s[0] += 2.0
+    second = one.now()
+    assert second is not first, "three seconds that it took once"
+    for _ in range(2):  # and now each of them takes that long
+        now_s[0] += 2.0
+        took_s[0] = 3.0
+        last = one.now()
+        took_s[0] = 0.0
+    now_s[0] += 60.0
+    assert one.now() is last
+    now_s[0] += 100.0
+    assert one.now() is not last
+
+
+def test_a_sample_holds_the_count_and_the_traffic(database):
+    with database.transaction() as tx:
+        tx.count("bytes_up", 700)
+    Recorder(database, taker(database), FakeClock()).record()
+    with database.transaction() as tx:
+        (sample,) = tx.samples(0.0, 1)
+    assert (sample.bytes_up, sample.groups["at work"], sample.holders) == (700, 1, {"1": 1, "0": 1, "older": 1})
+    assert KEEP_S > 86400
+
+
+def test_the_recorder_begins_at_once_and_ends_when_told(database):
+    recorder = Recorder(database, taker(database), FakeClock())
+    recorder.start()
+    recorder.close()
+    with database.transaction() as tx:
+        assert len(tx.samples(0.0, 1)) <= 1

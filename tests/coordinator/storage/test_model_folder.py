@@ -1,0 +1,35 @@
+import pytest
+
+from coordinator.storage.model_folder import import_model
+from tests.coordinator.fakes import MemoryBlobs
+from tests.coordinator.model_folder import write_model
+from wire.errors import ConfigError
+
+
+def test_the_four_files_become_artifacts_under_the_names_that_the_manifest_gives(tmp_path):
+    written = write_model(tmp_path)
+    artifacts = MemoryBlobs()
+    manifest = import_model(tmp_path, artifacts)
+    assert manifest == written
+    named = {manifest.program.sha256, manifest.weights.sha256, manifest.vocabulary.sha256, manifest.sha256}
+    assert set(artifacts.blobs) == named
+
+
+@pytest.mark.parametrize("name", ["program.tflite", "weights.bin", "vocabulary.txt", "manifest.json"])
+def test_a_missing_or_changed_file_is_named(tmp_path, name):
+    write_model(tmp_path)
+    (tmp_path / name).write_bytes(b"something else")
+    with pytest.raises(ConfigError, match=name if name != "manifest.json" else "not a manifest"):
+        import_model(tmp_path, MemoryBlobs())
+    (tmp_path / name).unlink()
+    with pytest.raises(ConfigError, match=name):
+        import_model(tmp_path, MemoryBlobs())
+
+
+def test_nothing_is_stored_of_a_model_with_a_fault(tmp_path):
+    write_model(tmp_path)
+    (tmp_path / "vocabulary.txt").write_bytes(b"other\n")
+    artifacts = MemoryBlobs()
+    with pytest.raises(ConfigError):
+        import_model(tmp_path, artifacts)
+    assert artifacts.blobs == {}

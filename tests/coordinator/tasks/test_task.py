@@ -1,0 +1,143 @@
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.tasks import task as tasks
+from coordinator.tasks.task import (
+    OVER,
+    TABLE,
+    Paused,
+    Resumed,
+    RoundAbandoned,
+    RoundCommitted,
+    RuleRead,
+    Status,
+    Stopped,
+    StopRule,
+    Task,
+    enough,
+    step,
+)
+from wire.errors import IllegalEvent
+
+ACTIVE = Task(name="keyboard", number=1, created_s=5.0)
+ENDLESS = StopRule()
+EVENTS = {
+    RoundCommitted: RoundCommitted(9.0, ENDLESS, 0.1),
+    RoundAbandoned: RoundAbandoned(9.0, nobody=True),
+    Paused: Paused(9.0, "night", "anna"),
+    Resumed: Resumed(9.0),
+    Stopped: Stopped(9.0, "enough", "anna"),
+    RuleRead: RuleRead(9.0, ENDLESS),
+}
+
+
+def in_status(status: Status) -> Task:
+    match status:
+        case Status.ACTIVE:
+            return ACTIVE
+        case Status.PAUSED:
+            return step(ACTIVE, EVENTS[Paused])
+        case Status.STOPPED:
+            return step(ACTIVE, EVENTS[Stopped])
+        case Status.FINISHED:
+            return step(ACTIVE, RoundCommitted(9.0, StopRule(rounds=1)))
+
+
+@pytest.mark.parametrize(("status", "kind"), list(itertools.product(Status, EVENTS)))
+def test_every_pair_is_legal_or_raises_and_changes_nothing(status, kind):
+    before = in_status(status)
+    assert before.status is status
+    found = TABLE.get((status, kind))
+    if found is None:
+        with pytest.raises(IllegalEvent, match=f"task keyboard, {status.value}"):
+            step(before, EVENTS[kind])
+        assert before == in_status(status)
+    else:
+        assert step(before, EVENTS[kind]).status in found.leads_to
+
+
+def test_a_pause_says_why_by_whom_and_since_when_and_ends_without_a_trace():
+    paused = in_status(Status.PAUSED)
+    assert (paused.reason, paused.who, paused.since_s) == ("night", "anna", 9.0)
+    again = step(paused, Resumed(20.0))
+    assert (again.status, again.reason, again.who, again.since_s) == (Status.ACTIVE, "", "", 20.0)
+
+
+def test_who_resumes_a_task_does_not_wait_for_the_pause_between_rounds():
+    rested = step(ACTIVE, RoundAbandoned(100.0, nobody=True))
+    assert (rested.closed_at_s, rested.empty) == (100.0, 1)
+    resumed = step(step(rested, EVENTS[Paused]), Resumed(101.0))
+    assert (resumed.closed_at_s, resumed.empty) == (None, 0)
+
+
+def test_empty_rounds_are_counted_until_somebody_comes():
+    state = ACTIVE
+    for nobody, empty in ((True, 1), (True, 2), (False, 0), (True, 1)):
+        state = step(state, RoundAbandoned(9.0, nobody=nobody))
+        assert state.empty == empty
+    assert step(state, EVENTS[RoundCommitted]).empty == 0
+
+
+def after(rule: StopRule, *recalls: float | None) -> Task:
+    state = ACTIVE
+    for top1 in recalls:
+        state = step(state, RoundCommitted(9.0, rule, top1))
+    return state
+
+
+@pytest.mark.parametrize(
+    ("rule", "recalls", "reason"),
+    [
+        (StopRule(rounds=2), (None, None), "it has its 2 committed rounds"),
+        (StopRule(target_top1=0.2), (0.1, 0.25), "it reached a recall of 0.2500, and 0.2 was wanted"),
+        (StopRule(no_progress_rounds=2), (0.2, 0.2, 0.1), "its recall did not grow for 2 rounds"),
+    ],
+)
+def test_a_task_that_did_what_it_was_made_for_is_finished_and_says_so(rule, recalls, reason):
+    ended = after(rule, *recalls)
+    assert (ended.status, ended.reason, ended.who) == (Status.FINISHED, reason, "")
+    assert after(rule, *recalls[:-1]).status is Status.ACTIVE
+
+
+def test_a_version_that_was_not_measured_is_no_standstill():
+    assert after(StopRule(no_progress_rounds=1), None, None, 0.1).status is Status.ACTIVE
+
+
+def test_a_changed_rule_wakes_a_finished_task_or_ends_an_active_one():
+    finished = in_status(Status.FINISHED)
+    assert step(finished, RuleRead(30.0, StopRule(rounds=1))).status is Status.FINISHED
+    woken = step(finished, RuleRead(30.0, StopRule(rounds=2)))
+    assert (woken.status, woken.reason) == (Status.ACTIVE, "")
+    assert step(woken, RuleRead(31.0, StopRule(rounds=1))).status is Status.FINISHED
+    assert step(in_status(Status.STOPPED), RuleRead(31.0, ENDLESS)) == in_status(Status.STOPPED)
+
+
+def test_a_paused_task_whose_last_round_was_enough_is_finished():
+    paused = in_status(Status.PAUSED)
+    assert step(paused, RoundCommitted(9.0, StopRule(rounds=1))).status is Status.FINISHED
+
+
+@given(st.lists(st.sampled_from(list(EVENTS))), st.integers(0, 4))
+def test_whatever_happens_committed_rounds_are_counted_and_a_stop_is_for_good(kinds, rounds):
+    state, committed, stopped = ACTIVE, 0, False
+    rule = StopRule(rounds=rounds)
+    for kind in kinds:
+        event = EVENTS[kind]
+        if kind in {RoundCommitted, RuleRead}:
+            event = kind(9.0, rule)
+        try:
+            state = step(state, event)
+        except IllegalEvent:
+            continue
+        committed += kind is RoundCommitted
+        stopped = stopped or kind is Stopped
+        assert state.committed == committed
+        assert (state.status is Status.STOPPED) == stopped
+        if state.status is Status.FINISHED:
+            assert enough(state, rule)
+        assert bool(state.reason) == (state.status is not Status.ACTIVE)
+    assert {status for status in Status if status in OVER} == {Status.STOPPED, Status.FINISHED}
+    assert tasks.TABLE is TABLE

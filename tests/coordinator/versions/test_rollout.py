@@ -1,0 +1,133 @@
+import itertools
+
+import pytest
+
+from coordinator.learning.device_metrics import Tally
+from coordinator.versions.rollout import (
+    TABLE,
+    GateFailed,
+    GatePassed,
+    Overtaken,
+    Promoted,
+    Rollout,
+    Stage,
+    TrialFailed,
+    TrialPassed,
+    TrialPolicy,
+    Withdrawn,
+    judge,
+    step,
+)
+from wire.errors import IllegalEvent
+
+NOW = 5.0
+EVENTS = [
+    GatePassed(0.0, NOW),
+    GatePassed(0.2, NOW),
+    GateFailed("why", NOW),
+    TrialPassed("why", NOW),
+    TrialFailed("why", NOW),
+    Overtaken(7, NOW),
+    Promoted("why", NOW),
+    Withdrawn("why", NOW),
+]
+
+
+@pytest.mark.parametrize(("stage", "event"), list(itertools.product(Stage, EVENTS)), ids=str)
+def test_every_pair_is_legal_or_changes_nothing(stage, event):
+    state = Rollout(stage=stage, reason="before", since_s=1.0)
+    row = TABLE.get((stage, type(event)))
+    if row is None:
+        with pytest.raises(IllegalEvent, match="cannot happen here"):
+            step(state, event)
+        return
+    after = step(state, event)
+    assert after.stage in row.leads_to
+    assert after.since_s == NOW
+    assert after.reason
+
+
+def test_without_a_share_a_version_goes_to_all_at_once():
+    assert step(Rollout(), GatePassed(0.0, NOW)).stage is Stage.CURRENT
+    assert step(Rollout(), GatePassed(0.05, NOW)).stage is Stage.CANARY
+
+
+def test_whatever_became_of_a_version_an_operator_can_take_it_back_out():
+    for stage in set(Stage) - {Stage.CANDIDATE, Stage.CURRENT}:
+        assert step(Rollout(stage=stage), Promoted("it was fine", NOW)).stage is Stage.CURRENT
+
+
+POLICY = TrialPolicy(share=0.2, devices=4, hours=24.0)
+DAY = 86400.0
+
+
+def found(recalls=(), tried=None, **failures):
+    histogram = {}
+    for recall in recalls:
+        histogram[recall] = histogram.get(recall, 0) + 1
+    tried = len(recalls) + sum(failures.values()) if tried is None else tried
+    causes = {name.replace("_", "-"): count for name, count in failures.items()}
+    return Tally(
+        devices=len(recalls),
+        counted=100 * len(recalls),
+        top1_before_of=histogram,
+        top3_before_of=histogram,
+        tried=tried,
+        failures=causes,
+    )
+
+
+FORMER = found((180, 200, 220, 190, 210, 200))
+
+
+def verdict(tried, former=FORMER, waited_s=60.0):
+    return judge(POLICY, tried, [former], 1000.0, 1000.0 + waited_s)
+
+
+def test_it_waits_until_enough_devices_have_spoken():
+    assert verdict(found((10, 10, 10))) is None
+
+
+def test_devices_that_foresee_less_roll_it_back_and_the_reason_has_the_figures():
+    event = verdict(found((20, 30, 10, 20)))
+    assert isinstance(event, TrialFailed)
+    recalls = "top-1 recall on 4 devices that tried it is 2.0 %, with a version before it 20.0 % on 6"
+    assert event.reason == recalls
+
+
+def test_devices_that_foresee_as_much_let_it_through():
+    assert verdict(found((190, 200, 205, 190))) == TrialPassed("4 devices tried it and are none the worse", 1060.0)
+
+
+def test_a_difference_within_the_margin_or_within_chance_is_none():
+    assert isinstance(verdict(found((191, 191, 192, 192))), TrialPassed)  # 0.9 points
+    assert isinstance(verdict(found((20, 300, 50, 290))), TrialPassed)  # 3.5 points, of devices that differ by 25
+
+
+def test_canaries_cannot_get_worse_for_ever_in_steps_that_are_small_enough():
+    latest = [found((190, 190, 191, 189)), FORMER, found((215, 210, 220, 215, 214))]
+    event = judge(POLICY, found((182, 181, 183, 182)), latest, 1000.0, 1060.0)
+    assert isinstance(event, TrialFailed)
+    assert "with a version before it 21.5 % on 5" in event.reason
+
+
+def test_devices_that_cannot_run_it_roll_it_back():
+    event = verdict(found((), fetch_failed=2, training_failed=2))
+    assert isinstance(event, TrialFailed)
+    assert "4 of 4 devices could not run it (fetch-failed 2, training-failed 2)" in event.reason
+
+
+def test_as_many_failures_as_before_are_none_of_its_faults():
+    before = found((200,) * 10, tried=20, training_failed=10)
+    assert isinstance(verdict(found((200, 200), training_failed=2), before), TrialPassed)
+
+
+def test_after_the_longest_time_few_devices_must_do():
+    assert verdict(found(()), waited_s=DAY) == TrialPassed(
+        "only 0 of 4 devices tried it in 24 h, and none is the worse", 1000.0 + DAY
+    )
+    assert isinstance(verdict(found((10, 20)), waited_s=DAY), TrialFailed)
+
+
+def test_with_nothing_to_compare_with_only_failures_count():
+    assert isinstance(verdict(found((10, 10, 10, 10)), Tally()), TrialPassed)

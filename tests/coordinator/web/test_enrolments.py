@@ -1,0 +1,181 @@
+"""The page of enrolment: who waits, claims and keys, and what its buttons leave in the register and the audit log."""
+
+import base64
+import json
+import re
+
+import pytest
+
+from coordinator.enrolment.certificate_issuer import claim_hash
+from coordinator.enrolment.claims import Claim, Refused, Standing
+from coordinator.web.access import Role
+from tests.coordinator.web.conftest import DESKTOP, PHONE, Served
+from tests.coordinator.web.test_api import NOW_S, Service
+from tests.coordinator.web.test_in_a_browser import axe  # noqa: F401 - a fixture
+from tests.coordinator.web.test_roles import OURS
+
+KEY, OTHER = 64 * "a", 64 * "b"
+SHELF = Claim(
+    name="shelf", sha256=claim_hash("shelf"), prefix="pi", uses=20, uses_left=20, approval=True, created_s=NOW_S,
+    expires_s=NOW_S * 2,
+)  # fmt: skip
+
+
+class Office:
+    """A coordinator with a claim by hand and a key that waits; asked with a token."""
+
+    def __init__(self, folder) -> None:
+        self.service = Service(folder, unlimited=True)
+        self.register = self.service.open_office(folder)
+        self.register.add_claim(SHELF, "test")
+        self.register.redeem(SHELF.sha256, KEY, "", "192.0.2.7", self.service.world.clock.now_s())
+        self.tokens = {role: self.service.token(role, f"{role.value}-anna") for role in Role}
+
+    def get(self, path="/enrolments", role=Role.ADMIN) -> str:
+        answer = self.service.ask("GET", path, self.tokens[role])
+        assert answer.status_code == 200
+        return answer.text
+
+    def post(self, path, **form):
+        headers = {**OURS, "Authorization": f"Bearer {self.tokens[Role.ADMIN]}"}
+        with self.service.client.post(path, data=form, headers=headers) as answer:
+            answer.get_data()
+        return answer
+
+    def newest_change(self) -> tuple:
+        with self.service.database.transaction() as tx:
+            (entry,) = tx.audit(1)
+        return entry.who, entry.action, entry.target, entry.before, entry.after
+
+
+@pytest.fixture
+def office(tmp_path):
+    made = Office(tmp_path)
+    yield made
+    made.service.database.close()
+
+
+def test_without_certificates_the_page_says_that_nobody_enrols(tmp_path):
+    service = Service(tmp_path)
+    page = service.ask("GET", "/enrolments", service.token(Role.OPERATOR))
+    assert "does not enrol devices" in page.text
+    service.database.close()
+
+
+def test_every_page_says_that_somebody_waits_and_the_page_says_who(office):
+    assert "1 waiting" in office.get("/devices", Role.OPERATOR)
+    assert "waiting</span>" not in office.get("/devices", Role.VIEWER), "who may not look at the list"
+    page = office.get(role=Role.OPERATOR)
+    assert all(said in page for said in ("pi-aaaaaaaa", "192.0.2.7", "shelf", "takes an admin's token"))
+    assert "Let in</button>" not in page
+
+
+def test_an_admin_lets_a_device_in_and_it_stands_in_the_log(office):
+    assert "Let pi-aaaaaaaa in" in office.get()
+    assert office.post(f"/enrolments/{KEY}/approve").status_code == 303
+    assert office.register.credential(KEY).standing is Standing.GRANTED
+    assert office.newest_change() == ("admin-anna", "approve", "pi-aaaaaaaa", "waiting", "granted")
+    assert "1 waiting" not in office.get()
+    assert office.post(f"/enrolments/{KEY}/approve").status_code == 404, "it does not wait any more"
+
+
+def test_an_admin_refuses_a_device_and_it_stands_in_the_log(office):
+    assert office.post(f"/enrolments/{KEY}/refuse").status_code == 303
+    assert office.register.credential(KEY).standing is Standing.REVOKED
+    assert office.newest_change() == ("admin-anna", "refuse", "pi-aaaaaaaa", "waiting", "revoked")
+    assert isinstance(office.register.redeem(SHELF.sha256, KEY, "", "", NOW_S), Refused)
+
+
+def test_a_claim_that_was_made_on_the_page_is_told_once_and_lets_its_device_in(office):
+    made = office.post("/claims", name="kitchen", device="pi-kitchen", prefix="device", uses="1", hours="2")
+    assert made.status_code == 201
+    saved = re.search(r'href="data:application/json;base64,([^"]+)"', made.text)[1]
+    carried = json.loads(base64.b64decode(saved))
+    assert set(carried) == {"claim", "url", "authority"}
+    assert "<svg" in made.text
+    assert carried["claim"] not in office.get()
+    assert office.newest_change() == ("admin-anna", "create-claim", "kitchen", "none", "1 to let in")
+    now_s = office.service.world.clock.now_s()
+    verdict = office.register.redeem(claim_hash(carried["claim"]), OTHER, "", "192.0.2.8", now_s)
+    assert (verdict.device, verdict.standing) == ("pi-kitchen", Standing.GRANTED)
+    assert office.post("/claims", name="kitchen", uses="1", hours="2").status_code == 409
+    approved = office.post("/claims", name="hall", prefix="pi", uses="3", hours="0.5", approval="true")
+    assert approved.status_code == 201
+    assert {each.name: each.approval for each in office.register.claims()} == {
+        "hall": True,
+        "kitchen": False,
+        "shelf": True,
+    }
+
+
+@pytest.mark.parametrize("wrong", [{"uses": "0"}, {"hours": "x"}, {"device": "pi/1"}, {"more": "1"}, {"name": ""}])
+def test_a_claim_that_cannot_be_is_refused_and_nothing_is_made(office, wrong):
+    assert office.post("/claims", **{"name": "new", "uses": "1", "hours": "2", **wrong}).status_code in {404, 422}
+    assert [each.name for each in office.register.claims()] == ["shelf"]
+
+
+def test_a_revoked_claim_lets_nobody_in_any_more(office):
+    assert office.post("/claims/shelf/revoke").status_code == 303
+    assert office.newest_change() == ("admin-anna", "revoke-claim", "shelf", "19 to let in", "none")
+    assert isinstance(office.register.redeem(SHELF.sha256, OTHER, "", "", NOW_S), Refused)
+    assert office.post("/claims/shelf/revoke").status_code == 404
+
+
+def test_a_device_is_forgotten_from_its_page_or_from_the_list_of_keys(office):
+    assert "Forget it" in office.get("/devices/a")
+    assert "Forget it" not in office.get("/devices/a", Role.OPERATOR)
+    office.register.decide(KEY, "test", NOW_S, approved=True)
+    assert "Forget pi-aaaaaaaa" in office.get()
+    assert office.post("/devices/pi-aaaaaaaa/forget").status_code == 303
+    assert office.register.credential(KEY).standing is Standing.REVOKED
+    assert office.newest_change() == ("admin-anna", "revoke", "pi-aaaaaaaa", "enrolled", "revoked")
+    assert "Forget pi-aaaaaaaa" not in office.get()
+
+
+def test_keys_are_listed_page_by_page(office):
+    for number in range(70):
+        office.register.renew(claim_hash(str(number)), f"pi-{number}", "", "", NOW_S - 1 - number // 2)
+    seen, path = [], "/enrolments"
+    while path:
+        page = office.get(path)
+        seen += re.findall(r'<td class="hash">(\w{16})</td>', page.split('id="keys"')[1])
+        older = re.search(r'href="(/enrolments\?[^"]+)">Older', page)
+        path = older and older[1].replace("&amp;", "&")
+    assert sorted(seen) == sorted([KEY[:16], *(claim_hash(str(number))[:16] for number in range(70))])
+
+
+@pytest.fixture
+def waited_for(tmp_path):
+    """A coordinator behind an address, with a device that waits."""
+    served = Served(tmp_path, lived=False, enrols=True)
+    register = served.service.ports.office.register
+    register.add_claim(SHELF, "test")
+    register.redeem(SHELF.sha256, KEY, "", "192.0.2.7", served.service.world.clock.now_s())
+    with served.on():
+        yield served
+    served.close()
+
+
+@pytest.mark.browser
+def test_a_person_makes_a_claim_and_lets_a_device_in_with_the_keyboard_alone(waited_for, look, axe):  # noqa: F811
+    for scheme, viewport in (("light", DESKTOP), ("dark", PHONE)):
+        page = look(waited_for, "/enrolments", Role.ADMIN, viewport, color_scheme=scheme)
+        assert axe.run(page).violations_count == 0
+        page.get_by_label("Name of the claim").fill(f"claim-{scheme}")
+        page.keyboard.press("Enter")
+        page.get_by_text("it is shown this once").wait_for()
+        with page.expect_download() as saved:
+            page.get_by_role("link", name="Save the claim file").click()
+        assert saved.value.suggested_filename == f"claim-{scheme}.json"
+        assert json.loads(saved.value.path().read_text()).keys() == {"claim", "url", "authority"}
+        assert page.evaluate("document.documentElement.scrollWidth") == viewport["width"]
+        assert page.get_by_role("img", name="QR code").bounding_box()["width"] > 200
+        found = axe.run(page)
+        assert found.violations_count == 0, found.generate_report()
+    page.goto(waited_for.url + "/enrolments")
+    page.get_by_role("button", name="Let pi-aaaaaaaa in").focus()
+    page.keyboard.press("Enter")
+    page.get_by_text("Nobody. Devices wait only").wait_for()
+    register = waited_for.service.ports.office.register
+    assert register.credential(KEY).standing is Standing.GRANTED
+    assert {each.name for each in register.claims()} == {"claim-dark", "claim-light", "shelf"}

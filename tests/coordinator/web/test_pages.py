@@ -1,0 +1,207 @@
+"""What the pages say, without a browser."""
+
+import pytest
+from msgspec.structs import replace
+
+from coordinator.rounds.lease import Lease, Presence
+from coordinator.storage.reading import Reading
+from coordinator.web.access import Role
+from tests.coordinator.storage.test_baselines import KEPT
+from tests.coordinator.web.test_app import A, B, Site
+from tests.coordinator.web.test_login import OURS, log_in
+from tests.coordinator.web.test_login import service as service
+from wire.errors import UnavailableError
+from wire.identifiers import DeviceId
+
+
+@pytest.fixture
+def site(tmp_path):
+    made = Site(tmp_path)
+    yield made
+    made.database.close()
+
+
+def test_the_empty_page_says_what_to_do(site):
+    page = site.get("/").text
+    assert "No phone has been here yet" in page
+    assert "python -m edge_agent run" in page
+    assert page.count("<svg") == 1, "the bird"
+
+
+def test_the_full_page_shows_the_curve_the_baseline_and_what_was_lost(site):
+    site.fill()
+    page = site.get("/").text
+    assert 'role="img"' in page
+    assert "trigram 19.0 %" in page
+    assert "dropped out: in-use" in page
+    assert "report refused: norm" in page
+    assert "round abandoned: nobody-came" in page
+
+
+@pytest.mark.parametrize("path", ["/", "/rounds", "/rounds/2", "/devices", "/devices/a", "/tasks", "/models"])
+def test_what_devices_say_is_shown_as_text_and_never_as_markup(site, path):
+    site.fill()
+    with site.repository.transaction() as tx:
+        tx.save_lease(replace(tx.lease(A), state="<script>s</script>", runtime="<script>r</script>"))
+    page = site.get(path).text
+    assert "<script>x" not in page
+    assert "<script>s" not in page
+    assert "<script>r" not in page
+    assert "<b>nobody" not in page
+
+
+@pytest.mark.parametrize("path", ["/", "/rounds", "/devices", "/models", "/login", "/nothing"])
+def test_a_page_needs_nothing_from_elsewhere_and_nothing_written_into_it(site, path):
+    site.fill()
+    answer = site.get(path)
+    page = answer.text
+    sources = [part.split('"')[0] for attribute in ('src="', 'href="') for part in page.split(attribute)[1:]]
+    assert [source for source in sources if not source.startswith(("/", "#"))] == []
+    assert "style=" not in page
+    assert "<style" not in page
+    assert " on" + "click=" not in page
+    assert "Set-Cookie" not in answer.headers
+    policy = answer.headers["Content-Security-Policy"]
+    assert "unsafe" not in policy
+    assert "script-src 'self'" in policy
+    for name in ("nightjar.css", "live.js", "icon.svg"):
+        assert site.get(f"/static/{name}").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "said"),
+    [
+        ("/rounds/99", 404, "There is no round 99."),
+        ("/rounds/99999999999999999999", 404, "There is no round"),
+        ("/devices/nobody", 404, "There is no device nobody"),
+        ("/devices/%00", 404, ""),
+        ("/models/99", 404, "There is no version 99."),
+        ("/tasks/nothing", 404, "There is no task nothing."),
+        ("/?task=nothing", 404, "There is no task nothing."),
+        ("/nothing", 404, "There is nothing here"),
+        ("/rounds?before=x", 422, "That cannot be"),
+        ("/rounds?phase=x", 422, "That cannot be"),
+        ("/devices?version=99", 404, "There is no version 99."),
+        ("/devices?seen=x&after=a", 422, "That cannot be"),
+    ],
+)
+def test_what_is_not_there_is_a_page_that_says_so(site, path, code, said):
+    answer = site.get(path)
+    assert answer.status_code == code
+    assert answer.content_type.startswith("text/html")
+    assert said in answer.text
+    assert "To the overview" in answer.text
+
+
+def test_a_database_that_cannot_be_read_is_said_and_the_page_looks_again(site, monkeypatch):
+    def fail():
+        raise UnavailableError("locked by /secret/path")
+
+    monkeypatch.setattr(type(site.database), "transaction", lambda _self: fail())
+    answer = site.get("/rounds")
+    assert answer.status_code == 503
+    assert "looks again by itself" in answer.text
+    assert "/secret/path" not in answer.text
+
+
+def test_a_defect_of_ours_is_a_page_too(site, monkeypatch):
+    monkeypatch.setattr(Reading, "recent_rounds", lambda *_: 1 / 0)
+    answer = site.get("/rounds")
+    assert (answer.status_code, "A defect of ours" in answer.text) == (500, True)
+
+
+def test_a_search_is_kept_from_page_to_page(site):
+    with site.repository.transaction() as tx:
+        for number in range(60):
+            tx.save_lease(Lease(device=DeviceId(f"d{number:02}"), presence=Presence.PRESENT, state="training"))
+    page = site.get("/devices?name=d&doing=at+work").text
+    assert page.count('class="dot') == 50
+    assert "name=d&amp;doing=at+work" in page
+
+
+def test_a_button_changes_what_it_says_and_the_change_is_in_the_audit_log(service):
+    browser, _ = log_in(service)
+    for path, data in (
+        ("/devices/a/block", {"reason": "odd <b>"}),
+        ("/devices/a/unblock", {}),
+        ("/tasks/keyboard/pause", {"reason": "night"}),
+        ("/tasks/keyboard/resume", {}),
+    ):
+        answer = browser.post(path, data=data, headers=OURS)
+        assert answer.status_code == 303, answer.text
+    log = browser.get("/audit").text
+    for action in ("block-device", "unblock-device", "pause-task", "resume-task"):
+        assert action in log
+    assert "odd &lt;b&gt;" in log
+    refused = browser.post("/devices/a/block", data={"reason": ""}, headers=OURS)
+    assert refused.status_code == 422
+
+
+def test_a_task_is_made_on_its_page_and_stands_there(service):
+    browser, _ = log_in(service)
+    wanted = {"name": "second", "kind": "train", "rounds": "3", "goal": "2", "minimum": "2"}
+    made = browser.post("/tasks", data=wanted, headers=OURS)
+    assert (made.status_code, made.headers["Location"]) == (303, "/tasks/second")
+    for data in service.world.artifacts.blobs.values():
+        service.artifacts.put(data)
+    assert "second" in browser.get("/tasks").text
+    models = browser.get("/models").text
+    assert '<a href="/tasks/second">second</a>' in models
+    assert '<span class="quiet">from</span> <a href="/models/0">version 0</a>' in models
+    assert 'from <a href="/models/0">version 0</a>, for task <a href="/tasks/second">' in browser.get("/models/1").text
+    assert browser.get("/rounds?task=second").status_code == 200
+    assert "of task" in browser.get("/?task=second").text
+    again = browser.post("/tasks", data=wanted, headers=OURS)
+    assert (again.status_code, "second" in again.text) == (409, True)
+    assert browser.post("/tasks", data={**wanted, "goal": "0"}, headers=OURS).status_code == 422
+
+
+def test_a_blocked_device_is_said_with_its_reason(service):
+    browser, _ = log_in(service, Role.OPERATOR)
+    browser.post("/devices/a/block", data={"reason": "<odd>"}, headers=OURS)
+    assert 'title="&lt;odd&gt;">blocked' in browser.get("/devices").text
+    assert "Let it in again" in browser.get("/devices/a").text
+
+
+def test_what_was_measured_in_one_place_is_drawn_and_says_what_it_is(site):
+    site.fill()
+    with site.database.transaction() as tx:
+        tx.save_held_out_text(KEPT.measured.text_sha256)
+        tx.save_baselines(KEPT)
+    overview, version = site.get("/").text, site.get("/models/1").text
+    for page in (overview, version):
+        assert "trained in one place on 12,345 messages of public.tsv" in page
+    assert "central 22.0 %" in overview
+    assert '<th scope="row">central</th><td class="number">22.0 %</td><td class="number">34.0 %</td>' in version
+    [trigram, central] = site.get("/api/v1/baselines").json["items"]
+    assert (trigram["label"], trigram["loss"], central["label"], central["loss"]) == ("trigram", None, "central", 4.5)
+
+
+def test_a_viewer_is_shown_no_button(service):
+    browser, _ = log_in(service, Role.VIEWER)
+    for path in ("/devices/a", "/tasks/keyboard"):
+        page = browser.get(path).text
+        assert page.count("<form") == 1, "only the one that logs out"
+
+
+def test_a_token_is_shown_once_and_never_logged(service, capsys):
+    browser, _ = log_in(service, Role.ADMIN)
+    made = browser.post("/tokens", data={"name": "anna", "role": "viewer", "days": "2"}, headers=OURS)
+    characters = made.text.split('class="token">')[1].split("<")[0]
+    assert made.status_code == 201
+    assert characters not in browser.get("/tokens").text
+    assert characters not in browser.get("/audit").text
+    assert browser.post("/tokens", data={"name": "anna", "role": "viewer"}, headers=OURS).status_code == 409
+    assert browser.post("/tokens/anna/revoke", headers=OURS).status_code == 303
+    assert browser.post("/tokens/anna/revoke", headers=OURS).status_code == 404
+    output = capsys.readouterr()
+    assert characters not in output.out + output.err
+
+
+def test_reports_of_a_device_are_those_of_the_rounds_it_remembers(site):
+    site.fill()
+    with site.repository.transaction() as tx:
+        tx.save_lease(replace(tx.lease(B), last_round=1, rounds_counted=1))
+    page = site.get("/devices/b").text
+    assert 'href="/rounds/1"' in page
+    assert "300 B" in page
