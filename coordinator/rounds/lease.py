@@ -22,13 +22,41 @@ for each of the last :data:`SHARE_WINDOW` rounds. Who may wait for a round, :mod
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 
 import msgspec
 from msgspec.structs import replace
 
 from wire.identifiers import DeviceId
-from wire.machine import Row, find_row, row
+from wire.machine import Row, find_row, row, table
 from wire.messages import CheckIn, Status
+
+
+def _rows() -> Iterable[Row[Lease]]:
+    """Every legal pair. A report is heard before it is counted, so none is ever counted of a device that is AWAY."""
+    return (
+        row(Presence.AWAY, Heard, _arrive, Presence.PRESENT),
+        row(Presence.AWAY, CheckedIn, _offer, Presence.READY),
+        row(Presence.AWAY, StatusCame, _tell, Presence.PRESENT),
+        row(Presence.AWAY, WentAway, _leave, Presence.AWAY),
+        row(Presence.AWAY, ReportRefused, _refuse, Presence.AWAY),
+        row(Presence.AWAY, BlockingChanged, _block, Presence.AWAY),
+        row(Presence.PRESENT, Heard, _live, Presence.PRESENT),
+        row(Presence.PRESENT, CheckedIn, _offer, Presence.READY),
+        row(Presence.PRESENT, StatusCame, _tell, Presence.PRESENT),
+        row(Presence.PRESENT, WentAway, _leave, Presence.AWAY),
+        row(Presence.PRESENT, ReportCounted, _count, Presence.PRESENT),
+        row(Presence.PRESENT, ReportRefused, _refuse, Presence.PRESENT),
+        row(Presence.PRESENT, BlockingChanged, _block, Presence.PRESENT),
+        row(Presence.READY, Heard, _live, Presence.READY),
+        row(Presence.READY, CheckedIn, _offer, Presence.READY),
+        row(Presence.READY, StatusCame, _tell, Presence.READY, Presence.PRESENT),
+        row(Presence.READY, WentAway, _leave, Presence.AWAY),
+        row(Presence.READY, ReportCounted, _count, Presence.PRESENT),
+        row(Presence.READY, ReportRefused, _refuse, Presence.READY),
+        row(Presence.READY, BlockingChanged, _block, Presence.READY),
+    )
+
 
 SHARE_WINDOW = 50
 """Rounds that are remembered: a fleet's evening, and few enough bits for any database's integer."""
@@ -160,8 +188,7 @@ def step(lease: Lease, event: Event) -> Lease:
         IllegalEvent: the table has no row for this event in this presence.
     """
     found = find_row(TABLE, lease.presence, event, lambda: f"lease of {lease.device}, {lease.presence.value}")
-    after: Lease = found.handle(lease, event)
-    return after
+    return found.handle(lease, event)
 
 
 def status_event(message: Status, now_s: float, *, retained: bool) -> StatusCame | WentAway:
@@ -231,28 +258,4 @@ def _block(lease: Lease, event: BlockingChanged) -> Lease:
     return replace(lease, blocked=event.reason)
 
 
-_AWAY, _PRESENT, _READY = Presence.AWAY, Presence.PRESENT, Presence.READY
-
-TABLE: dict[tuple[Presence, type[Event]], Row] = {
-    (_AWAY, Heard): row(_arrive, _PRESENT),
-    (_AWAY, CheckedIn): row(_offer, _READY),
-    (_AWAY, StatusCame): row(_tell, _PRESENT),
-    (_AWAY, WentAway): row(_leave, _AWAY),
-    (_AWAY, ReportRefused): row(_refuse, _AWAY),
-    (_AWAY, BlockingChanged): row(_block, _AWAY),
-    (_PRESENT, Heard): row(_live, _PRESENT),
-    (_PRESENT, CheckedIn): row(_offer, _READY),
-    (_PRESENT, StatusCame): row(_tell, _PRESENT),
-    (_PRESENT, WentAway): row(_leave, _AWAY),
-    (_PRESENT, ReportCounted): row(_count, _PRESENT),
-    (_PRESENT, ReportRefused): row(_refuse, _PRESENT),
-    (_PRESENT, BlockingChanged): row(_block, _PRESENT),
-    (_READY, Heard): row(_live, _READY),
-    (_READY, CheckedIn): row(_offer, _READY),
-    (_READY, StatusCame): row(_tell, _READY, _PRESENT),
-    (_READY, WentAway): row(_leave, _AWAY),
-    (_READY, ReportCounted): row(_count, _PRESENT),
-    (_READY, ReportRefused): row(_refuse, _READY),
-    (_READY, BlockingChanged): row(_block, _READY),
-}
-"""Every legal pair. A report is heard before it is counted, so none is ever counted of a device that is AWAY."""
+TABLE = table(_rows())

@@ -68,8 +68,41 @@ from coordinator.rounds.rules import REPLACEMENT_SHARE, RoundRules
 from coordinator.rounds.seats import Seat, SeatState, causes_of, with_seat
 from coordinator.rounds.selection import sample
 from wire.identifiers import DeviceId
-from wire.machine import Row, find_row, row
+from wire.machine import Row, find_row, row, table
 from wire.messages import DropoutCause, RejectionReason, Verdict
+
+
+def _rows() -> Iterable[Row[Step]]:
+    """Every legal pair; a pair that is not here raises IllegalEvent."""
+    return (
+        row(Phase.SELECTION, DeviceCheckedIn, _join_pool, Phase.SELECTION, Phase.REPORTING),
+        row(Phase.SELECTION, DeviceLost, _leave_pool, Phase.SELECTION),
+        row(Phase.SELECTION, DeviceReturned, _ignore, Phase.SELECTION),
+        row(Phase.SELECTION, DeviceDroppedOut, _leave_pool, Phase.SELECTION),
+        row(Phase.SELECTION, ReportReceived, _answer_again, Phase.SELECTION),
+        row(Phase.SELECTION, ClockTicked, _watch_selection, Phase.SELECTION, Phase.REPORTING, Phase.ABANDONED),
+        row(Phase.SELECTION, CalledOff, _call_off, Phase.ABANDONED),
+        row(Phase.REPORTING, DeviceCheckedIn, _seat_newcomer, Phase.REPORTING),
+        row(Phase.REPORTING, DeviceLost, _start_grace, Phase.REPORTING),
+        row(Phase.REPORTING, DeviceReturned, _end_grace, Phase.REPORTING),
+        row(Phase.REPORTING, DeviceDroppedOut, _drop, Phase.REPORTING, Phase.COMMITTING, Phase.ABANDONED),
+        row(Phase.REPORTING, ReportReceived, _take_report, Phase.REPORTING, Phase.COMMITTING, Phase.ABANDONED),
+        row(Phase.REPORTING, ClockTicked, _watch_reporting, Phase.REPORTING, Phase.COMMITTING, Phase.ABANDONED),
+        row(Phase.REPORTING, CalledOff, _ignore, Phase.REPORTING),
+        row(Phase.COMMITTING, DeviceCheckedIn, _turn_away, Phase.COMMITTING),
+        row(Phase.COMMITTING, DeviceLost, _ignore, Phase.COMMITTING),
+        row(Phase.COMMITTING, DeviceReturned, _ignore, Phase.COMMITTING),
+        row(Phase.COMMITTING, DeviceDroppedOut, _ignore, Phase.COMMITTING),
+        row(Phase.COMMITTING, ReportReceived, _answer_again, Phase.COMMITTING),
+        row(Phase.COMMITTING, ClockTicked, _watch_committing, Phase.COMMITTING, Phase.ABANDONED),
+        row(Phase.COMMITTING, AggregationFinished, _finish, Phase.COMMITTED),
+        row(Phase.COMMITTING, AggregationFailed, _fail, Phase.ABANDONED),
+        row(Phase.COMMITTING, ReportsUnreadable, _reopen, Phase.REPORTING, Phase.COMMITTING),
+        row(Phase.COMMITTING, CalledOff, _ignore, Phase.COMMITTING),
+        row(Phase.COMMITTED, ReportReceived, _answer_again, Phase.COMMITTED),
+        row(Phase.ABANDONED, ReportReceived, _answer_again, Phase.ABANDONED),
+    )
+
 
 UNREADABLE = "payload"
 """Code of a report whose fault shows only when it is averaged."""
@@ -241,8 +274,7 @@ def step(state: Round, event: Event) -> Step:
         IllegalEvent: the table has no row for this event in this phase.
     """
     found = find_row(TABLE, state.phase, event, lambda: f"round {state.number}, {state.phase.value}")
-    stepped: Step = found.handle(state, event)
-    return stepped
+    return found.handle(state, event)
 
 
 # SELECTION
@@ -523,35 +555,4 @@ def _replacement_ends_s(state: Round) -> float:
     return state.deadline_s - (1 - REPLACEMENT_SHARE) * state.rules.report_deadline_s
 
 
-_SELECTION, _REPORTING, _COMMITTING = Phase.SELECTION, Phase.REPORTING, Phase.COMMITTING
-_COMMITTED, _ABANDONED = Phase.COMMITTED, Phase.ABANDONED
-
-TABLE: dict[tuple[Phase, type[Event]], Row] = {
-    (_SELECTION, DeviceCheckedIn): row(_join_pool, _SELECTION, _REPORTING),
-    (_SELECTION, DeviceLost): row(_leave_pool, _SELECTION),
-    (_SELECTION, DeviceReturned): row(_ignore, _SELECTION),
-    (_SELECTION, DeviceDroppedOut): row(_leave_pool, _SELECTION),
-    (_SELECTION, ReportReceived): row(_answer_again, _SELECTION),
-    (_SELECTION, ClockTicked): row(_watch_selection, _SELECTION, _REPORTING, _ABANDONED),
-    (_SELECTION, CalledOff): row(_call_off, _ABANDONED),
-    (_REPORTING, DeviceCheckedIn): row(_seat_newcomer, _REPORTING),
-    (_REPORTING, DeviceLost): row(_start_grace, _REPORTING),
-    (_REPORTING, DeviceReturned): row(_end_grace, _REPORTING),
-    (_REPORTING, DeviceDroppedOut): row(_drop, _REPORTING, _COMMITTING, _ABANDONED),
-    (_REPORTING, ReportReceived): row(_take_report, _REPORTING, _COMMITTING, _ABANDONED),
-    (_REPORTING, ClockTicked): row(_watch_reporting, _REPORTING, _COMMITTING, _ABANDONED),
-    (_REPORTING, CalledOff): row(_ignore, _REPORTING),
-    (_COMMITTING, DeviceCheckedIn): row(_turn_away, _COMMITTING),
-    (_COMMITTING, DeviceLost): row(_ignore, _COMMITTING),
-    (_COMMITTING, DeviceReturned): row(_ignore, _COMMITTING),
-    (_COMMITTING, DeviceDroppedOut): row(_ignore, _COMMITTING),
-    (_COMMITTING, ReportReceived): row(_answer_again, _COMMITTING),
-    (_COMMITTING, ClockTicked): row(_watch_committing, _COMMITTING, _ABANDONED),
-    (_COMMITTING, AggregationFinished): row(_finish, _COMMITTED),
-    (_COMMITTING, AggregationFailed): row(_fail, _ABANDONED),
-    (_COMMITTING, ReportsUnreadable): row(_reopen, _REPORTING, _COMMITTING),
-    (_COMMITTING, CalledOff): row(_ignore, _COMMITTING),
-    (_COMMITTED, ReportReceived): row(_answer_again, _COMMITTED),
-    (_ABANDONED, ReportReceived): row(_answer_again, _ABANDONED),
-}
-"""Every legal pair; a pair that is not here raises IllegalEvent."""
+TABLE = table(_rows())

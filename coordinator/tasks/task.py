@@ -18,12 +18,35 @@ configuration (:mod:`coordinator.config`); rounds are :mod:`coordinator.rounds.r
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
 from msgspec.structs import replace
 
-from wire.machine import Row, find_row, row
+from wire.machine import Row, find_row, row, table
+
+
+def _rows() -> Iterable[Row[Task]]:
+    """Every legal pair. A round may end after its task: devices that had begun to train were let finish."""
+    return (
+        row(Status.ACTIVE, RoundCommitted, _advance, Status.ACTIVE, Status.FINISHED),
+        row(Status.ACTIVE, RoundAbandoned, _note_abandoned, Status.ACTIVE),
+        row(Status.ACTIVE, Paused, _pause, Status.PAUSED),
+        row(Status.ACTIVE, Stopped, _stop, Status.STOPPED),
+        row(Status.ACTIVE, RuleRead, _finish_if_enough, Status.ACTIVE, Status.FINISHED),
+        row(Status.PAUSED, RoundCommitted, _advance, Status.PAUSED, Status.FINISHED),
+        row(Status.PAUSED, RoundAbandoned, _note_abandoned, Status.PAUSED),
+        row(Status.PAUSED, Resumed, _activate, Status.ACTIVE),
+        row(Status.PAUSED, Stopped, _stop, Status.STOPPED),
+        row(Status.PAUSED, RuleRead, _finish_if_enough, Status.PAUSED, Status.FINISHED),
+        row(Status.STOPPED, RoundCommitted, _count, Status.STOPPED),
+        row(Status.STOPPED, RoundAbandoned, _note_abandoned, Status.STOPPED),
+        row(Status.STOPPED, RuleRead, _stay, Status.STOPPED),
+        row(Status.FINISHED, RoundCommitted, _count, Status.FINISHED),
+        row(Status.FINISHED, RoundAbandoned, _note_abandoned, Status.FINISHED),
+        row(Status.FINISHED, RuleRead, _wake_unless_enough, Status.FINISHED, Status.ACTIVE),
+    )
 
 
 class Status(enum.Enum):
@@ -157,8 +180,7 @@ def step(task: Task, event: Event) -> Task:
         IllegalEvent: the table has no row for this event in this status.
     """
     found = find_row(TABLE, task.status, event, lambda: f"task {task.name}, {task.status.value}")
-    after: Task = found.handle(task, event)
-    return after
+    return found.handle(task, event)
 
 
 def enough(task: Task, rule: StopRule) -> str:
@@ -217,24 +239,4 @@ def _stay(task: Task, _event: RuleRead) -> Task:
     return task
 
 
-_ACTIVE, _PAUSED, _STOPPED, _FINISHED = Status.ACTIVE, Status.PAUSED, Status.STOPPED, Status.FINISHED
-
-TABLE: dict[tuple[Status, type[Event]], Row] = {
-    (_ACTIVE, RoundCommitted): row(_advance, _ACTIVE, _FINISHED),
-    (_ACTIVE, RoundAbandoned): row(_note_abandoned, _ACTIVE),
-    (_ACTIVE, Paused): row(_pause, _PAUSED),
-    (_ACTIVE, Stopped): row(_stop, _STOPPED),
-    (_ACTIVE, RuleRead): row(_finish_if_enough, _ACTIVE, _FINISHED),
-    (_PAUSED, RoundCommitted): row(_advance, _PAUSED, _FINISHED),
-    (_PAUSED, RoundAbandoned): row(_note_abandoned, _PAUSED),
-    (_PAUSED, Resumed): row(_activate, _ACTIVE),
-    (_PAUSED, Stopped): row(_stop, _STOPPED),
-    (_PAUSED, RuleRead): row(_finish_if_enough, _PAUSED, _FINISHED),
-    (_STOPPED, RoundCommitted): row(_count, _STOPPED),
-    (_STOPPED, RoundAbandoned): row(_note_abandoned, _STOPPED),
-    (_STOPPED, RuleRead): row(_stay, _STOPPED),
-    (_FINISHED, RoundCommitted): row(_count, _FINISHED),
-    (_FINISHED, RoundAbandoned): row(_note_abandoned, _FINISHED),
-    (_FINISHED, RuleRead): row(_wake_unless_enough, _FINISHED, _ACTIVE),
-}
-"""Every legal pair. A round may end after its task: devices that had begun to train were let finish."""
+TABLE = table(_rows())

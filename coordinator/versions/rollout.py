@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -31,7 +31,25 @@ from msgspec import Meta
 
 from coordinator.learning.device_metrics import Tally
 from coordinator.versions.quality_gate import worse_on_devices
-from wire.machine import Row, find_row, row
+from wire.machine import Row, find_row, row, table
+
+
+def _rows() -> Iterable[Row[Rollout]]:
+    """Every legal pair; a pair that is not here raises IllegalEvent."""
+    return (
+        row(Stage.CANDIDATE, GatePassed, _let_out, Stage.CANARY, Stage.CURRENT),
+        row(Stage.CANDIDATE, GateFailed, _refuse, Stage.REFUSED),
+        row(Stage.CANARY, TrialPassed, _spread, Stage.CURRENT),
+        row(Stage.CANARY, TrialFailed, _take_back, Stage.ROLLED_BACK),
+        row(Stage.CANARY, Promoted, _spread, Stage.CURRENT),
+        row(Stage.CANARY, Withdrawn, _take_back, Stage.ROLLED_BACK),
+        row(Stage.CURRENT, Overtaken, _retire, Stage.SUPERSEDED),
+        row(Stage.CURRENT, Withdrawn, _take_back, Stage.ROLLED_BACK),
+        row(Stage.REFUSED, Promoted, _spread, Stage.CURRENT),
+        row(Stage.SUPERSEDED, Promoted, _spread, Stage.CURRENT),
+        row(Stage.ROLLED_BACK, Promoted, _spread, Stage.CURRENT),
+    )
+
 
 CERTAIN = 2.0
 """Standard errors of a share of failures: chance alone says worse one time in forty."""
@@ -141,8 +159,7 @@ def step(state: Rollout, event: Event) -> Rollout:
     Raises:
         IllegalEvent: the table has no row for this event in this stage.
     """
-    after: Rollout = find_row(TABLE, state.stage, event, lambda: f"a {state.stage.value} version").handle(state, event)
-    return after
+    return find_row(TABLE, state.stage, event, lambda: f"a {state.stage.value} version").handle(state, event)
 
 
 def _let_out(_state: Rollout, event: GatePassed) -> Rollout:
@@ -168,23 +185,7 @@ def _retire(_state: Rollout, event: Overtaken) -> Rollout:
     return Rollout(stage=Stage.SUPERSEDED, reason=f"by version {event.version}", since_s=event.now_s)
 
 
-_CANDIDATE, _REFUSED, _CANARY = Stage.CANDIDATE, Stage.REFUSED, Stage.CANARY
-_CURRENT, _SUPERSEDED, _ROLLED_BACK = Stage.CURRENT, Stage.SUPERSEDED, Stage.ROLLED_BACK
-
-TABLE: dict[tuple[Stage, type[Event]], Row] = {
-    (_CANDIDATE, GatePassed): row(_let_out, _CANARY, _CURRENT),
-    (_CANDIDATE, GateFailed): row(_refuse, _REFUSED),
-    (_CANARY, TrialPassed): row(_spread, _CURRENT),
-    (_CANARY, TrialFailed): row(_take_back, _ROLLED_BACK),
-    (_CANARY, Promoted): row(_spread, _CURRENT),
-    (_CANARY, Withdrawn): row(_take_back, _ROLLED_BACK),
-    (_CURRENT, Overtaken): row(_retire, _SUPERSEDED),
-    (_CURRENT, Withdrawn): row(_take_back, _ROLLED_BACK),
-    (_REFUSED, Promoted): row(_spread, _CURRENT),
-    (_SUPERSEDED, Promoted): row(_spread, _CURRENT),
-    (_ROLLED_BACK, Promoted): row(_spread, _CURRENT),
-}
-"""Every legal pair; a pair that is not here raises IllegalEvent."""
+TABLE = table(_rows())
 
 
 # The judgement

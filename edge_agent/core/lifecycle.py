@@ -32,6 +32,8 @@ that ends the process, and the device rests for hours instead of doing the same 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from edge_agent.core.eligibility import Standing
@@ -58,8 +60,78 @@ from edge_agent.core.events import (
 )
 from wire.backoff import BackOff
 from wire.crash_loop import CRASHES_ALLOWED
-from wire.machine import Row, find_row, row
+from wire.machine import Row, find_row, row, table
 from wire.messages import Assignment, DropoutCause
+
+
+def _rows() -> Iterable[Row[Result]]:
+    """Every legal pair; a pair that is not here raises IllegalEvent."""
+    return (
+        row(Ineligible, ConditionsJudged, _follow_conditions, Ineligible, Settling, CheckedIn),
+        row(Ineligible, Connected, _stay, Ineligible),
+        row(Ineligible, Announced, _stay, Ineligible),
+        row(Ineligible, Assigned, _refuse, Ineligible),
+        row(Ineligible, Rejected, _stay, Ineligible),
+        row(Ineligible, Restarted, _begin_anew, Ineligible),
+        row(Ineligible, Stopping, _stop, Ineligible),
+        row(Settling, ConditionsJudged, _follow_conditions, Ineligible, Settling, CheckedIn),
+        row(Settling, Connected, _stay, Settling),
+        row(Settling, Announced, _stay, Settling),
+        row(Settling, Assigned, _refuse, Settling),
+        row(Settling, Rejected, _stay, Settling),
+        row(Settling, Restarted, _begin_anew, Ineligible),
+        row(Settling, Stopping, _stop, Ineligible),
+        row(CheckedIn, ConditionsJudged, _wait_for_answer, CheckedIn, Ineligible),
+        row(CheckedIn, Connected, _check_in_again, CheckedIn),
+        row(CheckedIn, Announced, _check_in_soon, CheckedIn),
+        row(CheckedIn, Assigned, _accept, Preparing),
+        row(CheckedIn, Rejected, _rest_after_rejection, Resting),
+        row(CheckedIn, Restarted, _begin_anew, Ineligible),
+        row(CheckedIn, Stopping, _stop, Ineligible),
+        row(Preparing, ConditionsJudged, _watch_work, Preparing, Ineligible, Resting),
+        row(Preparing, Connected, _stay, Preparing),
+        row(Preparing, Announced, _stay, Preparing),
+        row(Preparing, Assigned, _refuse, Preparing),
+        row(Preparing, Rejected, _stay, Preparing),
+        row(Preparing, Prepared, _train, Training),
+        row(Preparing, WorkFailed, _fail, Resting),
+        row(Preparing, Restarted, _say_restarted, Ineligible, Resting),
+        row(Preparing, Stopping, _stop_work, Ineligible),
+        row(Training, ConditionsJudged, _watch_training, Training, Finishing, Ineligible, Resting),
+        row(Training, Connected, _stay, Training),
+        row(Training, Announced, _stay, Training),
+        row(Training, Assigned, _refuse, Training),
+        row(Training, Rejected, _stay, Training),
+        row(Training, Trained, _report, Reporting),
+        row(Training, WorkFailed, _fail, Resting),
+        row(Training, Restarted, _say_restarted, Ineligible, Resting),
+        row(Training, Stopping, _stop_work, Ineligible),
+        row(Finishing, ConditionsJudged, _finish, Finishing, Ineligible),
+        row(Finishing, Connected, _stay, Finishing),
+        row(Finishing, Announced, _stay, Finishing),
+        row(Finishing, Assigned, _refuse, Finishing),
+        row(Finishing, Rejected, _stay, Finishing),
+        row(Finishing, Trained, _report, Reporting),
+        row(Finishing, WorkFailed, _end_without, Ineligible),
+        row(Finishing, Restarted, _say_restarted, Ineligible, Resting),
+        row(Finishing, Stopping, _stop_work, Ineligible),
+        row(Reporting, ConditionsJudged, _stay, Reporting),
+        row(Reporting, Connected, _stay, Reporting),
+        row(Reporting, Announced, _stay, Reporting),
+        row(Reporting, Assigned, _refuse, Reporting),
+        row(Reporting, Rejected, _stay, Reporting),
+        row(Reporting, ReportSettled, _rest_after_receipt, Resting),
+        row(Reporting, Restarted, _stay, Reporting),
+        row(Reporting, Stopping, _stay, Reporting),
+        row(Resting, ConditionsJudged, _rest, Resting, Ineligible, Settling, CheckedIn),
+        row(Resting, Connected, _stay, Resting),
+        row(Resting, Announced, _come_sooner, Resting),
+        row(Resting, Assigned, _refuse, Resting),
+        row(Resting, Rejected, _stay, Resting),
+        row(Resting, Restarted, _begin_anew, Ineligible),
+        row(Resting, Stopping, _stop, Ineligible),
+    )
+
 
 CHECK_IN_AGAIN = BackOff(first_s=20.0, most_s=300.0)
 """No answer before a cohort is full is normal; but a coordinator may also have lost its pool."""
@@ -216,8 +288,7 @@ def step(state: State, event: Event) -> Result:
     Raises:
         IllegalEvent: the table has no such row.
     """
-    stepped: Result = find_row(TABLE, type(state), event, lambda: f"lifecycle, {name(state)}").handle(state, event)
-    return stepped
+    return find_row(TABLE, type(state), event, lambda: f"lifecycle, {name(state)}").handle(state, event)
 
 
 def _stay(state: State, _event: Event) -> Result:
@@ -377,69 +448,4 @@ def _stop_work(state: Preparing | Training | Finishing, _event: Stopping) -> Res
     return _give_up(state, cause, "the agent was stopped", Ineligible("stopped", cause))
 
 
-TABLE: dict[tuple[type[State], type[Event]], Row] = {
-    (Ineligible, ConditionsJudged): row(_follow_conditions, Ineligible, Settling, CheckedIn),
-    (Ineligible, Connected): row(_stay, Ineligible),
-    (Ineligible, Announced): row(_stay, Ineligible),
-    (Ineligible, Assigned): row(_refuse, Ineligible),
-    (Ineligible, Rejected): row(_stay, Ineligible),
-    (Ineligible, Restarted): row(_begin_anew, Ineligible),
-    (Ineligible, Stopping): row(_stop, Ineligible),
-    (Settling, ConditionsJudged): row(_follow_conditions, Ineligible, Settling, CheckedIn),
-    (Settling, Connected): row(_stay, Settling),
-    (Settling, Announced): row(_stay, Settling),
-    (Settling, Assigned): row(_refuse, Settling),
-    (Settling, Rejected): row(_stay, Settling),
-    (Settling, Restarted): row(_begin_anew, Ineligible),
-    (Settling, Stopping): row(_stop, Ineligible),
-    (CheckedIn, ConditionsJudged): row(_wait_for_answer, CheckedIn, Ineligible),
-    (CheckedIn, Connected): row(_check_in_again, CheckedIn),
-    (CheckedIn, Announced): row(_check_in_soon, CheckedIn),
-    (CheckedIn, Assigned): row(_accept, Preparing),
-    (CheckedIn, Rejected): row(_rest_after_rejection, Resting),
-    (CheckedIn, Restarted): row(_begin_anew, Ineligible),
-    (CheckedIn, Stopping): row(_stop, Ineligible),
-    (Preparing, ConditionsJudged): row(_watch_work, Preparing, Ineligible, Resting),
-    (Preparing, Connected): row(_stay, Preparing),
-    (Preparing, Announced): row(_stay, Preparing),
-    (Preparing, Assigned): row(_refuse, Preparing),
-    (Preparing, Rejected): row(_stay, Preparing),
-    (Preparing, Prepared): row(_train, Training),
-    (Preparing, WorkFailed): row(_fail, Resting),
-    (Preparing, Restarted): row(_say_restarted, Ineligible, Resting),
-    (Preparing, Stopping): row(_stop_work, Ineligible),
-    (Training, ConditionsJudged): row(_watch_training, Training, Finishing, Ineligible, Resting),
-    (Training, Connected): row(_stay, Training),
-    (Training, Announced): row(_stay, Training),
-    (Training, Assigned): row(_refuse, Training),
-    (Training, Rejected): row(_stay, Training),
-    (Training, Trained): row(_report, Reporting),
-    (Training, WorkFailed): row(_fail, Resting),
-    (Training, Restarted): row(_say_restarted, Ineligible, Resting),
-    (Training, Stopping): row(_stop_work, Ineligible),
-    (Finishing, ConditionsJudged): row(_finish, Finishing, Ineligible),
-    (Finishing, Connected): row(_stay, Finishing),
-    (Finishing, Announced): row(_stay, Finishing),
-    (Finishing, Assigned): row(_refuse, Finishing),
-    (Finishing, Rejected): row(_stay, Finishing),
-    (Finishing, Trained): row(_report, Reporting),
-    (Finishing, WorkFailed): row(_end_without, Ineligible),
-    (Finishing, Restarted): row(_say_restarted, Ineligible, Resting),
-    (Finishing, Stopping): row(_stop_work, Ineligible),
-    (Reporting, ConditionsJudged): row(_stay, Reporting),
-    (Reporting, Connected): row(_stay, Reporting),
-    (Reporting, Announced): row(_stay, Reporting),
-    (Reporting, Assigned): row(_refuse, Reporting),
-    (Reporting, Rejected): row(_stay, Reporting),
-    (Reporting, ReportSettled): row(_rest_after_receipt, Resting),
-    (Reporting, Restarted): row(_stay, Reporting),
-    (Reporting, Stopping): row(_stay, Reporting),
-    (Resting, ConditionsJudged): row(_rest, Resting, Ineligible, Settling, CheckedIn),
-    (Resting, Connected): row(_stay, Resting),
-    (Resting, Announced): row(_come_sooner, Resting),
-    (Resting, Assigned): row(_refuse, Resting),
-    (Resting, Rejected): row(_stay, Resting),
-    (Resting, Restarted): row(_begin_anew, Ineligible),
-    (Resting, Stopping): row(_stop, Ineligible),
-}
-"""Every legal pair; a pair that is not here raises IllegalEvent."""
+TABLE = table(_rows())

@@ -22,12 +22,28 @@ process; after a restart everything is PENDING again, which sends at once.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from edge_agent.core.events import Moment
 from wire.backoff import BackOff
-from wire.machine import Row, find_row, row
+from wire.machine import Row, find_row, row, table
 from wire.messages import Missing, Receipt, Verdict
+
+
+def _rows() -> Iterable[Row[Result]]:
+    """Every legal pair; a pair that is not here raises IllegalEvent."""
+    return (
+        row(Pending, TimePassed, _send_all, Sent),
+        row(Pending, Nudged, _stay, Pending),
+        row(Pending, ReceiptCame, _settle, Pending, Settled),
+        row(Pending, MissingCame, _stay, Pending),
+        row(Sent, TimePassed, _send_again, Sent),
+        row(Sent, Nudged, _hasten, Sent),
+        row(Sent, ReceiptCame, _settle, Sent, Settled),
+        row(Sent, MissingCame, _send_missing, Sent),
+    )
+
 
 SEND_AGAIN = BackOff(first_s=5.0, most_s=300.0)
 """A receipt usually comes within a second; five leave room for a burst of a whole cohort."""
@@ -159,8 +175,7 @@ def step(state: State, event: Event) -> Result:
         IllegalEvent: the table has no such row.
     """
     found = find_row(TABLE, type(state), event, lambda: f"outbox, {type(state).__name__.lower()}")
-    stepped: Result = found.handle(state, event)
-    return stepped
+    return found.handle(state, event)
 
 
 def _stay(state: State, _event: Event) -> Result:
@@ -211,14 +226,4 @@ def _send_missing(state: Sent, event: MissingCame) -> Result:
     return _sent(state.parcel, 1, event.at), (SendParts(parts),) if parts else ()
 
 
-TABLE: dict[tuple[type[State], type[Event]], Row] = {
-    (Pending, TimePassed): row(_send_all, Sent),
-    (Pending, Nudged): row(_stay, Pending),
-    (Pending, ReceiptCame): row(_settle, Pending, Settled),
-    (Pending, MissingCame): row(_stay, Pending),
-    (Sent, TimePassed): row(_send_again, Sent),
-    (Sent, Nudged): row(_hasten, Sent),
-    (Sent, ReceiptCame): row(_settle, Sent, Settled),
-    (Sent, MissingCame): row(_send_missing, Sent),
-}
-"""Every legal pair; a pair that is not here raises IllegalEvent."""
+TABLE = table(_rows())

@@ -13,14 +13,32 @@ back to, and what it lacks is mostly a network.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from wire.crash_loop import CRASHES_ALLOWED
 from wire.errors import RemoteProtocolError
-from wire.machine import Row, find_row, row
+from wire.machine import Row, find_row, table
+
+
+def _rows() -> Iterable[Row[Step]]:
+    """Every legal pair; a pair that is not here raises IllegalEvent."""
+    return (
+        _row(Empty, Offered, _take_first, Unpacking),
+        _row(Empty, Started, _stay, Empty),
+        _row(Unpacking, Offered, _decline_busy, Unpacking),
+        _row(Unpacking, Unpacked, _try, Trying),
+        _row(Unpacking, UnpackFailed, _give_up, Empty, Settled),
+        _row(Unpacking, Started, _clean_up, Empty, Settled),
+        _row(Trying, Offered, _replace_first, Trying, Unpacking),
+        _row(Trying, FoundHealthy, _settle, Settled),
+        _row(Trying, FoundUnhealthy, _take_back, Trying, Settled),
+        _row(Trying, Started, _try_again, Trying, Settled),
+        _row(Settled, Offered, _consider, Unpacking, Settled),
+        _row(Settled, Started, _repair, Settled),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +195,18 @@ class Decline:
 
 Effect = Unpack | Discard | Adopt | PointTo | RestartAgent | CheckHealth | Prune | Tell | Decline
 Step = tuple[Record[State], tuple[Effect, ...]]
+StateT = TypeVar("StateT", bound=State)
+EventT = TypeVar("EventT")
+
+
+def _row(
+    state: type[StateT],
+    event: type[EventT],
+    handle: Callable[[Record[StateT], EventT], Step],
+    *leads_to: type[State],
+) -> Row[Step]:
+    """A row whose function takes the record around the state."""
+    return Row(state, event, handle, frozenset(leads_to))
 
 
 def step(record: Record[State], event: Event) -> Step:
@@ -193,8 +223,7 @@ def step(record: Record[State], event: Event) -> Step:
     """
     state = record.state
     found = find_row(TABLE, type(state), event, lambda: f"releases, {type(state).__name__}")
-    after: Step = found.handle(record, event)
-    return after
+    return found.handle(record, event)
 
 
 def numbers(version: str) -> tuple[int, ...]:
@@ -333,18 +362,4 @@ def _repair(record: Record[Settled], _event: Started) -> Step:
     return record, (Adopt(version), PointTo(version), RestartAgent(only_if_moved=True))
 
 
-TABLE: Mapping[tuple[type[State], type[Event]], Row] = {
-    (Empty, Offered): row(_take_first, Unpacking),
-    (Empty, Started): row(_stay, Empty),
-    (Unpacking, Offered): row(_decline_busy, Unpacking),
-    (Unpacking, Unpacked): row(_try, Trying),
-    (Unpacking, UnpackFailed): row(_give_up, Empty, Settled),
-    (Unpacking, Started): row(_clean_up, Empty, Settled),
-    (Trying, Offered): row(_replace_first, Trying, Unpacking),
-    (Trying, FoundHealthy): row(_settle, Settled),
-    (Trying, FoundUnhealthy): row(_take_back, Trying, Settled),
-    (Trying, Started): row(_try_again, Trying, Settled),
-    (Settled, Offered): row(_consider, Unpacking, Settled),
-    (Settled, Started): row(_repair, Settled),
-}
-"""Every legal pair; a pair that is not here raises IllegalEvent."""
+TABLE = table(_rows())
