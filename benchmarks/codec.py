@@ -23,7 +23,7 @@ import numpy as np
 from rich.console import Console
 
 from benchmarks.measuring import median, show
-from coordinator.learning.aggregate import Contribution, weighted_mean
+from coordinator.learning.fedavg import Contribution, weighted_mean
 from simulation.collect_updates import CollectionSettings, Updates, collect, load
 from simulation.progress import progress, say
 from wire.codec import Codec, codec_for, modelled, with_error_feedback

@@ -1,16 +1,15 @@
 """One aggregation from stored reports to stored weights: what the worker does.
 
-Reads reports one at a time in ascending order of devices, so memory holds one update and one sum. A report that turns
+Reads and writes for :mod:`coordinator.learning.fedavg`, one report in memory at a time. A report that turns
 out to be undecodable (:mod:`coordinator.rounds.report_checks`) is left out and named. Measuring is handed in, because
 it needs TensorFlow and this does not.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -28,20 +27,17 @@ from coordinator.engine.jobs import (
     Result,
     TooFewReadable,
 )
-from coordinator.learning.aggregate import (
-    Contribution,
-    Wide,
-    clipped,
-    first_clip_norm,
-    largest_weight,
-    next_clip_norm,
-    norm_of,
-    weight_of,
-    weighted_mean,
-)
 from coordinator.learning.device_metrics import tally
 from coordinator.learning.downlink import Base, keeps_residual, publish, ways_to
-from coordinator.learning.optimizers import ServerOptimizer, State, optimizer_for, state_from_bytes, state_to_bytes
+from coordinator.learning.fedavg import ClientUpdate, TooFewReadableError, federated_average
+from coordinator.learning.optimizers import (
+    ServerOptimizer,
+    State,
+    Wide,
+    optimizer_for,
+    state_from_bytes,
+    state_to_bytes,
+)
 from coordinator.ports import BlobStore, PrivateStore
 from coordinator.tasks.settings import CodecConfig
 from models.manifest import Artifact, Manifest
@@ -74,7 +70,7 @@ def do_job(job: Job, artifacts: BlobStore, private: PrivateStore, measure: Measu
         NightjarError: a blob is missing or damaged, or the result is not finite.
     """
     if isinstance(job, FiguresJob):
-        return FiguresDone(job.round, tally(_figures(job, private), trained=False))
+        return FiguresDone(job.round, tally(_evaluations(job, private), trained=False))
     manifest = Manifest.decode(artifacts.get(job.manifest))
     weights = weights_from_bytes(artifacts.get(manifest.weights.sha256), manifest.layout)
     match job:
@@ -96,30 +92,26 @@ def _aggregate(
     artifacts: BlobStore,
     private: PrivateStore,
 ) -> AggregationDone | TooFewReadable:
-    unreadable: list[DeviceId] = []
-    looked: list[frame.LocalEvaluation] = []
-    hashes: list[str] = []
+    layout, optimizer = manifest.layout, optimizer_for(job.optimizer)
     codec = asked_codec(job.codec, manifest, artifacts)
-    clip_norm = _first_clip_norm(job, codec, manifest.layout, private) if job.clip_norm is None else job.clip_norm
-    norms: list[float] = []
-    found = _contributions(job, codec, manifest.layout, private, unreadable, looked, hashes)
+    state, residual = _state(job, optimizer, layout.size, private)
+    updates = [
+        ClientUpdate(each.device, each.num_examples, partial(_payload, job, each, private)) for each in job.reports
+    ]
     try:
-        mean = weighted_mean(clipped(found, math.inf if clip_norm is None else clip_norm, norms), manifest.layout.size)
-    except _TooFewError:
-        return TooFewReadable(job.round, tuple(unreadable))
-    optimizer = optimizer_for(job.optimizer)
-    state, residual = _state(job, optimizer, manifest.layout.size, private)
-    target, state = optimizer.apply(weights, mean, state)
+        averaged = federated_average(weights, state, updates, codec, layout, optimizer, job.clip_norm, job.minimum)
+    except TooFewReadableError as error:
+        return TooFewReadable(job.round, error.devices)
     rng = np.random.default_rng([job.seed, job.round])
-    published = publish(weights, target + residual, job.downlink, manifest.layout, rng)
+    published = publish(weights, averaged.weights + residual, job.downlink, layout, rng)
     following = published.weights
     if not np.isfinite(following).all():
         msg = f"the weights after round {job.round} would not be finite; lower task.server.learning_rate"
         raise RemoteProtocolError(msg, code="not-finite")
     data = weights_to_bytes(following)
     change = (following.astype(np.float64) - weights.astype(np.float64)).astype(np.float32)
-    kept = state if published.residual is None else np.vstack([state, published.residual])
-    ways = ways_to(published, Base(manifest.weights.sha256, weights), _earlier(job, artifacts), manifest.layout)
+    kept = averaged.state if published.residual is None else np.vstack([averaged.state, published.residual])
+    ways = ways_to(published, Base(manifest.weights.sha256, weights), _earlier(job, artifacts), layout)
     for _, file in ways:
         artifacts.put(file)
     return AggregationDone(
@@ -129,12 +121,12 @@ def _aggregate(
         optimizer_state=private.keep_state(state_to_bytes(job.optimizer.name, kept)) if kept.size else None,
         update_norm=float(np.linalg.norm(change.astype(np.float64))),
         metrics=None,
-        clip_norm=None if clip_norm is None else next_clip_norm(clip_norm, norms),
-        unreadable=tuple(unreadable),
+        clip_norm=averaged.clip_norm,
+        unreadable=averaged.unreadable,
         transfers=tuple(transfer for transfer, _ in ways),
-        mask=next_mask(job.codec, change, manifest.layout, rng, artifacts),
-        federated=tally(looked),
-        reports_sha256=hashlib.sha256("".join(hashes).encode()).hexdigest(),
+        mask=next_mask(job.codec, change, layout, rng, artifacts),
+        federated=tally(_evaluations(job, private, without=averaged.unreadable)),
+        reports_sha256=_reports_sha256(job, private),
     )
 
 
@@ -190,18 +182,34 @@ def _earlier(job: AggregationJob, artifacts: BlobStore) -> Iterator[Base]:
         yield Base(manifest.weights.sha256, weights)
 
 
-def _figures(job: FiguresJob, private: PrivateStore) -> Iterator[frame.LocalEvaluation]:
+def _payload(job: AggregationJob, stored: ReportFile, private: PrivateStore) -> bytes:
+    return _read(job, stored, private).payload
+
+
+def _evaluations(
+    job: AggregationJob | FiguresJob, private: PrivateStore, without: Container[DeviceId] = ()
+) -> Iterator[frame.LocalEvaluation]:
     for stored in job.reports:
-        evaluation = _read(private.frame(job.round, stored.device, stored.attempt), stored, job.round).evaluation
-        if evaluation is not None:
-            yield evaluation
+        if stored.device not in without:
+            evaluation = _read(job, stored, private).evaluation
+            if evaluation is not None:
+                yield evaluation
 
 
-def _read(data: bytes, stored: ReportFile, round_number: int) -> frame.Report:
-    """A frame that was looked into when it came: the disk is to blame for one that cannot be read any more."""
-    whose = f"the stored report of {stored.device} in round {round_number}"
+def _reports_sha256(job: AggregationJob, private: PrivateStore) -> str:
+    frames = (_frame(job, stored, private) for stored in sorted(job.reports, key=lambda report: report.device))
+    return hashlib.sha256("".join(hashlib.sha256(data).hexdigest() for data in frames).encode()).hexdigest()
+
+
+def _frame(job: AggregationJob | FiguresJob, stored: ReportFile, private: PrivateStore) -> bytes:
+    return private.frame(job.round, stored.device, stored.attempt)
+
+
+def _read(job: AggregationJob | FiguresJob, stored: ReportFile, private: PrivateStore) -> frame.Report:
+    """A report that was checked when it came: the disk is to blame for one that cannot be read any more."""
+    whose = f"the stored report of {stored.device} in round {job.round}"
     try:
-        report = frame.decode(data)
+        report = frame.decode(_frame(job, stored, private))
     except RemoteProtocolError as error:
         msg = f"{whose} is damaged: {error}"
         raise IntegrityError(msg) from error
@@ -209,47 +217,6 @@ def _read(data: bytes, stored: ReportFile, round_number: int) -> frame.Report:
         msg = f"{whose} is a chunk"
         raise IntegrityError(msg)
     return report
-
-
-def _contributions(
-    job: AggregationJob,
-    codec: Codec,
-    layout: ParameterLayout,
-    private: PrivateStore,
-    unreadable: list[DeviceId],
-    looked: list[frame.LocalEvaluation],
-    hashes: list[str],
-) -> Iterator[Contribution]:
-    """Each update; by the way, whose cannot be decoded, what devices found of the base version, and frames' hashes."""
-    cap = largest_weight(stored.num_examples for stored in job.reports)
-    for stored in sorted(job.reports, key=lambda report: report.device):
-        data = private.frame(job.round, stored.device, stored.attempt)
-        report = _read(data, stored, job.round)
-        hashes.append(hashlib.sha256(data).hexdigest())
-        try:
-            update = codec.decode(report.payload, layout)
-        except RemoteProtocolError:
-            unreadable.append(stored.device)
-            continue
-        if report.evaluation is not None:
-            looked.append(report.evaluation)
-        yield Contribution(stored.device, weight_of(stored.num_examples, cap), update)
-    if unreadable and len(job.reports) - len(unreadable) < job.minimum:
-        raise _TooFewError
-
-
-class _TooFewError(Exception):
-    """All reports were read, and without those that cannot be decoded there are fewer than the minimum."""
-
-
-def _first_clip_norm(job: AggregationJob, codec: Codec, layout: ParameterLayout, private: PrivateStore) -> float | None:
-    """The clip norm of a task's first cohort, whose updates are decoded twice: no former round says what is usual."""
-    norms = []
-    for stored in job.reports:
-        report = _read(private.frame(job.round, stored.device, stored.attempt), stored, job.round)
-        with contextlib.suppress(RemoteProtocolError):
-            norms.append(norm_of(codec.decode(report.payload, layout)))
-    return first_clip_norm(norms)
 
 
 def _state(job: AggregationJob, optimizer: ServerOptimizer, size: int, private: PrivateStore) -> tuple[State, Wide]:

@@ -22,15 +22,13 @@ from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
-import numpy.typing as npt
 
+from coordinator.learning.optimizers import Wide
 from models.manifest import Artifact, Transfer
 from wire.codec import codec_for, transfers
 from wire.errors import ConfigError
 from wire.messages import CodecChoice
 from wire.parameters import ParameterLayout, Vector, weights_to_bytes
-
-Wide = npt.NDArray[np.float64]
 
 F32, TOPK_8 = FORMS = ("f32", "topk-8")
 DENSITY = 0.05

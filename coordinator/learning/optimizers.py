@@ -35,9 +35,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from coordinator.learning.aggregate import Wide
 from wire.parameters import Vector
 
+Wide = npt.NDArray[np.float64]
+"""(n,) float64."""
 State = npt.NDArray[np.float64]
 """(vectors, n) float64: what an optimizer remembers from round to round; no vectors for FedAvg."""
 

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import statistics
 
-from coordinator.learning.aggregate import Contribution, weight_of, weighted_mean
+from coordinator.learning.fedavg import Contribution, weight_of, weighted_mean
 from coordinator.learning.optimizers import fed_avg_m
 from edge_agent.core.training import Stopped, Trained, train
 from experiments.codec_study.coarse import coarse_codec

@@ -6,7 +6,7 @@ On the real TFLite program, with the agent's training, the dense codec and repor
 import numpy as np
 import pytest
 
-from coordinator.learning.aggregate import Contribution, weight_of, weighted_mean
+from coordinator.learning.fedavg import Contribution, weight_of, weighted_mean
 from coordinator.learning.optimizers import fed_avg
 from edge_agent.core.training import Trained, train
 from models.batches import Batches, pack

@@ -5,6 +5,7 @@ import hashlib
 import re
 import sqlite3
 import time
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -12,9 +13,8 @@ import paho.mqtt.client as mqtt
 import pytest
 from rich.console import Console
 
-from coordinator.learning.aggregate import (
+from coordinator.learning.fedavg import (
     Contribution,
-    clipped,
     first_clip_norm,
     largest_weight,
     norm_of,
@@ -155,7 +155,9 @@ def check_versions_are_the_means_of_their_reports(database, frames, artifacts):
         if clip_norm is None:
             clip_norm = first_clip_norm([norm_of(each.update) for each in contributions])
         weights = weights_from_bytes(artifacts.get(before.weights.sha256), layout)
-        mean = weighted_mean(clipped(contributions, clip_norm, []), layout.size)
+        scales = [min(1.0, clip_norm / norm_of(each.update)) for each in contributions]
+        clipped = [replace(each, scale=scale) for each, scale in zip(contributions, scales, strict=True)]
+        mean = weighted_mean(clipped, layout.size)
         expected, _ = optimizer.apply(weights, mean, optimizer.init(layout.size))
         got = weights_from_bytes(artifacts.get(after.weights.sha256), layout)
         assert np.array_equal(got, expected), f"round {number}"

@@ -3,25 +3,42 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.learning.aggregate import (
+from coordinator.learning.fedavg import (
+    ClientUpdate,
     Contribution,
-    clipped,
+    TooFewReadableError,
+    federated_average,
     first_clip_norm,
     largest_weight,
     next_clip_norm,
-    norm_of,
     weight_of,
     weighted_mean,
 )
-from wire.codec import Sparse
+from coordinator.learning.optimizers import fed_avg
+from wire.codec import Sparse, codec_for
 from wire.errors import LocalProtocolError
 from wire.identifiers import DeviceId
+from wire.messages import CodecChoice
+from wire.parameters import ParameterLayout, ParameterSpec
+
+DENSE = codec_for(CodecChoice(name="dense-f32"))
+LAYOUT = ParameterLayout((ParameterSpec("bias", (3,)),))
 
 
 def contribution(name: str, weight: float, *values: float) -> Contribution:
     dense = np.array(values, np.float32)
     indices = np.flatnonzero(dense).astype(np.int64)
     return Contribution(DeviceId(name), weight, Sparse(dense.size, indices, dense[indices]))
+
+
+def client(name: str, num_examples: int, *values: float) -> ClientUpdate:
+    payload = DENSE.encode(np.array(values, np.float32), LAYOUT, np.random.default_rng(0))
+    return ClientUpdate(DeviceId(name), num_examples, lambda: payload)
+
+
+def average(updates, **options):
+    optimizer = fed_avg(1.0)
+    return federated_average(np.zeros(3, np.float32), optimizer.init(3), updates, DENSE, LAYOUT, optimizer, **options)
 
 
 def test_the_weighted_mean_equals_the_one_by_hand():
@@ -60,14 +77,33 @@ def test_the_clip_norm_comes_to_the_median_and_stays():
         assert clip_norm == pytest.approx(median, rel=0.05)
 
 
+def test_weights_are_those_of_the_step_by_hand():
+    updates = [client("b", 3, 5, 2, 0), client("a", 1, 1, 0, 4)]
+    averaged = average(updates, clip_norm=100.0)
+    assert averaged.weights.tolist() == [(1 + 5) / 2, 2 / 2, 4 / 2], "nobody weighs more than the median of the two"
+    assert averaged.clip_norm < 100.0, "all were within"
+    assert averaged.unreadable == ()
+
+
+def test_an_update_that_cannot_be_decoded_is_left_out_and_named():
+    broken = ClientUpdate(DeviceId("b"), 1, lambda: b"?")
+    averaged = average([client("a", 1, 2, 0, 0), broken], clip_norm=10.0)
+    assert averaged.weights.tolist() == [2, 0, 0]
+    assert averaged.unreadable == ("b",)
+    with pytest.raises(TooFewReadableError) as caught:
+        average([client("a", 1, 2, 0, 0), broken], clip_norm=10.0, minimum=2)
+    assert caught.value.devices == ("b",)
+
+
+def test_without_anybody_there_is_no_mean():
+    with pytest.raises(LocalProtocolError, match="at least one"):
+        average([], clip_norm=1.0)
+
+
 @given(st.lists(st.tuples(st.floats(-(2.0**99), 2.0**99, width=32), st.integers(1, 50)), min_size=2, max_size=20))
-def test_no_device_moves_the_mean_by_more_than_its_share_of_the_clip_norm(parts):
-    contributions = [contribution(f"d{i:02d}", weight, value, 0) for i, (value, weight) in enumerate(parts)]
-    norms = []
-    found = list(clipped(contributions, 2.0, norms))
-    assert norms == [norm_of(each.update) for each in contributions]
-    assert all(each.scale * norm <= 2.0 * (1 + 1e-12) for each, norm in zip(found, norms, strict=True))
-    assert np.linalg.norm(weighted_mean(found, 2)) <= 2.0 * (1 + 1e-9)
+def test_no_device_moves_the_model_by_more_than_its_share_of_the_clip_norm(parts):
+    updates = [client(f"d{i:02d}", weight, value, 0, 0) for i, (value, weight) in enumerate(parts)]
+    assert np.linalg.norm(average(updates, clip_norm=2.0).weights.astype(float)) <= 2.0 * (1 + 1e-6)
 
 
 @given(st.lists(st.tuples(st.floats(-1e3, 1e3, width=32), st.integers(1, 10**6)), min_size=1, max_size=20))

@@ -1,0 +1,255 @@
+"""Federated averaging, on one page: from the encoded updates of a cohort to the next weights. Pure.
+
+With weights x, and the update u_k of device k, trained on n_k examples as the device says::
+
+    u_k = decode(payload_k)
+    d   = sum(w_k s_k u_k) / sum(w_k)
+    w_k = min(n_k, median of all n)            how much it wrote: no device counts for more than half of the others
+    s_k = min(1, C / |u_k|)                    how far it pulls: clipped to the norm C
+    x   = server optimizer (x, d)              FedAvg: x + eta d; the others are in coordinator.learning.optimizers
+
+C follows the median norm of the cohorts by itself, and no honest plan, codec or model needs a number of its own. With b
+as the share of a cohort's updates within C, the next cohort is clipped to::
+
+    C exp(-eta (b - gamma))                    gamma = 1/2, eta = 0.2: by a tenth at most from round to round
+
+The first cohort is clipped to its own median. Every median is the lower one, so that one device of two does not move it
+up. A norm is that of the decoded update, whatever a device says of it.
+
+Everything is summed in float64 in ascending order of devices, so the same reports give the same weights, bit for bit,
+on every machine. One update and one sum are in memory at a time, however many reports there are.
+
+Sources: McMahan et al. 2017, "Communication-Efficient Learning of Deep Networks from Decentralized Data", for the mean;
+Andrew et al. 2021, "Differentially Private Learning with Adaptive Clipping", section 2.1, for C, without its noise;
+Reddi et al. 2021, "Adaptive Federated Optimization", for the server optimizer.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from coordinator.learning.optimizers import ServerOptimizer, State, Wide
+from wire.codec import Codec, Sparse
+from wire.errors import LocalProtocolError, RemoteProtocolError
+from wire.identifiers import DeviceId
+from wire.parameters import ParameterLayout, Vector
+
+GAMMA = 0.5
+"""Share of a cohort's updates that are to be within the clip norm: attackers are fewer than half."""
+ETA = 0.2
+"""How fast the clip norm moves, as in the paper."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientUpdate:
+    """What a device reported.
+
+    Attributes:
+        device: whose it is.
+        num_examples: n_k, positive.
+        payload: reads the update as its codec encoded it; called once, or twice for a first cohort.
+    """
+
+    device: DeviceId
+    num_examples: int
+    payload: Callable[[], bytes]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contribution:
+    """One device's part of the mean.
+
+    Attributes:
+        device: whose it is.
+        weight: w_k, positive.
+        update: u_k.
+        scale: s_k; below 1 if the update was clipped.
+    """
+
+    device: DeviceId
+    weight: float
+    update: Sparse
+    scale: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Averaged:
+    """What a cohort made of a model.
+
+    Attributes:
+        weights: (n,) float32, the next.
+        state: of the server optimizer, the next.
+        clip_norm: C of the next cohort; None while no update has ever changed anything.
+        unreadable: devices whose updates could not be decoded; they are not in the mean.
+    """
+
+    weights: Vector
+    state: State
+    clip_norm: float | None
+    unreadable: tuple[DeviceId, ...]
+
+
+class TooFewReadableError(Exception):
+    """Without the updates that cannot be decoded there are fewer than the minimum: ``devices`` sent those."""
+
+    def __init__(self, devices: tuple[DeviceId, ...]) -> None:
+        super().__init__(f"{len(devices)} updates cannot be decoded, and without them there are too few")
+        self.devices = devices
+
+
+def federated_average(
+    weights: Vector,
+    state: State,
+    updates: Iterable[ClientUpdate],
+    codec: Codec,
+    layout: ParameterLayout,
+    optimizer: ServerOptimizer,
+    clip_norm: float | None,
+    minimum: int = 1,
+) -> Averaged:
+    """Decode, clip, average, step.
+
+    Args:
+        weights: (n,) float32, of the base version.
+        state: of the optimizer.
+        updates: of the cohort, in any order.
+        codec: that the updates were asked in.
+        layout: of n parameters.
+        optimizer: of the server.
+        clip_norm: C; None for a task's first cohort.
+        minimum: fewest updates that make a mean.
+
+    Raises:
+        TooFewReadableError: fewer than ``minimum`` can be decoded.
+        LocalProtocolError: nobody, or a device twice.
+    """
+    cohort = sorted(updates, key=lambda each: each.device)
+    if not cohort:
+        msg = "a mean needs at least one update"
+        raise LocalProtocolError(msg)
+    most = largest_weight(each.num_examples for each in cohort)
+    if clip_norm is None:
+        decoded = (update for _, update in _decoded(cohort, codec, layout) if update is not None)
+        clip_norm = first_clip_norm(map(norm_of, decoded))
+    norms: list[float] = []
+    unreadable: list[DeviceId] = []
+
+    def contributions() -> Iterator[Contribution]:
+        for each, update in _decoded(cohort, codec, layout):
+            if update is None:
+                unreadable.append(each.device)
+                continue
+            norms.append(norm := norm_of(update))
+            scale = 1.0 if clip_norm is None or norm <= clip_norm else clip_norm / norm
+            yield Contribution(each.device, weight_of(each.num_examples, most), update, scale)
+        if unreadable and len(norms) < minimum:
+            raise TooFewReadableError(tuple(unreadable))
+
+    mean = weighted_mean(contributions(), layout.size)
+    following, state = optimizer.apply(weights, mean, state)
+    clip_norm = None if clip_norm is None else next_clip_norm(clip_norm, norms)
+    return Averaged(following, state, clip_norm, tuple(unreadable))
+
+
+def _decoded(
+    cohort: Iterable[ClientUpdate], codec: Codec, layout: ParameterLayout
+) -> Iterator[tuple[ClientUpdate, Sparse | None]]:
+    """Each update; None for one that cannot be decoded."""
+    for each in cohort:
+        payload = each.payload()
+        try:
+            update = codec.decode(payload, layout)
+        except RemoteProtocolError:
+            update = None
+        yield each, update
+
+
+def weighted_mean(contributions: Iterable[Contribution], size: int) -> Wide:
+    """``sum(w_k s_k u_k) / sum(w_k)``, one contribution in memory at a time.
+
+    >>> sparse = Sparse(2, np.array([0]), np.array([4.0], np.float32))
+    >>> a, b = Contribution(DeviceId("a"), 1.0, sparse), Contribution(DeviceId("b"), 3.0, sparse)
+    >>> weighted_mean([a, b], 2).tolist()
+    [4.0, 0.0]
+
+    Args:
+        contributions: in strictly ascending order of devices.
+        size: n.
+
+    Returns:
+        (n,) float64.
+
+    Raises:
+        LocalProtocolError: none at all, a device twice or out of order, a weight that is not positive, or a wrong size.
+    """
+    total = np.zeros(size, np.float64)
+    weights = 0.0
+    last = ""
+    for contribution in contributions:
+        if contribution.device <= last or contribution.weight <= 0 or contribution.update.size != size:
+            msg = (
+                f"expected devices in ascending order, positive weights and {size} parameters, got "
+                f"{contribution.device} after {last!r} with {contribution.weight} and {contribution.update.size}"
+            )
+            raise LocalProtocolError(msg)
+        update = contribution.update
+        # Indices are unique within an update, so this adds each once, ten times as fast as numpy.add.at.
+        total[update.indices] += contribution.weight * contribution.scale * update.values.astype(np.float64)
+        weights += contribution.weight
+        last = contribution.device
+    if weights == 0:
+        msg = "a mean needs at least one contribution"
+        raise LocalProtocolError(msg)
+    return total / weights
+
+
+def largest_weight(num_examples: Iterable[int]) -> int:
+    """The most that one device of a cohort weighs: the lower median of what all say.
+
+    >>> largest_weight([30, 30_000]), largest_weight([10, 30, 30_000])
+    (30, 30)
+    """
+    return statistics.median_low(num_examples)
+
+
+def weight_of(num_examples: int, cap: int) -> float:
+    """The weight of a report: its number of examples, capped, because a weight says something about its owner.
+
+    >>> weight_of(30, 100), weight_of(30_000, 100)
+    (30.0, 100.0)
+    """
+    return float(min(num_examples, cap))
+
+
+def norm_of(update: Sparse) -> float:
+    """L2 norm of a decoded update.
+
+    >>> norm_of(Sparse(5, np.array([0, 3]), np.array([3.0, 4.0], np.float32)))
+    5.0
+    """
+    return math.sqrt(np.square(update.values.astype(np.float64)).sum())
+
+
+def first_clip_norm(norms: Iterable[float]) -> float | None:
+    """What the first cohort is clipped to: the lower median of its norms; None if no update changes anything.
+
+    >>> first_clip_norm([0.0, 4.0, 100.0])
+    4.0
+    """
+    moving = [norm for norm in norms if norm > 0]
+    return statistics.median_low(moving) if moving else None
+
+
+def next_clip_norm(clip_norm: float, norms: Sequence[float]) -> float:
+    """What the next cohort is clipped to, after one of these norms.
+
+    >>> round(next_clip_norm(4.0, [1.0, 2.0]), 3), round(next_clip_norm(4.0, [5.0, 6.0]), 3)
+    (3.619, 4.421)
+    """
+    within = sum(norm <= clip_norm for norm in norms) / len(norms)
+    return clip_norm * math.exp(-ETA * (within - GAMMA))
