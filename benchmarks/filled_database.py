@@ -7,7 +7,7 @@ import math
 import msgspec
 from msgspec.structs import replace
 
-from coordinator.engine.jobs import Metrics
+from coordinator.engine.jobs import VersionMetrics
 from coordinator.ports import StoredReport, VersionRecord
 from coordinator.rounds.lease import Lease, Presence
 from coordinator.rounds.round import AbandonCause, Phase, open_round
@@ -144,7 +144,7 @@ class _History:
                 manifest=self._manifest,
                 round=number,
                 created_s=closed_s,
-                metrics=Metrics(top1, 1.7 * top1, 6.5 - 4 * top1),
+                metrics=VersionMetrics(top1, 1.7 * top1, 6.5 - 4 * top1),
             )
         )
 

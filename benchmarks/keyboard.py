@@ -46,7 +46,7 @@ from edge_agent.shell.tflite import load_program
 from models import corpora
 from models.batches import pack
 from models.configurations import CONFIGURATIONS, ModelConfiguration, configuration
-from models.corpora import Phone, Split
+from models.corpora import Participant, Split
 from models.export import export_program
 from models.folder import write_model_folder
 from models.initial import initial_weights
@@ -186,11 +186,11 @@ def measure(corpus: str, model: str, phones: int, messages: int, passes: float, 
     }
 
 
-def _replayed(suggest: Suggest, phone: Phone, vocabulary: Vocabulary) -> Counts:
+def _replayed(suggest: Suggest, phone: Participant, vocabulary: Vocabulary) -> Counts:
     return _sum(replay(suggest, message, vocabulary) for message in phone.held_out)
 
 
-def blended(predictor: Predictor, phone: Phone) -> Counts:
+def blended(predictor: Predictor, phone: Participant) -> Counts:
     """Replay through the whole keyboard, which goes on learning from each message that is sent.
 
     Args:
@@ -259,7 +259,7 @@ def _trained(parts: Split, shape: ModelConfiguration, vocabulary: Vocabulary, pa
     )
 
 
-def _personal_weights(model: Model, phone: Phone, seed: int) -> Path | None:
+def _personal_weights(model: Model, phone: Participant, seed: int) -> Path | None:
     """What the phone's session keeps, if it keeps something."""
     path = personal_weights(model)
     path.unlink(missing_ok=True)

@@ -32,7 +32,7 @@ from coordinator.commands.actions import ask_service
 from models.configurations import CONFIGURATIONS
 from simulation.demo.processes import Service, stopping
 from simulation.demo.trust import enrol_phones
-from simulation.phones import Setting
+from simulation.phones import PhoneSetting
 from wire.errors import UnavailableError
 
 TITLE = "a round without its training, medians"
@@ -117,7 +117,7 @@ def measure(model: str, phones: int, rounds: int, processes: int) -> dict[str, A
 
 
 def _agents(folder: Path, part: int, names: list[str]) -> Service:
-    setting = Setting(folder=str(folder / "phones"), names=tuple(names), population="demo")
+    setting = PhoneSetting(folder=str(folder / "phones"), names=tuple(names), population="demo")
     path = folder / f"phones-{part}.json"
     path.write_bytes(msgspec.json.encode(setting))
     return Service(f"phones-{part}", [*_PYTHON, "simulation.phones", str(path)], folder / f"phones-{part}.log")

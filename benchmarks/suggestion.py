@@ -21,7 +21,7 @@ import edge_agent.one_thread  # noqa: F401 - as in the agent's own process
 from benchmarks.measuring import median, quantile, show, time_ms
 from benchmarks.setting import SEED, Setting, setting
 from edge_agent.core.own_history import Blended
-from edge_agent.core.training import Stopped
+from edge_agent.core.training import TrainingStopped
 from edge_agent.keyboard.reader import Reader
 from edge_agent.keyboard.suggestions import Suggester
 from edge_agent.session import SessionTask
@@ -108,7 +108,7 @@ def training_beside(at: Setting) -> Iterator[None]:
     finally:
         end.set()
         trainer.join()
-    if early or not isinstance(outcome[0], Stopped):
+    if early or not isinstance(outcome[0], TrainingStopped):
         msg = f"expected training until it was stopped, got {outcome[0]!r}"
         raise RuntimeError(msg)
 

@@ -91,7 +91,7 @@ def broker(
 ) -> None:
     """Run an MQTT broker in the foreground: mosquitto if it is installed, else the embedded one."""
     from coordinator.config import BrokerKind
-    from coordinator.mqtt.broker import Doors, choose, run_broker
+    from coordinator.mqtt.broker import Listeners, choose, run_broker
     from coordinator.mqtt.broker_child import PASSWORD_VARIABLE
     from host.children import die_with_parent
     from wire.addresses import is_loopback
@@ -110,7 +110,7 @@ def broker(
         die_with_parent(die_with)
     name = choose(BrokerKind(kind))
     print(f"broker {name} on {host} port {port}", file=sys.stderr, flush=True)
-    run_broker(name, Doors(host, port, username, password, tls, service_port or 0, population, shards), data)
+    run_broker(name, Listeners(host, port, username, password, tls, service_port or 0, population, shards), data)
 
 
 def start() -> None:

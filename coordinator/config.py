@@ -33,7 +33,7 @@ class BrokerKind(enum.Enum):
     """Somebody else; we only connect."""
 
 
-class Transport(enum.Enum):
+class TransportSecurity(enum.Enum):
     """Who encrypts what goes between devices and us."""
 
     TLS = "tls"
@@ -133,7 +133,7 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     shards: Annotated[int, Meta(ge=1, le=1024)] = 1  # one drains thousands of reports a second
     log: LogLevel = LogLevel.INFO  # about ten lines a round
     log_format: LogFormat = LogFormat.LOGFMT  # people, grep and journald read it; a collector may want JSON
-    transport: Transport = Transport.TLS  # nobody finds out later that everything could be read on its way
+    transport: TransportSecurity = TransportSecurity.TLS  # nobody finds out later that all could be read on its way
     broker: BrokerConfig = BrokerConfig()
     rollout: TrialPolicy = TrialPolicy()
     enrolment: EnrolmentConfig = EnrolmentConfig()
@@ -142,12 +142,12 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def proxied(self) -> bool:
         """Whether a proxy stands between us and those who ask."""
-        return bool(self.trusted_proxy) or self.transport is Transport.PROXIED
+        return bool(self.trusted_proxy) or self.transport is TransportSecurity.PROXIED
 
     @property
     def tls(self) -> bool:
         """Whether we encrypt, and devices show certificates."""
-        return self.transport is Transport.TLS
+        return self.transport is TransportSecurity.TLS
 
     @property
     def url(self) -> str:
@@ -185,7 +185,7 @@ def disagreements(config: CoordinatorConfig) -> list[str]:
             f"broker.host: {broker.host} is open to a network; set broker.allow_network = true "
             "if that is meant, else use 127.0.0.1"
         )
-    if config.transport is Transport.PLAIN and not config.stays_here:
+    if config.transport is TransportSecurity.PLAIN and not config.stays_here:
         faults.append(
             "transport: plain text stays on the loopback address; set transport = 'tls' and enrol the devices "
             "(docs/enrolment.md), or 'proxied' if a proxy of yours encrypts, or use 127.0.0.1 for host and broker.host"

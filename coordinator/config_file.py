@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from coordinator.config import CoordinatorConfig, disagreements
-from host.configuration import Reader, accepted, read_toml
+from host.configuration import ConfigurationReader, accepted, read_toml
 from models.folder import HELD_OUT
 
 ENVIRONMENT_PREFIX = "NIGHTJAR"
@@ -26,7 +26,7 @@ def load_config(path: Path, environment: Mapping[str, str]) -> CoordinatorConfig
         ConfigError: the file cannot be read, or something in it cannot be used; the message has every fault.
     """
     table = read_toml(path, "'nightjar-coordinator init' writes one to begin with")
-    reader = Reader(path.resolve().parent, environment, ENVIRONMENT_PREFIX)
+    reader = ConfigurationReader(path.resolve().parent, environment, ENVIRONMENT_PREFIX)
     config = reader.read(CoordinatorConfig, table)
     if config is not None:
         config = _with_text(config)

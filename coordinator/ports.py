@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from coordinator.engine.effects import PendingEffect
-from coordinator.engine.jobs import Job, Metrics
+from coordinator.engine.jobs import Job, VersionMetrics
 from coordinator.learning.device_metrics import Tally
 from coordinator.learning.optimizers import OptimizerChoice
 from coordinator.rounds.lease import Lease
@@ -127,7 +127,7 @@ class VersionRecord(msgspec.Struct, frozen=True, kw_only=True):
     optimizer_state: str | None = None
     clip_norm: float | None = None
     created_s: float = 0.0
-    metrics: Metrics | None = None
+    metrics: VersionMetrics | None = None
     rollout: Rollout = Rollout(stage=Stage.CURRENT)
     lineage: Lineage | None = None
 

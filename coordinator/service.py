@@ -18,7 +18,7 @@ from coordinator.engine.aggregation import with_mask
 from coordinator.engine.clock import WallClock
 from coordinator.engine.driver import Driver
 from coordinator.engine.effects import EvaluateVersion
-from coordinator.engine.inbox import Inbox, Stopped
+from coordinator.engine.inbox import Inbox, ShutdownRequested
 from coordinator.engine.worker import WorkerProcess
 from coordinator.mqtt.broker import EXTERNAL, check_port_free
 from coordinator.mqtt.broker_child import BrokerChild
@@ -31,7 +31,7 @@ from coordinator.storage.model_folder import import_model
 from coordinator.storage.recorder import Recorder
 from coordinator.storage.signing_key import load_signer
 from coordinator.storage.tokens import TokenTable
-from coordinator.tls_service import Secured
+from coordinator.tls_service import TlsService
 from coordinator.versions.rollout import Rollout, Stage
 from coordinator.web.app import create_app
 from coordinator.web.ports import WebPorts
@@ -79,7 +79,7 @@ def serve(config: CoordinatorConfig) -> None:
         listener = given_listener(os.environ, config.host, config.port)
         if listener is None:
             check_port_free(config.host, config.port, "port", "stop what listens there, or give another port")
-        secured = Secured(config, database, clock, signer) if config.tls else None
+        secured = TlsService(config, database, clock, signer) if config.tls else None
         if secured is not None:
             stack.callback(secured.close)
 
@@ -216,7 +216,7 @@ class _Loop:
 
     def stop(self) -> None:
         """Let the driver finish what it does; the web server, whose requests it answers, has ended before."""
-        self._driver.post(Stopped())
+        self._driver.post(ShutdownRequested())
         if self._thread.ident is not None:
             self._thread.join()
         self._raise()

@@ -15,10 +15,10 @@ import urllib3
 from flask import Flask
 
 from coordinator.config import BrokerConfig, CoordinatorConfig
-from coordinator.enrolment.certificate_issuer import Office
+from coordinator.enrolment.certificate_issuer import CertificateIssuer
 from coordinator.enrolment.eviction import end_session
 from coordinator.enrolment.register import Register
-from coordinator.enrolment.revocation import Gate
+from coordinator.enrolment.revocation import RevocationEnforcer
 from coordinator.enrolment.tls_files import AUTHORITIES, FOLDER, Changes, refresh, signer_of
 from coordinator.ports import Clock
 from coordinator.ports import Signer as OrderSigner
@@ -35,7 +35,7 @@ LOOPBACK = "127.0.0.1"
 _log = structlog.get_logger("coordinator")
 
 
-class Secured:
+class TlsService:
     """The parts, and what ties them together.
 
     Args:
@@ -58,7 +58,7 @@ class Secured:
             target=self._run_reload_command, name="broker reload", daemon=True
         ).start()
         self._front: TlsFront | None = None
-        self._gate: Gate | None = None
+        self._gate: RevocationEnforcer | None = None
         self._reloading, self._not_reloaded = threading.Lock(), ""
         self.folder = config.data_dir / FOLDER
         """Certificates, as servers read them."""
@@ -70,7 +70,7 @@ class Secured:
             raise
         self.context = client_context(config)
         """To connect to our broker with."""
-        self.office = Office(config, self._register, self._signer, clock, signer.public, signer.recovery)
+        self.office = CertificateIssuer(config, self._register, self._signer, clock, signer.public, signer.recovery)
         """Certifies devices."""
 
     @property
@@ -102,7 +102,7 @@ class Secured:
             with ThreadPoolExecutor(EVICTIONS_AT_ONCE) as pool:
                 list(pool.map(lambda device: end_session(broker, self.context, population, device), devices))
 
-        gate = Gate(self._config, self._register, self._signer, self._clock, self._reload, evict)
+        gate = RevocationEnforcer(self._config, self._register, self._signer, self._clock, self._reload, evict)
         self._gate = gate
         gate.start()
         try:

@@ -153,7 +153,7 @@ def conditions(path: Path, as_json: bool, watch: bool) -> None:
 @told
 def doctor(path: Path, as_json: bool) -> None:
     """What could keep this device from taking part, each with what to do. Exit status 4 if something does."""
-    from edge_agent.commands.doctor import Outcome, examine
+    from edge_agent.commands.doctor import CheckOutcome, examine
 
     found, category = [], ""
     for check in examine(_load(path)):
@@ -166,7 +166,7 @@ def doctor(path: Path, as_json: bool) -> None:
         click.echo(f"  {check.outcome.value:8} {check.name}: {check.detail}")
         if check.remedy:
             click.echo(f"           -> {check.remedy}")
-    failed = sum(check.outcome is Outcome.FAILED for check in found)
+    failed = sum(check.outcome is CheckOutcome.FAILED for check in found)
     if as_json:
         _print_json({"checks": found, "failed": failed})
     else:

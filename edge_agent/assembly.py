@@ -21,7 +21,7 @@ import structlog
 
 from edge_agent.config import KEYBOARD_HOST, AgentConfig, EmulatorSettings
 from edge_agent.core import lifecycle
-from edge_agent.device import Device, assembled_device, typing_activity
+from edge_agent.device import DeviceProfile, assembled_device, typing_activity
 from edge_agent.driver import Driver, Pace, Ports
 from edge_agent.emulator.person import move_in
 from edge_agent.enrolment.identity import held_identity, load_credential, tls_context
@@ -35,7 +35,7 @@ from edge_agent.shell.http import Downloader
 from edge_agent.shell.keyboard_model import load_best_model
 from edge_agent.shell.memory import return_free_memory
 from edge_agent.shell.model_files import ModelFiles
-from edge_agent.shell.mqtt import Broker, MqttTransport
+from edge_agent.shell.mqtt import BrokerAddress, MqttTransport
 from edge_agent.shell.probes.idle import TypingActivity
 from edge_agent.shell.releases import taken_back
 from edge_agent.shell.signatures import holds_in_a_process
@@ -43,7 +43,7 @@ from edge_agent.shell.tflite import runtime_name
 from edge_agent.shell.trainer import TrainerProcess
 from edge_agent.shell.trust import Holds, KnownKey
 from edge_agent.shell.worker import JobThread, ThreadWorker
-from edge_agent.uplink import Identity
+from edge_agent.uplink import AgentIdentity
 from host.systemd import ServiceManager
 from wire import messages, topics
 from wire.errors import UnavailableError
@@ -132,9 +132,9 @@ def _status(*, connected: bool) -> str:
     return "connected to the broker" if connected else "not connected to the broker"
 
 
-def identity_of(config: AgentConfig, runtime: str) -> Identity:
+def identity_of(config: AgentConfig, runtime: str) -> AgentIdentity:
     """Who this agent is, as far as it says so to others."""
-    return Identity(
+    return AgentIdentity(
         population=config.population,
         device=config.device,
         shards=1,
@@ -188,7 +188,7 @@ def transport_of(config: AgentConfig, post: Callable[[Item], None], tls: ssl.SSL
     gone = messages.encode(Status(online=False, reason="connection lost", emulated=config.emulator is not None))
     broker = config.broker
     return MqttTransport(
-        Broker(
+        BrokerAddress(
             broker.host,
             broker.port,
             broker.username or config.device,
@@ -231,7 +231,9 @@ def trainer_for(config: AgentConfig) -> Trainer:
     )
 
 
-def inhabited_device(config: AgentConfig, database: Database, clock: SystemClock, typing: TypingActivity) -> Device:
+def inhabited_device(
+    config: AgentConfig, database: Database, clock: SystemClock, typing: TypingActivity
+) -> DeviceProfile:
     """The device; an emulated phone gets its person, once, and goes on with its day."""
     emulator, started = config.emulator, 0.0
     if emulator is not None:
@@ -290,7 +292,7 @@ def _keyboard(
 
     # A device without a keyboard page does not pay for a web server's memory.
     from edge_agent.core.own_history import Blended
-    from edge_agent.keyboard.app import About, create_app
+    from edge_agent.keyboard.app import AgentInfo, create_app
     from edge_agent.keyboard.key import kept_key
     from edge_agent.keyboard.reader import Reader
     from edge_agent.keyboard.server import serve
@@ -321,9 +323,9 @@ def _keyboard(
 
     @contextlib.contextmanager
     def served(driver: Driver) -> Iterator[None]:
-        def about() -> About:
+        def about() -> AgentInfo:
             state, tally = driver.state, database.tally()
-            return About(
+            return AgentInfo(
                 device=config.device,
                 emulated=config.emulator is not None,
                 state=lifecycle.name(state),

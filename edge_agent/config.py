@@ -18,7 +18,7 @@ from edge_agent.core.eligibility import DEFAULT_POLICY, Condition, Demand, Polic
 from edge_agent.emulator.day import DEFAULT_DAY, Day, day_from_toml
 from edge_agent.enrolment.identity import held_identity
 from edge_agent.shell.probes.network import Metered
-from host.configuration import Reader, accepted, read_toml
+from host.configuration import ConfigurationReader, accepted, read_toml
 from wire.addresses import is_loopback
 from wire.errors import ConfigError
 from wire.identifiers import DeviceId, Population, device_id, population
@@ -235,7 +235,7 @@ def check(path: Path, *, enrols: bool) -> None:
 def _read(path: Path, environment: Mapping[str, str], *, enrols: bool) -> AgentConfig:
     table = read_toml(path, _FIRST)
     folder = path.resolve().parent
-    reader = Reader(folder, environment, ENVIRONMENT_PREFIX, _CHECKS, _MISSING)
+    reader = ConfigurationReader(folder, environment, ENVIRONMENT_PREFIX, _CHECKS, _MISSING)
     enrolled = _take_identity(reader, folder, table) or enrols
     _take_day(reader, folder, table)
     config = reader.read(AgentConfig, table)
@@ -252,14 +252,14 @@ def data_dir_of(path: Path, environment: Mapping[str, str]) -> Path:
         ConfigError: the file cannot be read, or says no such folder.
     """
     table = read_toml(path, _FIRST)
-    said = Reader(path.parent, environment, ENVIRONMENT_PREFIX).text_of("data_dir", table)
+    said = ConfigurationReader(path.parent, environment, ENVIRONMENT_PREFIX).text_of("data_dir", table)
     if not isinstance(said, str) or not said:
         msg = f"{path}: data_dir: is missing{_MISSING['data_dir']}"
         raise ConfigError(msg)
     return path.resolve().parent / said
 
 
-def _take_identity(reader: Reader, folder: Path, table: dict[str, Any]) -> bool:
+def _take_identity(reader: ConfigurationReader, folder: Path, table: dict[str, Any]) -> bool:
     """What a device was told when it enrolled counts where the file says nothing; whether it did enrol."""
     data_dir = reader.text_of("data_dir", table)
     if not isinstance(data_dir, str):
@@ -284,7 +284,7 @@ def _take_identity(reader: Reader, folder: Path, table: dict[str, Any]) -> bool:
     return True
 
 
-def _take_day(reader: Reader, folder: Path, table: dict[str, Any]) -> None:
+def _take_day(reader: ConfigurationReader, folder: Path, table: dict[str, Any]) -> None:
     """A day may be a file of its own."""
     emulator = table.get("emulator")
     if not isinstance(emulator, dict) or not isinstance(emulator.get("day"), str):

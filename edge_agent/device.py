@@ -26,14 +26,14 @@ from edge_agent.shell.probes.raspberry import Raspberry
 from edge_agent.shell.probes.resources import Disk, Memory
 from edge_agent.shell.probes.sessions import Sessions
 from edge_agent.shell.probes.termux import Termux
-from edge_agent.shell.probes.wishes import Wishes, minute_of_day
+from edge_agent.shell.probes.wishes import UserPreferences, minute_of_day
 
 SLOWEST_QUESTION_S = 12.0
 """No program that is asked may take longer than that."""
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class DeviceProfile:
     """What can be found out about this device.
 
     Attributes:
@@ -62,7 +62,7 @@ def assembled_device(
     typing: TypingActivity,
     learning_paused: Callable[[], bool],
     emulation_started_s: float,
-) -> Device:
+) -> DeviceProfile:
     """The device that a configuration describes.
 
     Args:
@@ -74,12 +74,12 @@ def assembled_device(
     """
     settings, emulator = config.conditions, config.emulator
     keyboard = Keyboard(typing, settings.idle_after_s)
-    wishes = partial(Wishes, learning_paused, settings.quiet_hours)
+    wishes = partial(UserPreferences, learning_paused, settings.quiet_hours)
     if emulator is not None:
         script = scripted(emulator.day, emulator.seed)
         phone = PlayedPhone(script, emulator.speed, emulator.start_hour, emulation_started_s, clock.wall_s)
         hours = wishes(phone.minute, "emulated day")
-        return Device(Probes((hours, ScriptedConditions(phone, settings.minimum_battery), keyboard)))
+        return DeviceProfile(Probes((hours, ScriptedConditions(phone, settings.minimum_battery), keyboard)))
     here = wishes(lambda: minute_of_day(clock.wall_s()))
     disk = Disk(config.data_dir, settings.minimum_free_disk_bytes)
     memory = Memory(settings.root, settings.minimum_free_memory_bytes)
@@ -89,13 +89,15 @@ def assembled_device(
         case "termux":
             termux = Termux(settings.minimum_battery, settings.maximum_temperature_c)
             network = Network(settings.root, settings.metered)
-            return Device(Probes((here, termux, keyboard, network, disk, memory)), (termux.question, network.question))
+            return DeviceProfile(
+                Probes((here, termux, keyboard, network, disk, memory)), (termux.question, network.question)
+            )
         case "adb":
             adb = Adb(settings.adb_serial, settings.minimum_battery, settings.maximum_temperature_c)
-            return Device(Probes((here, adb, keyboard, disk, memory)), (adb.question,))
+            return DeviceProfile(Probes((here, adb, keyboard, disk, memory)), (adb.question,))
 
 
-def _linux(config: AgentConfig, own: list[Probe]) -> Device:
+def _linux(config: AgentConfig, own: list[Probe]) -> DeviceProfile:
     settings, root = config.conditions, config.conditions.root
     network, raspberry = Network(root, settings.metered), Raspberry(root)
     probes: list[Probe] = [
@@ -114,4 +116,4 @@ def _linux(config: AgentConfig, own: list[Probe]) -> Device:
         sessions = Sessions()
         probes.append(sessions)
         questions.append(sessions.question)
-    return Device(Probes(probes), questions)
+    return DeviceProfile(Probes(probes), questions)

@@ -28,10 +28,10 @@ from edge_agent.core.eligibility import (
     DEFAULT_POLICY,
     Answer,
     Condition,
+    ConditionReading,
+    EligibilityRun,
     Policy,
-    Reading,
     Readings,
-    Standing,
     judge,
     settle,
 )
@@ -46,7 +46,7 @@ from edge_agent.core.events import (
     Train,
 )
 from edge_agent.core.lifecycle import CheckedIn, Finishing, Preparing, Reporting, Settling, Training
-from edge_agent.core.training import Stopped
+from edge_agent.core.training import TrainingStopped
 from edge_agent.keyboard_upkeep import KeyboardUpkeep, fetch, offered
 from edge_agent.ports import (
     AnyCoordinator,
@@ -73,8 +73,8 @@ from edge_agent.ports import (
     Worker,
 )
 from edge_agent.session import Desk, Produced, prepare, run_session
-from edge_agent.unstored import Unstored
-from edge_agent.uplink import Identity, Uplink
+from edge_agent.unstored import DurableRetry
+from edge_agent.uplink import AgentIdentity, Uplink
 from wire import messages, topics
 from wire.errors import LocalProtocolError, NightjarError, RemoteProtocolError
 from wire.limits import NONE as NO_LIMITS
@@ -172,7 +172,7 @@ class Driver:
         inbox: the queue; adapters put items into it from any thread or signal handler.
     """
 
-    def __init__(self, identity: Identity, pace: Pace, ports: Ports, inbox: queue.SimpleQueue[Item]) -> None:
+    def __init__(self, identity: AgentIdentity, pace: Pace, ports: Ports, inbox: queue.SimpleQueue[Item]) -> None:
         self._identity = identity
         self._uplink = Uplink(identity, ports.transport, ports.journal)
         self._pace = pace
@@ -189,7 +189,7 @@ class Driver:
         self._resent = 0  # sendings of the report in the outbox that no receipt followed
         self._keyboard = KeyboardUpkeep(ports.show_model)
         self._log = log.bind(device=identity.device, **({"emulated": True} if identity.emulated else {}))
-        self._unstored = Unstored(ports.clock, ports.jitter, self._log)
+        self._unstored = DurableRetry(ports.clock, ports.jitter, self._log)
 
     @property
     def state(self) -> lifecycle.State:
@@ -250,7 +250,7 @@ class Driver:
             verdict = judge(readings, self._pace.policy)
             now_s, hysteresis_s = self._ports.clock.monotonic_s(), self._pace.hysteresis_s
             self._eligible_since_s, standing = settle(self._eligible_since_s, verdict, now_s, hysteresis_s)
-            settling = standing is Standing.SETTLING
+            settling = standing is EligibilityRun.SETTLING
             reason = f"eligible; must last {hysteresis_s:g} s" if settling else verdict.reason
             self._step(ConditionsJudged(self._moment(), standing, reason, verdict.cause))
             self._send_what_is_due()
@@ -369,7 +369,7 @@ class Driver:
                 self._step(events.Trained(at), report=outcome.report)
                 self._outbox = outbox.Pending(outcome.report.parcel)
                 self._send_what_is_due()
-            case Stopped(cause, detail):
+            case TrainingStopped(cause, detail):
                 self._step(events.WorkFailed(at, cause, detail))
             case _:
                 self._step(events.WorkFailed(at, _cause(state, outcome), self._explain(outcome)))
@@ -528,9 +528,9 @@ class Driver:
     def _read(self) -> Readings:
         source = "example store"
         if self._ports.examples.count():
-            own = Reading(Answer.YES, source, "has messages")
+            own = ConditionReading(Answer.YES, source, "has messages")
         else:
-            own = Reading(Answer.NO, source, "nothing typed yet")
+            own = ConditionReading(Answer.NO, source, "nothing typed yet")
         return {**self._ports.conditions.read(), Condition.HAS_EXAMPLES: own}
 
     def _moment(self) -> Moment:

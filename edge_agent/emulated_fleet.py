@@ -51,7 +51,7 @@ Envelope = tuple[int, Item]
 
 
 @dataclass(frozen=True, slots=True)
-class Phone:
+class EmulatedPhone:
     """One of many.
 
     Attributes:
@@ -131,7 +131,7 @@ def _phone(
     thread: JobThread,
     models: ModelFiles,
     train: Trainer,
-) -> Phone:
+) -> EmulatedPhone:
     stack.enter_context(own_folder(config.data_dir))
     clock = SystemClock()
     database = Database(config.data_dir / DATABASE, assembly.caps(config), clock)
@@ -157,10 +157,10 @@ def _phone(
         ),
         queue.SimpleQueue(),
     )
-    return Phone(config, driver, transport)
+    return EmulatedPhone(config, driver, transport)
 
 
-def _drive(phones: Sequence[Phone], inbox: queue.SimpleQueue[Envelope]) -> None:
+def _drive(phones: Sequence[EmulatedPhone], inbox: queue.SimpleQueue[Envelope]) -> None:
     """Let every phone look at its conditions in its turn, and give it what comes for it, until everybody is to stop."""
     now_s = SystemClock().monotonic_s
     begun_s = now_s()

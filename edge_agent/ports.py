@@ -358,7 +358,7 @@ class Remembered:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class AgentTally:
     """What the device did so far.
 
     Attributes:
@@ -411,7 +411,7 @@ class Journal(Protocol):
     def dropout_sent(self, number: int) -> None:
         """Forget a dropout that was handed to the connection."""
 
-    def tally(self) -> Tally:
+    def tally(self) -> AgentTally:
         """What the device did so far."""
 
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from edge_agent.core.outbox import Parcel
 from edge_agent.core.personalisation import ENOUGH_WORDS, SHARES, better, held_out
-from edge_agent.core.training import Stopped, evaluate, train, try_out
+from edge_agent.core.training import TrainingStopped, evaluate, train, try_out
 from edge_agent.ports import Artifacts, Evaluation, ExampleStore, LoadProgram, Model, NewReport, Program, Trust
 from host.files import replace_file
 from models.batches import Batches, pack
@@ -78,7 +78,7 @@ class SessionTask:
     personal: Path | None = None
 
 
-Trainer = Callable[[SessionTask, Callable[[], bool]], Produced | Stopped]
+Trainer = Callable[[SessionTask, Callable[[], bool]], Produced | TrainingStopped]
 """Does a session, polling ``should_stop`` between batches. Raises what :func:`train_and_encode` raises."""
 
 
@@ -159,7 +159,7 @@ def run_session(
     model: Model,
     generator: np.random.Generator,
     should_stop: Callable[[], bool],
-) -> Produced | Stopped:
+) -> Produced | TrainingStopped:
     """Gather what the assignment needs, and have it done.
 
     Args:
@@ -206,7 +206,7 @@ def in_this_process(load_program: LoadProgram, now_s: Callable[[], float]) -> Tr
 
 def train_and_encode(
     task: SessionTask, load_program: LoadProgram, should_stop: Callable[[], bool], now_s: Callable[[], float]
-) -> Produced | Stopped:
+) -> Produced | TrainingStopped:
     """Train as the assignment says, and encode the update once; or only try the model, if that is what it says.
 
     Args:
@@ -233,7 +233,7 @@ def train_and_encode(
     program = load_program(model)
     before = evaluate(program, tried)
     trained = train(program, batches, assignment.plan, generator, should_stop, now_s)
-    if isinstance(trained, Stopped):
+    if isinstance(trained, TrainingStopped):
         return trained
     looked, share = None, 0.0
     if before.counted:
@@ -282,18 +282,20 @@ def _try_only(
     tried: Batches,
     should_stop: Callable[[], bool],
     now_s: Callable[[], float],
-) -> Produced | Stopped:
+) -> Produced | TrainingStopped:
     """Figures of the base on held-out messages, in a report without an update."""
     assignment, model = task.assignment, task.model
     if not tried.counted_targets:
-        return Stopped(DropoutCause.NO_EXAMPLES, f"fewer than {ENOUGH_WORDS} held-out words to try the model on")
+        return TrainingStopped(
+            DropoutCause.NO_EXAMPLES, f"fewer than {ENOUGH_WORDS} held-out words to try the model on"
+        )
     started_s = now_s()
     found = try_out(load_program(model), tried, should_stop)
-    if isinstance(found, Stopped):
+    if isinstance(found, TrainingStopped):
         return found
     looked, seconds = _looked(found, found), now_s() - started_s
     if looked is None:
-        return Stopped(DropoutCause.DIVERGED, "the loss of the model was not finite")
+        return TrainingStopped(DropoutCause.DIVERGED, "the loss of the model was not finite")
     frame = encode_report(
         Report(
             round=assignment.round,

@@ -18,7 +18,7 @@ from host.retrying import STORE_AGAIN
 from wire.errors import LocalProtocolError, UnavailableError
 
 
-class Unstored:
+class DurableRetry:
     """The driver's patience; it belongs to the driver's thread.
 
     Args:

@@ -33,7 +33,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class AgentIdentity:
     """Who this agent is, as far as it says so to others.
 
     Attributes:
@@ -66,7 +66,7 @@ class Uplink:
         journal: holds the report and the dropouts that are still to be sent.
     """
 
-    def __init__(self, identity: Identity, transport: Transport, journal: Journal) -> None:
+    def __init__(self, identity: AgentIdentity, transport: Transport, journal: Journal) -> None:
         self.shards = identity.shards
         """Of the coordinator, as it announced them last."""
         self.status_due_at_s: float | None = None

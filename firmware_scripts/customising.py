@@ -30,7 +30,7 @@ SchemaCheck = Callable[[str], str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class BundleFiles:
     """The bundle, and what belongs to it.
 
     Attributes:
@@ -63,7 +63,7 @@ class Order:
     """
 
     settings: HostSettings
-    parcel: Parcel | None
+    parcel: BundleFiles | None
     agent_toml: str | None
     claim: bytes | None
     instance_id: str

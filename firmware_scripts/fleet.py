@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from threading import Event
 
 from firmware_scripts.core.cards import Card
-from firmware_scripts.core.confirm import Identity, differences, identity
+from firmware_scripts.core.confirm import DiskIdentity, differences, identity
 from firmware_scripts.core.plan import Survey
 from firmware_scripts.core.rules import Reason, Rule
-from firmware_scripts.core.targets import Machine, judge
-from firmware_scripts.ports import OpenedFile, OpenImage, Report
+from firmware_scripts.core.targets import MachineState, judge
+from firmware_scripts.ports import OpenedFile, OpenImage, ProgressReport
 from firmware_scripts.shell.block_file import open_block, open_file
 from firmware_scripts.shell.naming import DiskTarget, FileTarget, Target
 from firmware_scripts.writing import Interrupted, Outcome, Written, clear_first_block, write_image
@@ -33,7 +33,7 @@ class Confirmed:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class TargetRefused:
     """Nothing was written: the target may not be written to, or is not what was confirmed."""
 
     reasons: tuple[Reason, ...]
@@ -46,7 +46,7 @@ class CustomiseFailed:
     text: str
 
 
-CardOutcome = Outcome | Refused | CustomiseFailed
+CardOutcome = Outcome | TargetRefused | CustomiseFailed
 
 OpenTarget = Callable[[Target, int], AbstractContextManager[OpenedFile | Reason]]
 
@@ -64,7 +64,7 @@ def open_target(target: Target, image_bytes: int) -> AbstractContextManager[Open
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class FlashJob:
     """What is the same for all cards.
 
     Attributes:
@@ -78,13 +78,13 @@ class Job:
 
     survey: Survey
     open_image: OpenImage
-    look: Callable[[], Machine]
+    look: Callable[[], MachineState]
     allow: frozenset[Rule]
     customise: Customise | None = None
     open: OpenTarget = open_target
 
 
-def refusals(machine: Machine, target: Target, image_bytes: int, allow: frozenset[Rule]) -> tuple[Reason, ...]:
+def refusals(machine: MachineState, target: Target, image_bytes: int, allow: frozenset[Rule]) -> tuple[Reason, ...]:
     """Every reason that refuses ``target`` now, less what was allowed by name."""
     if isinstance(target, FileTarget):
         return ()
@@ -96,7 +96,7 @@ def refusals(machine: Machine, target: Target, image_bytes: int, allow: frozense
 
 
 def write_cards(
-    job: Job, confirmed: Sequence[Confirmed], reports: Sequence[Report], at_once: int, stop: Event
+    job: FlashJob, confirmed: Sequence[Confirmed], reports: Sequence[ProgressReport], at_once: int, stop: Event
 ) -> tuple[CardOutcome, ...]:
     """Write every card, one report for each; ``stop`` ends all within a chunk, and each still tells how it stands."""
     with ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="card") as threads:
@@ -105,12 +105,14 @@ def write_cards(
         return tuple(future.result() for future in work)
 
 
-def _write_card(job: Job, confirmed: Confirmed, report: Report, should_stop: Callable[[], bool]) -> CardOutcome:
+def _write_card(
+    job: FlashJob, confirmed: Confirmed, report: ProgressReport, should_stop: Callable[[], bool]
+) -> CardOutcome:
     if should_stop():
         return Interrupted(touched=False)
     with job.open(confirmed.target, job.survey.image_bytes) as opened:
         if isinstance(opened, Reason):
-            return Refused((opened,))
+            return TargetRefused((opened,))
         # Looked at with the disk in hand: from now on nobody can mount it, so what is seen stays true.
         if isinstance(confirmed.target, DiskTarget):
             try:
@@ -118,7 +120,7 @@ def _write_card(job: Job, confirmed: Confirmed, report: Report, should_stop: Cal
             except UnavailableError as error:
                 reasons = (Reason(Rule.UNKNOWN_FACT, str(error)),)
             if reasons:
-                return Refused(reasons)
+                return TargetRefused(reasons)
         outcome = write_image(job.survey, job.open_image, opened, report, should_stop)
         if isinstance(outcome, Written) and job.customise is not None:
             try:
@@ -130,12 +132,12 @@ def _write_card(job: Job, confirmed: Confirmed, report: Report, should_stop: Cal
         return outcome
 
 
-def _changed_or_refused(job: Job, target: DiskTarget, opened: OpenedFile) -> tuple[Reason, ...]:
+def _changed_or_refused(job: FlashJob, target: DiskTarget, opened: OpenedFile) -> tuple[Reason, ...]:
     machine = job.look()
     device = machine.devices.numbered(opened.number)
     if device is None:
         return (Reason(Rule.NOT_LISTED, f"{target.path} is not there any more"),)
-    now: Identity = identity(device)
+    now: DiskIdentity = identity(device)
     changed = differences(identity(target.device), now)
     if changed or opened.size_bytes != now.size_bytes:
         text = f"{target.path} is not what was confirmed ({', '.join(changed) or 'size'} differs): look again"

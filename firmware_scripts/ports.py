@@ -47,7 +47,7 @@ class ByteStream(Protocol):
 OpenImage = Callable[[], AbstractContextManager[ByteStream]]
 
 
-class Phase(StrEnum):
+class WorkPhase(StrEnum):
     """What is going on."""
 
     SURVEY = "survey"
@@ -55,8 +55,8 @@ class Phase(StrEnum):
     VERIFY = "verify"
 
 
-class Report(Protocol):
+class ProgressReport(Protocol):
     """Told about progress, from the thread that does the work."""
 
-    def __call__(self, phase: Phase, done_bytes: int, total_bytes: int | None) -> None:
+    def __call__(self, phase: WorkPhase, done_bytes: int, total_bytes: int | None) -> None:
         """``total_bytes`` is None while it cannot be known: a packed image that is surveyed."""

@@ -6,16 +6,16 @@ import hashlib
 from collections.abc import Callable, Iterator
 
 from firmware_scripts.core.bmap import Bmap
-from firmware_scripts.core.plan import CHUNK_BYTES, Chunk, Survey, spans
-from firmware_scripts.ports import ByteStream, OpenImage, Phase, Report
+from firmware_scripts.core.plan import CHUNK_BYTES, ImageChunk, Survey, spans
+from firmware_scripts.ports import ByteStream, OpenImage, ProgressReport, WorkPhase
 from wire.errors import IntegrityError, NightjarError, RemoteProtocolError
 
 
-class Stopped(Exception):  # noqa: N818 - a request, not a fault
+class SurveyStopped(Exception):  # noqa: N818 - a request, not a fault
     """Somebody asked for the work to stop; nothing is wrong. Never leaves this package."""
 
 
-def survey(open_image: OpenImage, bmap: Bmap | None, report: Report, should_stop: Callable[[], bool]) -> Survey:
+def survey(open_image: OpenImage, bmap: Bmap | None, report: ProgressReport, should_stop: Callable[[], bool]) -> Survey:
     """Read an image once, and check it against its block map.
 
     Raises:
@@ -30,13 +30,13 @@ def survey(open_image: OpenImage, bmap: Bmap | None, report: Report, should_stop
     with open_image() as stream:
         for offset, data in _pieces(stream):
             if should_stop():
-                raise Stopped
+                raise SurveyStopped
             whole.update(data)
             for start, length in checker.mapped(offset, data):
                 piece = memoryview(data)[start - offset : start - offset + length]
-                chunks.append(Chunk(start, length, hashlib.sha256(piece).digest()))
+                chunks.append(ImageChunk(start, length, hashlib.sha256(piece).digest()))
             end = offset + len(data)
-            report(Phase.SURVEY, end, total)
+            report(WorkPhase.SURVEY, end, total)
     if end == 0 or (bmap and end != bmap.image_bytes):
         expected = f"{bmap.image_bytes} bytes (its block map)" if bmap else "at least one byte"
         msg = f"the image unpacks to {end} bytes, expected {expected}: is it the right file, and whole?"
@@ -48,7 +48,7 @@ class ImageChanged(Exception):  # noqa: N818 - what happened, told on as an outc
     """The image cannot be read any more, or not as it was surveyed. Never leaves this package."""
 
 
-def chunks_again(surveyed: Survey, open_image: OpenImage) -> Iterator[tuple[Chunk, bytes]]:
+def chunks_again(surveyed: Survey, open_image: OpenImage) -> Iterator[tuple[ImageChunk, bytes]]:
     """The chunks of a survey with their bytes, each compared with what it was: somebody may have replaced the file.
 
     Raises:

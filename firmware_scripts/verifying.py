@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from firmware_scripts.core.bmap import Bmap
-from firmware_scripts.core.plan import CHUNK_BYTES, Chunk, Survey
-from firmware_scripts.ports import BlockFile, OpenImage, Phase, Report
-from firmware_scripts.surveying import ImageChanged, Stopped, chunks_again
+from firmware_scripts.core.plan import CHUNK_BYTES, ImageChunk, Survey
+from firmware_scripts.ports import BlockFile, OpenImage, ProgressReport, WorkPhase
+from firmware_scripts.surveying import ImageChanged, SurveyStopped, chunks_again
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +26,10 @@ class VerifyFailed:
 
 def read_back(
     surveyed: Survey,
-    chunks: Sequence[Chunk],
+    chunks: Sequence[ImageChunk],
     open_image: OpenImage,
     card: BlockFile,
-    report: Report,
+    report: ProgressReport,
     should_stop: Callable[[], bool],
 ) -> VerifyFailed | None:
     """Compare ``chunks`` of a surveyed image with what is on the card; None if all of them are there.
@@ -41,18 +41,18 @@ def read_back(
         return failed
     for chunk in chunks:
         if should_stop():
-            raise Stopped
+            raise SurveyStopped
         found = _sha256_at(card, chunk.offset, chunk.length_bytes)
         if isinstance(found, VerifyFailed):
             return found
         if found != chunk.sha256:
             offset = _first_difference(surveyed, chunk, open_image, card)
             return VerifyFailed(offset, "reads back differently than it should be")
-        report(Phase.VERIFY, chunk.offset + chunk.length_bytes, surveyed.image_bytes)
+        report(WorkPhase.VERIFY, chunk.offset + chunk.length_bytes, surveyed.image_bytes)
     return None
 
 
-def check_ranges(card: BlockFile, bmap: Bmap, report: Report) -> VerifyFailed | None:
+def check_ranges(card: BlockFile, bmap: Bmap, report: ProgressReport) -> VerifyFailed | None:
     """Compare a card or an image file with a block map; the first bad range is named by where it starts."""
     if card.size_bytes < bmap.image_bytes:
         return VerifyFailed(card.size_bytes, f"is the end, but the block map describes {bmap.image_bytes} bytes")
@@ -65,7 +65,7 @@ def check_ranges(card: BlockFile, bmap: Bmap, report: Report) -> VerifyFailed | 
         if found.hex() != part.sha256:
             end = part.offset + part.length_bytes
             return VerifyFailed(part.offset, f"to {end}: the range is not what the block map says")
-        report(Phase.VERIFY, part.offset + part.length_bytes, bmap.image_bytes)
+        report(WorkPhase.VERIFY, part.offset + part.length_bytes, bmap.image_bytes)
     return None
 
 
@@ -105,7 +105,7 @@ def _sha256_at(card: BlockFile, offset: int, length_bytes: int) -> bytes | Verif
     return digest.digest()
 
 
-def _first_difference(surveyed: Survey, bad: Chunk, open_image: OpenImage, card: BlockFile) -> int:
+def _first_difference(surveyed: Survey, bad: ImageChunk, open_image: OpenImage, card: BlockFile) -> int:
     """Which byte of a bad chunk: the image is read again up to there, since it is not kept in memory."""
     try:
         wanted = next(data for chunk, data in chunks_again(surveyed, open_image) if chunk == bad)

@@ -13,9 +13,9 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from firmware_scripts.core.plan import FIRST_BLOCK_BYTES, HEAD_BYTES, Chunk, Survey
-from firmware_scripts.ports import BlockFile, OpenImage, Phase, Report
-from firmware_scripts.surveying import ImageChanged, Stopped, chunks_again
+from firmware_scripts.core.plan import FIRST_BLOCK_BYTES, HEAD_BYTES, ImageChunk, Survey
+from firmware_scripts.ports import BlockFile, OpenImage, ProgressReport, WorkPhase
+from firmware_scripts.surveying import ImageChanged, SurveyStopped, chunks_again
 from firmware_scripts.verifying import VerifyFailed, os_error_text, read_back
 
 # Flushing on the way keeps the rate that is shown honest, and lets a bad card fail early.
@@ -56,7 +56,7 @@ Outcome = Written | WriteFailed | VerifyFailed | ImageFailed | Interrupted
 
 
 def write_image(
-    surveyed: Survey, open_image: OpenImage, card: BlockFile, report: Report, should_stop: Callable[[], bool]
+    surveyed: Survey, open_image: OpenImage, card: BlockFile, report: ProgressReport, should_stop: Callable[[], bool]
 ) -> Outcome:
     """Write and verify; see the module for what holds when it does not end with :class:`Written`."""
     size = card.size_bytes
@@ -70,7 +70,7 @@ def write_image(
         if should_stop():
             return Interrupted(touched=True)
         return _finish(surveyed, open_image, card, report, head)
-    except Stopped:
+    except SurveyStopped:
         return Interrupted(touched=True)
     except _CardError as error:
         return WriteFailed(error.offset, error.text)
@@ -102,13 +102,13 @@ def _clear_ends(card: BlockFile, image_bytes: int) -> None:
 
 
 def _write_body(
-    surveyed: Survey, open_image: OpenImage, card: BlockFile, report: Report, should_stop: Callable[[], bool]
-) -> list[tuple[Chunk, bytes]]:
+    surveyed: Survey, open_image: OpenImage, card: BlockFile, report: ProgressReport, should_stop: Callable[[], bool]
+) -> list[tuple[ImageChunk, bytes]]:
     """Write all but the head, which is returned."""
     head, unsynced, end = [], 0, HEAD_BYTES
     for chunk, data in chunks_again(surveyed, open_image):
         if should_stop():
-            raise Stopped
+            raise SurveyStopped
         if chunk.offset < HEAD_BYTES:
             head.append((chunk, data))
             continue
@@ -117,13 +117,17 @@ def _write_body(
         if unsynced >= SYNC_EVERY_BYTES:
             _sync(card, end)
             unsynced = 0
-        report(Phase.WRITE, end, surveyed.image_bytes)
+        report(WorkPhase.WRITE, end, surveyed.image_bytes)
     _sync(card, end)
     return head
 
 
 def _finish(
-    surveyed: Survey, open_image: OpenImage, card: BlockFile, report: Report, head: list[tuple[Chunk, bytes]]
+    surveyed: Survey,
+    open_image: OpenImage,
+    card: BlockFile,
+    report: ProgressReport,
+    head: list[tuple[ImageChunk, bytes]],
 ) -> Outcome:
     """Write and verify the head. From here on the card may start, so nothing stops this, and a fault clears it."""
     try:
@@ -135,11 +139,11 @@ def _finish(
     if bad:
         clear_first_block(card)
         return bad
-    report(Phase.VERIFY, surveyed.image_bytes, surveyed.image_bytes)
+    report(WorkPhase.VERIFY, surveyed.image_bytes, surveyed.image_bytes)
     return Written(surveyed.mapped_bytes)
 
 
-def _write_head(card: BlockFile, head: list[tuple[Chunk, bytes]]) -> None:
+def _write_head(card: BlockFile, head: list[tuple[ImageChunk, bytes]]) -> None:
     first_block = b""
     for chunk, data in head:
         held_back = max(0, FIRST_BLOCK_BYTES - chunk.offset)
@@ -175,5 +179,5 @@ def _never() -> bool:
     return False
 
 
-def _silent(phase: Phase, done_bytes: int, total_bytes: int | None) -> None:
+def _silent(phase: WorkPhase, done_bytes: int, total_bytes: int | None) -> None:
     """The head is one chunk: nothing to tell."""

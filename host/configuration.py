@@ -66,7 +66,7 @@ def accepted(path: Path, config: _Kind | None, faults: list[str]) -> _Kind:
     return config
 
 
-class Reader:
+class ConfigurationReader:
     """Walks a type field by field, so that one fault does not hide the next.
 
     Args:

@@ -27,7 +27,7 @@ Reals = npt.NDArray[np.float64]
 SUGGESTIONS = 3
 
 
-class Recall(NamedTuple):
+class NgramRecall(NamedTuple):
     """Shares of the counted targets that were foreseen, 0 to 1, and how many were counted."""
 
     top1: float
@@ -69,7 +69,7 @@ class Trigram:
             best[seen] = self.after_pair[at[seen]]
         return best
 
-    def recall(self, messages: Sequence[Sequence[int]]) -> Recall:
+    def recall(self, messages: Sequence[Sequence[int]]) -> NgramRecall:
         """How often the next word of some messages is among the suggestions.
 
         Args:
@@ -79,7 +79,7 @@ class Trigram:
         counted = word >= FIRST_WORD
         hits = self.suggestions(before[counted], last[counted]) == word[counted, None]
         number = int(np.count_nonzero(counted))
-        return Recall(
+        return NgramRecall(
             top1=int(np.count_nonzero(hits[:, 0])) / max(number, 1),
             top3=int(np.count_nonzero(hits)) / max(number, 1),
             counted=number,

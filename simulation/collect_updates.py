@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 from rich.console import Console
 
-from edge_agent.core.training import Stopped, train
+from edge_agent.core.training import TrainingStopped, train
 from edge_agent.session import batches_of
 from edge_agent.shell.tflite import runtime_name
 from models import corpora
@@ -168,7 +168,7 @@ def collect(settings: CollectionSettings, console: Console) -> Updates:
         device.restore(base)
         generator = seeded(settings.seed, "clients", number)
         trained = train(device, packed, plan, generator, lambda: False, time.monotonic)
-        if isinstance(trained, Stopped):
+        if isinstance(trained, TrainingStopped):
             msg = f"client {number} could not train: {trained.detail}; try a smaller --learning-rate"
             raise UnavailableError(msg)
         deltas.append(trained.delta)

@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from edge_agent.core.eligibility import Answer, Condition, Reading, Readings
+from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
 from edge_agent.driver import Driver, Pace, Ports
 from edge_agent.enrolment.identity import held_identity, tls_context
 from edge_agent.ports import Conditions, Evaluation, Item, Model, TrainStep
@@ -35,7 +35,7 @@ from edge_agent.shell.model_files import ModelFiles
 from edge_agent.shell.signatures import holds
 from edge_agent.shell.trust import KnownKey
 from edge_agent.shell.worker import JobThread, ThreadWorker
-from edge_agent.uplink import Identity
+from edge_agent.uplink import AgentIdentity
 from host.logs import configure_logs
 from wire import messages, topics
 from wire.identifiers import DeviceId, Population
@@ -50,7 +50,7 @@ ROWS_SEED, ROWS_SPREAD = 7, 1.5
 """So that a report at the default density has the size of real ones: 10.4 kB of gboard, 1.7 kB of tiny."""
 
 
-class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PhoneSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the phones of one process have in common.
 
     Attributes:
@@ -152,14 +152,14 @@ class AllHold:
     def read(self) -> Readings:
         """What they are now."""
         return {
-            condition: Reading(Answer.YES, "emulated", "always")
+            condition: ConditionReading(Answer.YES, "emulated", "always")
             for condition in Condition
             if condition is not Condition.HAS_EXAMPLES
         }
 
 
 def make_phone(
-    setting: Setting,
+    setting: PhoneSetting,
     name: str,
     learned: Callable[[Model], Learned],
     conditions: Conditions,
@@ -184,11 +184,11 @@ def make_phone(
     database = Database(folder / "agent.db", CAPS, clock)
     database.add_once("person", list(texts))
     device, population = DeviceId(name), Population(setting.population)
-    broker, url, tls, key = mqtt.Broker("127.0.0.1", setting.broker_port, name), setting.url, None, ""
+    broker, url, tls, key = mqtt.BrokerAddress("127.0.0.1", setting.broker_port, name), setting.url, None, ""
     enrolled = held_identity(folder)
     if enrolled is not None:
         tls = tls_context(folder, enrolled)
-        broker = mqtt.Broker(enrolled.broker_host, enrolled.broker_port, name, tls=tls)
+        broker = mqtt.BrokerAddress(enrolled.broker_host, enrolled.broker_port, name, tls=tls)
         url, key = enrolled.coordinator_url, enrolled.coordinator_key
     transport = mqtt.MqttTransport(
         broker,
@@ -199,7 +199,7 @@ def make_phone(
     )
 
     driver = Driver(
-        Identity(population, device, 1, "none", 1, GIGABYTE, emulated=True),
+        AgentIdentity(population, device, 1, "none", 1, GIGABYTE, emulated=True),
         Pace(setting.poll_s, setting.hysteresis_s, SESSION_LIMIT_S),
         Ports(
             clock=clock,
@@ -220,14 +220,14 @@ def make_phone(
     return driver, transport
 
 
-def live(path: str, make: Callable[[Setting, str], tuple[Driver, mqtt.MqttTransport]]) -> None:
+def live(path: str, make: Callable[[PhoneSetting, str], tuple[Driver, mqtt.MqttTransport]]) -> None:
     """Run phones until the process is ended from outside, or by the defect of one of them.
 
     Args:
         path: JSON of a Setting.
         make: (setting, name) -> agent and connection.
     """
-    setting = msgspec.json.decode(Path(path).read_bytes(), type=Setting)
+    setting = msgspec.json.decode(Path(path).read_bytes(), type=PhoneSetting)
     configure_logs(setting.log)
     mqtt.KEEP_ALIVE_S = setting.keep_alive_s
     sys.setswitchinterval(0.001)  # a hundred agents in turn; each would have an interpreter of its own
@@ -253,7 +253,7 @@ def _run(driver: Driver) -> None:
 def main(path: str) -> None:
     """Live with training that takes no time, and conditions that always hold."""
 
-    def make(setting: Setting, name: str) -> tuple[Driver, mqtt.MqttTransport]:
+    def make(setting: PhoneSetting, name: str) -> tuple[Driver, mqtt.MqttTransport]:
         return make_phone(setting, name, lambda model: LikeTraining(model, name), AllHold(), Patience())
 
     live(path, make)

@@ -9,7 +9,7 @@ from coordinator.rounds.events import ClockTicked, DeviceCheckedIn, ReportReceiv
 from coordinator.rounds.round import TERMINAL, Phase, open_round, step
 from coordinator.rounds.rules import rules_for
 from edge_agent.core import lifecycle, outbox
-from edge_agent.core.eligibility import Standing
+from edge_agent.core.eligibility import EligibilityRun
 from edge_agent.core.events import ConditionsJudged, Moment
 from edge_agent.core.outbox import Parcel, Pending, Sent, TimePassed
 from tests.edge_agent.core.test_lifecycle import STATES
@@ -64,7 +64,7 @@ def test_every_state_of_the_agent_is_ended_by_time_by_conditions_or_by_the_outbo
         assert due_s is None
         due_s = 0.0
     assert math.isfinite(due_s)
-    after, effects = lifecycle.step(state, ConditionsJudged(Moment(due_s, 0.5), Standing.FIT, "", None))
+    after, effects = lifecycle.step(state, ConditionsJudged(Moment(due_s, 0.5), EligibilityRun.FIT, "", None))
     assert after != state, "a poll after that moment moves it on"
     assert effects, "and something is said to the coordinator"
 

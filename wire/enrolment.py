@@ -53,7 +53,7 @@ class Enrolled(msgspec.Struct, frozen=True):
     recovery_key: str = ""
 
 
-class Pending(msgspec.Struct, frozen=True):
+class EnrolmentPending(msgspec.Struct, frozen=True):
     """A person has to let the device in; ask again after so many seconds."""
 
     device: str

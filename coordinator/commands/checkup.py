@@ -31,7 +31,7 @@ _TENSORFLOW_TIMEOUT_S = 120
 _ANSWER_TIMEOUT_S = 5
 
 
-class Finding(msgspec.Struct, frozen=True):
+class CheckupFinding(msgspec.Struct, frozen=True):
     """One check.
 
     Attributes:
@@ -47,7 +47,7 @@ class Finding(msgspec.Struct, frozen=True):
     remedy: str = ""
 
 
-def check_up(config: CoordinatorConfig) -> Iterator[Finding]:
+def check_up(config: CoordinatorConfig) -> Iterator[CheckupFinding]:
     """Every check, one after the other; the last takes seconds."""
     running = _answers(config)
     yield from _storage(config)
@@ -57,58 +57,60 @@ def check_up(config: CoordinatorConfig) -> Iterator[Finding]:
     yield _tensorflow(config)
 
 
-def _storage(config: CoordinatorConfig) -> Iterator[Finding]:
+def _storage(config: CoordinatorConfig) -> Iterator[CheckupFinding]:
     folder = config.data_dir
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if os.access(existing, os.W_OK | os.X_OK):
-        yield Finding("storage", "ok", f"{folder} can be written")
+        yield CheckupFinding("storage", "ok", f"{folder} can be written")
     else:
-        yield Finding("storage", "fault", f"{existing} cannot be written", "chown it, or set another data_dir")
+        yield CheckupFinding("storage", "fault", f"{existing} cannot be written", "chown it, or set another data_dir")
     free = shutil.disk_usage(existing).free
     room = f"{free / 1e9:.1f} GB free in {existing}"
     if free < SCARCE_BYTES:
-        yield Finding("storage", "warning", room, "free some space, or set another data_dir")
+        yield CheckupFinding("storage", "warning", room, "free some space, or set another data_dir")
     else:
-        yield Finding("storage", "ok", room)
+        yield CheckupFinding("storage", "ok", room)
     if config.database_url:
         yield _postgresql(config)
         return
     if not database_file(folder).is_file():
-        yield Finding("database", "ok", "none yet; 'serve' makes it")
+        yield CheckupFinding("database", "ok", "none yet; 'serve' makes it")
         return
     try:
         lacking = missing(folder)
     except NightjarError as error:
-        yield Finding("database", "fault", str(error), "see the message; a backup can be restored")
+        yield CheckupFinding("database", "fault", str(error), "see the message; a backup can be restored")
         return
     if lacking:
         found = f"{len(lacking)} blobs are missing or damaged, such as {lacking[0]}"
-        yield Finding("database", "fault", found, "restore a backup")
+        yield CheckupFinding("database", "fault", found, "restore a backup")
     else:
-        yield Finding("database", "ok", f"{database_file(folder)}, and every blob that it needs")
+        yield CheckupFinding("database", "ok", f"{database_file(folder)}, and every blob that it needs")
 
 
-def _postgresql(config: CoordinatorConfig) -> Finding:
+def _postgresql(config: CoordinatorConfig) -> CheckupFinding:
     try:
         Database(database_url(config), migrate=False).close()
     except NightjarError as error:
         remedy = (
             "check database_url, and that the server runs; 'nightjar-coordinator serve' brings its tables up to date"
         )
-        return Finding("database", "fault", str(error), remedy)
-    return Finding("database", "ok", "PostgreSQL answers, and its tables are up to date")
+        return CheckupFinding("database", "fault", str(error), remedy)
+    return CheckupFinding("database", "ok", "PostgreSQL answers, and its tables are up to date")
 
 
-def _model(config: CoordinatorConfig) -> Iterator[Finding]:
+def _model(config: CoordinatorConfig) -> Iterator[CheckupFinding]:
     try:
         manifest = check_model(config.task.model)
     except ConfigError as error:
-        yield Finding("model", "fault", str(error), "export the model again: python -m models export --help")
+        yield CheckupFinding("model", "fault", str(error), "export the model again: python -m models export --help")
     else:
-        yield Finding("model", "ok", f"{manifest.configuration}, {manifest.layout.size:,} parameters")
+        yield CheckupFinding("model", "ok", f"{manifest.configuration}, {manifest.layout.size:,} parameters")
     if config.task.evaluation_text is None:
         remedy = "set task.evaluation_text, or export the model again for the text that comes with it"
-        yield Finding("model", "warning", "no held-out text, or no TensorFlow: versions are not measured", remedy)
+        yield CheckupFinding(
+            "model", "warning", "no held-out text, or no TensorFlow: versions are not measured", remedy
+        )
 
 
 def _answers(config: CoordinatorConfig) -> list[str] | None:
@@ -124,48 +126,48 @@ def _answers(config: CoordinatorConfig) -> list[str] | None:
         return None
 
 
-def _web(config: CoordinatorConfig, running: list[str] | None) -> Finding:
+def _web(config: CoordinatorConfig, running: list[str] | None) -> CheckupFinding:
     where = f"{config.host} port {config.port}"
     if running is None:
         try:
             check_port_free(config.host, config.port, "port", "stop what listens there, or set another port")
         except ConfigError as error:
-            return Finding("web", "fault", str(error), "stop what listens there, or set another port")
-        return Finding("web", "ok", f"{where} is free; no coordinator is running there")
+            return CheckupFinding("web", "fault", str(error), "stop what listens there, or set another port")
+        return CheckupFinding("web", "ok", f"{where} is free; no coordinator is running there")
     if running:
-        return Finding("web", "fault", f"the coordinator on {where} says: {'; '.join(running)}", "read its log")
-    return Finding("web", "ok", f"a coordinator answers on {where}, and is well")
+        return CheckupFinding("web", "fault", f"the coordinator on {where} says: {'; '.join(running)}", "read its log")
+    return CheckupFinding("web", "ok", f"a coordinator answers on {where}, and is well")
 
 
-def _broker(config: CoordinatorConfig, *, running: bool) -> Iterator[Finding]:
+def _broker(config: CoordinatorConfig, *, running: bool) -> Iterator[CheckupFinding]:
     broker = config.broker
     try:
         name = choose(broker.kind)
     except ConfigError as error:
-        yield Finding("broker", "fault", str(error), "apt install mosquitto")
+        yield CheckupFinding("broker", "fault", str(error), "apt install mosquitto")
         return
     where = f"{broker.host} port {broker.port}"
     if name not in {MOSQUITTO, EXTERNAL}:
         remedy = "apt install mosquitto, for more than about 1,000 devices and for sessions that survive a restart"
-        yield Finding("broker", "warning", "mosquitto is not installed; the embedded broker is used", remedy)
+        yield CheckupFinding("broker", "warning", "mosquitto is not installed; the embedded broker is used", remedy)
     if broker.kind is BrokerKind.EXTERNAL or running:
         try:
             socket.create_connection((broker.host, broker.port), timeout=_ANSWER_TIMEOUT_S).close()
         except OSError as error:
             remedy = "start the broker, or set broker.host and broker.port"
-            yield Finding("broker", "fault", f"nothing answers at {where}: {error.strerror or error}", remedy)
+            yield CheckupFinding("broker", "fault", f"nothing answers at {where}: {error.strerror or error}", remedy)
         else:
-            yield Finding("broker", "ok", f"{name} answers at {where}")
+            yield CheckupFinding("broker", "ok", f"{name} answers at {where}")
         return
     try:
         check_port_free(broker.host, broker.port, "broker.port", "set another port")
     except ConfigError as error:
-        yield Finding("broker", "fault", str(error), "stop the other broker, or use kind 'external'")
+        yield CheckupFinding("broker", "fault", str(error), "stop the other broker, or use kind 'external'")
     else:
-        yield Finding("broker", "ok", f"{name} would listen on {where}")
+        yield CheckupFinding("broker", "ok", f"{name} would listen on {where}")
 
 
-def _tensorflow(config: CoordinatorConfig) -> Finding:
+def _tensorflow(config: CoordinatorConfig) -> CheckupFinding:
     """Whether TensorFlow can be imported, and whether it sees a GPU: in a process of its own, as for the worker."""
     look = "import tensorflow as tf; print(tf.__version__, len(tf.config.list_physical_devices('GPU')))"
     try:
@@ -180,5 +182,5 @@ def _tensorflow(config: CoordinatorConfig) -> Finding:
         version, gpus = child.stdout.split()[-2:]
     except (OSError, subprocess.SubprocessError, ValueError):
         level = "warning" if config.task.evaluation_text is None else "fault"
-        return Finding("tensorflow", level, "cannot be imported; versions are not measured", "make setup")
-    return Finding("tensorflow", "ok", f"{version} can be imported; GPUs that it sees: {gpus}")
+        return CheckupFinding("tensorflow", level, "cannot be imported; versions are not measured", "make setup")
+    return CheckupFinding("tensorflow", "ok", f"{version} can be imported; GPUs that it sees: {gpus}")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from coordinator.commands.checkup import Finding, check_up
+from coordinator.commands.checkup import CheckupFinding, check_up
 from coordinator.commands.options import config_option, json_option
 from coordinator.commands.setting import configuration, create_for_owner, show
 from coordinator.config_file import ENVIRONMENT_PREFIX
@@ -74,7 +74,7 @@ def doctor(config_path: Path, *, as_json: bool) -> None:
     try:
         findings = list(check_up(configuration(config_path)))
     except ConfigError as error:
-        findings = [Finding("configuration", "fault", str(error), f"edit {config_path}")]
+        findings = [CheckupFinding("configuration", "fault", str(error), f"edit {config_path}")]
     cells = [(finding.level, finding.category, finding.found, finding.remedy or None) for finding in findings]
     show(findings, ("", "about", "found", "remedy"), cells, as_json=as_json)
     if any(finding.level == "fault" for finding in findings):

@@ -23,7 +23,7 @@ from coordinator.commands.options import config_option, json_option, limit_optio
 from coordinator.commands.setting import configuration, opened, show, when
 from coordinator.config import CoordinatorConfig
 from coordinator.engine.clock import WallClock
-from coordinator.engine.jobs import Evaluation, EvaluationJob, JobFailed
+from coordinator.engine.jobs import EvaluationJob, EvaluationText, JobFailed
 from coordinator.engine.worker import do_once
 from coordinator.ports import VersionRecord
 from coordinator.storage.baselines import KeptBaselines, compared
@@ -92,7 +92,7 @@ def evaluate(config_path: Path, version: int, text: Path | None, *, as_json: boo
     if chosen is None or not chosen.is_file():
         msg = "expected a corpus file to measure on: give --text, or set task.evaluation_text"
         raise ConfigError(msg)
-    job = EvaluationJob(version, _found(config, version).manifest, Evaluation(str(chosen.absolute())))
+    job = EvaluationJob(version, _found(config, version).manifest, EvaluationText(str(chosen.absolute())))
     done = do_once(job, config.data_dir / "artifacts", database_url(config))
     if isinstance(done, JobFailed):
         raise UnavailableError(done.reason)

@@ -6,9 +6,9 @@ kill leaves both or neither.
 
 from __future__ import annotations
 
-from coordinator.engine.rollout_service import Releases
-from coordinator.engine.task_creation import Maker
-from coordinator.engine.unit_of_work import Turn
+from coordinator.engine.rollout_service import RolloutService
+from coordinator.engine.task_creation import TaskCreator
+from coordinator.engine.unit_of_work import UnitOfWork
 from coordinator.ports import TaskRecord
 from coordinator.rounds import lease as leases
 from coordinator.rounds.events import DeviceLost
@@ -19,26 +19,28 @@ from coordinator.tasks.operations import (
     BlockDevice,
     CreateTask,
     Operation,
+    OperationRefused,
     PauseTask,
     PromoteVersion,
-    Refused,
     ResumeTask,
     RollBack,
     StopTask,
     UnblockDevice,
 )
-from coordinator.tasks.task import Status
+from coordinator.tasks.task import TaskStatus
 from coordinator.versions.rollout import Stage
 from wire.identifiers import DeviceId
 
 
-def operate(operation: Operation, who: str, turn: Turn, maker: Maker, releases: Releases) -> bool | Refused:
+def operate(
+    operation: Operation, who: str, unit: UnitOfWork, maker: TaskCreator, releases: RolloutService
+) -> bool | OperationRefused:
     """Carry an operation out, and note it in the audit log.
 
     Args:
         operation: what is asked.
         who: asks.
-        turn: of the driver.
+        unit: of work.
         maker: makes tasks.
         releases: moves versions.
 
@@ -47,90 +49,96 @@ def operate(operation: Operation, who: str, turn: Turn, maker: Maker, releases: 
     """
     match operation:
         case CreateTask(settings, manifest):
-            made = maker.make(settings, manifest, turn)
-            if isinstance(made, Refused):
+            made = maker.make(settings, manifest, unit)
+            if isinstance(made, OperationRefused):
                 return made
-            _note(turn, who, "create-task", made.name, "", f"{settings.kind.value}, goal {settings.goal}")
+            _note(unit, who, "create-task", made.name, "", f"{settings.kind.value}, goal {settings.goal}")
             return True
         case PauseTask(task, reason):
-            return _change_task(turn, who, task, "pause-task", Status.PAUSED, reason)
+            return _change_task(unit, who, task, "pause-task", TaskStatus.PAUSED, reason)
         case StopTask(task, reason):
-            return _change_task(turn, who, task, "stop-task", Status.STOPPED, reason)
+            return _change_task(unit, who, task, "stop-task", TaskStatus.STOPPED, reason)
         case ResumeTask(task):
-            held = turn.board.tasks.get(task) or turn.tx.task(task)
-            forbidden = "" if held is None or task == turn.first else maker.forbids(held.settings)
+            held = unit.snapshot.tasks.get(task) or unit.tx.task(task)
+            forbidden = "" if held is None or task == unit.first else maker.forbids(held.settings)
             if forbidden:
-                return Refused(f"[limits] of the configuration do not allow the task {task}: {forbidden}")
-            return _change_task(turn, who, task, "resume-task", Status.ACTIVE, "")
+                return OperationRefused(f"[limits] of the configuration do not allow the task {task}: {forbidden}")
+            return _change_task(unit, who, task, "resume-task", TaskStatus.ACTIVE, "")
         case BlockDevice(device, reason):
-            return _set_blocked(turn, who, device, reason)
+            return _set_blocked(unit, who, device, reason)
         case UnblockDevice(device):
-            return _set_blocked(turn, who, device, "")
+            return _set_blocked(unit, who, device, "")
         case PromoteVersion(version, reason):
-            return _promote(turn, who, version, reason, releases)
+            return _promote(unit, who, version, reason, releases)
         case RollBack():
-            return _roll_back(turn, who, operation, releases)
+            return _roll_back(unit, who, operation, releases)
 
 
-def _promote(turn: Turn, who: str, number: int, reason: str, releases: Releases) -> bool | Refused:
-    record = turn.tx.version(number)
+def _promote(unit: UnitOfWork, who: str, number: int, reason: str, releases: RolloutService) -> bool | OperationRefused:
+    record = unit.tx.version(number)
     if record is None:
-        return Refused(f"there is no version {number}")
+        return OperationRefused(f"there is no version {number}")
     if record.rollout.stage is Stage.CURRENT:
         return False
-    releases.promote(record, reason, turn)
-    _note(turn, who, "promote-version", str(number), record.rollout.stage.value, f"current: {reason}")
+    releases.promote(record, reason, unit)
+    _note(unit, who, "promote-version", str(number), record.rollout.stage.value, f"current: {reason}")
     return True
 
 
-def _roll_back(turn: Turn, who: str, asked: RollBack, releases: Releases) -> bool | Refused:
+def _roll_back(unit: UnitOfWork, who: str, asked: RollBack, releases: RolloutService) -> bool | OperationRefused:
     if asked.version is None:
-        record = turn.tx.canary_version() or turn.tx.current_version(turn.first)
+        record = unit.tx.canary_version() or unit.tx.current_version(unit.first)
     else:
-        record = turn.tx.version(asked.version)
+        record = unit.tx.version(asked.version)
     if record is None:
-        return Refused("there is no such version")
+        return OperationRefused("there is no such version")
     stage = record.rollout.stage
     if stage is Stage.ROLLED_BACK:
         return False
     if stage not in {Stage.CANARY, Stage.CURRENT}:
-        return Refused(f"version {record.version} is {stage.value}; only a canary or a current one can be taken back")
+        return OperationRefused(
+            f"version {record.version} is {stage.value}; only a canary or a current one can be taken back"
+        )
     successor = None
     if stage is Stage.CURRENT:
-        successor = releases.before(record, turn) if asked.to is None else turn.tx.version(asked.to)
+        successor = releases.before(record, unit) if asked.to is None else unit.tx.version(asked.to)
         if successor is None or successor.version == record.version or successor.task != record.task:
-            return Refused(f"there is no version that devices could get instead of {record.version}; give another")
+            return OperationRefused(
+                f"there is no version that devices could get instead of {record.version}; give another"
+            )
     elif asked.to is not None:
-        return Refused(f"version {record.version} is a canary: its devices go back to the current version")
-    releases.withdraw(record, successor, asked.reason, turn)
+        return OperationRefused(f"version {record.version} is a canary: its devices go back to the current version")
+    releases.withdraw(record, successor, asked.reason, unit)
     instead = "" if successor is None else f"; version {successor.version} instead"
-    _note(turn, who, "roll-back", str(record.version), stage.value, f"rolled back: {asked.reason}{instead}")
+    _note(unit, who, "roll-back", str(record.version), stage.value, f"rolled back: {asked.reason}{instead}")
     return True
 
 
-def _change_task(turn: Turn, who: str, name: str, action: str, wanted: Status, reason: str) -> bool | Refused:
-    record = turn.board.tasks.get(name) or turn.tx.task(name)
+def _change_task(
+    unit: UnitOfWork, who: str, name: str, action: str, wanted: TaskStatus, reason: str
+) -> bool | OperationRefused:
+    record = unit.snapshot.tasks.get(name) or unit.tx.task(name)
     if record is None:
-        return Refused(f"there is no task {name}")
+        return OperationRefused(f"there is no task {name}")
     before = record.state
     if before.status is wanted:
         return False
     if before.status in tasks.OVER:
-        return Refused(f"the task {name} is {before.status.value}: {before.reason}; make a new one")
+        return OperationRefused(f"the task {name} is {before.status.value}: {before.reason}; make a new one")
     match wanted:
-        case Status.PAUSED:
-            event: tasks.Event = tasks.Paused(turn.now_s, reason, who)
-        case Status.STOPPED:
-            event = tasks.Stopped(turn.now_s, reason, who)
+        case TaskStatus.PAUSED:
+            event: tasks.Event = tasks.Paused(unit.now_s, reason, who)
+        case TaskStatus.STOPPED:
+            event = tasks.TaskStopped(unit.now_s, reason, who)
         case _:
-            event = tasks.Resumed(turn.now_s)
-    after = turn.step_task(name, event)
-    if wanted is Status.ACTIVE:
-        if name not in turn.board.rounds:
-            turn.open_next(name)
+            event = tasks.Resumed(unit.now_s)
+    after = unit.step_task(name, event)
+    if wanted is TaskStatus.ACTIVE:
+        if name not in unit.snapshot.rounds:
+            unit.open_next(name)
     else:
-        turn.call_off(name, f"the task is {wanted.value}: {reason}")
-    _note(turn, who, action, name, _said(record), _said(after))
+        unit.call_off(name, f"the task is {wanted.value}: {reason}")
+    _note(unit, who, action, name, _said(record), _said(after))
     return True
 
 
@@ -139,17 +147,17 @@ def _said(record: TaskRecord) -> str:
     return f"{status}: {reason}" if reason else status
 
 
-def _set_blocked(turn: Turn, who: str, device: DeviceId, reason: str) -> bool:
-    lease = turn.tx.lease(device)
+def _set_blocked(unit: UnitOfWork, who: str, device: DeviceId, reason: str) -> bool:
+    lease = unit.tx.lease(device)
     before = "" if lease is None else lease.blocked
     if before == reason:
         return False
-    turn.tx.save_lease(leases.step(lease or Lease(device=device), BlockingChanged(reason)))
+    unit.tx.save_lease(leases.step(lease or Lease(device=device), BlockingChanged(reason)))
     if reason:
-        for state in turn.board.rounds_of(device):
-            turn.step(state.task, DeviceLost(device, turn.now_s))  # leaves the pool; a seat becomes free
+        for state in unit.snapshot.rounds_of(device):
+            unit.step(state.task, DeviceLost(device, unit.now_s))  # leaves the pool; a seat becomes free
     action = "block-device" if reason else "unblock-device"
-    _note(turn, who, action, device, _blocked(before), _blocked(reason))
+    _note(unit, who, action, device, _blocked(before), _blocked(reason))
     return True
 
 
@@ -157,7 +165,7 @@ def _blocked(reason: str) -> str:
     return f"blocked: {reason}" if reason else "not blocked"
 
 
-def _note(turn: Turn, who: str, action: str, target: str, before: str, after: str) -> None:
-    turn.tx.add_audit(
-        AuditEntry(at_s=turn.now_s, who=who, action=action, target=target, before=before[:200], after=after[:200])
+def _note(unit: UnitOfWork, who: str, action: str, target: str, before: str, after: str) -> None:
+    unit.tx.add_audit(
+        AuditEntry(at_s=unit.now_s, who=who, action=action, target=target, before=before[:200], after=after[:200])
     )

@@ -22,10 +22,10 @@ from coordinator.engine.jobs import (
     FiguresDone,
     FiguresJob,
     Job,
-    Metrics,
     ReportFile,
     Result,
     TooFewReadable,
+    VersionMetrics,
 )
 from coordinator.learning.device_metrics import tally
 from coordinator.learning.downlink import Base, keeps_residual, publish, ways_to
@@ -53,7 +53,7 @@ from wire.parameters import ParameterLayout, Vector, weights_from_bytes, weights
 RANDOM_SHARE = 0.2
 """Of a mask's coordinates, drawn by chance: what was never sent cannot show that it matters."""
 
-Measure = Callable[[Manifest, Vector, str], Metrics]
+Measure = Callable[[Manifest, Vector, str], VersionMetrics]
 """(manifest, weights (n,) float32, path of the evaluation text) -> how good they are."""
 
 

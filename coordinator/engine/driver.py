@@ -42,28 +42,28 @@ import structlog
 
 from coordinator.config import CoordinatorConfig
 from coordinator.engine.administration import operate
-from coordinator.engine.effect_runner import Execution
+from coordinator.engine.effect_runner import EffectRunner
 from coordinator.engine.effects import AnnounceModel, ClearRetained, EvaluateVersion, PendingEffect, SendMissing
 from coordinator.engine.inbox import (
     ArtifactServed,
+    BrokerConnected,
+    BrokerDisconnected,
     BrokerDropped,
     BrokerRefused,
-    Connected,
-    Disconnected,
     Inbox,
     JobEnded,
     MessageArrived,
     Operated,
     SessionLost,
-    Stopped,
+    ShutdownRequested,
     Ticked,
 )
-from coordinator.engine.job_results import Results
-from coordinator.engine.message_handler import Intake
-from coordinator.engine.rollout_service import Releases
-from coordinator.engine.round_context import Bases
-from coordinator.engine.task_creation import Maker, take_stock
-from coordinator.engine.unit_of_work import Turn
+from coordinator.engine.job_results import JobResults
+from coordinator.engine.message_handler import MessageHandler
+from coordinator.engine.rollout_service import RolloutService
+from coordinator.engine.round_context import RoundContexts
+from coordinator.engine.task_creation import TaskCreator, take_stock
+from coordinator.engine.unit_of_work import UnitOfWork
 from coordinator.ports import (
     BlobStore,
     Clock,
@@ -142,18 +142,18 @@ class Driver:
         self._done: list[int] = []
         self._listening_since_s: float | None = None
         with repository.transaction() as tx:
-            self._board = take_stock(tx, config, clock.now_s())
+            self._snapshot = take_stock(tx, config, clock.now_s())
         signer = signer or _NoSigner()
-        self._maker = Maker(config, artifacts)
-        self._releases = Releases(config)
-        self._results = Results(artifacts, self._releases)
-        bases = Bases(artifacts, config.rollout.share)
-        self._intake = Intake(config.population, bases)
-        self._execution = Execution(config, repository, bases, transport, worker, clock, generator, signer)
+        self._maker = TaskCreator(config, artifacts)
+        self._releases = RolloutService(config)
+        self._results = JobResults(artifacts, self._releases)
+        contexts = RoundContexts(artifacts, config.rollout.share)
+        self._intake = MessageHandler(config.population, contexts)
+        self._execution = EffectRunner(config, repository, contexts, transport, worker, clock, generator, signer)
 
     def post(self, event: Inbox) -> None:
         """Queue an event; may be called from any thread."""
-        if isinstance(event, Stopped):
+        if isinstance(event, ShutdownRequested):
             self._stopping.set()
         # A cohort's downloads are counted with the next tick: a transaction for each would slow down the next download.
         (self._served if isinstance(event, ArtifactServed) else self._inbox).put(event)
@@ -234,14 +234,14 @@ class Driver:
 
     def _take_up(self) -> None:
         with self._repository.transaction() as tx:
-            turn = self._begin(tx)
-            left = turn.take_up(tx.begin_effects())
-            for state in list(turn.board.rounds.values()):
-                turn.base_version(state)
-            for name in [name for name in turn.board.tasks if name not in turn.board.rounds]:
-                turn.open_next(name)
-            added = _add(turn)
-        self._adopt(turn)
+            unit = self._begin(tx)
+            left = unit.take_up(tx.begin_effects())
+            for state in list(unit.snapshot.rounds.values()):
+                unit.base_version(state)
+            for name in [name for name in unit.snapshot.tasks if name not in unit.snapshot.rounds]:
+                unit.open_next(name)
+            added = _add(unit)
+        self._adopt(unit)
         self._pending.extend([*left, *added])
 
     def handle(self, *batch: Inbox) -> None:
@@ -261,11 +261,11 @@ class Driver:
         """Make durable what the events change, all of it or nothing."""
         try:
             with self._repository.transaction() as tx:
-                turn = self._begin(tx)
+                unit = self._begin(tx)
                 tx.remove_effects(self._done)
                 for event in batch:
-                    self._take_event(event, turn)
-                added = _add(turn)
+                    self._take_event(event, unit)
+                added = _add(unit)
         except UnavailableError:
             raise
         except Exception:
@@ -279,17 +279,17 @@ class Driver:
                 tx.count("events_failed")
         else:
             self._done.clear()
-            self._adopt(turn)
+            self._adopt(unit)
             self._pending.extend(sorted(added, key=_is_work))
         self._unacknowledged.extend(event for event in batch if isinstance(event, MessageArrived))
 
-    def _begin(self, tx: Transaction) -> Turn:
+    def _begin(self, tx: Transaction) -> UnitOfWork:
         name, seed = self._config.task.name, self._config.seed
-        return Turn(tx, self._clock.now_s(), self._board, name, seed, self._releases.note_trial)
+        return UnitOfWork(tx, self._clock.now_s(), self._snapshot, name, seed, self._releases.note_trial)
 
-    def _adopt(self, turn: Turn) -> None:
-        self._board = turn.board
-        for call in turn.after_commit:
+    def _adopt(self, unit: UnitOfWork) -> None:
+        self._snapshot = unit.snapshot
+        for call in unit.after_commit:
             call()
 
     def _follow_up(self) -> None:
@@ -304,51 +304,51 @@ class Driver:
 
     def _carry_out_next(self) -> None:
         number, effect = self._pending[0]
-        done = self._execution.carry_out(effect, self._board)
+        done = self._execution.carry_out(effect, self._snapshot)
         if number is not None and done:
             self._done.append(number)
         elif number is not None:
             self._results.expect(effect, number)
         self._pending.popleft()
 
-    def _take_event(self, event: Inbox, turn: Turn) -> None:
+    def _take_event(self, event: Inbox, unit: UnitOfWork) -> None:
         match event:
             case MessageArrived():
-                self._intake.take(event, turn)
+                self._intake.take(event, unit)
             case Ticked():
                 since_s = self._listening_since_s
-                if since_s is not None and turn.now_s >= since_s + LISTEN_S:
-                    turn.tick()
-                if since_s is not None and turn.now_s >= since_s + ANNOUNCED_AGAIN_S:
-                    self._listening_since_s = turn.now_s - LISTEN_S
-                    turn.effects.append(AnnounceModel())
-            case Connected():
-                self._listening_since_s = turn.now_s
-                turn.effects.append(AnnounceModel())
-            case Disconnected():
+                if since_s is not None and unit.now_s >= since_s + LISTEN_S:
+                    unit.tick()
+                if since_s is not None and unit.now_s >= since_s + ANNOUNCED_AGAIN_S:
+                    self._listening_since_s = unit.now_s - LISTEN_S
+                    unit.effects.append(AnnounceModel())
+            case BrokerConnected():
+                self._listening_since_s = unit.now_s
+                unit.effects.append(AnnounceModel())
+            case BrokerDisconnected():
                 self._listening_since_s = None
             case JobEnded(result):
-                self._results.take(result, turn)
+                self._results.take(result, unit)
             case ArtifactServed(size_bytes):
-                turn.tx.count("bytes_down", size_bytes)
+                unit.tx.count("bytes_down", size_bytes)
             case BrokerDropped(count):
-                turn.tx.count("broker_dropped", count)
+                unit.tx.count("broker_dropped", count)
                 _log.warning("broker_dropped_messages", count=count)
             case SessionLost(shard):
                 # The announcement makes every device say again what was not answered: its check-in, its report.
-                turn.effects.append(AnnounceModel())
-                turn.tx.count("broker_sessions_lost")
+                unit.effects.append(AnnounceModel())
+                unit.tx.count("broker_sessions_lost")
                 _log.warning("broker_session_lost", shard=shard, remedy="devices send again; enable its persistence")
             case Operated(operation, who, answer):
-                changed = operate(operation, who, turn, self._maker, self._releases)
-                turn.after_commit.append(lambda: answer(changed))
+                changed = operate(operation, who, unit, self._maker, self._releases)
+                unit.after_commit.append(lambda: answer(changed))
                 if changed is True:
                     asked = msgspec.to_builtins(operation)
-                    turn.after_commit.append(lambda: _log.info("operated", by=who, operation=asked))
+                    unit.after_commit.append(lambda: _log.info("operated", by=who, operation=asked))
             case BrokerRefused(reason):
-                turn.tx.count("broker_refused")
+                unit.tx.count("broker_refused")
                 _log.error("broker_refused_us", reason=reason)
-            case Stopped():
+            case ShutdownRequested():
                 pass  # ends the loop
 
 
@@ -372,5 +372,5 @@ def _is_work(pending: tuple[int | None, PendingEffect]) -> bool:
     return isinstance(pending[1], WORK)
 
 
-def _add(turn: Turn) -> list[tuple[int | None, PendingEffect]]:
-    return [(None if isinstance(effect, ANSWERS) else turn.tx.add_effect(effect), effect) for effect in turn.effects]
+def _add(unit: UnitOfWork) -> list[tuple[int | None, PendingEffect]]:
+    return [(None if isinstance(effect, ANSWERS) else unit.tx.add_effect(effect), effect) for effect in unit.effects]

@@ -10,9 +10,9 @@ import numpy as np
 
 from coordinator.config import CoordinatorConfig
 from coordinator.engine.effects import AnnounceModel, ClearRetained, EvaluateVersion, PendingEffect, SendMissing
-from coordinator.engine.jobs import AggregationJob, Evaluation, EvaluationJob, FiguresJob, ReportFile
-from coordinator.engine.round_context import Bases
-from coordinator.engine.unit_of_work import Board
+from coordinator.engine.jobs import AggregationJob, EvaluationJob, EvaluationText, FiguresJob, ReportFile
+from coordinator.engine.round_context import RoundContexts
+from coordinator.engine.unit_of_work import Snapshot
 from coordinator.learning.downlink import VERSIONS_BACK
 from coordinator.ports import Clock, Repository, Signer, TaskRecord, Transport, VersionRecord, Worker
 from coordinator.rounds.events import AssignDevice, RejectCheckIn, SendReceipt, StartAggregation
@@ -20,7 +20,7 @@ from coordinator.rounds.pace_steering import Steering, check_in_within_s, loads,
 from coordinator.rounds.round import Phase, Round, awaits_report
 from coordinator.rounds.seats import SeatState
 from coordinator.tasks.schedule import wait_s
-from coordinator.tasks.task import Status
+from coordinator.tasks.task import TaskStatus
 from wire import messages, topics
 from wire.identifiers import DeviceId, Population, Sha256
 from wire.messages import Announcement, Assignment, Canary, Missing, Receipt, Rejection, RejectionReason, Work
@@ -38,13 +38,13 @@ LATELY_S = 86400.0
 """A device seen within a day belongs to the population: most are charged once a day."""
 
 
-class Execution:
+class EffectRunner:
     """The outgoing side.
 
     Args:
         config: the whole configuration.
         repository: where reports and devices are looked up.
-        bases: finds what rounds are held on.
+        contexts: finds what rounds are held on.
         transport: to the devices.
         worker: averages and measures.
         clock: wall-clock time.
@@ -56,7 +56,7 @@ class Execution:
         self,
         config: CoordinatorConfig,
         repository: Repository,
-        bases: Bases,
+        contexts: RoundContexts,
         transport: Transport,
         worker: Worker,
         clock: Clock,
@@ -72,58 +72,58 @@ class Execution:
         self._signed_s = 0.0
         self._population = Population(config.population)
         self._repository = repository
-        self._bases = bases
+        self._contexts = contexts
         self._transport = transport
         self._worker = worker
         self._clock = clock
         self._generator = generator
         self._looked_up: dict[str, tuple[int, Steering, float]] = {}
-        self._board: Board | None = None
+        self._snapshot: Snapshot | None = None
         self._found: dict[tuple[str, int], tuple[float, Steering, bool] | None] = {}
 
-    def carry_out(self, effect: PendingEffect, board: Board) -> bool:
+    def carry_out(self, effect: PendingEffect, snapshot: Snapshot) -> bool:
         """Do it now.
 
         Args:
             effect: what.
-            board: what is under way.
+            snapshot: what is under way.
 
         Returns:
             Whether it is done; a job is done only when its result comes.
         """
         match effect:
             case StartAggregation(round_number):
-                current = board.round(round_number)
+                current = snapshot.round(round_number)
                 if current is None or current.phase is not Phase.COMMITTING:
                     return True  # it took too long, and the round was abandoned
-                only_figures = current.trial or board.tasks[current.task].settings.kind is Work.EVALUATE
-                self._worker.submit(self._figures(current) if only_figures else self._aggregation(current, board))
+                only_figures = current.trial or snapshot.tasks[current.task].settings.kind is Work.EVALUATE
+                self._worker.submit(self._figures(current) if only_figures else self._aggregation(current, snapshot))
                 return False
             case EvaluateVersion(number):
                 return not self._evaluate(number)
             case AssignDevice():
-                self._assign(effect, board)
+                self._assign(effect, snapshot)
             case RejectCheckIn(device, reason, detail, rounds, task):
-                retry_s = self._retry_after_s(board, task, reason, rounds)
+                retry_s = self._retry_after_s(snapshot, task, reason, rounds)
                 self._send(device, Rejection(reason=reason, retry_after_s=retry_s, detail=detail[:500]))
             case SendReceipt():
-                self._send_receipt(effect, board)
+                self._send_receipt(effect, snapshot)
             case SendMissing(device, round_number, attempt, chunks):
                 self._send(device, Missing(round=round_number, attempt=attempt, chunks=chunks))
             case AnnounceModel():
-                self._announce(board)
+                self._announce(snapshot)
             case ClearRetained(topic):
                 self._transport.publish(topic, b"", retain=True)
         return True
 
-    def _announce(self, board: Board) -> None:
-        version = board.versions[self._first]
+    def _announce(self, snapshot: Snapshot) -> None:
+        version = snapshot.versions[self._first]
         with self._repository.transaction() as tx:
             tried = tx.canary_version(self._first)
         canary = None
         if tried is not None:
             canary = Canary(version=tried.version, manifest=Sha256(tried.manifest), share=self._share)
-        signed_s = self._signing_s(board)
+        signed_s = self._signing_s(snapshot)
         message = Announcement(
             version=version.version,
             manifest=Sha256(version.manifest),
@@ -132,22 +132,22 @@ class Execution:
             recovery=self._signer.recovery,
             successions=self._signer.successions,
             task=self._first,
-            number=board.number,
+            number=snapshot.number,
             signed_s=signed_s,
             not_after_s=signed_s + ANNOUNCED_FOR_S,
             canary=canary,
-            check_in_within_s=self._opening_s(board),
+            check_in_within_s=self._opening_s(snapshot),
         )
         self._publish(topics.announce(self._population), message, retain=True)
 
-    def _signing_s(self, board: Board) -> float:
+    def _signing_s(self, snapshot: Snapshot) -> float:
         """The time, which does not go back: devices without a clock go by it."""
-        self._signed_s = max(self._signed_s, self._clock.now_s(), board.number / 1000)
+        self._signed_s = max(self._signed_s, self._clock.now_s(), snapshot.number / 1000)
         return self._signed_s
 
-    def _opening_s(self, board: Board) -> float | None:
+    def _opening_s(self, snapshot: Snapshot) -> float | None:
         """How long the devices' check-ins should take now, if the round that is open wants all of them."""
-        current, record = board.rounds.get(self._first), board.tasks.get(self._first)
+        current, record = snapshot.rounds.get(self._first), snapshot.tasks.get(self._first)
         if current is None or record is None or current.phase is not Phase.SELECTION:
             return None
         return check_in_within_s(self._steering(record, current.number, self._clock.now_s())[0])
@@ -157,8 +157,8 @@ class Execution:
             reports = tx.reports(current.number)
         return FiguresJob(current.number, tuple(ReportFile(r.device, r.attempt, r.num_examples) for r in reports))
 
-    def _aggregation(self, current: Round, board: Board) -> AggregationJob:
-        settings, version = board.tasks[current.task].settings, board.versions[current.task]
+    def _aggregation(self, current: Round, snapshot: Snapshot) -> AggregationJob:
+        settings, version = snapshot.tasks[current.task].settings, snapshot.versions[current.task]
         with self._repository.transaction() as tx:
             reports = tx.reports(current.number)
             earlier = tx.versions(VERSIONS_BACK + 1, task=current.task)[:-1]
@@ -190,19 +190,19 @@ class Execution:
         self._worker.submit(EvaluationJob(number, record.manifest, evaluation))
         return True
 
-    def _evaluation(self) -> Evaluation | None:
-        return None if self._text is None else Evaluation(str(self._text))
+    def _evaluation(self) -> EvaluationText | None:
+        return None if self._text is None else EvaluationText(str(self._text))
 
-    def _assign(self, effect: AssignDevice, board: Board) -> None:
-        current = board.round(effect.round)
+    def _assign(self, effect: AssignDevice, snapshot: Snapshot) -> None:
+        current = snapshot.round(effect.round)
         if current is None:
             return  # left over from before a restart
         remaining_s = current.deadline_s - self._clock.now_s()
         if not awaits_report(current, effect.device, effect.attempt) or remaining_s <= 0:
             return
-        record = board.tasks[current.task]
-        basis = self._bases.of_round(record, self._base_version(current, board), current)
-        signed_s = self._signing_s(board)
+        record = snapshot.tasks[current.task]
+        context = self._contexts.of_round(record, self._base_version(current, snapshot), current)
+        signed_s = self._signing_s(snapshot)
         self._send(
             effect.device,
             Assignment(
@@ -210,26 +210,26 @@ class Execution:
                 round=effect.round,
                 attempt=effect.attempt,
                 version=current.base_version,
-                manifest=Sha256(basis.version.manifest),
-                codec=record.settings.codec.choice(basis.manifest.mask),
+                manifest=Sha256(context.version.manifest),
+                codec=record.settings.codec.choice(context.manifest.mask),
                 plan=record.settings.plan.plan(),
                 report_deadline_s=remaining_s,
-                work=basis.gate.kind,
+                work=context.gate.kind,
                 minimum=record.settings.minimum,
-                number=board.number,
+                number=snapshot.number,
                 signed_s=signed_s,
                 not_after_s=signed_s + remaining_s + CLOCKS_APART_S,
             ),
         )
 
-    def _send_receipt(self, effect: SendReceipt, board: Board) -> None:
+    def _send_receipt(self, effect: SendReceipt, snapshot: Snapshot) -> None:
         receipt = Receipt(
             round=effect.round,
             attempt=effect.attempt,
             verdict=effect.verdict,
             code=effect.code,
             detail=effect.detail[:500],
-            retry_after_s=self._retry_after_s(board, "", None),
+            retry_after_s=self._retry_after_s(snapshot, "", None),
         )
         self._send(effect.device, receipt)
 
@@ -240,37 +240,37 @@ class Execution:
         payload = messages.encode(message, lambda text: self._signer.sign(topic, text))
         self._transport.publish(topic, payload, retain=retain)
 
-    def _base_version(self, current: Round, board: Board) -> VersionRecord:
-        newest = board.versions.get(current.task)
+    def _base_version(self, current: Round, snapshot: Snapshot) -> VersionRecord:
+        newest = snapshot.versions.get(current.task)
         if newest is not None and newest.version == current.base_version:
             return newest
-        return board.bases[current.base_version]
+        return snapshot.bases[current.base_version]
 
-    def _retry_after_s(self, board: Board, task: str, reason: RejectionReason | None, rounds: int = 0) -> float:
+    def _retry_after_s(self, snapshot: Snapshot, task: str, reason: RejectionReason | None, rounds: int = 0) -> float:
         """When a device should come back: for that task, or, if it does not go on, for the first that opens."""
-        soonest = self._soonest(board, task, rounds)
+        soonest = self._soonest(snapshot, task, rounds)
         if soonest is None:
-            paused = any(record.state.status is Status.PAUSED for record in board.tasks.values())
+            paused = any(record.state.status is TaskStatus.PAUSED for record in snapshot.tasks.values())
             return REFUSED_RETRY_S if paused else NO_TASK_RETRY_S
         expected_s, steering, named = soonest
-        unfit = named and reason is RejectionReason.NO_TASK and task in board.rounds  # its round is not for this device
-        if unfit or reason in _NOT_SOON:
+        not_for_it = named and reason is RejectionReason.NO_TASK and task in snapshot.rounds
+        if not_for_it or reason in _NOT_SOON:
             expected_s = max(expected_s, REFUSED_RETRY_S)
         return retry_after_s(steering, expected_s, self._clock.now_s(), self._generator)
 
-    def _soonest(self, board: Board, task: str, rounds: int) -> tuple[float, Steering, bool] | None:
+    def _soonest(self, snapshot: Snapshot, task: str, rounds: int) -> tuple[float, Steering, bool] | None:
         """The task that opens first, and whether it is the one that is named; None if none goes on.
 
-        Found once for a batch, which is what a board stands for: hundreds of receipts go out after it.
+        Found once for a batch, which is what a snapshot stands for: hundreds of receipts go out after it.
         """
-        if self._board is not board:
-            self._board, self._found = board, {}
+        if self._snapshot is not snapshot:
+            self._snapshot, self._found = snapshot, {}
         if (task, rounds) not in self._found:
-            going_on = [record for record in board.tasks.values() if record.state.status is Status.ACTIVE]
+            going_on = [record for record in snapshot.tasks.values() if record.state.status is TaskStatus.ACTIVE]
             named = [record for record in going_on if record.name == task]
             now_s = self._clock.now_s()
             all_of_them = (
-                (*self._expected(record, board.rounds.get(record.name), rounds, now_s), bool(named))
+                (*self._expected(record, snapshot.rounds.get(record.name), rounds, now_s), bool(named))
                 for record in named or going_on
             )
             self._found[task, rounds] = min(all_of_them, key=lambda found: found[0], default=None)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from coordinator.engine.jobs import Result
-from coordinator.tasks.operations import Operation, Refused
+from coordinator.tasks.operations import Operation, OperationRefused
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,12 @@ class MessageArrived:
 
 
 @dataclass(frozen=True, slots=True)
-class Connected:
+class BrokerConnected:
     """The broker was reached."""
 
 
 @dataclass(frozen=True, slots=True)
-class Disconnected:
+class BrokerDisconnected:
     """The broker was lost."""
 
 
@@ -81,7 +81,7 @@ class Operated:
 
     operation: Operation
     who: str
-    answer: Callable[[bool | Refused], None] = field(default=lambda _changed: None, compare=False)
+    answer: Callable[[bool | OperationRefused], None] = field(default=lambda _changed: None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +92,14 @@ class BrokerRefused:
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
+class ShutdownRequested:
     """The process should end."""
 
 
 Inbox = (
     MessageArrived
-    | Connected
-    | Disconnected
+    | BrokerConnected
+    | BrokerDisconnected
     | Ticked
     | JobEnded
     | ArtifactServed
@@ -107,5 +107,5 @@ Inbox = (
     | SessionLost
     | BrokerRefused
     | Operated
-    | Stopped
+    | ShutdownRequested
 )

@@ -11,12 +11,12 @@ from coordinator.engine.jobs import (
     EvaluationDone,
     FiguresDone,
     JobFailed,
-    Metrics,
     Result,
     TooFewReadable,
+    VersionMetrics,
 )
-from coordinator.engine.rollout_service import Releases
-from coordinator.engine.unit_of_work import Turn
+from coordinator.engine.rollout_service import RolloutService
+from coordinator.engine.unit_of_work import UnitOfWork
 from coordinator.ports import BlobStore, VersionRecord
 from coordinator.rounds.events import AggregationFailed, AggregationFinished, ReportsUnreadable, StartAggregation
 from coordinator.rounds.round import Phase, Round
@@ -30,7 +30,7 @@ NAMED = 20
 _log = structlog.get_logger("coordinator")
 
 
-class Results:
+class JobResults:
     """Takes in results of jobs. A job's effect stays in the database until then, so a killed process begins it again.
 
     Args:
@@ -38,7 +38,7 @@ class Results:
         releases: decides which versions go out.
     """
 
-    def __init__(self, artifacts: BlobStore, releases: Releases) -> None:
+    def __init__(self, artifacts: BlobStore, releases: RolloutService) -> None:
         self._artifacts = artifacts
         self._releases = releases
         self._jobs: dict[PendingEffect, int] = {}
@@ -47,7 +47,7 @@ class Results:
         """A job was begun for an effect, whose row has that number; it is removed with the result."""
         self._jobs[effect] = number
 
-    def take(self, result: Result, turn: Turn) -> None:
+    def take(self, result: Result, unit: UnitOfWork) -> None:
         """Take in what came of a job; its round may be over for long.
 
         Raises:
@@ -55,44 +55,44 @@ class Results:
         """
         match result:
             case AggregationDone():
-                self._forget(turn, StartAggregation(result.round))
-                state = _committing(turn, result.round)
+                self._forget(unit, StartAggregation(result.round))
+                state = _committing(unit, result.round)
                 if state is not None:
-                    self._commit(turn, state, result)
+                    self._commit(unit, state, result)
             case TooFewReadable(number, devices):
-                self._forget(turn, StartAggregation(number))
-                state = _committing(turn, number)
+                self._forget(unit, StartAggregation(number))
+                state = _committing(unit, number)
                 if state is not None:
-                    _name_unreadable(turn, number, devices)
-                    turn.step(state.task, ReportsUnreadable(devices, turn.now_s))
+                    _name_unreadable(unit, number, devices)
+                    unit.step(state.task, ReportsUnreadable(devices, unit.now_s))
             case FiguresDone(number, federated):
-                self._forget(turn, StartAggregation(number))
-                state = _committing(turn, number)
+                self._forget(unit, StartAggregation(number))
+                state = _committing(unit, number)
                 if state is not None:
-                    self._releases.note_figures(state.base_version, federated, turn)
-                    turn.step(state.task, AggregationFinished(None, turn.now_s))
+                    self._releases.note_figures(state.base_version, federated, unit)
+                    unit.step(state.task, AggregationFinished(None, unit.now_s))
             case EvaluationDone(version, metrics):
-                self._forget(turn, EvaluateVersion(version))
-                self._releases.note_measured(version, metrics, turn)
-                _tell(turn, version, metrics)
+                self._forget(unit, EvaluateVersion(version))
+                self._releases.note_measured(version, metrics, unit)
+                _tell(unit, version, metrics)
             case JobFailed(reason, round_number, version_number):
                 _log.warning("job_failed", round=round_number, version=version_number, reason=reason)
                 if version_number is not None:
-                    self._forget(turn, EvaluateVersion(version_number))
+                    self._forget(unit, EvaluateVersion(version_number))
                 if round_number is not None:
-                    self._forget(turn, StartAggregation(round_number))
-                    state = _committing(turn, round_number)
+                    self._forget(unit, StartAggregation(round_number))
+                    state = _committing(unit, round_number)
                     if state is not None:
-                        turn.step(state.task, AggregationFailed(reason, turn.now_s))
+                        unit.step(state.task, AggregationFailed(reason, unit.now_s))
 
-    def _forget(self, turn: Turn, effect: PendingEffect) -> None:
+    def _forget(self, unit: UnitOfWork, effect: PendingEffect) -> None:
         number = self._jobs.get(effect)
         if number is not None:
-            turn.tx.remove_effects([number])
-            turn.after_commit.append(lambda: self._jobs.pop(effect, None))
+            unit.tx.remove_effects([number])
+            unit.after_commit.append(lambda: self._jobs.pop(effect, None))
 
-    def _commit(self, turn: Turn, state: Round, done: AggregationDone) -> None:
-        task, base, number = state.task, turn.base_version(state), turn.tx.last_version_number() + 1
+    def _commit(self, unit: UnitOfWork, state: Round, done: AggregationDone) -> None:
+        task, base, number = state.task, unit.base_version(state), unit.tx.last_version_number() + 1
         weights = Artifact(done.weights, done.size_bytes)
         manifest = msgspec.structs.replace(
             Manifest.decode(self._artifacts.get(base.manifest)),
@@ -108,33 +108,33 @@ class Results:
             round=done.round,
             optimizer_state=done.optimizer_state,
             clip_norm=done.clip_norm,
-            created_s=turn.now_s,
+            created_s=unit.now_s,
             metrics=done.metrics,
             rollout=Rollout(),
-            lineage=self._releases.lineage(state, turn.board.tasks[task].settings, done),
+            lineage=self._releases.lineage(state, unit.snapshot.tasks[task].settings, done),
         )
-        self._releases.note_figures(base.version, done.federated, turn)
-        self._releases.take_in(made, done.federated.devices, turn)
+        self._releases.note_figures(base.version, done.federated, unit)
+        self._releases.take_in(made, done.federated.devices, unit)
         if done.metrics is not None:
-            _tell(turn, number, done.metrics)
+            _tell(unit, number, done.metrics)
         if done.unreadable:
-            _name_unreadable(turn, done.round, done.unreadable)
-        turn.step(task, AggregationFinished(number, turn.now_s, done.unreadable))
+            _name_unreadable(unit, done.round, done.unreadable)
+        unit.step(task, AggregationFinished(number, unit.now_s, done.unreadable))
 
 
-def _committing(turn: Turn, number: int) -> Round | None:
-    state = turn.board.round(number)
+def _committing(unit: UnitOfWork, number: int) -> Round | None:
+    state = unit.snapshot.round(number)
     return state if state is not None and state.phase is Phase.COMMITTING else None
 
 
-def _name_unreadable(turn: Turn, number: int, devices: tuple[DeviceId, ...]) -> None:
-    turn.tx.count("reports_unreadable", len(devices))
+def _name_unreadable(unit: UnitOfWork, number: int, devices: tuple[DeviceId, ...]) -> None:
+    unit.tx.count("reports_unreadable", len(devices))
     names = ", ".join(devices[:NAMED])
-    turn.after_commit.append(
+    unit.after_commit.append(
         lambda: _log.warning("reports_unreadable", round=number, count=len(devices), devices=names)
     )
 
 
-def _tell(turn: Turn, version: int, metrics: Metrics) -> None:
+def _tell(unit: UnitOfWork, version: int, metrics: VersionMetrics) -> None:
     figures = {"top1": round(metrics.top1, 4), "top3": round(metrics.top3, 4), "loss": round(metrics.loss, 4)}
-    turn.after_commit.append(lambda: _log.info("version_measured", version=version, **figures))
+    unit.after_commit.append(lambda: _log.info("version_measured", version=version, **figures))

@@ -11,7 +11,7 @@ from wire.identifiers import DeviceId
 from wire.messages import CodecChoice
 
 
-class Metrics(msgspec.Struct, frozen=True):
+class VersionMetrics(msgspec.Struct, frozen=True):
     """How good a version is on the held-out text.
 
     Attributes:
@@ -27,7 +27,7 @@ class Metrics(msgspec.Struct, frozen=True):
     hits: bytes = b""
 
 
-class Evaluation(msgspec.Struct, frozen=True):
+class EvaluationText(msgspec.Struct, frozen=True):
     """What to measure a version on: the path of a corpus file (user, text)."""
 
     text: str
@@ -66,7 +66,7 @@ class AggregationJob(msgspec.Struct, frozen=True, tag=True):
     codec: CodecChoice
     optimizer: OptimizerChoice
     optimizer_state: str | None
-    evaluation: Evaluation | None
+    evaluation: EvaluationText | None
     clip_norm: float | None = None
     downlink: str = "f32"
     bases: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class EvaluationJob(msgspec.Struct, frozen=True, tag=True):
 
     version: int
     manifest: str
-    evaluation: Evaluation
+    evaluation: EvaluationText
 
 
 class FiguresJob(msgspec.Struct, frozen=True, tag=True):
@@ -119,7 +119,7 @@ class AggregationDone(msgspec.Struct, frozen=True, tag=True):
     size_bytes: int
     optimizer_state: str | None
     update_norm: float
-    metrics: Metrics | None
+    metrics: VersionMetrics | None
     clip_norm: float | None = None
     unreadable: tuple[DeviceId, ...] = ()
     transfers: tuple[Transfer, ...] = ()
@@ -139,7 +139,7 @@ class EvaluationDone(msgspec.Struct, frozen=True, tag=True):
     """A version was measured."""
 
     version: int
-    metrics: Metrics
+    metrics: VersionMetrics
 
 
 class FiguresDone(msgspec.Struct, frozen=True, tag=True):

@@ -16,8 +16,8 @@ import structlog
 
 from coordinator.engine.effects import ClearRetained, SendMissing
 from coordinator.engine.inbox import MessageArrived
-from coordinator.engine.round_context import Bases, Basis
-from coordinator.engine.unit_of_work import Turn
+from coordinator.engine.round_context import RoundContext, RoundContexts
+from coordinator.engine.unit_of_work import UnitOfWork
 from coordinator.ports import StoredChunk, StoredReport
 from coordinator.rounds import lease as leases
 from coordinator.rounds.admission import Candidate, Declined, choose
@@ -34,7 +34,7 @@ from coordinator.rounds.lease import CheckedIn, Heard, Lease, status_event
 from coordinator.rounds.report_checks import Accepted, Asked, Invalid, check_figures, check_report
 from coordinator.rounds.round import Round, awaits_report, step
 from coordinator.rounds.seats import SeatState
-from coordinator.tasks.task import Status
+from coordinator.tasks.task import TaskStatus
 from wire import frame, messages, topics
 from wire.errors import RemoteProtocolError
 from wire.identifiers import DeviceId, Population
@@ -49,22 +49,22 @@ NOT_WAITING = frozenset({"ineligible", "settling"})
 _log = structlog.get_logger("coordinator")
 
 
-class Intake:
+class MessageHandler:
     """Turns messages into steps of the round.
 
     Args:
         population: whose messages we take.
-        bases: finds what was asked of the devices.
+        contexts: finds what was asked of the devices.
     """
 
-    def __init__(self, population: str, bases: Bases) -> None:
+    def __init__(self, population: str, contexts: RoundContexts) -> None:
         self._population = Population(population)
-        self._bases = bases
+        self._contexts = contexts
 
         self.not_enforced: set[str] = set()
         """What of :data:`LIMITS` the broker does not enforce: it came."""
 
-    def take(self, arrived: MessageArrived, turn: Turn) -> None:
+    def take(self, arrived: MessageArrived, unit: UnitOfWork) -> None:
         """Act on a message, whatever it may be.
 
         Raises:
@@ -74,95 +74,95 @@ class Intake:
             return  # it only clears what the broker retained
         status = arrived.topic.startswith(topics.status_filter(self._population)[:-1])
         try:
-            self._take(arrived, turn)
+            self._take(arrived, unit)
         except RemoteProtocolError as error:
             if error.code in LIMITS:
                 self.not_enforced.add(LIMITS[error.code])
-            _count_malformed(turn, arrived.topic, error)
+            _count_malformed(unit, arrived.topic, error)
             if (arrived.retained or status) and not _WILDCARDS & set(arrived.topic):
-                turn.effects.append(ClearRetained(arrived.topic))
+                unit.effects.append(ClearRetained(arrived.topic))
 
-    def _take(self, arrived: MessageArrived, turn: Turn) -> None:
+    def _take(self, arrived: MessageArrived, unit: UnitOfWork) -> None:
         if len(arrived.payload) > frame.MAX_PACKET_BYTES:
             msg = f"a packet has at most {frame.MAX_PACKET_BYTES} bytes, this one has more"
             raise RemoteProtocolError(msg, code="packet-size")
         match topics.parse(arrived.topic):
             case topics.UpTopic(population=where, device=device, kind=kind) if where == self._population:
-                turn.tx.count("bytes_up", len(arrived.payload))
+                unit.tx.count("bytes_up", len(arrived.payload))
                 if arrived.retained:
                     msg = f"a broker retains nothing on {arrived.topic[:200]}"
                     raise RemoteProtocolError(msg, code="retained")
                 if kind == "report":
-                    self._take_frame(device, arrived, turn)
+                    self._take_frame(device, arrived, unit)
                 else:
-                    self._take_control(device, messages.decode(kind, arrived.payload), turn)
+                    self._take_control(device, messages.decode(kind, arrived.payload), unit)
             case topics.StatusTopic(population=where, device=device) if where == self._population:
                 message = messages.decode("status", arrived.payload)
                 if isinstance(message, messages.Status):
-                    _take_status(device, message, turn, retained=arrived.retained)
+                    _take_status(device, message, unit, retained=arrived.retained)
             case _:
                 msg = f"the coordinator of {self._population} does not listen to {arrived.topic[:200]}"
                 raise RemoteProtocolError(msg, code="topic")
 
-    def _take_control(self, device: DeviceId, message: messages.Message, turn: Turn) -> None:
+    def _take_control(self, device: DeviceId, message: messages.Message, unit: UnitOfWork) -> None:
         match message:
             case CheckIn():
-                self._take_check_in(device, message, turn)
+                self._take_check_in(device, message, unit)
             case Dropout():
-                _hear(device, turn)
-                meant = turn.board.round(message.round)
+                _hear(device, unit)
+                meant = unit.snapshot.round(message.round)
                 if meant is not None:
-                    turn.step(meant.task, DeviceDroppedOut(device, message.attempt, message.cause, turn.now_s))
+                    unit.step(meant.task, DeviceDroppedOut(device, message.attempt, message.cause, unit.now_s))
             case Query():
-                _hear(device, turn)
-                self._take_query(device, message, turn)
+                _hear(device, unit)
+                self._take_query(device, message, unit)
             case _:
                 msg = f"a device does not send a {type(message).__name__}"
                 raise RemoteProtocolError(msg, code="kind")
 
-    def _take_check_in(self, device: DeviceId, message: CheckIn, turn: Turn) -> None:
-        lease = _note(device, CheckedIn(message, turn.now_s), turn)
-        turn.note_check_in()
-        candidates = [Candidate(state, self._basis(state, turn).gate) for state in turn.board.rounds.values()]
+    def _take_check_in(self, device: DeviceId, message: CheckIn, unit: UnitOfWork) -> None:
+        lease = _note(device, CheckedIn(message, unit.now_s), unit)
+        unit.note_check_in()
+        candidates = [Candidate(state, self._context(state, unit).gate) for state in unit.snapshot.rounds.values()]
         if not candidates:
-            turn.effects.append(RejectCheckIn(device, RejectionReason.NO_TASK, _why_idle(turn)))
+            unit.effects.append(RejectCheckIn(device, RejectionReason.NO_TASK, _why_idle(unit)))
             return
-        match choose(lease, message, candidates, turn.now_s):
+        match choose(lease, message, candidates, unit.now_s):
             case Declined(refused, task):
-                turn.effects.append(RejectCheckIn(device, refused.reason, refused.detail, refused.rounds, task))
+                unit.effects.append(RejectCheckIn(device, refused.reason, refused.detail, refused.rounds, task))
             case Round(task=task):
-                turn.step(task, DeviceCheckedIn(device, turn.now_s))
+                unit.step(task, DeviceCheckedIn(device, unit.now_s))
 
     # Reports
 
-    def _take_frame(self, device: DeviceId, arrived: MessageArrived, turn: Turn) -> None:
-        _hear(device, turn)
+    def _take_frame(self, device: DeviceId, arrived: MessageArrived, unit: UnitOfWork) -> None:
+        _hear(device, unit)
         payload = arrived.payload
         try:
             content = frame.decode(payload)
         except RemoteProtocolError as error:
-            if not _refuse_broken(device, error, turn):
+            if not _refuse_broken(device, error, unit):
                 raise
             return
         match content:
             case frame.Report():
-                self._take_report(device, content, payload, turn)
+                self._take_report(device, content, payload, unit)
             case frame.Chunk():
-                self._take_chunk(device, content, payload, turn)
+                self._take_chunk(device, content, payload, unit)
 
-    def _take_report(self, device: DeviceId, report: frame.Report, payload: bytes, turn: Turn) -> None:
-        meant = turn.find_round(report.round)
+    def _take_report(self, device: DeviceId, report: frame.Report, payload: bytes, unit: UnitOfWork) -> None:
+        meant = unit.find_round(report.round)
         if meant is None:
-            turn.answer(_stranger(device, report.round, report.attempt))
+            unit.answer(_stranger(device, report.round, report.attempt))
             return
-        received = ReportReceived(device, report.attempt, turn.now_s)
+        received = ReportReceived(device, report.attempt, unit.now_s)
         if not awaits_report(meant, device, report.attempt):
-            turn.settle(meant, received)
+            unit.settle(meant, received)
             return
-        match self._check(device, report, payload, meant, turn):
+        match self._check(device, report, payload, meant, unit):
             case Invalid(code, detail):
                 _log.info("report_refused", round=meant.number, device=device, code=code, detail=detail[:200])
-                turn.settle(meant, ReportReceived(device, report.attempt, turn.now_s, code, detail))
+                unit.settle(meant, ReportReceived(device, report.attempt, unit.now_s, code, detail))
             case Accepted(norm):
                 stored = StoredReport(
                     round=meant.number,
@@ -175,37 +175,37 @@ class Intake:
                     loss=report.loss,
                     seconds=report.seconds,
                     norm=norm,
-                    received_s=turn.now_s,
+                    received_s=unit.now_s,
                 )
-                turn.settle(meant, received, (stored, payload))
+                unit.settle(meant, received, (stored, payload))
 
     def _check(
-        self, device: DeviceId, report: frame.Report, payload: bytes, meant: Round, turn: Turn
+        self, device: DeviceId, report: frame.Report, payload: bytes, meant: Round, unit: UnitOfWork
     ) -> Accepted | Invalid:
-        lease = turn.tx.lease(device)
+        lease = unit.tx.lease(device)
         if lease is not None and lease.blocked:
             return Invalid("blocked", lease.blocked)
-        basis = self._basis(meant, turn)
-        if len(payload) > basis.largest_report_bytes:
-            return _too_large(len(payload), basis)
-        asked = Asked(basis.codec, basis.manifest.layout, meant.base_version)
-        return check_report(report, asked) if basis.gate.kind is Work.TRAIN else check_figures(report, asked)
+        context = self._context(meant, unit)
+        if len(payload) > context.largest_report_bytes:
+            return _too_large(len(payload), context)
+        asked = Asked(context.codec, context.manifest.layout, meant.base_version)
+        return check_report(report, asked) if context.gate.kind is Work.TRAIN else check_figures(report, asked)
 
-    def _basis(self, state: Round, turn: Turn) -> Basis:
-        return self._bases.of_round(turn.board.tasks[state.task], turn.base_version(state), state)
+    def _context(self, state: Round, unit: UnitOfWork) -> RoundContext:
+        return self._contexts.of_round(unit.snapshot.tasks[state.task], unit.base_version(state), state)
 
-    def _take_chunk(self, device: DeviceId, chunk: frame.Chunk, payload: bytes, turn: Turn) -> None:
-        meant = turn.find_round(chunk.round)
+    def _take_chunk(self, device: DeviceId, chunk: frame.Chunk, payload: bytes, unit: UnitOfWork) -> None:
+        meant = unit.find_round(chunk.round)
         if meant is None or not awaits_report(meant, device, chunk.attempt):
             if chunk.index == 0:  # one answer is enough for all chunks of a report that is not wanted
-                self._refuse_chunks(device, chunk, meant, turn)
+                self._refuse_chunks(device, chunk, meant, unit)
             return
-        basis = self._basis(meant, turn)
-        if chunk.total_bytes > basis.largest_report_bytes:
-            fault = _too_large(chunk.total_bytes, basis)
-            turn.settle(meant, ReportReceived(device, chunk.attempt, turn.now_s, fault.code, fault.detail))
+        context = self._context(meant, unit)
+        if chunk.total_bytes > context.largest_report_bytes:
+            fault = _too_large(chunk.total_bytes, context)
+            unit.settle(meant, ReportReceived(device, chunk.attempt, unit.now_s, fault.code, fault.detail))
             return
-        stored = turn.tx.chunks(meant.number, device, chunk.attempt)
+        stored = unit.tx.chunks(meant.number, device, chunk.attempt)
         if any((other.count, other.total_bytes) != (chunk.count, chunk.total_bytes) for other in stored):
             msg = f"chunks of report {meant.number}/{chunk.attempt} of {device} disagree about its length"
             raise RemoteProtocolError(msg, code="chunks")
@@ -218,93 +218,93 @@ class Intake:
                 count=chunk.count,
                 total_bytes=chunk.total_bytes,
             )
-            turn.tx.add_chunk(fresh, payload)
+            unit.tx.add_chunk(fresh, payload)
             stored = [*stored, fresh]
         if len(stored) == chunk.count:
-            self._join(device, chunk, turn)
+            self._join(device, chunk, unit)
 
-    def _take_query(self, device: DeviceId, query: Query, turn: Turn) -> None:
-        meant = turn.find_round(query.round)
+    def _take_query(self, device: DeviceId, query: Query, unit: UnitOfWork) -> None:
+        meant = unit.find_round(query.round)
         if meant is None:
-            turn.answer(_stranger(device, query.round, query.attempt))
+            unit.answer(_stranger(device, query.round, query.attempt))
         elif awaits_report(meant, device, query.attempt):
-            basis = self._basis(meant, turn)
-            if query.chunks > frame.chunks_of(basis.largest_report_bytes):  # a list of what is missing costs time
-                fault = _too_large((query.chunks - 1) * frame.CHUNK_PART_BYTES + 1, basis)
-                turn.settle(meant, ReportReceived(device, query.attempt, turn.now_s, fault.code, fault.detail))
+            context = self._context(meant, unit)
+            if query.chunks > frame.chunks_of(context.largest_report_bytes):  # a list of what is missing costs time
+                fault = _too_large((query.chunks - 1) * frame.CHUNK_PART_BYTES + 1, context)
+                unit.settle(meant, ReportReceived(device, query.attempt, unit.now_s, fault.code, fault.detail))
                 return
-            held = {chunk.number for chunk in turn.tx.chunks(meant.number, device, query.attempt)}
+            held = {chunk.number for chunk in unit.tx.chunks(meant.number, device, query.attempt)}
             lacking = [number for number in range(query.chunks) if number not in held]
-            turn.effects.append(SendMissing(device, query.round, query.attempt, tuple(lacking[:_MISSING_AT_ONCE])))
+            unit.effects.append(SendMissing(device, query.round, query.attempt, tuple(lacking[:_MISSING_AT_ONCE])))
         else:
             # The round's answer to the report itself; asking is not sending, so it is not counted.
-            _, receipts = step(meant, ReportReceived(device, query.attempt, turn.now_s))
-            turn.effects.extend(receipt for receipt in receipts if isinstance(receipt, SendReceipt))
+            _, receipts = step(meant, ReportReceived(device, query.attempt, unit.now_s))
+            unit.effects.extend(receipt for receipt in receipts if isinstance(receipt, SendReceipt))
 
-    def _refuse_chunks(self, device: DeviceId, chunk: frame.Chunk, meant: Round | None, turn: Turn) -> None:
+    def _refuse_chunks(self, device: DeviceId, chunk: frame.Chunk, meant: Round | None, unit: UnitOfWork) -> None:
         if meant is None:
-            turn.answer(_stranger(device, chunk.round, chunk.attempt))
+            unit.answer(_stranger(device, chunk.round, chunk.attempt))
         else:
-            turn.settle(meant, ReportReceived(device, chunk.attempt, turn.now_s))
+            unit.settle(meant, ReportReceived(device, chunk.attempt, unit.now_s))
 
-    def _join(self, device: DeviceId, last: frame.Chunk, turn: Turn) -> None:
-        parts = [frame.decode(data) for data in turn.tx.chunk_frames(last.round, device, last.attempt)]
+    def _join(self, device: DeviceId, last: frame.Chunk, unit: UnitOfWork) -> None:
+        parts = [frame.decode(data) for data in unit.tx.chunk_frames(last.round, device, last.attempt)]
         try:
             whole = frame.join({part.index: part for part in parts if isinstance(part, frame.Chunk)})
             report = _report_inside(whole, last)
         except RemoteProtocolError as error:
-            if not _refuse_broken(device, error, turn):
+            if not _refuse_broken(device, error, unit):
                 raise
             return
-        self._take_report(device, report, whole, turn)
+        self._take_report(device, report, whole, unit)
 
 
-def _why_idle(turn: Turn) -> str:
+def _why_idle(unit: UnitOfWork) -> str:
     """Why no task has a round, for the owner of a device."""
-    states = [record.state for record in turn.board.tasks.values()]
-    if any(state.status is Status.ACTIVE for state in states):
+    states = [record.state for record in unit.snapshot.tasks.values()]
+    if any(state.status is TaskStatus.ACTIVE for state in states):
         return "no task wants a round just now"
-    paused = [state.reason for state in states if state.status is Status.PAUSED]
+    paused = [state.reason for state in states if state.status is TaskStatus.PAUSED]
     return f"the task is paused: {paused[0]}" if paused else "the task is done"
 
 
-def _too_large(size_bytes: int, basis: Basis) -> Invalid:
-    detail = f"a report of this model has at most {basis.largest_report_bytes} bytes, got {size_bytes}"
+def _too_large(size_bytes: int, context: RoundContext) -> Invalid:
+    detail = f"a report of this model has at most {context.largest_report_bytes} bytes, got {size_bytes}"
     return Invalid("too-large", detail)
 
 
-def _take_status(device: DeviceId, message: messages.Status, turn: Turn, *, retained: bool) -> None:
-    _note(device, status_event(message, turn.now_s, retained=retained), turn)
-    for state in turn.board.rounds_of(device):
+def _take_status(device: DeviceId, message: messages.Status, unit: UnitOfWork, *, retained: bool) -> None:
+    _note(device, status_event(message, unit.now_s, retained=retained), unit)
+    for state in unit.snapshot.rounds_of(device):
         stopped_waiting = device in state.pool and message.state in NOT_WAITING
         if not message.online or stopped_waiting:
-            turn.step(state.task, DeviceLost(device, turn.now_s))
+            unit.step(state.task, DeviceLost(device, unit.now_s))
         else:
-            turn.step(state.task, DeviceReturned(device, turn.now_s))
+            unit.step(state.task, DeviceReturned(device, unit.now_s))
 
 
 _MISSING_AT_ONCE = 2000
 """Chunk numbers in one answer: it must stay a small control message. The rest is asked for again."""
 
 
-def _hear(device: DeviceId, turn: Turn) -> None:
-    _note(device, Heard(turn.now_s), turn)
+def _hear(device: DeviceId, unit: UnitOfWork) -> None:
+    _note(device, Heard(unit.now_s), unit)
 
 
-def _note(device: DeviceId, event: leases.Event, turn: Turn) -> Lease:
-    before = turn.tx.lease(device) or Lease(device=device)
+def _note(device: DeviceId, event: leases.Event, unit: UnitOfWork) -> Lease:
+    before = unit.tx.lease(device) or Lease(device=device)
     after = leases.step(before, event)
     if after != before:
-        turn.tx.save_lease(after)
+        unit.tx.save_lease(after)
     return after
 
 
-def _refuse_broken(device: DeviceId, error: RemoteProtocolError, turn: Turn) -> bool:
+def _refuse_broken(device: DeviceId, error: RemoteProtocolError, unit: UnitOfWork) -> bool:
     """Settle the seat of a selected device; False if it has none that waits for a report."""
-    for state in turn.board.rounds_of(device):
+    for state in unit.snapshot.rounds_of(device):
         seat = state.seats.get(device)
         if seat is not None and seat.state is SeatState.WORKING:
-            turn.settle(state, ReportReceived(device, seat.attempt, turn.now_s, error.code, str(error)))
+            unit.settle(state, ReportReceived(device, seat.attempt, unit.now_s, error.code, str(error)))
             return True
     return False
 
@@ -322,6 +322,6 @@ def _stranger(device: DeviceId, round_number: int, attempt: int) -> SendReceipt:
     return SendReceipt(device, round_number, attempt, Verdict.INVALID, "not-selected", detail)
 
 
-def _count_malformed(turn: Turn, topic: str, error: RemoteProtocolError) -> None:
-    turn.tx.count("malformed_messages")
+def _count_malformed(unit: UnitOfWork, topic: str, error: RemoteProtocolError) -> None:
+    unit.tx.count("malformed_messages")
     _log.debug("malformed_message", topic=topic[:200], code=error.code, detail=str(error)[:200])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from coordinator.engine.aggregation import asked_codec
 from coordinator.ports import BlobStore, TaskRecord, VersionRecord
-from coordinator.rounds.admission import Gate, Trial
+from coordinator.rounds.admission import Requirements, Trial
 from coordinator.rounds.report_checks import max_report_bytes
 from coordinator.rounds.round import Round
 from coordinator.rounds.selection import Admission
@@ -23,7 +23,7 @@ MOST_KEPT = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Basis:
+class RoundContext:
     """What a round is held on.
 
     Attributes:
@@ -37,11 +37,11 @@ class Basis:
     version: VersionRecord
     manifest: Manifest
     codec: Codec
-    gate: Gate
+    gate: Requirements
     largest_report_bytes: int
 
 
-class Bases:
+class RoundContexts:
     """Finds them.
 
     Args:
@@ -52,13 +52,13 @@ class Bases:
     def __init__(self, artifacts: BlobStore, share: float) -> None:
         self._artifacts = artifacts
         self._share = share
-        self._kept: dict[tuple[str, str, Trial | None], Basis] = {}
+        self._kept: dict[tuple[str, str, Trial | None], RoundContext] = {}
 
-    def of_round(self, task: TaskRecord, version: VersionRecord, state: Round) -> Basis:
+    def of_round(self, task: TaskRecord, version: VersionRecord, state: Round) -> RoundContext:
         """What this round is held on; see :meth:`find`."""
         return self.find(task, version, Trial(Sha256(version.manifest), self._share) if state.trial else None)
 
-    def find(self, task: TaskRecord, version: VersionRecord, trial: Trial | None = None) -> Basis:
+    def find(self, task: TaskRecord, version: VersionRecord, trial: Trial | None = None) -> RoundContext:
         """What a round of this task on this version is held on; ``trial`` if its devices only try the version.
 
         Raises:
@@ -68,7 +68,7 @@ class Bases:
         found = self._kept.get(key)
         if found is None:
             manifest = Manifest.decode(self._artifacts.get(version.manifest))
-            found = Basis(
+            found = RoundContext(
                 version=version,
                 manifest=manifest,
                 codec=asked_codec(task.settings.codec.choice(), manifest, self._artifacts),
@@ -81,9 +81,9 @@ class Bases:
         return found
 
 
-def _gate(task: TaskRecord, manifest: Manifest, trial: Trial | None) -> Gate:
+def _gate(task: TaskRecord, manifest: Manifest, trial: Trial | None) -> Requirements:
     settings = task.settings
-    return Gate(
+    return Requirements(
         kind=Work.EVALUATE if trial is not None and settings.plan.evaluation_share else settings.kind,
         admission=Admission(
             minimum_examples=settings.minimum_examples,

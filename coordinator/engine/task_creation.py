@@ -11,13 +11,13 @@ from msgspec.structs import replace
 from coordinator.config import CoordinatorConfig
 from coordinator.engine.aggregation import with_mask
 from coordinator.engine.effects import EvaluateVersion
-from coordinator.engine.unit_of_work import Board, Turn
+from coordinator.engine.unit_of_work import Snapshot, UnitOfWork
 from coordinator.ports import BlobStore, Lineage, TaskRecord, Transaction, VersionRecord
 from coordinator.rounds.admission import free_slot
 from coordinator.tasks import task as tasks
-from coordinator.tasks.operations import Refused
+from coordinator.tasks.operations import OperationRefused
 from coordinator.tasks.settings import TaskSettings, beyond_limits, task_faults
-from coordinator.tasks.task import OVER, Status, Task
+from coordinator.tasks.task import OVER, Task, TaskStatus
 from coordinator.versions.rollout import Rollout, Stage
 from models.manifest import Manifest
 from wire.errors import ConfigError, LocalProtocolError, NightjarError
@@ -27,7 +27,7 @@ MOST_REASON = 200
 """Characters of why a task is held."""
 
 
-def take_stock(tx: Transaction, config: CoordinatorConfig, now_s: float) -> Board:
+def take_stock(tx: Transaction, config: CoordinatorConfig, now_s: float) -> Snapshot:
     """What is under way when the service starts, with the configuration's task as its file says.
 
     Raises:
@@ -49,25 +49,25 @@ def take_stock(tx: Transaction, config: CoordinatorConfig, now_s: float) -> Boar
         _hold_if_beyond(tx, record, config, now_s)
     rounds = {state.task: state for state in tx.open_rounds()}
     records = [record for record in tx.tasks() if record.state.status not in OVER or record.name in rounds]
-    board = Board({record.name: record for record in records}, rounds, number=tx.draw_number(now_s))
+    snapshot = Snapshot({record.name: record for record in records}, rounds, number=tx.draw_number(now_s))
     for name in {settings.name, *(record.name for record in records if record.settings.kind is Work.TRAIN)}:
         version = tx.current_version(name)
         if version is None:
             msg = f"the database holds no model version of the task {name}; import one first"
             raise LocalProtocolError(msg)
-        board.versions[name] = version
-    return board
+        snapshot.versions[name] = version
+    return snapshot
 
 
 def _hold_if_beyond(tx: Transaction, record: TaskRecord, config: CoordinatorConfig, now_s: float) -> None:
     """Pause a task that was made before the limits were what they are."""
     faults = beyond_limits(record.settings, config.limits)
-    if faults and record.name != config.task.name and record.state.status is Status.ACTIVE:
+    if faults and record.name != config.task.name and record.state.status is TaskStatus.ACTIVE:
         reason = f"outside [limits]: {'; '.join(faults)}"[:MOST_REASON]
         tx.save_task(replace(record, state=tasks.step(record.state, tasks.Paused(now_s, reason, "limits"))))
 
 
-class Maker:
+class TaskCreator:
     """Makes the tasks that are asked for.
 
     Args:
@@ -86,59 +86,61 @@ class Maker:
         """Why a task may hold no rounds, by ``[limits]``; empty if it may."""
         return "; ".join(beyond_limits(settings, self._limits))
 
-    def make(self, settings: TaskSettings, manifest: str | None, turn: Turn) -> TaskRecord | Refused:
+    def make(self, settings: TaskSettings, manifest: str | None, unit: UnitOfWork) -> TaskRecord | OperationRefused:
         """Make a task, and open its first round if its schedule lets it.
 
         Args:
             settings: what it does.
             manifest: of an imported model that it begins with; None takes what its settings name.
-            turn: of the driver.
+            unit: of work.
         """
-        if turn.tx.task(settings.name) is not None:
-            return Refused(f"there is a task {settings.name} already, perhaps one that is over; take another name")
+        if unit.tx.task(settings.name) is not None:
+            return OperationRefused(
+                f"there is a task {settings.name} already, perhaps one that is over; take another name"
+            )
         faults = task_faults(settings, self._limits, measured=self._measured)
         if faults:
-            return Refused("; ".join(faults))
-        slot = _slot(turn.tx, settings, None)
+            return OperationRefused("; ".join(faults))
+        slot = _slot(unit.tx, settings, None)
         if slot is None:
-            return Refused(f"variant.share: {_too_few(settings)}")
-        source = self._source(settings, turn)
-        if isinstance(source, Refused):
+            return OperationRefused(f"variant.share: {_too_few(settings)}")
+        source = self._source(settings, unit)
+        if isinstance(source, OperationRefused):
             return source
         if settings.kind is Work.TRAIN:
-            version = self._version(settings, source, manifest, turn)
-            if isinstance(version, Refused):
+            version = self._version(settings, source, manifest, unit)
+            if isinstance(version, OperationRefused):
                 return version
-            turn.tx.add_version(version)
+            unit.tx.add_version(version)
             if version.metrics is None and self._measured:
-                turn.effects.append(EvaluateVersion(version.version))
-            turn.board.versions[settings.name] = version
+                unit.effects.append(EvaluateVersion(version.version))
+            unit.snapshot.versions[settings.name] = version
         elif manifest is not None:
-            return Refused("an evaluation tries a version that there is: give source.task or source.version")
-        state = Task(name=settings.name, number=_next(turn.tx), created_s=turn.now_s, slot=slot, since_s=turn.now_s)
+            return OperationRefused("an evaluation tries a version that there is: give source.task or source.version")
+        state = Task(name=settings.name, number=_next(unit.tx), created_s=unit.now_s, slot=slot, since_s=unit.now_s)
         record = TaskRecord(state=state, settings=settings)
-        turn.enlist(record)
-        turn.open_next(record.name)
+        unit.enlist(record)
+        unit.open_next(record.name)
         return record
 
-    def _source(self, settings: TaskSettings, turn: Turn) -> VersionRecord | Refused:
+    def _source(self, settings: TaskSettings, unit: UnitOfWork) -> VersionRecord | OperationRefused:
         """The version that a training task begins with, or that an evaluation tries first."""
         source = settings.source
         if source.version is not None:
-            found = turn.tx.version(source.version)
-            return Refused(f"source.version: there is no version {source.version}") if found is None else found
+            found = unit.tx.version(source.version)
+            return OperationRefused(f"source.version: there is no version {source.version}") if found is None else found
         name = source.task or self._first
-        newest = turn.tx.current_version(name)
-        return Refused(f"source.task: there is no training task {name}") if newest is None else newest
+        newest = unit.tx.current_version(name)
+        return OperationRefused(f"source.task: there is no training task {name}") if newest is None else newest
 
     def _version(
-        self, settings: TaskSettings, source: VersionRecord, imported: str | None, turn: Turn
-    ) -> VersionRecord | Refused:
-        number = turn.tx.last_version_number() + 1
+        self, settings: TaskSettings, source: VersionRecord, imported: str | None, unit: UnitOfWork
+    ) -> VersionRecord | OperationRefused:
+        number = unit.tx.last_version_number() + 1
         try:
             manifest = Manifest.decode(self._artifacts.get(imported or source.manifest))
         except NightjarError as error:
-            return Refused(f"the model cannot be read: {error}")
+            return OperationRefused(f"the model cannot be read: {error}")
         # The same weights under a number of their own: what devices report is told apart by it.
         manifest = replace(manifest, version=number, mask=None if imported else manifest.mask)
         manifest = with_mask(manifest, settings.codec, self._seed, self._artifacts)
@@ -147,8 +149,8 @@ class Maker:
             version=number,
             task=settings.name,
             manifest=stored,
-            rollout=Rollout(stage=Stage.CURRENT, reason="made for the task", since_s=turn.now_s),
-            created_s=turn.now_s,
+            rollout=Rollout(stage=Stage.CURRENT, reason="made for the task", since_s=unit.now_s),
+            created_s=unit.now_s,
             metrics=None if imported else source.metrics,
             lineage=Lineage(parent=None if imported else source.version, seed=self._seed),
         )

@@ -1,6 +1,6 @@
-"""One turn of the driver: what a batch of events changes, gathered until it is committed.
+"""A unit of work: what a batch of events changes, gathered until it is committed.
 
-A turn lets rounds take steps, writes what follows into the open transaction, and collects the effects that are to be
+It lets rounds take steps, writes what follows into the open transaction, and collects the effects that are to be
 carried out after the commit. It sends nothing itself.
 """
 
@@ -36,7 +36,7 @@ from coordinator.rounds.seats import causes_of
 from coordinator.rounds.waiting import doing, sentence
 from coordinator.tasks import task as tasks
 from coordinator.tasks.schedule import wait_s, within_hours
-from coordinator.tasks.task import OVER, RoundAbandoned, RoundCommitted, Status
+from coordinator.tasks.task import OVER, RoundAbandoned, RoundCommitted, TaskStatus
 from wire.crash_loop import CRASHES_ALLOWED
 from wire.errors import LocalProtocolError
 from wire.identifiers import DeviceId
@@ -49,7 +49,7 @@ _log = structlog.get_logger("coordinator")
 
 
 @dataclass(slots=True)
-class Board:
+class Snapshot:
     """What is under way, by the names of the tasks; all of it stands in the database, too.
 
     Attributes:
@@ -66,9 +66,9 @@ class Board:
     bases: dict[int, VersionRecord] = field(default_factory=dict)
     number: int = 0
 
-    def copy(self) -> Board:
+    def copy(self) -> Snapshot:
         """One that can be changed while this one stands."""
-        return Board(dict(self.tasks), dict(self.rounds), dict(self.versions), dict(self.bases), self.number)
+        return Snapshot(dict(self.tasks), dict(self.rounds), dict(self.versions), dict(self.bases), self.number)
 
     def round(self, number: int) -> Round | None:
         """The open round of that number."""
@@ -79,30 +79,36 @@ class Board:
         return [state for state in self.rounds.values() if device in state.seats or device in state.pool]
 
 
-class Turn:
+class UnitOfWork:
     """What a batch of events changes.
 
     Args:
         tx: the open transaction.
-        now_s: wall-clock time of the turn.
-        board: what is under way; it is not modified.
+        now_s: wall-clock time.
+        snapshot: what is under way; it is not modified.
         first: name of the configuration's task.
         seed: of the sampling.
         judge: takes each round that is over, before the next one is opened.
 
     Attributes:
-        board: what is under way after what has been done so far.
+        snapshot: what is under way after what has been done so far.
         first: name of the configuration's task.
         effects: to be carried out after the commit, in this order.
         after_commit: calls that need no durability, such as log lines.
     """
 
     def __init__(
-        self, tx: Transaction, now_s: float, board: Board, first: str, seed: int, judge: Callable[[Round, Turn], None]
+        self,
+        tx: Transaction,
+        now_s: float,
+        snapshot: Snapshot,
+        first: str,
+        seed: int,
+        judge: Callable[[Round, UnitOfWork], None],
     ) -> None:
         self.tx = tx
         self.now_s = now_s
-        self.board = board.copy()
+        self.snapshot = snapshot.copy()
         self.effects: list[PendingEffect] = []
         self.after_commit: list[Callable[[], object]] = []
         self.first = first
@@ -120,20 +126,20 @@ class Turn:
         Raises:
             IllegalEvent: see :func:`coordinator.rounds.round.step`.
         """
-        before = self.board.rounds.get(task)
+        before = self.snapshot.rounds.get(task)
         if before is None:
             return
         after, effects = step(before, event)
         if after is not before:  # comparing would walk over every seat
             self.tx.save_round(after)
-            self.board.rounds[task] = after
+            self.snapshot.rounds[task] = after
             self._note_changes(before, after, event)
         self._take_over(after, effects, report)
         if after.phase in TERMINAL:
             self.tx.drop_frames(after.number)
             self.tx.drop_chunks(after.number)
-            del self.board.rounds[task]
-            self.board.bases.pop(after.base_version, None)
+            del self.snapshot.rounds[task]
+            self.snapshot.bases.pop(after.base_version, None)
             on_trial = self.tx.canary_version(task) is not None
             self._judge(after, self)
             undecided = on_trial and self.tx.canary_version(task) is not None
@@ -142,8 +148,8 @@ class Turn:
 
     def tick(self) -> None:
         """Let time pass for every task; a selection that ends without enough devices is told what the others do."""
-        for name, record in list(self.board.tasks.items()):
-            state = self.board.rounds.get(name)
+        for name, record in list(self.snapshot.tasks.items()):
+            state = self.snapshot.rounds.get(name)
             if state is None:
                 self.open_next(name)
                 continue
@@ -184,7 +190,7 @@ class Turn:
             self.tx.remove_effects([number])
             self.tx.count("effects_set_aside")
             _log.error("effect_set_aside", effect=type(effect).__name__, begun=begun)
-            state = self.board.round(effect.round) if isinstance(effect, StartAggregation) else None
+            state = self.snapshot.round(effect.round) if isinstance(effect, StartAggregation) else None
             if state is not None:
                 failed = AggregationFailed(f"the coordinator ended {begun} times while it was at it", self.now_s)
                 self.step(state.task, failed)
@@ -192,7 +198,7 @@ class Turn:
 
     def settle(self, meant: Round, received: ReportReceived, report: Report | None = None) -> None:
         """Let the round that a report belongs to say its verdict; it may be long over."""
-        current = self.board.rounds.get(meant.task)
+        current = self.snapshot.rounds.get(meant.task)
         if current is not None and meant.number == current.number:
             self.step(meant.task, received, report)
         else:
@@ -208,7 +214,7 @@ class Turn:
 
     def find_round(self, number: int) -> Round | None:
         """The round of that number, open or over."""
-        return self.board.round(number) or self.tx.round(number)
+        return self.snapshot.round(number) or self.tx.round(number)
 
     # Tasks
 
@@ -218,26 +224,26 @@ class Turn:
         Raises:
             IllegalEvent: see :func:`coordinator.tasks.task.step`.
         """
-        before = self.board.tasks[name]
+        before = self.snapshot.tasks[name]
         record = replace(before, state=tasks.step(before.state, event))
         if record.state != before.state:
             self.enlist(record)
-            if record.state.status is Status.FINISHED and before.state.status is not Status.FINISHED:
+            if record.state.status is TaskStatus.FINISHED and before.state.status is not TaskStatus.FINISHED:
                 self._say("task_finished", task=name, reason=record.state.reason)
         return record
 
     def enlist(self, record: TaskRecord) -> None:
         """Write a task down, and let go of one that is over."""
         self.tx.save_task(record)
-        if record.state.status in OVER and record.name not in self.board.rounds:
-            self.board.tasks.pop(record.name, None)
+        if record.state.status in OVER and record.name not in self.snapshot.rounds:
+            self.snapshot.tasks.pop(record.name, None)
         else:
-            self.board.tasks[record.name] = record
+            self.snapshot.tasks[record.name] = record
 
     def open_next(self, name: str) -> None:
         """Begin the next round of a task, if it wants one now."""
-        record = self.board.tasks.get(name)
-        if record is None or record.state.status is not Status.ACTIVE:
+        record = self.snapshot.tasks.get(name)
+        if record is None or record.state.status is not TaskStatus.ACTIVE:
             return
         state, settings = record.state, record.settings
         if wait_s(settings.schedule, state.closed_at_s, self.now_s) > 0:
@@ -251,7 +257,7 @@ class Turn:
             rules = replace(rules, minimum=1)
         number, trial = self.tx.last_round_number() + 1, canary is not None
         opened = open_round(number, base.version, rules, self._seed, self.now_s, state.empty, name, trial=trial)
-        self.board.rounds[name] = opened
+        self.snapshot.rounds[name] = opened
         self.tx.save_round(opened)
         self._say(
             "round_opened",
@@ -266,12 +272,12 @@ class Turn:
     def base_of(self, record: TaskRecord) -> VersionRecord | None:
         """The version that the next round of a task is held on; None if there is none (any more)."""
         if record.settings.kind is Work.TRAIN:
-            return self.board.versions.get(record.name)
+            return self.snapshot.versions.get(record.name)
         source = record.settings.source
         if source.version is not None:
             return self.tx.version(source.version)
         name = source.task or self.first
-        return self.board.versions.get(name) or self.tx.current_version(name)
+        return self.snapshot.versions.get(name) or self.tx.current_version(name)
 
     def base_version(self, state: Round) -> VersionRecord:
         """The version that an open round is held on.
@@ -279,23 +285,23 @@ class Turn:
         Raises:
             LocalProtocolError: the database has no such version.
         """
-        newest = self.board.versions.get(state.task)
+        newest = self.snapshot.versions.get(state.task)
         if newest is not None and newest.version == state.base_version:
             return newest
-        found = self.board.bases.get(state.base_version) or self.tx.version(state.base_version)
+        found = self.snapshot.bases.get(state.base_version) or self.tx.version(state.base_version)
         if found is None:
             msg = f"round {state.number} is held on version {state.base_version}, and there is none"
             raise LocalProtocolError(msg)
-        self.board.bases[state.base_version] = found
+        self.snapshot.bases[state.base_version] = found
         return found
 
     def _end_round(self, ended: Round, *, on_trial: bool, decided: bool) -> None:
         """Tell its task; a version that is tried first counts when that is decided, or the task might end before."""
-        if ended.task not in self.board.tasks:
+        if ended.task not in self.snapshot.tasks:
             return
         if decided or (ended.phase is Phase.COMMITTED and not on_trial):
-            rule = self.board.tasks[ended.task].settings.stop_rule()
-            made = self.board.versions.get(ended.task) if decided or ended.version is not None else None
+            rule = self.snapshot.tasks[ended.task].settings.stop_rule()
+            made = self.snapshot.versions.get(ended.task) if decided or ended.version is not None else None
             metrics = None if made is None else made.metrics
             top1 = None if metrics is None else metrics.top1
             self.step_task(ended.task, RoundCommitted(self.now_s, rule, top1))

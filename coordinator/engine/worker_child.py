@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from coordinator.engine.aggregation import do_job
-from coordinator.engine.jobs import Job, Metrics, Result, failed
+from coordinator.engine.jobs import Job, Result, VersionMetrics, failed
 from coordinator.engine.worker import DATABASE_URL
 from coordinator.ports import PrivateStore
 from coordinator.storage.blobs import FileBlobs
@@ -50,7 +50,7 @@ class Evaluator:
         self._artifacts = artifacts
         self._batches = functools.lru_cache(maxsize=2)(self._pack)
 
-    def measure(self, manifest: Manifest, weights: Vector, text: str) -> Metrics:
+    def measure(self, manifest: Manifest, weights: Vector, text: str) -> VersionMetrics:
         """How good weights are on the text.
 
         Raises:
@@ -60,7 +60,7 @@ class Evaluator:
 
         batches = self._batches(text, manifest.vocabulary.sha256, manifest.sequence_length)
         found = evaluate(weights, manifest.shape, manifest.vocabulary_size, batches)
-        return Metrics(found.top1, found.top3, found.loss, found.hits)
+        return VersionMetrics(found.top1, found.top3, found.loss, found.hits)
 
     def _pack(self, text: str, vocabulary_sha256: str, sequence_length: int) -> Batches:
         vocabulary = Vocabulary.from_bytes(self._artifacts.get(vocabulary_sha256))

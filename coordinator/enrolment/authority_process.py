@@ -94,7 +94,7 @@ def _answer(line: bytes, folder: Path, now_s: float) -> Answer:
         return Unsigned("malformed", str(error))
 
 
-class Signer:
+class AuthorityClient:
     """Asks the authority's process; started at the first question, and again when it is gone or hangs. Any thread.
 
     Args:

@@ -15,8 +15,8 @@ from cryptography import x509
 
 from coordinator.config import CoordinatorConfig
 from coordinator.enrolment.authority import fingerprint, key_fingerprint, requested_key
-from coordinator.enrolment.authority_process import CertifyDevice, Signer
-from coordinator.enrolment.claims import Admitted, Claim, Credential, Known, Refused, Standing
+from coordinator.enrolment.authority_process import AuthorityClient, CertifyDevice
+from coordinator.enrolment.claims import Admitted, Claim, ClaimRefused, Credential, KeyState, Known
 from coordinator.enrolment.register import Register
 from coordinator.enrolment.tls_files import DAY_S, FOLDER, RENEWED_AFTER, authorities_in
 from coordinator.ports import Clock
@@ -54,7 +54,7 @@ class Waiting:
     device: DeviceId
 
 
-Outcome = Certified | Waiting | Refused
+Outcome = Certified | Waiting | ClaimRefused
 
 
 def new_claim(
@@ -80,7 +80,7 @@ def claim_hash(characters: str) -> str:
     return hashlib.sha256(characters.encode()).hexdigest()
 
 
-class Office:
+class CertificateIssuer:
     """Certifies keys. Any thread.
 
     Args:
@@ -101,7 +101,7 @@ class Office:
         self,
         config: CoordinatorConfig,
         register: Register,
-        signer: Signer,
+        signer: AuthorityClient,
         clock: Clock,
         coordinator_key: str,
         recovery_key: str = "",
@@ -133,15 +133,15 @@ class Office:
         key = key_fingerprint(requested_key(csr))
         verdict = self.register.redeem(claim_hash(claim), key, csr, address, self._clock.now_s())
         match verdict:
-            case Refused():
+            case ClaimRefused():
                 return verdict
-            case Admitted(device, Standing.WAITING):
+            case Admitted(device, KeyState.WAITING):
                 return Waiting(device)
-            case Known(Credential(standing=Standing.WAITING, device=device)):
+            case Known(Credential(standing=KeyState.WAITING, device=device)):
                 return Waiting(device)
             case Admitted() | Known():
                 held = self.register.credential(key)
-                return Refused("revoked", "it was revoked just now") if held is None else self._certify(held)
+                return ClaimRefused("revoked", "it was revoked just now") if held is None else self._certify(held)
 
     def renew(self, device: DeviceId, csr: str, address: str) -> Outcome:
         """The next certificate of a device that showed its last one.
@@ -152,10 +152,10 @@ class Office:
         """
         key = key_fingerprint(requested_key(csr))
         held = self.register.renew(key, device, csr, address, self._clock.now_s())
-        if isinstance(held, Refused):
+        if isinstance(held, ClaimRefused):
             return held
-        if held.device != device or held.standing is Standing.REVOKED:
-            return Refused("key-known", "this key came before; a device makes a new key for each renewal")
+        if held.device != device or held.standing is KeyState.REVOKED:
+            return ClaimRefused("key-known", "this key came before; a device makes a new key for each renewal")
         return self._certify(held)
 
     def standing(self, serial: str) -> Certified | None:
@@ -164,7 +164,7 @@ class Office:
         return None if held is None else self._as_certified(held)
 
     def _certify(self, held: Credential) -> Certified:
-        if held.standing is Standing.GRANTED:
+        if held.standing is KeyState.GRANTED:
             life_days = self._config.enrolment.device_days
             (certificate,) = self._signer.ask(CertifyDevice(held.csr, held.device, life_days))
             read = x509.load_pem_x509_certificate(certificate.encode())

@@ -21,7 +21,7 @@ NAME_DIGITS = 8
 """Of a key's hash in the name of a device: enough that twenty thousand hardly collide, and a collision is refused."""
 
 
-class Standing(enum.Enum):
+class KeyState(enum.Enum):
     """What became of a key."""
 
     WAITING = "waiting"
@@ -69,7 +69,7 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
         key: sha256 of the public key.
         device: whom it stands for.
         claim: by which it came; empty for a renewal.
-        standing: see :class:`Standing`.
+        standing: see :class:`KeyState`.
         csr: the request, PEM.
         certificate: PEM; empty before.
         serial: of the certificate, decimal; empty before.
@@ -82,7 +82,7 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     device: DeviceId
     claim: str
-    standing: Standing
+    standing: KeyState
     csr: str
     certificate: str = ""
     serial: str = ""
@@ -102,7 +102,7 @@ class Admitted:
     """
 
     device: DeviceId
-    standing: Standing
+    standing: KeyState
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class ClaimRefused:
     """No.
 
     Attributes:
@@ -125,7 +125,7 @@ class Refused:
     reason: str
 
 
-Verdict = Admitted | Known | Refused
+Verdict = Admitted | Known | ClaimRefused
 
 
 def redeem(claim: Claim | None, held: Credential | None, key: str, now_s: float) -> Verdict:
@@ -144,24 +144,26 @@ def redeem(claim: Claim | None, held: Credential | None, key: str, now_s: float)
     'claim-expired'
     """
     if claim is None:
-        return Refused("claim-unknown", "there is no such claim; it may have been revoked")
+        return ClaimRefused("claim-unknown", "there is no such claim; it may have been revoked")
     if held is not None:
         return _again(claim, held)
     if now_s >= claim.expires_s:
-        return Refused("claim-expired", "the claim is too old; make another with 'enroll-token create'")
+        return ClaimRefused("claim-expired", "the claim is too old; make another with 'enroll-token create'")
     if claim.uses_left < 1:
-        return Refused("claim-used", "the claim was used by another key; if that was not you, revoke its device")
+        return ClaimRefused("claim-used", "the claim was used by another key; if that was not you, revoke its device")
     device = DeviceId(claim.device or f"{claim.prefix}-{key[:NAME_DIGITS]}")
-    return Admitted(device, Standing.WAITING if claim.approval else Standing.GRANTED)
+    return Admitted(device, KeyState.WAITING if claim.approval else KeyState.GRANTED)
 
 
 def _again(claim: Claim, held: Credential) -> Verdict:
     if held.claim != claim.name:
-        return Refused("key-known", "this key came with another claim; a device makes a new key for a new claim")
+        return ClaimRefused("key-known", "this key came with another claim; a device makes a new key for a new claim")
     match held.standing:
-        case Standing.WAITING | Standing.GRANTED | Standing.ISSUED:
+        case KeyState.WAITING | KeyState.GRANTED | KeyState.ISSUED:
             return Known(held)  # also when the claim has expired meanwhile: it was in time
-        case Standing.ACTIVE:
-            return Refused("claim-burnt", "the certificate of this key is in use; nobody needs to ask for it again")
-        case Standing.REVOKED:
-            return Refused("revoked", "this key was revoked or refused; enrol with a new claim")
+        case KeyState.ACTIVE:
+            return ClaimRefused(
+                "claim-burnt", "the certificate of this key is in use; nobody needs to ask for it again"
+            )
+        case KeyState.REVOKED:
+            return ClaimRefused("revoked", "this key was revoked or refused; enrol with a new claim")

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from msgspec import structs
 
-from coordinator.enrolment.claims import Admitted, Claim, Credential, Refused, Standing, Verdict, redeem
+from coordinator.enrolment.claims import Admitted, Claim, ClaimRefused, Credential, KeyState, Verdict, redeem
 from coordinator.storage.database import Database
 from coordinator.storage.tables import audit, claims, credentials, devices
 from wire.identifiers import DeviceId
 
-_LIVE = (Standing.ISSUED.value, Standing.ACTIVE.value)
+_LIVE = (KeyState.ISSUED.value, KeyState.ACTIVE.value)
 MOST_CERTIFICATES = 8
 """Of one device at once. It renews after two thirds of a certificate's life, so it has two, and some more after a
 rotation of the authority or a power cut. Each is a row, and a line in the list of revoked ones after ``forget``."""
@@ -26,7 +26,7 @@ MOST_REFUSALS = 1000
 """Entries of the audit log that strangers can cause, for each reason; the oldest go."""
 
 
-class Asked(NamedTuple):
+class KeyPosition(NamedTuple):
     """A position in the list of keys by when they came."""
 
     requested_s: float
@@ -79,7 +79,7 @@ class Register:
             claim, held = _claim(tx, claims.c.sha256 == claim_sha256), _credential(tx, credentials.c.key == key)
             verdict = redeem(claim, held, key, now_s)
             if isinstance(verdict, Admitted) and not claim_names(claim) and _of_device(tx, verdict.device):
-                verdict = Refused("device-known", f"there is a device {verdict.device} already; make another key")
+                verdict = ClaimRefused("device-known", f"there is a device {verdict.device} already; make another key")
             if isinstance(verdict, Admitted) and claim is not None:
                 _use(tx, claim)
                 admitted = Credential(
@@ -93,7 +93,7 @@ class Register:
                 )
                 _insert(tx, admitted)
                 _note(tx, now_s, f"claim {claim.name}", "enrol", verdict.device, "none", verdict.standing.value)
-            if isinstance(verdict, Refused):
+            if isinstance(verdict, ClaimRefused):
                 who = address if claim is None else f"claim {claim.name}"
                 _note(tx, now_s, who, "refuse-claim", key[:16], verdict.code, f"from {address}")
                 _forget_oldest(tx, sa.and_(audit.c.action == "refuse-claim", audit.c.before == verdict.code))
@@ -103,12 +103,12 @@ class Register:
 
     def waiting(self) -> int:
         """How many keys wait for a person."""
-        query = sa.select(sa.func.count()).where(credentials.c.standing == Standing.WAITING.value)
+        query = sa.select(sa.func.count()).where(credentials.c.standing == KeyState.WAITING.value)
         with self._database.connection() as tx:
             return int(tx.scalar(query) or 0)
 
     def credentials(
-        self, standings: Iterable[Standing] = tuple(Standing), limit: int = 1000, after: Asked | None = None
+        self, standings: Iterable[KeyState] = tuple(KeyState), limit: int = 1000, after: KeyPosition | None = None
     ) -> list[Credential]:
         """The newest credentials, newest first; only those behind a position in that list."""
         wanted = [standing.value for standing in standings]
@@ -134,24 +134,26 @@ class Register:
         with self._database.connection() as tx:
             return _credential(tx, sa.and_(credentials.c.serial == serial, credentials.c.standing.in_(_LIVE)))
 
-    def renew(self, key: str, device: DeviceId, csr: str, address: str, now_s: float) -> Credential | Refused:
+    def renew(self, key: str, device: DeviceId, csr: str, address: str, now_s: float) -> Credential | ClaimRefused:
         """What is known of a device's new key; it becomes known if it is not, unless the device has enough of them.
 
         A key that is another device's stays that: the caller compares.
         """
         live = sa.and_(credentials.c.standing.in_(_LIVE), credentials.c.expires_s > now_s)
-        counts = sa.or_(credentials.c.standing == Standing.GRANTED.value, live)
+        counts = sa.or_(credentials.c.standing == KeyState.GRANTED.value, live)
         with self._one_at_a_time, self._database.connection() as tx:
             held = _credential(tx, credentials.c.key == key)
             if held is None:
                 many = sa.select(sa.func.count()).where(credentials.c.device == device, counts)
                 if int(tx.scalar(many) or 0) >= MOST_CERTIFICATES:
-                    return Refused("too-many", f"{device} has {MOST_CERTIFICATES} certificates; wait until one ends")
+                    return ClaimRefused(
+                        "too-many", f"{device} has {MOST_CERTIFICATES} certificates; wait until one ends"
+                    )
                 held = Credential(
                     key=key,
                     device=device,
                     claim="",
-                    standing=Standing.GRANTED,
+                    standing=KeyState.GRANTED,
                     csr=csr,
                     address=address,
                     requested_s=now_s,
@@ -165,8 +167,8 @@ class Register:
         with self._one_at_a_time, self._database.connection() as tx:
             _change(
                 tx,
-                sa.and_(credentials.c.key == key, credentials.c.standing == Standing.GRANTED.value),
-                standing=Standing.ISSUED.value,
+                sa.and_(credentials.c.key == key, credentials.c.standing == KeyState.GRANTED.value),
+                standing=KeyState.ISSUED.value,
                 certificate=certificate,
                 serial=serial,
                 authority=authority,
@@ -192,7 +194,7 @@ class Register:
         if found is None or found[3]:
             return None
         device = DeviceId(found[0])
-        if found[1] == Standing.ISSUED.value:
+        if found[1] == KeyState.ISSUED.value:
             self._activate(serial, device, found[2], now_s)
         return device
 
@@ -200,35 +202,35 @@ class Register:
         with self._one_at_a_time, self._database.connection() as tx:
             if not _change(
                 tx,
-                sa.and_(credentials.c.serial == serial, credentials.c.standing == Standing.ISSUED.value),
-                standing=Standing.ACTIVE.value,
+                sa.and_(credentials.c.serial == serial, credentials.c.standing == KeyState.ISSUED.value),
+                standing=KeyState.ACTIVE.value,
             ):
                 return
             if claim:  # by a claim, not a renewal: an operator meant this device to begin anew
                 _change(
                     tx,
                     sa.and_(credentials.c.device == device, credentials.c.serial != serial),
-                    standing=Standing.REVOKED.value,
+                    standing=KeyState.REVOKED.value,
                 )
             _note(tx, now_s, device, "burn-claim" if claim else "renewed", claim or device, "issued", "active")
 
     def decide(self, key: str, who: str, now_s: float, *, approved: bool) -> bool:
         """Let a waiting key in, or not; False if it does not wait."""
-        standing = Standing.GRANTED if approved else Standing.REVOKED
+        standing = KeyState.GRANTED if approved else KeyState.REVOKED
         with self._one_at_a_time, self._database.connection() as tx:
-            waiting = sa.and_(credentials.c.key == key, credentials.c.standing == Standing.WAITING.value)
+            waiting = sa.and_(credentials.c.key == key, credentials.c.standing == KeyState.WAITING.value)
             held = _credential(tx, waiting)
             if held is None or not _change(tx, waiting, standing=standing.value):
                 return False
             action = "approve" if approved else "refuse"
-            _note(tx, now_s, who, action, held.device, Standing.WAITING.value, standing.value)
+            _note(tx, now_s, who, action, held.device, KeyState.WAITING.value, standing.value)
             return True
 
     def revoke(self, device: DeviceId, who: str, now_s: float) -> bool:
         """Every credential of a device, for good; False if it has none."""
         with self._one_at_a_time, self._database.connection() as tx:
-            live = sa.and_(credentials.c.device == device, credentials.c.standing != Standing.REVOKED.value)
-            if not _change(tx, live, standing=Standing.REVOKED.value):
+            live = sa.and_(credentials.c.device == device, credentials.c.standing != KeyState.REVOKED.value)
+            if not _change(tx, live, standing=KeyState.REVOKED.value):
                 return False
             _note(tx, now_s, who, "revoke", device, "enrolled", "revoked")
             return True
@@ -239,7 +241,7 @@ class Register:
         query = sa.select(credentials.c.serial, credentials.c.device).where(
             credentials.c.serial != "",
             credentials.c.expires_s > now_s,
-            sa.or_(credentials.c.standing == Standing.REVOKED.value, credentials.c.device.in_(blocked)),
+            sa.or_(credentials.c.standing == KeyState.REVOKED.value, credentials.c.device.in_(blocked)),
         )
         with self._database.connection() as tx:
             return {row[0]: DeviceId(row[1]) for row in tx.execute(query)}
@@ -292,7 +294,7 @@ def _change(tx: sa.Connection, condition: sa.ColumnElement[bool], **values: obje
 
 
 def _from_row(row: Mapping[Any, Any]) -> Credential:
-    return Credential(**{**row, "standing": Standing(row["standing"])})
+    return Credential(**{**row, "standing": KeyState(row["standing"])})
 
 
 def _note(tx: sa.Connection, at_s: float, who: str, action: str, target: str, before: str, after: str) -> None:

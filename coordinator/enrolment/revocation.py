@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection
 import structlog
 
 from coordinator.config import CoordinatorConfig
-from coordinator.enrolment.authority_process import Signer
+from coordinator.enrolment.authority_process import AuthorityClient
 from coordinator.enrolment.register import Register
 from coordinator.enrolment.tls_files import FOLDER, Changes, refuse, revoked_serials, sign
 from coordinator.ports import Clock
@@ -36,7 +36,7 @@ PATIENCE_LOOKS = 3
 _log = structlog.get_logger("coordinator")
 
 
-class Gate:
+class RevocationEnforcer:
     """Runs in threads of its own until it is closed.
 
     Args:
@@ -52,7 +52,7 @@ class Gate:
         self,
         config: CoordinatorConfig,
         register: Register,
-        signer: Signer,
+        signer: AuthorityClient,
         clock: Clock,
         changed: Callable[[Changes], None],
         evict: Callable[[Collection[DeviceId], Collection[str]], None],

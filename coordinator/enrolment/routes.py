@@ -16,15 +16,15 @@ from spectree import Response as Answers
 from spectree import SpecTree
 
 from coordinator.config import BrokerKind
-from coordinator.enrolment.certificate_issuer import Certified, Office, Outcome, Waiting, new_claim
-from coordinator.enrolment.claims import Refused, Standing
+from coordinator.enrolment.certificate_issuer import CertificateIssuer, Certified, Outcome, Waiting, new_claim
+from coordinator.enrolment.claims import ClaimRefused, KeyState
 from coordinator.enrolment.tls_files import url_for_devices
 from coordinator.web.access import Role
 from coordinator.web.admission import for_devices, needs, open_to_all, problem
 from coordinator.web.documents import Changed, Nothing, Problem, TokenName
 from coordinator.web.ports import WebPorts
 from wire.addresses import is_loopback
-from wire.enrolment import Enrolled, EnrolmentWanted, Pending, RenewalWanted
+from wire.enrolment import Enrolled, EnrolmentPending, EnrolmentWanted, RenewalWanted
 from wire.errors import RemoteProtocolError
 from wire.identifiers import DeviceId, device_id
 
@@ -191,7 +191,7 @@ def decide(ports: WebPorts, key: str, who: str, *, approved: bool) -> None:
     if not _KEY.fullmatch(key):
         abort(404, "expected the sha256 of a key")
     if not _office(ports).register.decide(key, who, ports.clock.now_s(), approved=approved):
-        abort(404, f"no key {key[:16]} is {Standing.WAITING.value}")
+        abort(404, f"no key {key[:16]} is {KeyState.WAITING.value}")
 
 
 def forget(ports: WebPorts, name: str, who: str) -> bool:
@@ -269,11 +269,11 @@ def _for_operators(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> Non
 def _answers(ok: type, *codes: int, status: int = 200, waiting: bool = False) -> Answers:
     described: dict[str, Any] = {f"HTTP_{code}": Problem for code in (401, 403, 422, 429, 503, *codes)}
     if waiting:
-        described["HTTP_202"] = Pending
+        described["HTTP_202"] = EnrolmentPending
     return Answers(**{f"HTTP_{status}": ok}, **described)
 
 
-def _office(ports: WebPorts) -> Office:
+def _office(ports: WebPorts) -> CertificateIssuer:
     if ports.office is None:
         abort(404, "this coordinator speaks plain text, and enrols nobody; set transport = 'tls'")
     return ports.office
@@ -297,8 +297,8 @@ def _answer(outcome: Outcome, ports: WebPorts) -> Any:
                 recovery_key=_office(ports).recovery_key,
             )
         case Waiting(device):
-            return Pending(device, ASK_AGAIN_S), 202
-        case Refused(_, reason):
+            return EnrolmentPending(device, ASK_AGAIN_S), 202
+        case ClaimRefused(_, reason):
             return abort(problem(403, reason))
 
 

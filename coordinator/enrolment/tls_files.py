@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives import serialization
 
 from coordinator.config import BrokerKind, CoordinatorConfig
 from coordinator.enrolment.authority import new_request
-from coordinator.enrolment.authority_process import CertifyServer, ListAuthorities, Revoke, Signer, own_command
+from coordinator.enrolment.authority_process import AuthorityClient, CertifyServer, ListAuthorities, Revoke, own_command
 from coordinator.mqtt.broker import SERVICE_USER, access_list
 from host.files import private_folder, replace_file
 from wire.enrolment import BROKER_NAME, COORDINATOR_NAME
@@ -60,12 +60,12 @@ class Changes:
         return self.server or self.authorities or self.revoked
 
 
-def signer_of(config: CoordinatorConfig) -> Signer:
+def signer_of(config: CoordinatorConfig) -> AuthorityClient:
     """The authority of a coordinator."""
-    return Signer(config.enrolment.signer or own_command(config.data_dir / AUTHORITY_FOLDER))
+    return AuthorityClient(config.enrolment.signer or own_command(config.data_dir / AUTHORITY_FOLDER))
 
 
-def refresh(config: CoordinatorConfig, signer: Signer, shut_out: Iterable[str], now_s: float) -> Changes:
+def refresh(config: CoordinatorConfig, signer: AuthorityClient, shut_out: Iterable[str], now_s: float) -> Changes:
     """Bring the whole folder up to date.
 
     Args:
@@ -102,7 +102,7 @@ def refuse(config: CoordinatorConfig, shut_out: Iterable[str], denied: Iterable[
         return replace_file(folder / ACCESS, access.encode()) or refused
 
 
-def sign(config: CoordinatorConfig, signer: Signer, shut_out: Iterable[str], now_s: float) -> Changes:
+def sign(config: CoordinatorConfig, signer: AuthorityClient, shut_out: Iterable[str], now_s: float) -> Changes:
     """Have signed what is to be signed; arguments and errors as above."""
     folder = _folder(config)
     with _disk(folder):
@@ -167,7 +167,7 @@ def authority_names(folder: Path) -> frozenset[str]:
 
 
 def _server(
-    folder: Path, authority: str, names: list[str], key_file: str, file: str, signer: Signer, now_s: float
+    folder: Path, authority: str, names: list[str], key_file: str, file: str, signer: AuthorityClient, now_s: float
 ) -> bool:
     if _serves(folder / key_file, folder / file, authority, names, now_s):
         return False
@@ -192,7 +192,9 @@ def _serves(key_path: Path, path: Path, authority: str, names: list[str], now_s:
     return ours_too and fresh and found[1:] == [issuer] and [str(name.value) for name in held] == names
 
 
-def _revoked(folder: Path, serials: frozenset[str], authorities: int, signer: Signer, *, trust_changed: bool) -> bool:
+def _revoked(
+    folder: Path, serials: frozenset[str], authorities: int, signer: AuthorityClient, *, trust_changed: bool
+) -> bool:
     """A list is signed anew only when it says something else: signing gives other bytes each time."""
     path = folder / REVOKED
     if not trust_changed and path.exists() and _listed(path.read_bytes()) == [serials] * authorities:

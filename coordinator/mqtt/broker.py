@@ -42,7 +42,7 @@ SERVICE_USER = "@coordinator"
 
 
 @dataclass(frozen=True, slots=True)
-class Doors:
+class Listeners:
     """Where a broker listens, and who may come in.
 
     Attributes:
@@ -108,7 +108,7 @@ def check_port_free(host: str, port: int, setting: str, remedy: str) -> None:
         raise ConfigError(msg) from error
 
 
-def run_broker(name: str, doors: Doors, folder: Path) -> None:
+def run_broker(name: str, doors: Listeners, folder: Path) -> None:
     """Be the broker until a signal comes; as mosquitto this process is replaced. SIGHUP reads certificates again.
 
     Args:
@@ -135,7 +135,7 @@ def run_broker(name: str, doors: Doors, folder: Path) -> None:
     asyncio.run(run_embedded(doors))
 
 
-def write_mosquitto_files(doors: Doors, folder: Path) -> Path:
+def write_mosquitto_files(doors: Listeners, folder: Path) -> Path:
     """Mosquitto's configuration, and its password file if it needs one; the path of the first."""
     folder = folder.resolve()
     passwords, access = folder / "passwords", ""
@@ -194,7 +194,7 @@ def mosquitto_password_line(username: str, password: str, salt: bytes) -> str:
     return f"{username}:$7${_PBKDF2_ROUNDS}${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}\n"
 
 
-async def run_embedded(doors: Doors) -> None:
+async def run_embedded(doors: Listeners) -> None:
     """The embedded broker until SIGTERM or SIGINT; its sessions are in memory only."""
     from coordinator.mqtt.embedded_broker import EmbeddedBroker, configuration  # amqtt brings many modules
 

@@ -27,10 +27,10 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from coordinator.config import BrokerConfig
 from coordinator.engine.inbox import (
+    BrokerConnected,
+    BrokerDisconnected,
     BrokerDropped,
     BrokerRefused,
-    Connected,
-    Disconnected,
     Inbox,
     MessageArrived,
     SessionLost,
@@ -258,7 +258,7 @@ class _Session:
             self._post(SessionLost(self._shard))
         self._been_up = True
         if self._shard == 0:
-            self._post(Connected())
+            self._post(BrokerConnected())
 
     def _on_disconnect(
         self, _client: paho.Client, _userdata: Any, _flags: Any, reason: ReasonCode, _properties: Any
@@ -270,7 +270,7 @@ class _Session:
         if not self.trouble:
             self.trouble = f"{NOT_YET}: {str(reason).lower()}"
         if self._shard == 0:
-            self._post(Disconnected())
+            self._post(BrokerDisconnected())
 
     def _refused(self, reason: str) -> None:
         self.trouble = f"{NOT_YET}: {reason}"

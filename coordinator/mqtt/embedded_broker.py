@@ -21,7 +21,7 @@ from amqtt.plugins.base import BaseAuthPlugin, BaseTopicPlugin
 from amqtt.session import Session
 
 from coordinator.enrolment.tls_files import BROKER, BROKER_KEY, authority_names, refused_serials
-from coordinator.mqtt.broker import SERVICE_USER, Doors
+from coordinator.mqtt.broker import SERVICE_USER, Listeners
 from coordinator.web.tls_front import client_serial, server_context
 from wire import topics
 from wire.errors import RemoteProtocolError
@@ -36,7 +36,7 @@ MAX_QUEUED = 4000
 _OURS = "coordinator.mqtt.embedded_broker"
 
 
-def configuration(doors: Doors) -> dict[str, Any]:
+def configuration(doors: Listeners) -> dict[str, Any]:
     """What amqtt is told."""
     listeners: dict[str, Any] = {
         DEVICES: {
@@ -158,7 +158,7 @@ class EmbeddedBroker(Broker):  # type: ignore[misc] # amqtt has no types
         doors: where to listen, and for whom.
     """
 
-    def __init__(self, settings: dict[str, Any], doors: Doors) -> None:
+    def __init__(self, settings: dict[str, Any], doors: Listeners) -> None:
         super().__init__(settings)
         self._subscriptions = Subscriptions()
         self._doors = doors
@@ -335,7 +335,7 @@ async def _close(writer: WriterAdapter) -> None:
         await writer.close()
 
 
-def _folder(doors: Doors) -> Path:
+def _folder(doors: Listeners) -> Path:
     if doors.tls is None:
         msg = "a listener with TLS needs a folder with certificates"
         raise ValueError(msg)

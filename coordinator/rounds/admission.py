@@ -78,7 +78,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class Requirements:
     """What a task asks of a device.
 
     Attributes:
@@ -103,7 +103,7 @@ class Candidate:
     """A task that a device might be given: its open round, and its gate."""
 
     round: Round
-    gate: Gate
+    gate: Requirements
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ def _refusal(lease: Lease, offer: CheckIn, candidate: Candidate, now_s: float) -
     return refusal(lease, candidate.round.number, gate.admission, now_s) or _unfit(lease, offer, gate)
 
 
-def _unfit(lease: Lease, offer: CheckIn, gate: Gate) -> Refusal | None:
+def _unfit(lease: Lease, offer: CheckIn, gate: Requirements) -> Refusal | None:
     wanted = gate.eligibility
     if gate.kind.value not in offer.kinds:
         return Refusal(RejectionReason.OUTDATED_AGENT, f"this agent cannot {gate.kind.value}")

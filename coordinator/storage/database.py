@@ -50,7 +50,7 @@ from coordinator.storage.tables import (
     upsert,
     versions,
 )
-from coordinator.storage.versions import Versions
+from coordinator.storage.versions import VersionQueries
 from coordinator.tasks.operations import AuditEntry, TokenRecord
 from coordinator.tasks.settings import TaskSettings
 from coordinator.tasks.task import Task
@@ -179,7 +179,7 @@ def _remedy(said: str) -> str:
     return "see that it can be reached and written"
 
 
-class DatabaseView(Versions, Reading):
+class DatabaseView(VersionQueries, Reading):
     """What a transaction can read and write; see :class:`coordinator.ports.Transaction` for each method."""
 
     def __init__(self, connection: sa.Connection, effect_numbers: Iterator[int]) -> None:

@@ -38,7 +38,7 @@ _SAMPLE = msgspec.json.Decoder(Sample)
 _ROUND = msgspec.json.Decoder(Round)
 
 
-class Heard(msgspec.Struct, frozen=True):
+class HeardPosition(msgspec.Struct, frozen=True):
     """A position in the list of devices by when they were last heard of."""
 
     last_seen_s: float
@@ -148,7 +148,9 @@ class Reading(abc.ABC):
             sa.select(devices).where(devices.c.device > device).order_by(devices.c.device).limit(limit)
         )
 
-    def search_devices(self, wanted: Wanted, limit: int, after: Heard | None) -> tuple[list[Lease], Heard | None]:
+    def search_devices(
+        self, wanted: Wanted, limit: int, after: HeardPosition | None
+    ) -> tuple[list[Lease], HeardPosition | None]:
         """Devices that are wanted: by when they were heard of, newest first; by name if they are searched by that.
 
         Args:
@@ -183,10 +185,10 @@ class Reading(abc.ABC):
             found = found.where(looked_at.c.weights.in_(wanted.weights))
         leases = self._fetch_leases(found.limit(limit))
         if len(leases) == limit:
-            return leases, Heard(leases[-1].last_seen_s, leases[-1].device)
+            return leases, HeardPosition(leases[-1].last_seen_s, leases[-1].device)
         last = rows.with_only_columns(heard, name).order_by(*order).offset(ROWS_SEARCHED - 1).limit(1)
         row = self._connection.execute(last).first()
-        return leases, None if row is None else Heard(row.last_seen_s, row.device)
+        return leases, None if row is None else HeardPosition(row.last_seen_s, row.device)
 
     def holders(self, since_s: float) -> dict[str | None, int]:
         """Hash of weights -> devices that were heard of since and hold them, the most frequent ones."""

@@ -29,7 +29,7 @@ tasks = Table(
     METADATA,
     Column("name", String(64), primary_key=True),
     Column("number", BigInteger, nullable=False, unique=True),  # in the order in which they were made
-    Column("status", String(16), nullable=False),  # coordinator.tasks.task.Status
+    Column("status", String(16), nullable=False),  # coordinator.tasks.task.TaskStatus
     Column("state", LargeBinary, nullable=False),  # JSON of coordinator.tasks.task.Task
     Column("settings", LargeBinary, nullable=False),  # JSON of coordinator.tasks.settings.TaskSettings
 )
@@ -226,7 +226,7 @@ credentials = Table(
     Column("key", String(64), primary_key=True),  # sha256 of the public key
     Column("device", String(64), nullable=False),
     Column("claim", String(64), nullable=False),  # empty for a renewal
-    Column("standing", String(16), nullable=False),  # coordinator.enrolment.claims.Standing
+    Column("standing", String(16), nullable=False),  # coordinator.enrolment.claims.KeyState
     Column("csr", String(4096), nullable=False),
     Column("certificate", String(4096), nullable=False),
     Column("serial", String(49), nullable=False),  # 20 bytes in decimal digits

@@ -9,7 +9,7 @@ import msgspec
 import sqlalchemy as sa
 from msgspec import structs
 
-from coordinator.engine.jobs import Metrics
+from coordinator.engine.jobs import VersionMetrics
 from coordinator.learning.device_metrics import Tally
 from coordinator.ports import Lineage, RoundSummary, VersionRecord
 from coordinator.storage.tables import federated, upsert, versions
@@ -19,15 +19,15 @@ _JSON: dict[str, Any] = {"lineage": Lineage}
 """Columns that are JSON, and of what."""
 
 
-class Measured(msgspec.Struct, frozen=True):
+class VersionMeasurement(msgspec.Struct, frozen=True):
     """How good a version is, and which round made it."""
 
     version: int
     round: int | None
-    metrics: Metrics
+    metrics: VersionMetrics
 
 
-class Versions:
+class VersionQueries:
     """Versions of an open transaction; see :class:`coordinator.ports.Transaction` for each method."""
 
     _connection: sa.Connection
@@ -82,13 +82,13 @@ class Versions:
         found = self._versions(sa.select(versions).where(versions.c.version.in_(numbers)))
         return {record.version: record for record in found}
 
-    def measured(self, limit: int, task: str) -> list[Measured]:
+    def measured(self, limit: int, task: str) -> list[VersionMeasurement]:
         """How good the newest versions of a task are, in ascending order; without those that were not measured."""
         figures = (versions.c.top1, versions.c.top3, versions.c.loss)
         query = sa.select(versions.c.version, versions.c.round, *figures).where(versions.c.task == task)
         newest = self._connection.execute(query.order_by(versions.c.version.desc()).limit(limit)).all()
         return [
-            Measured(version, made_in, Metrics(top1, top3, loss))
+            VersionMeasurement(version, made_in, VersionMetrics(top1, top3, loss))
             for version, made_in, top1, top3, loss in reversed(newest)
             if top1 is not None
         ]
@@ -110,7 +110,7 @@ class Versions:
 def _row(record: VersionRecord) -> dict[str, Any]:
     row = structs.asdict(record)
     metrics, rollout = row.pop("metrics"), row.pop("rollout")
-    row |= dict.fromkeys(Metrics.__struct_fields__) if metrics is None else structs.asdict(metrics)
+    row |= dict.fromkeys(VersionMetrics.__struct_fields__) if metrics is None else structs.asdict(metrics)
     row |= {**structs.asdict(rollout), "stage": rollout.stage.value}
     for name in _JSON:
         row[name] = None if row[name] is None else msgspec.json.encode(row[name])
@@ -119,12 +119,12 @@ def _row(record: VersionRecord) -> dict[str, Any]:
 
 def _record(row: sa.RowMapping) -> VersionRecord:
     values: dict[str, Any] = {str(name): value for name, value in row.items()}
-    top1, top3, loss, hits = (values.pop(name) for name in Metrics.__struct_fields__)
+    top1, top3, loss, hits = (values.pop(name) for name in VersionMetrics.__struct_fields__)
     stage, reason, since_s = values.pop("stage"), values.pop("reason"), values.pop("since_s")
     for name, kind in _JSON.items():
         values[name] = None if values[name] is None else msgspec.json.decode(values[name], type=kind)
     return VersionRecord(
         **values,
-        metrics=None if top1 is None else Metrics(top1, top3, loss, hits),
+        metrics=None if top1 is None else VersionMetrics(top1, top3, loss, hits),
         rollout=Rollout(stage=Stage(stage), reason=reason, since_s=since_s),
     )

@@ -18,7 +18,7 @@ Reason = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1
 """One line for the person who asks later why."""
 
 
-class Refused(msgspec.Struct, frozen=True):
+class OperationRefused(msgspec.Struct, frozen=True):
     """An operation that cannot be done, and why; nothing changed."""
 
     reason: str

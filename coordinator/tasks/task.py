@@ -30,26 +30,26 @@ from wire.machine import Row, find_row, row, table
 def _rows() -> Iterable[Row[Task]]:
     """Every legal pair. A round may end after its task: devices that had begun to train were let finish."""
     return (
-        row(Status.ACTIVE, RoundCommitted, _advance, Status.ACTIVE, Status.FINISHED),
-        row(Status.ACTIVE, RoundAbandoned, _note_abandoned, Status.ACTIVE),
-        row(Status.ACTIVE, Paused, _pause, Status.PAUSED),
-        row(Status.ACTIVE, Stopped, _stop, Status.STOPPED),
-        row(Status.ACTIVE, RuleRead, _finish_if_enough, Status.ACTIVE, Status.FINISHED),
-        row(Status.PAUSED, RoundCommitted, _advance, Status.PAUSED, Status.FINISHED),
-        row(Status.PAUSED, RoundAbandoned, _note_abandoned, Status.PAUSED),
-        row(Status.PAUSED, Resumed, _activate, Status.ACTIVE),
-        row(Status.PAUSED, Stopped, _stop, Status.STOPPED),
-        row(Status.PAUSED, RuleRead, _finish_if_enough, Status.PAUSED, Status.FINISHED),
-        row(Status.STOPPED, RoundCommitted, _count, Status.STOPPED),
-        row(Status.STOPPED, RoundAbandoned, _note_abandoned, Status.STOPPED),
-        row(Status.STOPPED, RuleRead, _stay, Status.STOPPED),
-        row(Status.FINISHED, RoundCommitted, _count, Status.FINISHED),
-        row(Status.FINISHED, RoundAbandoned, _note_abandoned, Status.FINISHED),
-        row(Status.FINISHED, RuleRead, _wake_unless_enough, Status.FINISHED, Status.ACTIVE),
+        row(TaskStatus.ACTIVE, RoundCommitted, _advance, TaskStatus.ACTIVE, TaskStatus.FINISHED),
+        row(TaskStatus.ACTIVE, RoundAbandoned, _note_abandoned, TaskStatus.ACTIVE),
+        row(TaskStatus.ACTIVE, Paused, _pause, TaskStatus.PAUSED),
+        row(TaskStatus.ACTIVE, TaskStopped, _stop, TaskStatus.STOPPED),
+        row(TaskStatus.ACTIVE, RuleRead, _finish_if_enough, TaskStatus.ACTIVE, TaskStatus.FINISHED),
+        row(TaskStatus.PAUSED, RoundCommitted, _advance, TaskStatus.PAUSED, TaskStatus.FINISHED),
+        row(TaskStatus.PAUSED, RoundAbandoned, _note_abandoned, TaskStatus.PAUSED),
+        row(TaskStatus.PAUSED, Resumed, _activate, TaskStatus.ACTIVE),
+        row(TaskStatus.PAUSED, TaskStopped, _stop, TaskStatus.STOPPED),
+        row(TaskStatus.PAUSED, RuleRead, _finish_if_enough, TaskStatus.PAUSED, TaskStatus.FINISHED),
+        row(TaskStatus.STOPPED, RoundCommitted, _count, TaskStatus.STOPPED),
+        row(TaskStatus.STOPPED, RoundAbandoned, _note_abandoned, TaskStatus.STOPPED),
+        row(TaskStatus.STOPPED, RuleRead, _stay, TaskStatus.STOPPED),
+        row(TaskStatus.FINISHED, RoundCommitted, _count, TaskStatus.FINISHED),
+        row(TaskStatus.FINISHED, RoundAbandoned, _note_abandoned, TaskStatus.FINISHED),
+        row(TaskStatus.FINISHED, RuleRead, _wake_unless_enough, TaskStatus.FINISHED, TaskStatus.ACTIVE),
     )
 
 
-class Status(enum.Enum):
+class TaskStatus(enum.Enum):
     """What has become of a task."""
 
     ACTIVE = "active"
@@ -61,7 +61,7 @@ class Status(enum.Enum):
     """It did what it was made for."""
 
 
-OVER = frozenset({Status.STOPPED, Status.FINISHED})
+OVER = frozenset({TaskStatus.STOPPED, TaskStatus.FINISHED})
 
 
 class StopRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +101,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     created_s: float
     slot: float = 0.0
-    status: Status = Status.ACTIVE
+    status: TaskStatus = TaskStatus.ACTIVE
     reason: str = ""
     who: str = ""
     since_s: float = 0.0
@@ -149,7 +149,7 @@ class Resumed:
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
+class TaskStopped:
     """An operator wants no more rounds."""
 
     now_s: float
@@ -165,7 +165,7 @@ class RuleRead:
     rule: StopRule
 
 
-Event = RoundCommitted | RoundAbandoned | Paused | Resumed | Stopped | RuleRead
+Event = RoundCommitted | RoundAbandoned | Paused | Resumed | TaskStopped | RuleRead
 
 
 def step(task: Task, event: Event) -> Task:
@@ -210,7 +210,7 @@ def _advance(task: Task, event: RoundCommitted) -> Task:
 
 def _finish_if_enough(task: Task, event: RoundCommitted | RuleRead) -> Task:
     why = enough(task, event.rule)
-    return replace(task, status=Status.FINISHED, reason=why, who="", since_s=event.now_s) if why else task
+    return replace(task, status=TaskStatus.FINISHED, reason=why, who="", since_s=event.now_s) if why else task
 
 
 def _note_abandoned(task: Task, event: RoundAbandoned) -> Task:
@@ -218,16 +218,16 @@ def _note_abandoned(task: Task, event: RoundAbandoned) -> Task:
 
 
 def _pause(task: Task, event: Paused) -> Task:
-    return replace(task, status=Status.PAUSED, reason=event.reason, who=event.who, since_s=event.now_s)
+    return replace(task, status=TaskStatus.PAUSED, reason=event.reason, who=event.who, since_s=event.now_s)
 
 
-def _stop(task: Task, event: Stopped) -> Task:
-    return replace(task, status=Status.STOPPED, reason=event.reason, who=event.who, since_s=event.now_s)
+def _stop(task: Task, event: TaskStopped) -> Task:
+    return replace(task, status=TaskStatus.STOPPED, reason=event.reason, who=event.who, since_s=event.now_s)
 
 
 def _activate(task: Task, event: Resumed | RuleRead) -> Task:
     # Whoever says so does not want to wait out the rest of a pause between rounds, nor a doubled selection.
-    return replace(task, status=Status.ACTIVE, reason="", who="", since_s=event.now_s, closed_at_s=None, empty=0)
+    return replace(task, status=TaskStatus.ACTIVE, reason="", who="", since_s=event.now_s, closed_at_s=None, empty=0)
 
 
 def _wake_unless_enough(task: Task, event: RuleRead) -> Task:

@@ -134,14 +134,14 @@ def _add_reading(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
             return counters(view)
 
     @blueprint.get("/devices")
-    @spec.validate(resp=answers(docs.Devices), **looks)
+    @spec.validate(resp=answers(docs.DeviceList), **looks)
     @needs(Role.VIEWER)
-    def devices(query: docs.Following) -> docs.Devices:
+    def devices(query: docs.Following) -> docs.DeviceList:
         """Devices, in ascending order of their names."""
         now_s = ports.clock.now_s()
         with ports.repository.transaction() as view:
             items = [device_row(lease, now_s) for lease in view.leases_after(query.limit, query.after)]
-        return docs.Devices(items, items[-1].device if len(items) == query.limit else None)
+        return docs.DeviceList(items, items[-1].device if len(items) == query.limit else None)
 
     @blueprint.get("/devices/<name>")
     @spec.validate(resp=answers(DeviceView, 404), **looks)

@@ -49,20 +49,20 @@ class Rounds(msgspec.Struct, frozen=True):
     next: int | None
 
 
-class Versions(msgspec.Struct, frozen=True):
+class VersionList(msgspec.Struct, frozen=True):
     """Newest first."""
 
     items: list[VersionRow]
     next: int | None
 
 
-class Baselines(msgspec.Struct, frozen=True):
+class BaselineList(msgspec.Struct, frozen=True):
     """What the recall of the first task's versions is compared with; the trigram before the central model."""
 
     items: list[Compared]
 
 
-class Devices(msgspec.Struct, frozen=True):
+class DeviceList(msgspec.Struct, frozen=True):
     """In ascending order of their names."""
 
     items: list[DeviceView]

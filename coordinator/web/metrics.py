@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from coordinator.rounds.round import Phase, Round
 from coordinator.storage.database import Database, DatabaseView
-from coordinator.tasks.task import Status
+from coordinator.tasks.task import TaskStatus
 from coordinator.web.rows import by_label
 from wire.messages import Verdict
 
@@ -133,7 +133,7 @@ def _gauges(view: DatabaseView, task: str, states: Mapping[tuple[str, str], int]
     status = GaugeMetricFamily("nightjar_task_status", "1 for what has become of a task.", labels=["task", "status"])
     phase = GaugeMetricFamily("nightjar_round_phase", "1 for the phase of the open round.", labels=["task", "phase"])
     for record in tasks:
-        for one in Status:
+        for one in TaskStatus:
             status.add_metric([record.name, one.value], float(record.state.status is one))
         current = rounds.get(record.name)
         for each in (Phase.SELECTION, Phase.REPORTING, Phase.COMMITTING):

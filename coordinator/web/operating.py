@@ -7,7 +7,7 @@ import queue
 from flask import abort, g
 
 from coordinator.engine.inbox import Operated
-from coordinator.tasks.operations import Operation, Refused
+from coordinator.tasks.operations import Operation, OperationRefused
 from coordinator.web import documents as docs
 from coordinator.web.ports import WebPorts
 
@@ -21,13 +21,13 @@ def operate(ports: WebPorts, operation: Operation) -> bool:
     Raises:
         HTTPException: 409, if it cannot be done; 503, if it could not be stored yet.
     """
-    answer: queue.SimpleQueue[bool | Refused] = queue.SimpleQueue()
+    answer: queue.SimpleQueue[bool | OperationRefused] = queue.SimpleQueue()
     ports.post(Operated(operation, g.caller.name, answer.put))
     try:
         changed = answer.get(timeout=ANSWER_TIMEOUT_S)
     except queue.Empty:
         abort(503, "it could not be stored yet, and is done as soon as it can be; look at /healthz")
-    if isinstance(changed, Refused):
+    if isinstance(changed, OperationRefused):
         abort(409, changed.reason)
     return changed
 

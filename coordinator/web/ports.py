@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from coordinator.config import CoordinatorConfig
 from coordinator.engine.inbox import Inbox
-from coordinator.enrolment.certificate_issuer import Office
+from coordinator.enrolment.certificate_issuer import CertificateIssuer
 from coordinator.ports import Clock
 from coordinator.storage.blobs import FileBlobs
 from coordinator.storage.database import Database
@@ -41,7 +41,7 @@ class WebPorts:
     tokens: TokenTable
     post: Callable[[Inbox], None]
     not_enforced: Callable[[], list[str]] = list
-    office: Office | None = None
+    office: CertificateIssuer | None = None
 
     @property
     def public_reading(self) -> bool:

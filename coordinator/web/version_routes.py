@@ -38,21 +38,21 @@ def add_version_routes(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) ->
     changes: dict[str, Any] = {"security": {"token": []}, "tags": ["changing"]}
 
     @blueprint.get("/versions")
-    @spec.validate(resp=answers(docs.Versions), **looks)
+    @spec.validate(resp=answers(docs.VersionList), **looks)
     @needs(Role.VIEWER)
-    def versions(query: docs.Newest) -> docs.Versions:
+    def versions(query: docs.Newest) -> docs.VersionList:
         """Versions of the model, newest first."""
         with ports.repository.transaction() as view:
             items = [version_row(record) for record in view.versions(query.limit, query.before)][::-1]
-        return docs.Versions(items, items[-1].version if len(items) == query.limit else None)
+        return docs.VersionList(items, items[-1].version if len(items) == query.limit else None)
 
     @blueprint.get("/baselines")
-    @spec.validate(resp=answers(docs.Baselines), **looks)
+    @spec.validate(resp=answers(docs.BaselineList), **looks)
     @needs(Role.VIEWER)
-    def baselines() -> docs.Baselines:
+    def baselines() -> docs.BaselineList:
         """What versions are compared with: a trigram, and the same model trained in one place."""
         with ports.repository.transaction() as view:
-            return docs.Baselines(compared(ports.config.task, view.baselines()))
+            return docs.BaselineList(compared(ports.config.task, view.baselines()))
 
     @blueprint.get("/versions/<int:number>")
     @spec.validate(resp=answers(VersionDetail, 404), **looks)

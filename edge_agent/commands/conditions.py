@@ -13,11 +13,21 @@ from typing import Any
 
 from edge_agent.commands.opened import device_beside, opened_database, readings_of
 from edge_agent.config import AgentConfig
-from edge_agent.core.eligibility import CAUSES, Condition, Reading, Readings, Standing, Verdict, fresh, judge, settle
+from edge_agent.core.eligibility import (
+    CAUSES,
+    Condition,
+    ConditionReading,
+    EligibilityRun,
+    EligibilityVerdict,
+    Readings,
+    fresh,
+    judge,
+    settle,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ConditionsNow:
     """The conditions at a moment.
 
     Attributes:
@@ -27,8 +37,8 @@ class Look:
     """
 
     readings: Readings
-    verdict: Verdict
-    standing: Standing
+    verdict: EligibilityVerdict
+    standing: EligibilityRun
 
     def as_json(self, config: AgentConfig) -> dict[str, Any]:
         """The same as plain data."""
@@ -69,15 +79,15 @@ class Look:
     def headline(self) -> str:
         """The verdict in a line."""
         match self.standing:
-            case Standing.UNFIT:
+            case EligibilityRun.UNFIT:
                 return f"not eligible: {self.verdict.reason}"
-            case Standing.SETTLING:
+            case EligibilityRun.SETTLING:
                 return "eligible, but not for long enough yet"
-            case Standing.FIT:
+            case EligibilityRun.FIT:
                 return "eligible"
 
 
-def looks(config: AgentConfig) -> Iterator[Look]:
+def looks(config: AgentConfig) -> Iterator[ConditionsNow]:
     """Look at the conditions again and again, as often as the agent does; the first look waits for slow programs.
 
     Raises:
@@ -93,19 +103,21 @@ def looks(config: AgentConfig) -> Iterator[Look]:
             eligible_since_s, standing = settle(
                 eligible_since_s, verdict, time.monotonic(), config.conditions.hysteresis_s
             )
-            yield Look(readings, verdict, standing)
+            yield ConditionsNow(readings, verdict, standing)
             time.sleep(config.conditions.poll_s)
 
 
-def look_once(config: AgentConfig) -> Look:
+def look_once(config: AgentConfig) -> ConditionsNow:
     """One look, without the hysteresis time.
 
     Raises:
         ConfigError: the database cannot be used.
     """
     look = next(looks(config))
-    return Look(look.readings, look.verdict, Standing.FIT if look.verdict.eligible else Standing.UNFIT)
+    return ConditionsNow(
+        look.readings, look.verdict, EligibilityRun.FIT if look.verdict.eligible else EligibilityRun.UNFIT
+    )
 
 
-def _complete(readings: Readings) -> dict[Condition, Reading]:
+def _complete(readings: Readings) -> dict[Condition, ConditionReading]:
     return {condition: fresh(readings.get(condition)) for condition in Condition}

@@ -49,7 +49,7 @@ MOST_SKEW_S = 300.0
 SERVICE = "nightjar-agent.service"
 
 
-class Outcome(Enum):
+class CheckOutcome(Enum):
     """Of a check."""
 
     OK = "ok"
@@ -73,7 +73,7 @@ class Check:
 
     category: str
     name: str
-    outcome: Outcome
+    outcome: CheckOutcome
     detail: str
     remedy: str = ""
 
@@ -95,10 +95,10 @@ def examine(config: AgentConfig) -> Iterator[Check]:
         try:
             yield from check(config)
         except NightjarError as error:
-            yield Check(category, "check", Outcome.FAILED, str(error), "see the message")
+            yield Check(category, "check", CheckOutcome.FAILED, str(error), "see the message")
         except Exception as error:
             detail = f"the check itself failed: {type(error).__name__}: {error}"
-            yield Check(category, "check", Outcome.WARNING, detail, "report this as a defect")
+            yield Check(category, "check", CheckOutcome.WARNING, detail, "report this as a defect")
 
 
 # --- here ---
@@ -110,10 +110,10 @@ def _runtime(_config: AgentConfig) -> Iterator[Check]:
     remedy = "" if supported else "install Python 3.11 or newer, and make the environment again"
     yield Check("runtime", "python", _ok(supported), f"{version} on {platform.machine()}", remedy)
     try:
-        yield Check("runtime", "tflite", Outcome.OK, runtime_name())
+        yield Check("runtime", "tflite", CheckOutcome.OK, runtime_name())
     except NightjarError as error:
         remedy = "pip install -r requirements/agent.txt (docs/platforms.md has the runtime of each platform)"
-        yield Check("runtime", "tflite", Outcome.FAILED, str(error), remedy)
+        yield Check("runtime", "tflite", CheckOutcome.FAILED, str(error), remedy)
 
 
 def _storage(config: AgentConfig) -> Iterator[Check]:
@@ -121,11 +121,17 @@ def _storage(config: AgentConfig) -> Iterator[Check]:
     if not folder.is_dir():
         above = _nearest(folder)
         if not above.is_dir():
-            yield Check("storage", "folder", Outcome.FAILED, f"{above} is no folder", "set another data_dir")
+            yield Check("storage", "folder", CheckOutcome.FAILED, f"{above} is no folder", "set another data_dir")
             return
         ready = os.access(above, os.W_OK | os.X_OK)
         remedy = "nothing: the agent makes it" if ready else f"make {folder}, owned by the user that runs the agent"
-        yield Check("storage", "folder", Outcome.WARNING if ready else Outcome.FAILED, f"{folder} is not there", remedy)
+        yield Check(
+            "storage",
+            "folder",
+            CheckOutcome.WARNING if ready else CheckOutcome.FAILED,
+            f"{folder} is not there",
+            remedy,
+        )
         return
     writable = os.access(folder, os.W_OK | os.X_OK)
     remedy = "" if writable else "give it to the user that runs the agent (chown), or set another data_dir"
@@ -166,10 +172,10 @@ def _model(config: AgentConfig) -> Iterator[Check]:
     model = held_model(config)
     if model is None:
         remedy = "nothing: it is fetched when the device is selected first, or announced to its keyboard"
-        yield Check("model", "held", Outcome.WARNING, "none yet", remedy)
+        yield Check("model", "held", CheckOutcome.WARNING, "none yet", remedy)
         return
     load_keyboard_model(model)
-    yield Check("model", "held", Outcome.OK, f"version {model.manifest.version}, can be loaded")
+    yield Check("model", "held", CheckOutcome.OK, f"version {model.manifest.version}, can be loaded")
 
 
 # --- elsewhere ---
@@ -200,7 +206,7 @@ def _broker(config: AgentConfig) -> Iterator[Check]:
         client.connect(broker.host, broker.port)
     except (OSError, ssl.SSLError, ValueError) as error:
         remedy = "is it running, and are [broker] host, port and tls right? a firewall may be between"
-        yield Check("broker", "connection", Outcome.FAILED, f"{where}: {error}", remedy)
+        yield Check("broker", "connection", CheckOutcome.FAILED, f"{where}: {error}", remedy)
         return
     client.loop_start()
     try:
@@ -211,12 +217,12 @@ def _broker(config: AgentConfig) -> Iterator[Check]:
         client.reinitialise()  # closes the sockets that it keeps for itself
     if not said:
         remedy = "something else listens on that port, or TLS is expected: see [broker] port and tls"
-        yield Check("broker", "connection", Outcome.FAILED, f"{where} does not answer as a broker", remedy)
+        yield Check("broker", "connection", CheckOutcome.FAILED, f"{where} does not answer as a broker", remedy)
     elif said[0].is_failure:
         remedy = "set [broker] username and password as the broker's list has them"
-        yield Check("broker", "connection", Outcome.FAILED, f"{where} refused us: {said[0]}", remedy)
+        yield Check("broker", "connection", CheckOutcome.FAILED, f"{where} refused us: {said[0]}", remedy)
     else:
-        yield Check("broker", "connection", Outcome.OK, f"{where}{' with TLS' if broker.tls else ''}")
+        yield Check("broker", "connection", CheckOutcome.OK, f"{where}{' with TLS' if broker.tls else ''}")
 
 
 def _broker_with_certificates(where: str, address: tuple[str, int], tls: ssl.SSLContext) -> Check:
@@ -227,12 +233,12 @@ def _broker_with_certificates(where: str, address: tuple[str, int], tls: ssl.SSL
             try:
                 connection.recv(1)
             except TimeoutError:
-                return Check("broker", "connection", Outcome.OK, f"{where} with our certificate")
+                return Check("broker", "connection", CheckOutcome.OK, f"{where} with our certificate")
             reason = "closed the connection"
     except OSError as error:
         reason = str(error)
     remedy = "is it running, is the clock right, and was this device blocked or forgotten? see the coordinator's page"
-    return Check("broker", "connection", Outcome.FAILED, f"{where}: {reason}", remedy)
+    return Check("broker", "connection", CheckOutcome.FAILED, f"{where}: {reason}", remedy)
 
 
 def _coordinator(config: AgentConfig) -> Iterator[Check]:
@@ -241,15 +247,15 @@ def _coordinator(config: AgentConfig) -> Iterator[Check]:
         answer = _ask(f"{url}{'/healthz' if tls is None else f'{ROOT}/self'}", tls)
     except UnavailableError as error:
         remedy = "is it running, and is coordinator_url right? the keyboard works without it"
-        yield Check("coordinator", "connection", Outcome.FAILED, str(error), remedy)
+        yield Check("coordinator", "connection", CheckOutcome.FAILED, str(error), remedy)
         return
     if answer.status not in {200, 503}:  # the latter: its own troubles, which its page shows
         remedy = "is coordinator_url that of a Nightjar coordinator?"
         if tls is not None:
             remedy = "was this device blocked or forgotten? see the coordinator's page; forgotten ones enrol anew"
-        yield Check("coordinator", "connection", Outcome.FAILED, f"{url} answered {answer.status}", remedy)
+        yield Check("coordinator", "connection", CheckOutcome.FAILED, f"{url} answered {answer.status}", remedy)
         return
-    yield Check("coordinator", "connection", Outcome.OK, url)
+    yield Check("coordinator", "connection", CheckOutcome.OK, url)
     try:
         population = answer.json().get("population")
     except (ValueError, AttributeError):
@@ -274,11 +280,11 @@ def _clock(config: AgentConfig) -> Iterator[Check]:
     try:
         synchronized = run(("timedatectl", "show", "--property=NTPSynchronized", "--value"), ANSWER_S).strip() == "yes"
     except UnavailableError as error:
-        yield Check("clock", "time", Outcome.WARNING, f"cannot be compared with anything ({error})", "look at it")
+        yield Check("clock", "time", CheckOutcome.WARNING, f"cannot be compared with anything ({error})", "look at it")
         return
     remedy = "" if synchronized else "timedatectl set-ntp true"
     detail = "synchronized" if synchronized else "not synchronized"
-    yield Check("clock", "time", Outcome.OK if synchronized else Outcome.WARNING, detail, remedy)
+    yield Check("clock", "time", CheckOutcome.OK if synchronized else CheckOutcome.WARNING, detail, remedy)
 
 
 # --- this device ---
@@ -304,12 +310,12 @@ def _conditions(config: AgentConfig) -> Iterator[Check]:
         match reading.value, policy[condition]:
             case Answer.UNKNOWN, Demand.REQUIRED:
                 # It can never train; that it may not train this minute is no matter of health.
-                outcome = Outcome.FAILED
+                outcome = CheckOutcome.FAILED
             case Answer.NO, Demand.REQUIRED | Demand.UNLESS_UNKNOWN:
-                outcome = Outcome.WARNING
+                outcome = CheckOutcome.WARNING
             case _:
-                outcome = Outcome.OK
-        fine = outcome is Outcome.OK
+                outcome = CheckOutcome.OK
+        fine = outcome is CheckOutcome.OK
         detail = f"{reading.value.value}: {reading.reason} ({reading.source})"
         yield Check("conditions", condition.value, outcome, detail, "" if fine else _REMEDIES[condition])
 
@@ -317,19 +323,19 @@ def _conditions(config: AgentConfig) -> Iterator[Check]:
 def _service(config: AgentConfig) -> Iterator[Check]:
     pid = running_agent(config.data_dir)
     if pid is not None:
-        yield Check("service", "agent", Outcome.OK, f"running as process {pid}")
+        yield Check("service", "agent", CheckOutcome.OK, f"running as process {pid}")
     else:
         remedy = f"systemctl start {SERVICE}, or: nightjar-agent run --config FILE"
-        yield Check("service", "agent", Outcome.WARNING, "not running", remedy)
+        yield Check("service", "agent", CheckOutcome.WARNING, "not running", remedy)
     if config.emulator is not None:
         return
     try:
         enabled = run(("systemctl", "is-enabled", SERVICE), ANSWER_S).strip()
     except UnavailableError as error:
         remedy = "nightjar-agent service prints a unit that starts it with the device (docs/device.md)"
-        yield Check("service", "start", Outcome.WARNING, f"does not start with the device ({error})", remedy)
+        yield Check("service", "start", CheckOutcome.WARNING, f"does not start with the device ({error})", remedy)
     else:
-        yield Check("service", "start", Outcome.OK, f"{SERVICE} is {enabled}")
+        yield Check("service", "start", CheckOutcome.OK, f"{SERVICE} is {enabled}")
 
 
 def _tls(config: AgentConfig) -> ssl.SSLContext | None:
@@ -353,5 +359,5 @@ def _nearest(folder: Path) -> Path:
     return next(path for path in (folder, *folder.parents) if path.exists())
 
 
-def _ok(fine: bool) -> Outcome:
-    return Outcome.OK if fine else Outcome.FAILED
+def _ok(fine: bool) -> CheckOutcome:
+    return CheckOutcome.OK if fine else CheckOutcome.FAILED

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from edge_agent.assembly import caps, emulation_started_s
 from edge_agent.config import AgentConfig
-from edge_agent.core.eligibility import Answer, Condition, Reading, Readings
-from edge_agent.device import Device, assembled_device, typing_activity
+from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
+from edge_agent.device import DeviceProfile, assembled_device, typing_activity
 from edge_agent.ports import Model
 from edge_agent.shell.clock import SystemClock
 from edge_agent.shell.database import Database
@@ -41,7 +41,7 @@ def held_model(config: AgentConfig) -> Model | None:
     return ModelFiles(folder, Downloader(config.coordinator_url)).current() if folder.is_dir() else None
 
 
-def device_beside(config: AgentConfig, database: Database | None) -> Device:
+def device_beside(config: AgentConfig, database: Database | None) -> DeviceProfile:
     """The device as the agent sees it."""
     clock = SystemClock()
     started = clock.wall_s() if database is None else emulation_started_s(database, clock)
@@ -49,9 +49,13 @@ def device_beside(config: AgentConfig, database: Database | None) -> Device:
     return assembled_device(config, clock, typing_activity(config), paused, started)
 
 
-def readings_of(device: Device, database: Database | None) -> Readings:
+def readings_of(device: DeviceProfile, database: Database | None) -> Readings:
     """Everything that the agent looks at before it trains."""
     count = 0 if database is None else database.count()
     source = "example store"
-    own = Reading(Answer.YES, source, "has messages") if count else Reading(Answer.NO, source, "nothing typed yet")
+    own = (
+        ConditionReading(Answer.YES, source, "has messages")
+        if count
+        else ConditionReading(Answer.NO, source, "nothing typed yet")
+    )
     return {**device.conditions.read(), Condition.HAS_EXAMPLES: own}

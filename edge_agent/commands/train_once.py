@@ -16,7 +16,7 @@ from edge_agent.assembly import trainer_for
 from edge_agent.commands.conditions import looks
 from edge_agent.commands.opened import held_model, opened_database
 from edge_agent.config import AgentConfig
-from edge_agent.core.training import Stopped
+from edge_agent.core.training import TrainingStopped
 from edge_agent.driver import SESSION_LIMIT_S
 from edge_agent.session import Desk, Produced, run_session
 from wire.errors import ConfigError
@@ -100,7 +100,7 @@ def train_once(config: AgentConfig, plan: TrainingPlan, codec: CodecChoice, *, w
                     outcome.seconds,
                     len(outcome.report.frame),
                 )
-            case Stopped():
+            case TrainingStopped():
                 lost = "" if watch is None else watch.lost()
                 return Session(False, lost or outcome.detail, manifest.version)
 

@@ -45,7 +45,7 @@ class Answer(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ConditionReading:
     """What one source says about one condition.
 
     Attributes:
@@ -61,12 +61,12 @@ class Reading:
     age_s: float = 0.0
 
 
-Readings = Mapping[Condition, Reading]
+Readings = Mapping[Condition, ConditionReading]
 """A condition that is not in it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class EligibilityVerdict:
     """Whether the device may train at this moment.
 
     Attributes:
@@ -80,7 +80,7 @@ class Verdict:
     cause: DropoutCause | None
 
 
-class Standing(enum.Enum):
+class EligibilityRun(enum.Enum):
     """What a run of verdicts amounts to."""
 
     UNFIT = "unfit"
@@ -148,7 +148,7 @@ STALE_AFTER_S = 60.0
 """An older reading says nothing about now."""
 
 
-def judge(readings: Readings, policy: Policy = DEFAULT_POLICY) -> Verdict:
+def judge(readings: Readings, policy: Policy = DEFAULT_POLICY) -> EligibilityVerdict:
     """Decide on one set of readings.
 
     >>> judge({c: Reading(Answer.YES, "test", "yes") for c in Condition})
@@ -167,30 +167,30 @@ def judge(readings: Readings, policy: Policy = DEFAULT_POLICY) -> Verdict:
         demand, reading = policy.get(condition, Demand.REQUIRED), fresh(readings.get(condition))
         match demand, reading.value:
             case ((Demand.REQUIRED | Demand.UNLESS_UNKNOWN), Answer.NO):
-                return Verdict(False, reading.reason, CAUSES[condition])
+                return EligibilityVerdict(False, reading.reason, CAUSES[condition])
             case Demand.REQUIRED, Answer.UNKNOWN:
-                return Verdict(False, f"{condition.value}: unknown ({reading.reason})", CAUSES[condition])
+                return EligibilityVerdict(False, f"{condition.value}: unknown ({reading.reason})", CAUSES[condition])
             case _:
                 pass
-    return Verdict(True, "all conditions hold", None)
+    return EligibilityVerdict(True, "all conditions hold", None)
 
 
-def fresh(reading: Reading | None) -> Reading:
+def fresh(reading: ConditionReading | None) -> ConditionReading:
     """A reading as it counts now: one that is missing or too old says nothing.
 
     >>> fresh(Reading(Answer.YES, "BAT0", "charging", age_s=61.0)).reason
     'the last reading is too old'
     """
     if reading is None:
-        return Reading(Answer.UNKNOWN, "nobody", "no source")
+        return ConditionReading(Answer.UNKNOWN, "nobody", "no source")
     if reading.age_s > STALE_AFTER_S:
-        return Reading(Answer.UNKNOWN, reading.source, "the last reading is too old", reading.age_s)
+        return ConditionReading(Answer.UNKNOWN, reading.source, "the last reading is too old", reading.age_s)
     return reading
 
 
 def settle(
-    eligible_since_s: float | None, verdict: Verdict, now_s: float, hysteresis_s: float
-) -> tuple[float | None, Standing]:
+    eligible_since_s: float | None, verdict: EligibilityVerdict, now_s: float, hysteresis_s: float
+) -> tuple[float | None, EligibilityRun]:
     """Ask for an unbroken run of eligible verdicts.
 
     >>> yes = Verdict(True, "", None)
@@ -209,12 +209,12 @@ def settle(
         The beginning of the run that the next call takes, and the standing.
     """
     if not verdict.eligible:
-        return None, Standing.UNFIT
+        return None, EligibilityRun.UNFIT
     since_s = now_s if eligible_since_s is None else eligible_since_s
-    return since_s, Standing.FIT if now_s - since_s >= hysteresis_s else Standing.SETTLING
+    return since_s, EligibilityRun.FIT if now_s - since_s >= hysteresis_s else EligibilityRun.SETTLING
 
 
-def battery_reading(level: float | None, minimum: float, source: str) -> Reading:
+def battery_reading(level: float | None, minimum: float, source: str) -> ConditionReading:
     """Is the battery full enough?
 
     >>> battery_reading(0.12, 0.3, "BAT0").reason
@@ -226,13 +226,13 @@ def battery_reading(level: float | None, minimum: float, source: str) -> Reading
         source: who said so.
     """
     if level is None:
-        return Reading(Answer.UNKNOWN, source, "battery level not known")
+        return ConditionReading(Answer.UNKNOWN, source, "battery level not known")
     if level < minimum:
-        return Reading(Answer.NO, source, f"battery below {100 * minimum:.0f} %")
-    return Reading(Answer.YES, source, f"battery at {100 * level:.0f} %")
+        return ConditionReading(Answer.NO, source, f"battery below {100 * minimum:.0f} %")
+    return ConditionReading(Answer.YES, source, f"battery at {100 * level:.0f} %")
 
 
-def heat_reading(temperature_c: float | None, maximum_c: float, source: str) -> Reading:
+def heat_reading(temperature_c: float | None, maximum_c: float, source: str) -> ConditionReading:
     """Is it cool enough?
 
     >>> heat_reading(47.5, 45.0, "BAT0").reason
@@ -244,10 +244,10 @@ def heat_reading(temperature_c: float | None, maximum_c: float, source: str) -> 
         source: who said so.
     """
     if temperature_c is None:
-        return Reading(Answer.UNKNOWN, source, "no thermometer")
+        return ConditionReading(Answer.UNKNOWN, source, "no thermometer")
     if temperature_c > maximum_c:
-        return Reading(Answer.NO, source, f"too hot: above {maximum_c:.0f} C")
-    return Reading(Answer.YES, source, f"{temperature_c:.1f} C")
+        return ConditionReading(Answer.NO, source, f"too hot: above {maximum_c:.0f} C")
+    return ConditionReading(Answer.YES, source, f"{temperature_c:.1f} C")
 
 
 QuietSpan = tuple[int, int]
@@ -281,7 +281,7 @@ def _minute(text: str) -> int:
     return 60 * int(hours) + int(minutes)
 
 
-def quiet_reading(spans: Sequence[str], minute: int | None, source: str) -> Reading:
+def quiet_reading(spans: Sequence[str], minute: int | None, source: str) -> ConditionReading:
     """Is it outside the hours in which the device must be left alone?
 
     >>> quiet_reading(["22:30-07:00"], 60, "clock").reason
@@ -295,11 +295,11 @@ def quiet_reading(spans: Sequence[str], minute: int | None, source: str) -> Read
         source: who said what time it is.
     """
     if not spans:
-        return Reading(Answer.YES, "configuration", "no quiet hours")
+        return ConditionReading(Answer.YES, "configuration", "no quiet hours")
     if minute is None:
-        return Reading(Answer.UNKNOWN, source, "the time of day is not known")
+        return ConditionReading(Answer.UNKNOWN, source, "the time of day is not known")
     for text in spans:
         begin, end = quiet_span(text)
         if begin <= minute < end if begin < end else minute >= begin or minute < end:
-            return Reading(Answer.NO, source, f"quiet hours {text}")
-    return Reading(Answer.YES, source, "outside quiet hours")
+            return ConditionReading(Answer.NO, source, f"quiet hours {text}")
+    return ConditionReading(Answer.YES, source, "outside quiet hours")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edge_agent.core.eligibility import Standing
+from edge_agent.core.eligibility import EligibilityRun
 from wire.messages import Assignment, DropoutCause, Receipt, Rejection
 
 
@@ -29,7 +29,7 @@ class ConditionsJudged:
     """The conditions were looked at; ``cause`` is None unless the standing is UNFIT."""
 
     at: Moment
-    standing: Standing
+    standing: EligibilityRun
     reason: str
     cause: DropoutCause | None
 

@@ -36,7 +36,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from edge_agent.core.eligibility import Standing
+from edge_agent.core.eligibility import EligibilityRun
 from edge_agent.core.events import (
     Announced,
     Assigned,
@@ -298,12 +298,12 @@ def _stay(state: State, _event: Event) -> Result:
 def _follow_conditions(state: State, event: ConditionsJudged) -> Result:
     """The state that the conditions alone call for."""
     match event.standing:
-        case Standing.UNFIT:
+        case EligibilityRun.UNFIT:
             return Ineligible(event.reason, event.cause or DropoutCause.IN_USE), ()
-        case Standing.SETTLING:
+        case EligibilityRun.SETTLING:
             cause = state.cause if isinstance(state, Ineligible | Settling) else DropoutCause.IN_USE
             return Settling(event.reason, cause), ()
-        case Standing.FIT:
+        case EligibilityRun.FIT:
             return _check_in(event.at, tries=1)
 
 
@@ -312,7 +312,7 @@ def _check_in(at: Moment, tries: int) -> Result:
 
 
 def _wait_for_answer(state: CheckedIn, event: ConditionsJudged) -> Result:
-    if event.standing is Standing.UNFIT:
+    if event.standing is EligibilityRun.UNFIT:
         return _follow_conditions(state, event)
     return (state, ()) if event.at.now_s < state.again_at_s else _check_in(event.at, state.tries + 1)
 
@@ -361,7 +361,7 @@ def _rest_after_rejection(_state: CheckedIn, event: Rejected) -> Result:
 
 
 def _watch_work(state: Preparing | Training, event: ConditionsJudged) -> Result:
-    if event.standing is Standing.UNFIT and event.cause is not None:
+    if event.standing is EligibilityRun.UNFIT and event.cause is not None:
         return _give_up(state, event.cause, event.reason, Ineligible(event.reason, event.cause))
     if event.at.now_s >= state.deadline_s:
         cause = DropoutCause.OUT_OF_TIME
@@ -372,7 +372,7 @@ def _watch_work(state: Preparing | Training, event: ConditionsJudged) -> Result:
 def _watch_training(state: Training, event: ConditionsJudged) -> Result:
     mine, now_s = state.assignment, event.at.now_s
     if (
-        event.standing is Standing.UNFIT
+        event.standing is EligibilityRun.UNFIT
         and event.cause is not None
         and event.cause is not DropoutCause.METERED
         and mine.plan.keep_share < 1.0

@@ -28,7 +28,7 @@ RISE = 1.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Trained:
+class TrainedUpdate:
     """A training whose update is worth sending.
 
     Attributes:
@@ -49,7 +49,7 @@ class Trained:
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
+class TrainingStopped:
     """A training that was given up.
 
     Attributes:
@@ -68,7 +68,7 @@ def train(
     generator: np.random.Generator,
     should_stop: Callable[[], bool],
     now_s: Callable[[], float],
-) -> Trained | Stopped:
+) -> TrainedUpdate | TrainingStopped:
     """Run the plan on a program that holds the base weights.
 
     Args:
@@ -84,11 +84,13 @@ def train(
         stop it is in the middle of a training.
     """
     if batches.targets == 0:
-        return Stopped(DropoutCause.NO_EXAMPLES, "no words to train on")
+        return TrainingStopped(DropoutCause.NO_EXAMPLES, "no words to train on")
     step = _step_of(program, plan)
     if step is None:
         lacking = "momentum and a proximal term"
-        return Stopped(DropoutCause.TRAINING_FAILED, f"the plan asks for what this model's program lacks: {lacking}")
+        return TrainingStopped(
+            DropoutCause.TRAINING_FAILED, f"the plan asks for what this model's program lacks: {lacking}"
+        )
     planned = min(plan.max_steps, plan.local_epochs * len(batches))
     watch = _Watch()
     started_s = now_s()
@@ -98,7 +100,7 @@ def train(
             break
         if should_stop():
             if steps < plan.keep_share * planned:
-                return Stopped(DropoutCause.IN_USE, f"asked to stop after {steps} of {planned} steps")
+                return TrainingStopped(DropoutCause.IN_USE, f"asked to stop after {steps} of {planned} steps")
             break
         if steps % len(batches) == 0:
             loss_sum = targets = 0.0
@@ -108,15 +110,15 @@ def train(
         diverged = watch.fault(done, steps)
         if diverged:
             program.reset()
-            return Stopped(DropoutCause.DIVERGED, diverged)
+            return TrainingStopped(DropoutCause.DIVERGED, diverged)
         loss_sum += done.loss * done.targets
         targets += done.targets
     delta = program.delta()
     if not np.isfinite(delta).all():
         program.reset()
-        return Stopped(DropoutCause.DIVERGED, f"the update was not finite after {steps} steps")
+        return TrainingStopped(DropoutCause.DIVERGED, f"the update was not finite after {steps} steps")
     loss = loss_sum / targets if targets else 0.0
-    return Trained(delta, min(batches.targets, seen), steps, loss, now_s() - started_s, whole=steps == planned)
+    return TrainedUpdate(delta, min(batches.targets, seen), steps, loss, now_s() - started_s, whole=steps == planned)
 
 
 def evaluate(program: Program, batches: Batches) -> Evaluation:
@@ -124,12 +126,12 @@ def evaluate(program: Program, batches: Batches) -> Evaluation:
     return _summed(program.evaluate(x, y) for x, y in batches)
 
 
-def try_out(program: Program, batches: Batches, should_stop: Callable[[], bool]) -> Evaluation | Stopped:
+def try_out(program: Program, batches: Batches, should_stop: Callable[[], bool]) -> Evaluation | TrainingStopped:
     """The same, giving up before the next batch if it is asked to stop: half of the figures are none."""
     found: list[Evaluation] = []
     for x, y in batches:
         if should_stop():
-            return Stopped(DropoutCause.IN_USE, f"asked to stop after {len(found)} of {len(batches)} batches")
+            return TrainingStopped(DropoutCause.IN_USE, f"asked to stop after {len(found)} of {len(batches)} batches")
         found.append(program.evaluate(x, y))
     return _summed(found)
 

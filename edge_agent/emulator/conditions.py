@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from edge_agent.core.eligibility import Answer, Condition, Reading, Readings, battery_reading
+from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, battery_reading
 from edge_agent.emulator.phone import PlayedPhone
 
 SOURCE = "emulated day"
@@ -33,5 +33,5 @@ class ScriptedConditions:
         }
 
 
-def _reading(holds: bool, yes: str, no: str) -> Reading:
-    return Reading(Answer.YES, SOURCE, yes) if holds else Reading(Answer.NO, SOURCE, no)
+def _reading(holds: bool, yes: str, no: str) -> ConditionReading:
+    return ConditionReading(Answer.YES, SOURCE, yes) if holds else ConditionReading(Answer.NO, SOURCE, no)

@@ -18,7 +18,7 @@ import urllib3
 from msgspec.structs import replace
 
 from edge_agent.enrolment.claim import ClaimFile, read_claim, remove_claim_file, wipe_claim
-from edge_agent.enrolment.identity import Identity, held_identity, host_of, keep, tls_context, trusting
+from edge_agent.enrolment.identity import EnrolledIdentity, held_identity, host_of, keep, tls_context, trusting
 from wire.enrolment import COORDINATOR_NAME, ROOT, Enrolled, EnrolmentWanted, RenewalWanted
 from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
 
@@ -28,7 +28,7 @@ ONCE_MORE = urllib3.Retry(1, allowed_methods=None, redirect=False, status=False)
 """A connection that breaks tells nothing: asking again is asking for the same, and brings the reason."""
 
 
-class Refused(ConfigError):  # noqa: N818 - a person has to do something: that is what its base says
+class EnrolmentRefused(ConfigError):  # noqa: N818 - a person has to do something: that is what its base says
     """The coordinator does not let this device in."""
 
     code = "refused"
@@ -44,7 +44,7 @@ class Enrolment:
         not_wiped: where the claim, which is burnt, still stands, and why.
     """
 
-    identity: Identity
+    identity: EnrolledIdentity
     anew: bool
     not_wiped: tuple[str, ...] = ()
 
@@ -73,7 +73,7 @@ def enrol(data_dir: Path, claim_path: Path, also_wipe: Sequence[Path] = ()) -> E
     if held is not None:
         try:
             held = refreshed(data_dir, held)
-        except Refused:
+        except EnrolmentRefused:
             if claim is None:
                 raise
             held = None  # revoked or forgotten; the card has a claim for a fresh start
@@ -98,7 +98,7 @@ def _wiped(claim: ClaimFile, claim_path: Path, also_wipe: Sequence[Path]) -> tup
     return tuple(failed)
 
 
-def refreshed(data_dir: Path, held: Identity) -> Identity:
+def refreshed(data_dir: Path, held: EnrolledIdentity) -> EnrolledIdentity:
     """Show our certificate, and keep what the coordinator says of it: whom to trust, when to renew.
 
     The keys that sign orders stay those of the claim: only who holds one names another (:mod:`edge_agent.shell.trust`).
@@ -135,7 +135,7 @@ def renewed(data_dir: Path, now_s: float) -> bool:
     url = f"{held.coordinator_url}{ROOT}/self"
     try:
         answer = _ask(tls_context(data_dir, held), "POST", url, RenewalWanted(csr))
-    except Refused:
+    except EnrolmentRefused:
         forget_next_key(data_dir)
         raise
     identity = _with_keys_of(held, _identity(answer, held.coordinator_url))
@@ -145,13 +145,13 @@ def renewed(data_dir: Path, now_s: float) -> bool:
     return True
 
 
-def _claimed(data_dir: Path, claim: ClaimFile) -> Identity:
+def _claimed(data_dir: Path, claim: ClaimFile) -> EnrolledIdentity:
     from edge_agent.enrolment.keys import forget_next_key, next_key
 
     key, csr = next_key(data_dir)
     try:
         answer = _ask(trusting([claim.authority]), "POST", f"{claim.url}{ROOT}", EnrolmentWanted(claim.claim, csr))
-    except Refused:
+    except EnrolmentRefused:
         forget_next_key(data_dir)
         raise
     identity = _identity(answer, claim.url)
@@ -159,12 +159,12 @@ def _claimed(data_dir: Path, claim: ClaimFile) -> Identity:
     return identity
 
 
-def _with_keys_of(held: Identity, said: Identity) -> Identity:
+def _with_keys_of(held: EnrolledIdentity, said: EnrolledIdentity) -> EnrolledIdentity:
     return replace(said, coordinator_key=held.coordinator_key, recovery_key=held.recovery_key)
 
 
-def _identity(answer: Enrolled, url: str) -> Identity:
-    return Identity(
+def _identity(answer: Enrolled, url: str) -> EnrolledIdentity:
+    return EnrolledIdentity(
         device=answer.device,
         population=answer.population,
         coordinator_url=url,
@@ -202,7 +202,7 @@ def _ask(
         raise UnavailableError(msg)
     if status in {400, 401, 403, 404, 415, 422}:
         msg = f"the coordinator at {url} refused ({status}): {_detail(data)}"
-        raise Refused(msg)
+        raise EnrolmentRefused(msg)
     if status != 200:
         msg = f"the coordinator at {url} answered {status}: {_detail(data)}"
         raise UnavailableError(msg)

@@ -22,7 +22,7 @@ FOLDER = "identity"
 CREDENTIAL, IDENTITY, NEXT_KEY = "credential.pem", "identity.json", "next.pem"
 
 
-class Identity(msgspec.Struct, frozen=True, kw_only=True):
+class EnrolledIdentity(msgspec.Struct, frozen=True, kw_only=True):
     """Where an enrolled device belongs; times are wall-clock seconds.
 
     Attributes:
@@ -60,7 +60,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
         return population(self.population)
 
 
-def held_identity(data_dir: Path) -> Identity | None:
+def held_identity(data_dir: Path) -> EnrolledIdentity | None:
     """The identity of a device; None before it is enrolled.
 
     Raises:
@@ -68,7 +68,7 @@ def held_identity(data_dir: Path) -> Identity | None:
     """
     path = data_dir / FOLDER / IDENTITY
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=Identity)
+        found = msgspec.json.decode(path.read_bytes(), type=EnrolledIdentity)
         device_id(found.device), population(found.population)
     except (FileNotFoundError, NotADirectoryError):
         return None  # whoever makes the folder says what is wrong with it
@@ -78,7 +78,7 @@ def held_identity(data_dir: Path) -> Identity | None:
     return found
 
 
-def keep(data_dir: Path, identity: Identity, key_and_certificate: bytes | None) -> None:
+def keep(data_dir: Path, identity: EnrolledIdentity, key_and_certificate: bytes | None) -> None:
     """Keep what was given to us; a key and certificate of None stay as they are."""
     folder = data_dir / FOLDER
     private_folder(folder)
@@ -89,7 +89,7 @@ def keep(data_dir: Path, identity: Identity, key_and_certificate: bytes | None) 
         (folder / NEXT_KEY).unlink(missing_ok=True)
 
 
-def tls_context(data_dir: Path, identity: Identity) -> ssl.SSLContext:
+def tls_context(data_dir: Path, identity: EnrolledIdentity) -> ssl.SSLContext:
     """Trusts servers of our authorities, under whatever name, and shows our certificate.
 
     An authority of a coordinator certifies no servers but its own, and devices for clients only; and a household's

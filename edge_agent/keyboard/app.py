@@ -97,7 +97,7 @@ class Store(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class AgentInfo:
     """What the agent says of itself to the panel beside the keyboard.
 
     Attributes:
@@ -124,7 +124,7 @@ class About:
 Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT_CHARACTERS)]
 
 
-class Typed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TypedBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Body of a question for suggestions, and of a sent message."""
 
     text: Text
@@ -146,7 +146,7 @@ class Wipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def create_app(
     suggester: Suggester,
     store: Store,
-    about: Callable[[], About],
+    about: Callable[[], AgentInfo],
     wipe: Callable[[], None],
     key: str,
     on_typing: Callable[[], None] = lambda: None,
@@ -171,7 +171,7 @@ def create_app(
 
     @app.post("/api/suggest")
     def suggest() -> Response:
-        asked = _body(Typed)
+        asked = _body(TypedBody)
         if asked.text:
             on_typing()
         found = suggester.suggest(asked.text, language=asked.language)
@@ -185,7 +185,7 @@ def create_app(
 
     @app.post("/api/messages")
     def send() -> Response:
-        sent = _body(Typed)
+        sent = _body(TypedBody)
         if not sent.text.strip():
             msg = "expected a message with something in it, got an empty one"
             raise BadRequest(msg)

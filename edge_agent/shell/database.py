@@ -23,7 +23,7 @@ from edge_agent.core.events import SendDropout
 from edge_agent.core.exclusion import storable
 from edge_agent.core.lifecycle import State
 from edge_agent.core.outbox import Parcel
-from edge_agent.ports import Change, Clock, OwnWord, PendingDropout, RecallCount, Remembered, Tally
+from edge_agent.ports import AgentTally, Change, Clock, OwnWord, PendingDropout, RecallCount, Remembered
 from host.files import private_file
 from wire.codec import Sparse
 from wire.errors import ConfigError, LocalProtocolError, UnavailableError
@@ -347,11 +347,11 @@ class Database:
         with self._transaction() as connection:
             connection.execute("DELETE FROM dropouts WHERE number = ?", (number,))
 
-    def tally(self) -> Tally:
+    def tally(self) -> AgentTally:
         """What the device did so far."""
         facts: dict[str, str] = dict(self._rows("SELECT name, value FROM facts"))
         size, when = facts.get("last_report_bytes"), facts.get("last_trained_at_s")
-        return Tally(
+        return AgentTally(
             reports_sent=int(facts.get("reports_sent", 0)),
             bytes_sent=int(facts.get("bytes_sent", 0)),
             last_report_bytes=None if size is None else int(size),

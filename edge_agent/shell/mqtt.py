@@ -41,7 +41,7 @@ Post = Callable[[LinkUp | LinkDown | Arrived], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
+class BrokerAddress:
     """Where the broker is.
 
     Attributes:
@@ -75,7 +75,7 @@ class MqttTransport:
     """
 
     def __init__(
-        self, broker: Broker, client_id: str, filters: Sequence[str], will: tuple[str, bytes], post: Post
+        self, broker: BrokerAddress, client_id: str, filters: Sequence[str], will: tuple[str, bytes], post: Post
     ) -> None:
         self._broker = broker
         self._filters = [(topic, 1) for topic in filters]

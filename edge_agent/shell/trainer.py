@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 import edge_agent
-from edge_agent.core.training import Stopped
+from edge_agent.core.training import TrainingStopped
 from edge_agent.session import Produced, SessionTask
 from edge_agent.shell.trainer_messages import Errand, decode_outcome, encode, error_of
 from edge_agent.shell.trainer_process import IDLE, LENGTH, NORMAL
@@ -58,7 +58,7 @@ class TrainerProcess:
     idle_priority: bool = True
     report_peak: Callable[[int], None] = lambda _bytes: None
 
-    def __call__(self, task: SessionTask, should_stop: Callable[[], bool]) -> Produced | Stopped:
+    def __call__(self, task: SessionTask, should_stop: Callable[[], bool]) -> Produced | TrainingStopped:
         """Do a session, and wait for it.
 
         Raises:
@@ -73,7 +73,7 @@ class TrainerProcess:
                 if process.poll() is None:
                     process.kill()
         if not data and stopped:
-            return Stopped(DropoutCause.IN_USE, "asked to stop")
+            return TrainingStopped(DropoutCause.IN_USE, "asked to stop")
         try:
             outcome = decode_outcome(data)
         except msgspec.MsgspecError as error:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from edge_agent.core.training import Stopped
+from edge_agent.core.training import TrainingStopped
 from edge_agent.ports import Model
 from edge_agent.session import Produced
 from wire import errors
@@ -43,7 +43,7 @@ class Errand:
     personal: Path | None = None
 
 
-class Fault(msgspec.Struct, frozen=True):
+class TrainerFault(msgspec.Struct, frozen=True):
     """An error of :mod:`wire.errors`, or of any other kind without its text: that may quote what was typed."""
 
     kind: str
@@ -51,12 +51,12 @@ class Fault(msgspec.Struct, frozen=True):
     code: str
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class TrainerOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Exactly one of the three, and the most memory that the process ever had."""
 
     produced: Produced | None = None
-    stopped: Stopped | None = None
-    fault: Fault | None = None
+    stopped: TrainingStopped | None = None
+    fault: TrainerFault | None = None
     peak_bytes: int
 
 
@@ -78,10 +78,10 @@ def _decode(kind: Any, value: Any) -> Any:
 
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=_encode)
 _ERRANDS = msgspec.msgpack.Decoder(Errand, dec_hook=_decode)
-_OUTCOMES = msgspec.msgpack.Decoder(Outcome, dec_hook=_decode)
+_OUTCOMES = msgspec.msgpack.Decoder(TrainerOutcome, dec_hook=_decode)
 
 
-def encode(message: Errand | Outcome) -> bytes:
+def encode(message: Errand | TrainerOutcome) -> bytes:
     """A message as bytes."""
     return _ENCODER.encode(message)
 
@@ -91,7 +91,7 @@ def decode_errand(data: bytes) -> Errand:
     return _ERRANDS.decode(data)
 
 
-def decode_outcome(data: bytes) -> Outcome:
+def decode_outcome(data: bytes) -> TrainerOutcome:
     """Inverse of :func:`encode`.
 
     Raises:
@@ -100,18 +100,18 @@ def decode_outcome(data: bytes) -> Outcome:
     return _OUTCOMES.decode(data)
 
 
-def fault_of(error: Exception) -> Fault:
+def fault_of(error: Exception) -> TrainerFault:
     """What to say of an error.
 
     >>> fault_of(KeyError("what was typed")).text
     'unforeseen KeyError'
     """
     if isinstance(error, NightjarError):
-        return Fault(type(error).__name__, str(error), error.code)
-    return Fault(LocalProtocolError.__name__, f"unforeseen {type(error).__name__}", LocalProtocolError.code)
+        return TrainerFault(type(error).__name__, str(error), error.code)
+    return TrainerFault(LocalProtocolError.__name__, f"unforeseen {type(error).__name__}", LocalProtocolError.code)
 
 
-def error_of(fault: Fault) -> NightjarError:
+def error_of(fault: TrainerFault) -> NightjarError:
     """Inverse of :func:`fault_of`.
 
     >>> error_of(Fault("RemoteProtocolError", "no program", "program")).code

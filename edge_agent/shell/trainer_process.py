@@ -45,9 +45,9 @@ def main() -> None:
 
     from edge_agent.session import Produced, SessionTask, train_and_encode
     from edge_agent.shell.tflite import load_program
-    from edge_agent.shell.trainer_messages import Fault, Outcome, decode_errand, encode, fault_of
+    from edge_agent.shell.trainer_messages import TrainerFault, TrainerOutcome, decode_errand, encode, fault_of
 
-    fault: Fault | None = None
+    fault: TrainerFault | None = None
     done = None
     try:
         errand = decode_errand(data)
@@ -60,7 +60,7 @@ def main() -> None:
         done = train_and_encode(task, load, lambda: bool(stops) or os.getppid() != agent, time.monotonic)
     except Exception as error:  # whatever it is, the agent says it and goes on
         fault = fault_of(error)
-    outcome = Outcome(
+    outcome = TrainerOutcome(
         produced=done if isinstance(done, Produced) else None,
         stopped=None if isinstance(done, Produced) else done,
         fault=fault,

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from experiments.codec_study.federation import run
 from experiments.codec_study.population import POPULATIONS, Population, prepare
-from experiments.codec_study.results import Training, append, outcomes, read, table
+from experiments.codec_study.results import FinishedTraining, append, outcomes, read, table
 from experiments.codec_study.variants import VARIANTS
 from models import corpora
 from models.corpora import Corpus
@@ -63,7 +63,7 @@ def _train_missing(
         started_s = time.monotonic()
         with console.status(f"seed {seed}, {population.name}, {variant.name}: {rounds} rounds"):
             curve, report_bytes = run(setting, variant, rounds)
-        training = Training(
+        training = FinishedTraining(
             corpus=corpus.name,
             population=population.name,
             variant=variant.name,

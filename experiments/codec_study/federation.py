@@ -13,11 +13,11 @@ import statistics
 
 from coordinator.learning.fedavg import Contribution, weight_of, weighted_mean
 from coordinator.learning.optimizers import fed_avg_m
-from edge_agent.core.training import Stopped, Trained, train
+from edge_agent.core.training import TrainedUpdate, TrainingStopped, train
 from experiments.codec_study.coarse import coarse_codec
-from experiments.codec_study.population import Setting
+from experiments.codec_study.population import PopulationSetting
 from experiments.codec_study.results import Point
-from experiments.codec_study.variants import AfterLate, Variant
+from experiments.codec_study.variants import AfterLate, CodecVariant
 from simulation.warm_start import CLIP_NORM, evaluate, seeded
 from wire.codec import MASKED, NAMES, Codec, codec_for, with_error_feedback
 from wire.codec.masks import choose_mask
@@ -39,7 +39,7 @@ POINTS = 5
 """So often is the model scored on the way, beside the start."""
 
 
-def run(setting: Setting, variant: Variant, rounds: int) -> tuple[list[Point], float]:
+def run(setting: PopulationSetting, variant: CodecVariant, rounds: int) -> tuple[list[Point], float]:
     """Train for a number of rounds.
 
     Args:
@@ -77,7 +77,7 @@ class Phones:
         report_bytes: length of each report's frame, late ones included.
     """
 
-    def __init__(self, setting: Setting, variant: Variant) -> None:
+    def __init__(self, setting: PopulationSetting, variant: CodecVariant) -> None:
         self._setting = setting
         self._variant = variant
         self._plan = TrainingPlan(learning_rate=setting.population.learning_rate, clip_norm=CLIP_NORM)
@@ -120,17 +120,17 @@ class Phones:
         weight = weight_of(trained.num_examples, WEIGHT_CAP)
         return Contribution(DeviceId(f"phone-{phone:04d}"), weight, codec.decode(payload, layout))
 
-    def _train(self, number: int, phone: int, weights: Vector) -> Trained:
+    def _train(self, number: int, phone: int, weights: Vector) -> TrainedUpdate:
         device = self._setting.device
         device.restore(weights)
         shuffle = seeded(self._setting.seed, "shuffle", number, phone)
         trained = train(device, self._setting.phones[phone], self._plan, shuffle, lambda: False, lambda: 0.0)
-        if isinstance(trained, Stopped):
+        if isinstance(trained, TrainingStopped):
             msg = f"phone {phone} could not train in round {number}: {trained.detail}"
             raise UnavailableError(msg)
         return trained
 
-    def _frame_bytes(self, number: int, trained: Trained, codec: Codec, payload: bytes) -> int:
+    def _frame_bytes(self, number: int, trained: TrainedUpdate, codec: Codec, payload: bytes) -> int:
         report = Report(
             round=number,
             attempt=1,
@@ -146,7 +146,7 @@ class Phones:
         return len(encode_report(report))
 
 
-def _codec(setting: Setting, variant: Variant, number: int, last_update: Vector | None) -> Codec:
+def _codec(setting: PopulationSetting, variant: CodecVariant, number: int, last_update: Vector | None) -> Codec:
     """The codec of one round; it remembers its last decoding, which error feedback and the coordinator both ask for."""
     choice, size = variant.codec, setting.layout.size
     if choice.name not in NAMES:
@@ -160,7 +160,7 @@ def _codec(setting: Setting, variant: Variant, number: int, last_update: Vector 
     return dataclasses.replace(codec, decode=functools.lru_cache(maxsize=1)(codec.decode))
 
 
-def _score(setting: Setting, weights: Vector, number: int) -> Point:
+def _score(setting: PopulationSetting, weights: Vector, number: int) -> Point:
     setting.device.restore(weights)
     nll, top1, top3 = evaluate(setting.device, [setting.test])
     return Point(round=number, nll=nll, top1=top1, top3=top3)

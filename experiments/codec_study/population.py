@@ -58,7 +58,7 @@ POPULATIONS = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Setting:
+class PopulationSetting:
     """What every training of one population and seed begins with.
 
     Attributes:
@@ -80,7 +80,7 @@ class Setting:
     test: Batches
 
 
-def prepare(corpus: Corpus, population: Population, seed: int) -> Setting:
+def prepare(corpus: Corpus, population: Population, seed: int) -> PopulationSetting:
     """Choose the phones, hold a part of their text out, and warm the model up on the text of others.
 
     Raises:
@@ -100,4 +100,4 @@ def prepare(corpus: Corpus, population: Population, seed: int) -> Setting:
         held_out += messages[kept:]
     order = seeded(seed, "test").permutation(len(held_out))[:TEST_MESSAGES].tolist()
     test = batches_of([held_out[i] for i in order], vocabulary, shape.batch_rows, shape.sequence_length)
-    return Setting(population, seed, device, shape.layout(vocabulary.size), device.save(), tuple(typed), test)
+    return PopulationSetting(population, seed, device, shape.layout(vocabulary.size), device.save(), tuple(typed), test)

@@ -31,7 +31,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     top3: float
 
 
-class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FinishedTraining(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One finished training."""
 
     corpus: str
@@ -51,7 +51,7 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return self.corpus, self.population, self.variant, self.seed, self.rounds
 
 
-def append(path: Path, training: Training) -> None:
+def append(path: Path, training: FinishedTraining) -> None:
     """Add one line to a file of trainings; made if missing.
 
     Raises:
@@ -66,7 +66,7 @@ def append(path: Path, training: Training) -> None:
         raise UnavailableError(msg) from error
 
 
-def read(path: Path) -> list[Training]:
+def read(path: Path) -> list[FinishedTraining]:
     """All trainings of a file; none if there is no such file.
 
     Raises:
@@ -75,7 +75,7 @@ def read(path: Path) -> list[Training]:
     if not path.exists():
         return []
     try:
-        return msgspec.json.Decoder(Training).decode_lines(path.read_bytes())
+        return msgspec.json.Decoder(FinishedTraining).decode_lines(path.read_bytes())
     except OSError as error:
         msg = f"cannot read the trainings in {path}: {error.strerror or error}"
         raise ConfigError(msg) from error
@@ -85,7 +85,7 @@ def read(path: Path) -> list[Training]:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class SeedSpread:
     """A figure over seeds.
 
     Attributes:
@@ -97,7 +97,7 @@ class Spread:
     deviation: float
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Spread:
+    def of(cls, values: Sequence[float]) -> SeedSpread:
         """From one value a seed.
 
         >>> Spread.of([1.0, 3.0])
@@ -126,16 +126,16 @@ class Outcome:
     variant: str
     seeds: int
     report_bytes: float
-    nll: Spread
-    gap: Spread
-    share: Spread
-    top1: Spread
-    top3: Spread
+    nll: SeedSpread
+    gap: SeedSpread
+    share: SeedSpread
+    top1: SeedSpread
+    top3: SeedSpread
 
 
-def outcomes(trainings: Iterable[Training]) -> list[Outcome]:
+def outcomes(trainings: Iterable[FinishedTraining]) -> list[Outcome]:
     """Each population and variant, in the order of the trainings; seeds without a dense training are left out."""
-    groups: dict[tuple[str, str], list[Training]] = {}
+    groups: dict[tuple[str, str], list[FinishedTraining]] = {}
     for training in trainings:
         groups.setdefault((training.population, training.variant), []).append(training)
     dense = {(t.population, t.seed, t.rounds): t for (_, name), g in groups.items() if name == DENSE.name for t in g}
@@ -147,7 +147,7 @@ def outcomes(trainings: Iterable[Training]) -> list[Outcome]:
     return found
 
 
-def _outcome(pairs: Sequence[tuple[Training, Training]]) -> Outcome:
+def _outcome(pairs: Sequence[tuple[FinishedTraining, FinishedTraining]]) -> Outcome:
     first = pairs[0][0]
     ends = [(training.curve[0], training.curve[-1], dense.curve[-1]) for training, dense in pairs]
     return Outcome(
@@ -155,11 +155,11 @@ def _outcome(pairs: Sequence[tuple[Training, Training]]) -> Outcome:
         variant=first.variant,
         seeds=len(pairs),
         report_bytes=statistics.fmean(training.report_bytes for training, _ in pairs),
-        nll=Spread.of([end.nll for _, end, _ in ends]),
-        gap=Spread.of([end.nll - best.nll for _, end, best in ends]),
-        share=Spread.of([_share(start.nll - end.nll, start.nll - best.nll) for start, end, best in ends]),
-        top1=Spread.of([end.top1 for _, end, _ in ends]),
-        top3=Spread.of([end.top3 for _, end, _ in ends]),
+        nll=SeedSpread.of([end.nll for _, end, _ in ends]),
+        gap=SeedSpread.of([end.nll - best.nll for _, end, best in ends]),
+        share=SeedSpread.of([_share(start.nll - end.nll, start.nll - best.nll) for start, end, best in ends]),
+        top1=SeedSpread.of([end.top1 for _, end, _ in ends]),
+        top3=SeedSpread.of([end.top3 for _, end, _ in ends]),
     )
 
 
@@ -190,5 +190,5 @@ def table(found: Sequence[Outcome]) -> Table:
     return rows
 
 
-def _cell(spread: Spread, digits: int, scale: float = 1.0) -> str:
+def _cell(spread: SeedSpread, digits: int, scale: float = 1.0) -> str:
     return f"{scale * spread.mean:.{digits}f} ± {scale * spread.deviation:.{digits}f}"

@@ -20,7 +20,7 @@ class AfterLate(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
+class CodecVariant:
     """One way to run a training.
 
     Attributes:
@@ -46,7 +46,7 @@ class Variant:
         return f"{self.codec.name}{density}{feedback}{late}"
 
 
-DENSE = Variant(CodecChoice(name="dense-f32"))
+DENSE = CodecVariant(CodecChoice(name="dense-f32"))
 
 
 def _choice(name: str, density: float, *, feedback: bool) -> CodecChoice:
@@ -55,9 +55,9 @@ def _choice(name: str, density: float, *, feedback: bool) -> CodecChoice:
 
 VARIANTS = (
     DENSE,
-    *(Variant(_choice("topk-4", d, feedback=f)) for d in (0.05, 0.01, 0.001) for f in (False, True)),
-    *(Variant(_choice("mask-4", 0.01, feedback=f)) for f in (False, True)),
+    *(CodecVariant(_choice("topk-4", d, feedback=f)) for d in (0.05, 0.01, 0.001) for f in (False, True)),
+    *(CodecVariant(_choice("mask-4", 0.01, feedback=f)) for f in (False, True)),
     # Without error feedback, which would make up for some of what coarse values lose.
-    *(Variant(_choice(name, 0.01, feedback=False)) for name in ("topk-8", "topk-3", "topk-2", "topk-4-unbiased")),
-    *(Variant(_choice("topk-4", 0.01, feedback=True), LATE_SHARE, after) for after in AfterLate),
+    *(CodecVariant(_choice(name, 0.01, feedback=False)) for name in ("topk-8", "topk-3", "topk-2", "topk-4-unbiased")),
+    *(CodecVariant(_choice("topk-4", 0.01, feedback=True), LATE_SHARE, after) for after in AfterLate),
 )

@@ -27,24 +27,24 @@ Adb = Callable[..., str]
 
 
 @dataclass(frozen=True, slots=True)
-class Phone:
+class ListedPhone:
     """A phone that adb lists; ``state`` is ``device`` where it may be used."""
 
     serial: str
     state: str
 
 
-def phones(adb: Adb) -> tuple[Phone, ...]:
+def phones(adb: Adb) -> tuple[ListedPhone, ...]:
     """The phones on this machine's cables.
 
     Raises:
         UnavailableError: adb does not answer.
     """
     lines = adb("devices").splitlines()[1:]
-    return tuple(Phone(*line.split("\t", 1)) for line in lines if "\t" in line)
+    return tuple(ListedPhone(*line.split("\t", 1)) for line in lines if "\t" in line)
 
 
-def choose(found: tuple[Phone, ...], serial: str) -> Phone:
+def choose(found: tuple[ListedPhone, ...], serial: str) -> ListedPhone:
     """The phone with that serial number. None is ever chosen for you.
 
     Raises:
@@ -76,7 +76,7 @@ def packed(files: Mapping[str, bytes | Path]) -> bytes:
     return made.getvalue()
 
 
-def push(adb: Adb, phone: Phone, archive: bytes) -> None:
+def push(adb: Adb, phone: ListedPhone, archive: bytes) -> None:
     """Push an archive into :data:`FOLDER`, and compare what is there by the phone's own sha256.
 
     Raises:
@@ -93,7 +93,7 @@ def push(adb: Adb, phone: Phone, archive: bytes) -> None:
         raise IntegrityError(msg)
 
 
-def machine_of(adb: Adb, phone: Phone) -> str:
+def machine_of(adb: Adb, phone: ListedPhone) -> str:
     """The processor of a phone, by the kernel's name.
 
     Raises:

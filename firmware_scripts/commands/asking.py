@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import click
 
 from firmware_scripts.core.confirm import phrase, serial_objection, typed_matches
-from firmware_scripts.core.devices import Device
+from firmware_scripts.core.devices import BlockDevice
 from firmware_scripts.core.printable import printable, size_text
 from firmware_scripts.shell.naming import DiskTarget, FileTarget, Target
 
 
 def objection_to(
-    target: Target, name: str, serial: str, disks: Sequence[Device], what_happens: str, *, yes: bool
+    target: Target, name: str, serial: str, disks: Sequence[BlockDevice], what_happens: str, *, yes: bool
 ) -> str | None:
     """Why a target is not confirmed; None if it is.
 
@@ -34,7 +34,7 @@ def objection_to(
     return _ask(target, disks, what_happens) if objection is None and not yes else objection
 
 
-def _ask(target: Target, disks: Sequence[Device], what_happens: str) -> str | None:
+def _ask(target: Target, disks: Sequence[BlockDevice], what_happens: str) -> str | None:
     match target:
         case FileTarget(_, None):
             return None

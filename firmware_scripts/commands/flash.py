@@ -23,14 +23,14 @@ from firmware_scripts.core.exit_status import ExitStatus
 from firmware_scripts.core.plan import STEPS, Survey
 from firmware_scripts.core.printable import printable, size_text
 from firmware_scripts.core.rules import CAN_BE_ALLOWED, Reason, Rule
-from firmware_scripts.core.targets import Machine, Verdict
+from firmware_scripts.core.targets import MachineState, TargetVerdict
 from firmware_scripts.customising import Order, customise
 from firmware_scripts.fleet import (
     CardOutcome,
     Confirmed,
     CustomiseFailed,
-    Job,
-    Refused,
+    FlashJob,
+    TargetRefused,
     refusals,
     write_cards,
 )
@@ -130,7 +130,7 @@ def flash(
     _end_if_refused(named)
     confirmed = [_confirm(machine, one, surveyed, yes=yes) for one in named]
     customised = (lambda card: _customise(orders, card)) if orders else None
-    job = Job(surveyed, partial(open_image, image), look, allowed, customised)
+    job = FlashJob(surveyed, partial(open_image, image), look, allowed, customised)
     stop = Event()
     with set_by_signals(stop), display(time.monotonic) as bars:
         outcomes = write_cards(job, confirmed, [bars.report_for(one.name) for one in named], at_once, stop)
@@ -143,7 +143,7 @@ def status_of(outcome: CardOutcome) -> ExitStatus:
     match outcome:
         case Written():
             return ExitStatus.DONE
-        case Refused():
+        case TargetRefused():
             return ExitStatus.REFUSED
         case WriteFailed():
             return ExitStatus.WRITE_FAILED
@@ -213,7 +213,7 @@ def _targets_and_cards(
 
 
 def _name_targets(
-    machine: Machine, image: Path, wanted: Sequence[tuple[str, str, Card | None]], *, yes: bool
+    machine: MachineState, image: Path, wanted: Sequence[tuple[str, str, Card | None]], *, yes: bool
 ) -> list[_Named]:
     named = [_Named(name, find_target(machine, Path(name), image), (), serial, card) for name, serial, card in wanted]
     paths = [one.target.path for one in named if not isinstance(one.target, Reason)]
@@ -227,7 +227,7 @@ def _name_targets(
     return named
 
 
-def _judged(machine: Machine, one: _Named, image_bytes: int, allow: frozenset[Rule]) -> _Named:
+def _judged(machine: MachineState, one: _Named, image_bytes: int, allow: frozenset[Rule]) -> _Named:
     if isinstance(one.target, Reason):
         return replace(one, reasons=(one.target,))
     return replace(one, reasons=refusals(machine, one.target, image_bytes, allow))
@@ -242,7 +242,7 @@ def _end_if_refused(named: Sequence[_Named]) -> None:
     click.get_current_context().exit(ExitStatus.REFUSED)
 
 
-def _confirm(machine: Machine, one: _Named, surveyed: Survey, *, yes: bool) -> Confirmed:
+def _confirm(machine: MachineState, one: _Named, surveyed: Survey, *, yes: bool) -> Confirmed:
     """Have a target confirmed; ends the command if it is not."""
     target = one.target
     disks = machine.devices.whole()
@@ -257,7 +257,7 @@ def _confirm(machine: Machine, one: _Named, surveyed: Survey, *, yes: bool) -> C
     return Confirmed(target, one.card)
 
 
-def _plan_json(machine: Machine, image: Path, surveyed: Survey, named: Sequence[_Named]) -> dict[str, object]:
+def _plan_json(machine: MachineState, image: Path, surveyed: Survey, named: Sequence[_Named]) -> dict[str, object]:
     disks = machine.devices.whole()
     targets: list[dict[str, object]] = []
     for one in named:
@@ -265,7 +265,7 @@ def _plan_json(machine: Machine, image: Path, surveyed: Survey, named: Sequence[
         plan: dict[str, object] = {"path": one.name, "kind": "unknown"}
         if isinstance(one.target, DiskTarget):
             device = one.target.device
-            plan = {**verdict_json(Verdict(device, ())), "kind": "disk", "confirm": phrase(device, disks)}
+            plan = {**verdict_json(TargetVerdict(device, ())), "kind": "disk", "confirm": phrase(device, disks)}
         elif isinstance(one.target, FileTarget):
             plan = {"path": str(one.target.path), "kind": "file", "size_bytes": one.target.size_bytes}
         plan |= {"allowed": not reasons, "reasons": reasons, "hostname": one.card.hostname if one.card else None}
@@ -306,7 +306,7 @@ def _words(outcome: CardOutcome) -> str:
     match outcome:
         case Written(written_bytes):
             return f"written and read back: {size_text(written_bytes)}"
-        case Refused(reasons):
+        case TargetRefused(reasons):
             return "refused: " + "; ".join(f"{reason.rule.value}: {reason.text}" for reason in reasons)
         case WriteFailed(offset, text):
             return f"FAILED at byte {offset}: {text}. {again} If it happens again, the card or reader is bad."

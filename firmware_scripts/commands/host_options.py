@@ -13,7 +13,7 @@ import click
 
 from firmware_scripts.core.agent_settings import agent_settings
 from firmware_scripts.core.host_settings import HostSettings, Wifi, wifi_key
-from firmware_scripts.customising import Order, Parcel, check_order
+from firmware_scripts.customising import BundleFiles, Order, check_order
 from firmware_scripts.shell.agent_check import check_agent_settings
 from firmware_scripts.shell.parcel import load_parcel
 from wire.errors import ConfigError
@@ -44,7 +44,7 @@ class HostOptions:
     ssh_keys: tuple[str, ...]
     password_hash: str | None
     wifi: Wifi | None
-    parcel: Parcel | None
+    parcel: BundleFiles | None
     config: Path | None
     claim_file: Path | None
 

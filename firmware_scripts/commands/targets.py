@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from firmware_scripts.core.printable import printable, size_text
-from firmware_scripts.core.targets import Verdict, judge_all
+from firmware_scripts.core.targets import TargetVerdict, judge_all
 from firmware_scripts.shell.look import look, record, recorded
 from wire.errors import ConfigError
 
@@ -39,7 +39,7 @@ def targets(record_to: Path | None, recorded_in: Path | None, *, as_json: bool) 
         click.echo("no disk may be written to: plug the card in, then look again")
 
 
-def verdict_json(verdict: Verdict) -> dict[str, object]:
+def verdict_json(verdict: TargetVerdict) -> dict[str, object]:
     """A verdict as JSON shows it, here and in the plan of a flash. Non-ASCII and controls leave as escapes."""
     device = verdict.device
     return {
@@ -53,7 +53,7 @@ def verdict_json(verdict: Verdict) -> dict[str, object]:
     }
 
 
-def _lines(verdict: Verdict) -> list[str]:
+def _lines(verdict: TargetVerdict) -> list[str]:
     device = verdict.device
     size = "size unknown" if device.size_bytes is None else size_text(device.size_bytes)
     model = printable(device.model or device.vendor) or "no model"

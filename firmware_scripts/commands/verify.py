@@ -16,7 +16,7 @@ from firmware_scripts.core.bmap import Bmap
 from firmware_scripts.core.exit_status import ExitStatus
 from firmware_scripts.core.manifest import MAX_MANIFEST_BYTES, ListedFile, parse_manifest
 from firmware_scripts.core.printable import printable
-from firmware_scripts.ports import Report
+from firmware_scripts.ports import ProgressReport
 from firmware_scripts.shell.block_file import open_to_read
 from firmware_scripts.shell.hashing import sha256_of
 from firmware_scripts.shell.images import Packing, find_bmap, open_image, packing_of, read_bmap
@@ -108,7 +108,7 @@ def _image_or_card(
     return faults
 
 
-def _against_image(path: Path, image: Path, report: Report) -> list[str]:
+def _against_image(path: Path, image: Path, report: ProgressReport) -> list[str]:
     found = find_bmap(image)
     surveyed = survey(partial(open_image, image), read_bmap(found) if found else None, report, _never)
     with open_to_read(path) as card:
@@ -116,13 +116,13 @@ def _against_image(path: Path, image: Path, report: Report) -> list[str]:
     return [f"byte {failed.offset} {failed.text}: {_blame(path)}"] if failed else []
 
 
-def _against_bmap(path: Path, bmap: Bmap, report: Report) -> list[str]:
+def _against_bmap(path: Path, bmap: Bmap, report: ProgressReport) -> list[str]:
     with open_to_read(path) as card:
         failed = check_ranges(card, bmap, report)
     return [f"byte {failed.offset} {failed.text}: {_blame(path)}"] if failed else []
 
 
-def _whole_image(path: Path, bmap: Bmap | None, expected: str | None, report: Report) -> list[str]:
+def _whole_image(path: Path, bmap: Bmap | None, expected: str | None, report: ProgressReport) -> list[str]:
     try:
         surveyed = survey(partial(open_image, path), bmap, report, _never)
     except RemoteProtocolError as error:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from firmware_scripts.core.devices import Device
+from firmware_scripts.core.devices import BlockDevice
 from firmware_scripts.core.printable import printable, size_text
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class DiskIdentity:
     """What makes a disk the same disk when it is looked at again."""
 
     number: str
@@ -27,9 +27,9 @@ class Identity:
     sequence: str
 
 
-def identity(device: Device) -> Identity:
+def identity(device: BlockDevice) -> DiskIdentity:
     """The identity of a disk now."""
-    return Identity(
+    return DiskIdentity(
         device.number,
         device.path,
         device.model,
@@ -41,12 +41,12 @@ def identity(device: Device) -> Identity:
     )
 
 
-def differences(confirmed: Identity, now: Identity) -> tuple[str, ...]:
+def differences(confirmed: DiskIdentity, now: DiskIdentity) -> tuple[str, ...]:
     """Names of what has changed since the confirmation; empty if it is the same disk."""
-    return tuple(name for name in Identity.__slots__ if getattr(confirmed, name) != getattr(now, name))
+    return tuple(name for name in DiskIdentity.__slots__ if getattr(confirmed, name) != getattr(now, name))
 
 
-def phrase(device: Device, disks: Sequence[Device]) -> str:
+def phrase(device: BlockDevice, disks: Sequence[BlockDevice]) -> str:
     """What has to be typed for ``device``, one of ``disks``: model and size, and the name where that is ambiguous."""
     words = _looks(device)
     alike = [other for other in disks if other.name != device.name and other.size_bytes and _looks(other) == words]
@@ -64,7 +64,7 @@ def typed_matches(typed: str, expected: str) -> bool:
     return typed.casefold().split() == expected.casefold().split()
 
 
-def serial_objection(device: Device, expected: str, disks: Sequence[Device]) -> str | None:
+def serial_objection(device: BlockDevice, expected: str, disks: Sequence[BlockDevice]) -> str | None:
     """Why the serial number that a script expects does not confirm ``device``; None if it does."""
     if not device.serial:
         return f"{printable(device.path)} has no serial number to expect: confirm it by hand"
@@ -75,6 +75,6 @@ def serial_objection(device: Device, expected: str, disks: Sequence[Device]) -> 
     return None
 
 
-def _looks(device: Device) -> str:
+def _looks(device: BlockDevice) -> str:
     model = printable(device.model or device.vendor or device.name)
     return f"{model} {size_text(device.size_bytes or 0)}"

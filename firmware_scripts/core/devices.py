@@ -18,7 +18,7 @@ _PARTITION = re.compile(r"/dev/(?:((?:sd|vd|xvd|hd)[a-z]+)\d*|((?:mmcblk\d+|nvme
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class BlockDevice:
     """One block device.
 
     Attributes:
@@ -62,12 +62,12 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Devices:
+class BlockDevices:
     """All block devices of a machine, by name, parents before nothing in particular."""
 
-    by_name: Mapping[str, Device]
+    by_name: Mapping[str, BlockDevice]
 
-    def whole(self) -> tuple[Device, ...]:
+    def whole(self) -> tuple[BlockDevice, ...]:
         """Those that are made of nothing else: disks, loop devices, drives; in lsblk's order."""
         return tuple(device for device in self.by_name.values() if not device.parents)
 
@@ -82,11 +82,11 @@ class Devices:
                 waiting.extend(self.by_name[current].parents)
         return frozenset(seen)
 
-    def numbered(self, number: str) -> Device | None:
+    def numbered(self, number: str) -> BlockDevice | None:
         """The device with this ``major:minor``."""
         return next((device for device in self.by_name.values() if device.number == number), None)
 
-    def named(self, source: str) -> Device | None:
+    def named(self, source: str) -> BlockDevice | None:
         """The device that a path such as ``/dev/sda1`` or ``/dev/disk/by-uuid/...`` means."""
         folder, _, last = source.rpartition("/")
         for device in self.by_name.values():
@@ -110,7 +110,7 @@ def partition_of(source: str) -> str | None:
     return (found[1] or found[2]) if found else None
 
 
-def parse_lsblk(text: str) -> Devices:
+def parse_lsblk(text: str) -> BlockDevices:
     """The devices in the output of ``lsblk -J -b -O``.
 
     Raises:
@@ -124,7 +124,7 @@ def parse_lsblk(text: str) -> Devices:
     if not isinstance(top, list):
         msg = "lsblk: 'blockdevices' is not a list"
         raise RemoteProtocolError(msg, code="lsblk")
-    found: dict[str, Device] = {}
+    found: dict[str, BlockDevice] = {}
     for count, (raw, parent) in enumerate(_walk(top)):
         if count >= MAX_DEVICES:
             msg = f"lsblk: more than {MAX_DEVICES} devices"
@@ -138,7 +138,7 @@ def parse_lsblk(text: str) -> Devices:
                 mount_points=tuple(dict.fromkeys(earlier.mount_points + device.mount_points)),
             )
         found[device.name] = device
-    return Devices(found)
+    return BlockDevices(found)
 
 
 def _walk(top: list[object]) -> Iterator[tuple[dict[str, object], str]]:
@@ -156,10 +156,10 @@ def _walk(top: list[object]) -> Iterator[tuple[dict[str, object], str]]:
         waiting.extend((child, _text(raw, "kname", "name")) for child in reversed(children))
 
 
-def _device(raw: dict[str, object], parent: str) -> Device:
+def _device(raw: dict[str, object], parent: str) -> BlockDevice:
     name = _text(raw, "kname", "name")
     points = raw.get("mountpoints", [raw.get("mountpoint")])
-    return Device(
+    return BlockDevice(
         name=name,
         path=_text(raw, "path") or f"/dev/{name}",
         number=_text(raw, "maj:min").replace(" ", ""),

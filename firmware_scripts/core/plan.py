@@ -29,7 +29,7 @@ STEPS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class ImageChunk:
     """Bytes ``offset`` to ``offset + length_bytes`` of the image, at most :data:`CHUNK_BYTES`."""
 
     offset: int
@@ -49,7 +49,7 @@ class Survey:
 
     image_bytes: int
     sha256: str
-    chunks: tuple[Chunk, ...]
+    chunks: tuple[ImageChunk, ...]
 
     @property
     def mapped_bytes(self) -> int:
@@ -57,12 +57,12 @@ class Survey:
         return sum(chunk.length_bytes for chunk in self.chunks)
 
     @property
-    def head(self) -> tuple[Chunk, ...]:
+    def head(self) -> tuple[ImageChunk, ...]:
         """The chunks that are written last."""
         return tuple(chunk for chunk in self.chunks if chunk.offset < HEAD_BYTES)
 
     @property
-    def body(self) -> tuple[Chunk, ...]:
+    def body(self) -> tuple[ImageChunk, ...]:
         """The chunks that are written first."""
         return tuple(chunk for chunk in self.chunks if chunk.offset >= HEAD_BYTES)
 

@@ -1,8 +1,8 @@
 """Which disks may be written to, and why each other one may not.
 
-The verdict comes from three recordings only: lsblk's JSON, mountinfo and swaps (:class:`Machine`), so any machine can
-be replayed as a test. Three steps: every mount, swap and holder *claims* a device; a claim counts for all disks under
-that device; then each disk is judged by its own facts. What is unknown refuses.
+The verdict comes from three recordings only: lsblk's JSON, mountinfo and swaps (:class:`MachineState`), so any machine
+can be replayed as a test. Three steps: every mount, swap and holder *claims* a device; a claim counts for all disks
+under that device; then each disk is judged by its own facts. What is unknown refuses.
 
 Not here: whether the kernel lets us open the disk (``busy``) and whether it is still the one that was confirmed; the
 writer finds those out when it opens it.
@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from firmware_scripts.core.devices import Device, Devices, parse_lsblk, partition_of
+from firmware_scripts.core.devices import BlockDevice, BlockDevices, parse_lsblk, partition_of
 from firmware_scripts.core.mounts import Mount, Swap, containing, parse_mountinfo, parse_swaps
 from firmware_scripts.core.printable import printable, size_text
 from firmware_scripts.core.rules import Reason, Rule
@@ -77,19 +77,19 @@ _RUNNING_STATES = frozenset({"", "running", "live"})
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class MachineState:
     """What was looked at: devices, mounts and swaps of one moment."""
 
-    devices: Devices
+    devices: BlockDevices
     mounts: tuple[Mount, ...]
     swaps: tuple[Swap, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class TargetVerdict:
     """A device and every reason that refuses it; none means that it may be written to once it is confirmed."""
 
-    device: Device
+    device: BlockDevice
     reasons: tuple[Reason, ...]
 
     @property
@@ -104,33 +104,33 @@ class _Claim:
     reason: Reason
 
 
-def parse_machine(lsblk: str, mountinfo: str, swaps: str) -> Machine:
+def parse_machine(lsblk: str, mountinfo: str, swaps: str) -> MachineState:
     """A machine from its three recordings.
 
     Raises:
         RemoteProtocolError: one of them is not what it should be.
     """
-    return Machine(parse_lsblk(lsblk), parse_mountinfo(mountinfo), parse_swaps(swaps))
+    return MachineState(parse_lsblk(lsblk), parse_mountinfo(mountinfo), parse_swaps(swaps))
 
 
-def judge_all(machine: Machine, ceiling_bytes: int = SIZE_CEILING_BYTES) -> tuple[Verdict, ...]:
+def judge_all(machine: MachineState, ceiling_bytes: int = SIZE_CEILING_BYTES) -> tuple[TargetVerdict, ...]:
     """A verdict for every disk, in lsblk's order."""
     return _verdicts(machine, machine.devices.whole(), ceiling_bytes)
 
 
-def judge(machine: Machine, device: Device, ceiling_bytes: int = SIZE_CEILING_BYTES) -> Verdict:
+def judge(machine: MachineState, device: BlockDevice, ceiling_bytes: int = SIZE_CEILING_BYTES) -> TargetVerdict:
     """The verdict for one device, which may be a partition that somebody named by mistake."""
     return _verdicts(machine, (device,), ceiling_bytes)[0]
 
 
-def _verdicts(machine: Machine, devices: tuple[Device, ...], ceiling_bytes: int) -> tuple[Verdict, ...]:
+def _verdicts(machine: MachineState, devices: tuple[BlockDevice, ...], ceiling_bytes: int) -> tuple[TargetVerdict, ...]:
     common = tuple(_about_the_machine(machine))
     claimed: dict[str, list[Reason]] = {}
     for claim in _claims(machine):
         for name in machine.devices.under(claim.device):
             claimed.setdefault(name, []).append(claim.reason)
     return tuple(
-        Verdict(
+        TargetVerdict(
             device,
             tuple(
                 dict.fromkeys(
@@ -145,7 +145,7 @@ def _verdicts(machine: Machine, devices: tuple[Device, ...], ceiling_bytes: int)
 # ---- claims: what the system uses ------------------------------------------------------------------------------------
 
 
-def _claims(machine: Machine) -> Iterator[_Claim]:
+def _claims(machine: MachineState) -> Iterator[_Claim]:
     for mount in machine.mounts:
         for device in _devices_of(machine, mount):
             yield _Claim(device.name, _mounted(device, mount.point))
@@ -170,7 +170,7 @@ def _claims(machine: Machine) -> Iterator[_Claim]:
             yield _Claim(device.name, Reason(Rule.PART_OF_POOL, text))
 
 
-def _elsewhere(devices: Devices, device: Device) -> list[str]:
+def _elsewhere(devices: BlockDevices, device: BlockDevice) -> list[str]:
     """What has the same file system, of a kind that spans disks, and lies on another disk."""
     if device.file_system not in _SPANNING or not device.uuid:
         return []
@@ -182,7 +182,7 @@ def _elsewhere(devices: Devices, device: Device) -> list[str]:
     ]
 
 
-def _mounted(device: Device, point: str) -> Reason:
+def _mounted(device: BlockDevice, point: str) -> Reason:
     where = printable(point)
     if point == "/":
         return Reason(Rule.HOLDS_ROOT, f"{_name(device)} holds the running system (mounted at /)")
@@ -192,7 +192,7 @@ def _mounted(device: Device, point: str) -> Reason:
     return Reason(Rule.MOUNTED, text)
 
 
-def _holders(devices: Devices) -> Iterator[_Claim]:
+def _holders(devices: BlockDevices) -> Iterator[_Claim]:
     for device in devices.by_name.values():
         # kpartx makes "partitions" with the device mapper, and those do hold their disk.
         if not device.parents or (device.kind == "part" and not device.name.startswith("dm-")):
@@ -209,7 +209,7 @@ def _holders(devices: Devices) -> Iterator[_Claim]:
             yield _Claim(parent, reason)
 
 
-def _devices_of(machine: Machine, mount: Mount) -> tuple[Device, ...]:
+def _devices_of(machine: MachineState, mount: Mount) -> tuple[BlockDevice, ...]:
     """The devices that a mounted file system lies on, as far as they can be known."""
     devices = machine.devices
     if direct := devices.numbered(mount.number):
@@ -225,14 +225,14 @@ def _devices_of(machine: Machine, mount: Mount) -> tuple[Device, ...]:
     return (*found, *others)
 
 
-def _named(devices: Devices, source: str) -> Device | None:
+def _named(devices: BlockDevices, source: str) -> BlockDevice | None:
     if not source.startswith("/dev/"):
         return None
     # A partition that is newer than lsblk's look still has the name of its disk.
     return devices.named(source) or devices.by_name.get(partition_of(source) or "")
 
 
-def _devices_of_swap(machine: Machine, swap: Swap) -> tuple[Device, ...]:
+def _devices_of_swap(machine: MachineState, swap: Swap) -> tuple[BlockDevice, ...]:
     if not swap.is_file:
         device = _named(machine.devices, swap.path)
         return (device,) if device else ()
@@ -243,11 +243,11 @@ def _devices_of_swap(machine: Machine, swap: Swap) -> tuple[Device, ...]:
 # ---- what the root file system stands on -----------------------------------------------------------------------------
 
 
-def _ground(machine: Machine, mount: Mount) -> tuple[Device, ...]:
+def _ground(machine: MachineState, mount: Mount) -> tuple[BlockDevice, ...]:
     """The devices under a mount, also when it is an overlay over other mounts."""
     if mount.file_system != "overlay":
         return _devices_of(machine, mount)
-    found: list[Device] = []
+    found: list[BlockDevice] = []
     for option in mount.options.split(","):
         key, _, paths = option.partition("=")
         if key in {"lowerdir", "upperdir", "lowerdir+", "datadir+"}:
@@ -259,17 +259,17 @@ def _ground(machine: Machine, mount: Mount) -> tuple[Device, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _root(machine: Machine) -> Mount | None:
+def _root(machine: MachineState) -> Mount | None:
     return next((mount for mount in reversed(machine.mounts) if mount.point == "/"), None)
 
 
-def _on_disks(machine: Machine, ground: tuple[Device, ...]) -> bool:
+def _on_disks(machine: MachineState, ground: tuple[BlockDevice, ...]) -> bool:
     """Whether some of it is a real disk, not a loop device whose file may lie anywhere."""
     bottoms = [machine.devices.by_name[name] for device in ground for name in machine.devices.under(device.name)]
     return any(not d.parents and d.kind != "loop" and not _VIRTUAL.fullmatch(d.name) for d in bottoms)
 
 
-def _live_media(machine: Machine) -> tuple[Device, ...]:
+def _live_media(machine: MachineState) -> tuple[BlockDevice, ...]:
     """What the running system lies on where its root is an overlay or a loop device."""
     root = _root(machine)
     if root is None:
@@ -283,7 +283,7 @@ def _live_media(machine: Machine) -> tuple[Device, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _about_the_machine(machine: Machine) -> Iterator[Reason]:
+def _about_the_machine(machine: MachineState) -> Iterator[Reason]:
     root = _root(machine)
     if root is None or not (
         root.file_system in _DISKLESS
@@ -319,7 +319,7 @@ def _about_the_machine(machine: Machine) -> Iterator[Reason]:
 # ---- the device's own facts ------------------------------------------------------------------------------------------
 
 
-def _about_the_device(machine: Machine, device: Device, ceiling_bytes: int) -> Iterator[Reason]:
+def _about_the_device(machine: MachineState, device: BlockDevice, ceiling_bytes: int) -> Iterator[Reason]:
     yield from _by_kind(device)
     if re.fullmatch(r"mmcblk\d+(boot\d+|rpmb|gp\d+)", device.name):
         yield Reason(Rule.IS_EMMC_BOOT, "it is a boot or special area of an eMMC, not a disk")
@@ -344,7 +344,7 @@ def _about_the_device(machine: Machine, device: Device, ceiling_bytes: int) -> I
         yield from _by_removability(machine, device)
 
 
-def _by_kind(device: Device) -> Iterator[Reason]:
+def _by_kind(device: BlockDevice) -> Iterator[Reason]:
     match device.kind:
         case "disk" if _VIRTUAL.fullmatch(device.name):
             yield Reason(Rule.IS_VIRTUAL, "it is memory of this machine, not a disk")
@@ -367,7 +367,7 @@ def _by_kind(device: Device) -> Iterator[Reason]:
             yield Reason(Rule.UNKNOWN_KIND, f"devices of type {printable(kind)} are not known here")
 
 
-def _by_removability(machine: Machine, device: Device) -> Iterator[Reason]:
+def _by_removability(machine: MachineState, device: BlockDevice) -> Iterator[Reason]:
     """Cards and sticks: USB with a removable medium, or an SD slot. The kernel's flag alone is wrong both ways."""
     if device.name.startswith("mmcblk"):
         if f"{device.name}boot0" in machine.devices.by_name:
@@ -385,9 +385,9 @@ def _by_removability(machine: Machine, device: Device) -> Iterator[Reason]:
     yield Reason(Rule.NOT_REMOVABLE, text)
 
 
-def _name(device: Device) -> str:
+def _name(device: BlockDevice) -> str:
     return printable(device.name, 40)
 
 
-def _path(device: Device) -> str:
+def _path(device: BlockDevice) -> str:
     return printable(device.path)

@@ -23,7 +23,7 @@ from firmware_scripts.device.record_file import RecordFile, encode
 from firmware_scripts.device.releases import Offered, Record, State, running
 from firmware_scripts.device.switch import Switch
 from firmware_scripts.device.systemd import Systemd, is_live
-from firmware_scripts.device.told import Teller
+from firmware_scripts.device.told import StatusLog
 from firmware_scripts.device.unpacking import open_bundle, unpack
 from host.locks import take_lock
 from wire.errors import ConfigError, NightjarError, RemoteProtocolError, UnavailableError
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status: int = asked.run(asked)
     except (NightjarError, OSError) as error:
-        Teller(Places(asked.root).status)(f"nightjar-device: {error}")
+        StatusLog(Places(asked.root).status)(f"nightjar-device: {error}")
         # A bundle that is none, or is not the owner's, is something for a person, and no retry mends it.
         if isinstance(error, RemoteProtocolError):
             return ConfigError.exit_status
@@ -152,7 +152,7 @@ def _switch(places: Places, hands: DeviceHands) -> Switch:
 
 
 def _hands(places: Places, systemd: Systemd) -> DeviceHands:
-    tell = Teller(places.status)
+    tell = StatusLog(places.status)
     limit_s = float(os.environ.get("NIGHTJAR_TRIAL_S", TRIAL_S))
     trial = Time(time.monotonic, time.sleep, limit_s)
     return DeviceHands(places, systemd, Enrolling(places.claim, systemd, tell), tell, trial, lambda: None)

@@ -8,7 +8,7 @@ from firmware_scripts.device.enrolling import take_off_card
 from firmware_scripts.device.hands import DeviceHands
 from firmware_scripts.device.health import AGENT
 from firmware_scripts.device.places import Places
-from firmware_scripts.device.releases import Empty, Offered, Started, Trying
+from firmware_scripts.device.releases import DeviceStarted, Empty, Offered, Trying
 from firmware_scripts.device.switch import Switch
 
 AGAIN_S = (15.0, 30.0, 60.0, 120.0, 300.0)
@@ -34,7 +34,7 @@ def boot(
         OSError: the disk is full, or broken.
     """
     take_off_card(places)
-    record, _ = switch.take(Started())
+    record, _ = switch.take(DeviceStarted())
     if isinstance(record.state, Empty):
         record, _ = switch.take(offer())
     tries = 0
@@ -43,7 +43,7 @@ def boot(
         sleep(AGAIN_S[min(tries, len(AGAIN_S) - 1)])
         tries += 1
         take_off_card(places)  # somebody may have brought another one
-        record, _ = switch.take(Started())
+        record, _ = switch.take(DeviceStarted())
 
 
 def enrol_again(hands: DeviceHands) -> bool:

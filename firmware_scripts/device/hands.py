@@ -56,7 +56,7 @@ class Agent:
 
 @dataclass(slots=True)
 class DeviceHands:
-    """Implements :class:`firmware_scripts.device.switch.Hands`.
+    """Implements :class:`firmware_scripts.device.switch.SystemActions`.
 
     Attributes:
         places: of the device.

@@ -6,9 +6,9 @@
                                                   └──FoundUnhealthy──> Settled on the release before
 
 The record is stored before the effects of a step run, and each effect may run twice. After a power cut
-:class:`Started` puts right whatever was cut off, so it may come at any line. A release that was taken back is written
-down with its reason and never tried again; the first release of all is never taken back, because there is nothing to go
-back to, and what it lacks is mostly a network.
+:class:`DeviceStarted` puts right whatever was cut off, so it may come at any line. A release that was taken back is
+written down with its reason and never tried again; the first release of all is never taken back, because there is
+nothing to go back to, and what it lacks is mostly a network.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ def _rows() -> Iterable[Row[Step]]:
     """Every legal pair; a pair that is not here raises IllegalEvent."""
     return (
         _row(Empty, Offered, _take_first, Unpacking),
-        _row(Empty, Started, _stay, Empty),
+        _row(Empty, DeviceStarted, _stay, Empty),
         _row(Unpacking, Offered, _decline_busy, Unpacking),
         _row(Unpacking, Unpacked, _try, Trying),
-        _row(Unpacking, UnpackFailed, _give_up, Empty, Settled),
-        _row(Unpacking, Started, _clean_up, Empty, Settled),
+        _row(Unpacking, UnpackFailed, _give_up, Empty, ReleaseSettled),
+        _row(Unpacking, DeviceStarted, _clean_up, Empty, ReleaseSettled),
         _row(Trying, Offered, _replace_first, Trying, Unpacking),
-        _row(Trying, FoundHealthy, _settle, Settled),
-        _row(Trying, FoundUnhealthy, _take_back, Trying, Settled),
-        _row(Trying, Started, _try_again, Trying, Settled),
-        _row(Settled, Offered, _consider, Unpacking, Settled),
-        _row(Settled, Started, _repair, Settled),
+        _row(Trying, FoundHealthy, _settle, ReleaseSettled),
+        _row(Trying, FoundUnhealthy, _take_back, Trying, ReleaseSettled),
+        _row(Trying, DeviceStarted, _try_again, Trying, ReleaseSettled),
+        _row(ReleaseSettled, Offered, _consider, Unpacking, ReleaseSettled),
+        _row(ReleaseSettled, DeviceStarted, _repair, ReleaseSettled),
     )
 
 
@@ -64,13 +64,13 @@ class Trying:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class ReleaseSettled:
     """This release counts."""
 
     version: str
 
 
-State = Empty | Unpacking | Trying | Settled
+State = Empty | Unpacking | Trying | ReleaseSettled
 S = TypeVar("S", bound=State, covariant=True)
 
 
@@ -118,11 +118,11 @@ class FoundUnhealthy:
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class DeviceStarted:
     """The device started, or whoever drove this machine was ended and begins anew."""
 
 
-Event = Offered | Unpacked | UnpackFailed | FoundHealthy | FoundUnhealthy | Started
+Event = Offered | Unpacked | UnpackFailed | FoundHealthy | FoundUnhealthy | DeviceStarted
 
 
 # --- effects ---
@@ -253,7 +253,7 @@ def running(state: State) -> str | None:
             return None
         case Unpacking(_, previous):
             return previous
-        case Trying(version) | Settled(version):
+        case Trying(version) | ReleaseSettled(version):
             return version
 
 
@@ -264,7 +264,7 @@ def _take_first(record: Record[Empty], event: Offered) -> Step:
     return Record(Unpacking(event.version, None), record.refused), (Unpack(event.version),)
 
 
-def _consider(record: Record[Settled], event: Offered) -> Step:
+def _consider(record: Record[ReleaseSettled], event: Offered) -> Step:
     present, offered = record.state.version, event.version
     if offered in record.refused:
         return record, (Decline("refused-before", f"{offered} was taken back before: {record.refused[offered]}"),)
@@ -310,7 +310,7 @@ def _trial(state: Trying) -> tuple[Effect, ...]:
 
 def _give_up(record: Record[Unpacking], event: UnpackFailed) -> Step:
     state = record.state
-    back: State = Empty() if state.previous is None else Settled(state.previous)
+    back: State = Empty() if state.previous is None else ReleaseSettled(state.previous)
     # Not written down as refused: a full disk is no fault of the release.
     text = f"release {state.version} could not be put in place: {event.reason}"
     return Record(back, record.refused), (Discard(state.version), Tell(text))
@@ -320,7 +320,7 @@ def _settle(record: Record[Trying], _event: FoundHealthy) -> Step:
     state = record.state
     keep = (state.version, state.previous) if state.previous else (state.version,)
     told = Tell(f"release {state.version} is healthy, and counts")
-    return Record(Settled(state.version), record.refused), (Adopt(state.version), Prune(keep), told)
+    return Record(ReleaseSettled(state.version), record.refused), (Adopt(state.version), Prune(keep), told)
 
 
 def _take_back(record: Record[Trying], event: FoundUnhealthy) -> Step:
@@ -330,25 +330,25 @@ def _take_back(record: Record[Trying], event: FoundUnhealthy) -> Step:
         return record, (Tell(text),)
     refused = MappingProxyType({**record.refused, state.version: event.reason})
     told = Tell(f"release {state.version} was taken back for {state.previous}: {event.reason}")
-    return Record(Settled(state.previous), refused), (PointTo(state.previous), told, RestartAgent())
+    return Record(ReleaseSettled(state.previous), refused), (PointTo(state.previous), told, RestartAgent())
 
 
-def _stay(record: Record[Empty], _event: Started) -> Step:
+def _stay(record: Record[Empty], _event: DeviceStarted) -> Step:
     return record, ()
 
 
-def _clean_up(record: Record[Unpacking], _event: Started) -> Step:
+def _clean_up(record: Record[Unpacking], _event: DeviceStarted) -> Step:
     state = record.state
     if state.previous is None:
         return Record(Empty(), record.refused), (Discard(state.version),)
-    return Record(Settled(state.previous), record.refused), (
+    return Record(ReleaseSettled(state.previous), record.refused), (
         Discard(state.version),
         PointTo(state.previous),
         RestartAgent(only_if_moved=True),
     )
 
 
-def _try_again(record: Record[Trying], _event: Started) -> Step:
+def _try_again(record: Record[Trying], _event: DeviceStarted) -> Step:
     state = record.state
     if state.previous is not None and state.starts >= CRASHES_ALLOWED:
         return _take_back(record, FoundUnhealthy(f"the device started {state.starts} times while it was tried"))
@@ -357,7 +357,7 @@ def _try_again(record: Record[Trying], _event: Started) -> Step:
     return Record(trial, record.refused), (*first, *_trial(trial))
 
 
-def _repair(record: Record[Settled], _event: Started) -> Step:
+def _repair(record: Record[ReleaseSettled], _event: DeviceStarted) -> Step:
     version = record.state.version
     return record, (Adopt(version), PointTo(version), RestartAgent(only_if_moved=True))
 

@@ -20,7 +20,7 @@ class Records(Protocol):
         """Store it, whole or not at all."""
 
 
-class Hands(Protocol):
+class SystemActions(Protocol):
     """Who runs effects; each may run twice."""
 
     def run(self, effect: Effect) -> Event | None:
@@ -37,7 +37,7 @@ class Switch:
     """
 
     def __init__(
-        self, records: Records, hands: Hands, alone: Callable[[], AbstractContextManager[object]] = nullcontext
+        self, records: Records, hands: SystemActions, alone: Callable[[], AbstractContextManager[object]] = nullcontext
     ) -> None:
         self._records = records
         self._hands = hands

@@ -17,7 +17,7 @@ MOST_LINES = 200
 _HEAD = "# What this device did, newest last. docs/on-the-device.md says what to do about each line.\n"
 
 
-class Teller:
+class StatusLog:
     """Tells.
 
     Args:

@@ -12,7 +12,7 @@ from importlib import resources
 from pathlib import Path
 
 from firmware_scripts.core.bmap import format_bmap
-from firmware_scripts.customising import Parcel
+from firmware_scripts.customising import BundleFiles
 from firmware_scripts.image.debian import EPOCH_S, Package, RootFileSystem, format_packages, root_file_system
 from firmware_scripts.image.disk import Parts, make_disk
 from firmware_scripts.image.early import early_archive, modules_in_order
@@ -20,7 +20,7 @@ from firmware_scripts.image.overlay import overlay_tar
 from firmware_scripts.image.preinstall import preinstall_script
 from firmware_scripts.image.recipe import Recipe, read_recipe
 from firmware_scripts.image.sbom import image_sbom
-from firmware_scripts.ports import Report
+from firmware_scripts.ports import ProgressReport
 from firmware_scripts.shell.hashing import sha256_of
 from firmware_scripts.shell.sparse import map_of
 from host.files import put_in_place
@@ -70,8 +70,8 @@ def make_image(
     cache: Path,
     mirror: str,
     lock: tuple[Package, ...],
-    parcel: Parcel | None,
-    report: Report,
+    parcel: BundleFiles | None,
+    report: ProgressReport,
 ) -> Made:
     """Write ``image``, and beside it ``.bmap``, ``.sha256``, ``.packages`` and ``.cdx.json``.
 

@@ -10,14 +10,14 @@ import sys
 from pathlib import Path
 
 from firmware_scripts.bundle.platforms import platform_named
-from firmware_scripts.customising import Parcel
+from firmware_scripts.customising import BundleFiles
 from wire.errors import ConfigError
 
 _PROGRAM = "nightjar-device.pyz"
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
-def preinstall_script(parcel: Parcel, architecture: str, work: Path) -> str:
+def preinstall_script(parcel: BundleFiles, architecture: str, work: Path) -> str:
     """Shell script that installs a bundle in the folder ``root``, for :class:`firmware_scripts.image.disk.Parts`.
 
     Args:

@@ -10,7 +10,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from firmware_scripts.core.targets import BOOT_POINTS, Machine, parse_machine
+from firmware_scripts.core.targets import BOOT_POINTS, MachineState, parse_machine
 from wire.errors import ConfigError, NightjarError, UnavailableError
 
 LSBLK = ("lsblk", "-J", "-b", "-O")
@@ -19,7 +19,7 @@ _MAX_BYTES = 32 * 2**20
 _TIMEOUT_S = 30.0  # lsblk waits for drives that hang
 
 
-def look() -> Machine:
+def look() -> MachineState:
     """This machine, now.
 
     Raises:
@@ -28,7 +28,7 @@ def look() -> Machine:
     return _parse(_look(), "this machine")
 
 
-def record(folder: Path) -> Machine:
+def record(folder: Path) -> MachineState:
     """Look, and write down what was seen.
 
     Raises:
@@ -45,7 +45,7 @@ def record(folder: Path) -> Machine:
     return _parse(seen, "this machine")
 
 
-def recorded(folder: Path) -> Machine:
+def recorded(folder: Path) -> MachineState:
     """The machine in a recording.
 
     Raises:
@@ -89,7 +89,7 @@ def _read(path: Path) -> str:
         return file.read(_MAX_BYTES).decode(errors="surrogateescape")
 
 
-def _parse(seen: tuple[str, ...], whose: str) -> Machine:
+def _parse(seen: tuple[str, ...], whose: str) -> MachineState:
     try:
         return parse_machine(*seen)
     except NightjarError as error:

@@ -7,9 +7,9 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from firmware_scripts.core.devices import Device
+from firmware_scripts.core.devices import BlockDevice
 from firmware_scripts.core.rules import Reason, Rule
-from firmware_scripts.core.targets import Machine
+from firmware_scripts.core.targets import MachineState
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class DiskTarget:
     """A block device; ``path`` has no links left in it."""
 
     path: Path
-    device: Device
+    device: BlockDevice
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class FileTarget:
 Target = DiskTarget | FileTarget
 
 
-def find_target(machine: Machine, argument: Path, image: Path) -> Target | Reason:
+def find_target(machine: MachineState, argument: Path, image: Path) -> Target | Reason:
     """What ``argument`` means on ``machine``; a reason if it can be no target."""
     try:
         path = argument.resolve()

@@ -8,13 +8,13 @@ from pathlib import Path
 from firmware_scripts.bundle.reading import read_archive
 from firmware_scripts.bundle.signing import check_signature, load_public_key
 from firmware_scripts.core.manifest import ListedFile
-from firmware_scripts.customising import Parcel
+from firmware_scripts.customising import BundleFiles
 from wire.errors import UnavailableError
 
 _OWN = "device/"
 
 
-def load_parcel(bundle: Path, public_key: Path) -> Parcel:
+def load_parcel(bundle: Path, public_key: Path) -> BundleFiles:
     """Read a bundle.
 
     Raises:
@@ -32,7 +32,7 @@ def load_parcel(bundle: Path, public_key: Path) -> Parcel:
 
     try:
         checked = read_archive(bundle, partial(check_signature, key), take)
-        return Parcel(bundle, public_key.read_bytes(), own, checked.facts)
+        return BundleFiles(bundle, public_key.read_bytes(), own, checked.facts)
     except OSError as error:
         msg = f"the bundle {bundle} cannot be read: {error}"
         raise UnavailableError(msg) from error

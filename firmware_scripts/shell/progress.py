@@ -21,16 +21,16 @@ from rich.progress import (
 )
 
 from firmware_scripts.core.printable import printable, size_text
-from firmware_scripts.ports import Phase, Report
+from firmware_scripts.ports import ProgressReport, WorkPhase
 
 LINE_EVERY_S = 5.0
-_DOING = {Phase.SURVEY: "looking through", Phase.WRITE: "writing", Phase.VERIFY: "reading back"}
+_DOING = {WorkPhase.SURVEY: "looking through", WorkPhase.WRITE: "writing", WorkPhase.VERIFY: "reading back"}
 
 
 class Display(Protocol):
-    """Hands out one :class:`firmware_scripts.ports.Report` for each thing that is worked on."""
+    """Hands out one :class:`firmware_scripts.ports.ProgressReport` for each thing that is worked on."""
 
-    def report_for(self, name: str) -> Report:
+    def report_for(self, name: str) -> ProgressReport:
         """Told about the progress of ``name``."""
 
 
@@ -39,7 +39,7 @@ def display(clock: Callable[[], float]) -> Iterator[Display]:
     """Bars if standard error is a terminal, lines otherwise; ``clock`` gives seconds."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield Lines(clock, lambda line: print(line, file=sys.stderr, flush=True))  # noqa: T201 - progress is its job
+        yield ProgressLines(clock, lambda line: print(line, file=sys.stderr, flush=True))  # noqa: T201 - progress is its job
         return
     columns = (
         SpinnerColumn(),
@@ -53,7 +53,7 @@ def display(clock: Callable[[], float]) -> Iterator[Display]:
         yield _Bars(progress)
 
 
-class Lines:
+class ProgressLines:
     """A line for each phase that starts or ends, and every :data:`LINE_EVERY_S` between. Safe to call from threads."""
 
     def __init__(self, clock: Callable[[], float], write_line: Callable[[str], None]) -> None:
@@ -61,13 +61,13 @@ class Lines:
         self._write_line = write_line
         self._lock = threading.Lock()
 
-    def report_for(self, name: str) -> Report:
+    def report_for(self, name: str) -> ProgressReport:
         """Told about the progress of ``name``."""
         name = printable(name)
-        current: Phase | None = None
+        current: WorkPhase | None = None
         started = shown = 0.0
 
-        def report(phase: Phase, done_bytes: int, total_bytes: int | None) -> None:
+        def report(phase: WorkPhase, done_bytes: int, total_bytes: int | None) -> None:
             nonlocal current, started, shown
             now = self._clock()
             if phase is not current:
@@ -84,11 +84,11 @@ class _Bars:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
 
-    def report_for(self, name: str) -> Report:
+    def report_for(self, name: str) -> ProgressReport:
         name = printable(name, 30)
-        tasks: dict[Phase, TaskID] = {}
+        tasks: dict[WorkPhase, TaskID] = {}
 
-        def report(phase: Phase, done_bytes: int, total_bytes: int | None) -> None:
+        def report(phase: WorkPhase, done_bytes: int, total_bytes: int | None) -> None:
             if phase not in tasks:
                 tasks[phase] = self._progress.add_task(f"{name}: {_DOING[phase]}", total=total_bytes)
             self._progress.update(tasks[phase], completed=done_bytes, total=total_bytes)

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from firmware_scripts.core.bmap import Bmap, Range
 from firmware_scripts.core.plan import CHUNK_BYTES
-from firmware_scripts.ports import Phase, Report
+from firmware_scripts.ports import ProgressReport, WorkPhase
 
 BLOCK_BYTES = 4096
 
 
-def map_of(image: Path, report: Report) -> Bmap:
+def map_of(image: Path, report: ProgressReport) -> Bmap:
     """The block map of an image file.
 
     Raises:
@@ -32,7 +32,7 @@ def map_of(image: Path, report: Report) -> Bmap:
             digest = hashlib.sha256()
             for offset in range(start, end, CHUNK_BYTES):
                 digest.update(os.pread(fd, min(CHUNK_BYTES, end - offset), offset))
-                report(Phase.SURVEY, min(end, offset + CHUNK_BYTES), size)
+                report(WorkPhase.SURVEY, min(end, offset + CHUNK_BYTES), size)
             ranges.append(Range(start, end - start, digest.hexdigest()))
         return Bmap(size, BLOCK_BYTES, tuple(ranges))
     finally:

@@ -7,10 +7,10 @@ from pathlib import Path
 from models.corpora.corpus import Corpus
 from models.corpora.personas import MESSAGES, PEOPLE, personas
 from models.corpora.pydoc import pydoc
-from models.corpora.split import Phone, Split, split
+from models.corpora.split import Participant, Split, split
 from models.corpora.tsv import tsv
 
-__all__ = ["Corpus", "Phone", "Split", "load", "split"]
+__all__ = ["Corpus", "Participant", "Split", "load", "split"]
 
 
 def load(name_or_path: str, seed: int, *, people: int = PEOPLE, messages: int = MESSAGES) -> Corpus:

@@ -23,7 +23,7 @@ FEWEST_MESSAGES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Phone:
+class Participant:
     """One person who takes part.
 
     Attributes:
@@ -46,7 +46,7 @@ class Split:
         public: messages of all other users.
     """
 
-    phones: tuple[Phone, ...]
+    phones: tuple[Participant, ...]
     public: tuple[str, ...]
 
 
@@ -86,7 +86,7 @@ def split(corpus: Corpus, phones: int, seed: int, most_messages: int | None = No
     return Split(tuple(_phone(user, corpus.users[user], most_messages) for user in chosen), public)
 
 
-def _phone(user: str, messages: tuple[str, ...], most: int | None) -> Phone:
+def _phone(user: str, messages: tuple[str, ...], most: int | None) -> Participant:
     used = messages if most is None else messages[-most:]
     held_out = max(1, round(HELD_OUT_SHARE * len(used)))
-    return Phone(user, used[:-held_out], used[-held_out:])
+    return Participant(user, used[:-held_out], used[-held_out:])

@@ -13,7 +13,7 @@ from rich.console import Console
 from edge_agent.keyboard.key import address
 from simulation.demo.by_phone import recall_by_phone
 from simulation.demo.configuration import DemoSettings
-from simulation.demo.fleet import Fleet
+from simulation.demo.fleet import DemoFleet
 from simulation.demo.preparation import prepare
 from simulation.demo.processes import outcome, quiet_child, stopping
 from simulation.demo.summary import result_of, summary_table
@@ -81,7 +81,7 @@ def demo(
     )
     console = Console(stderr=as_json)
     prepared = prepare(settings, console)
-    fleet = Fleet(prepared, broker)
+    fleet = DemoFleet(prepared, broker)
     with stopping(fleet.groups):
         fleet.start()
         limit_s = (limit_minutes * 60) if limit_minutes else prepared.limit_s
@@ -112,7 +112,7 @@ def demo(
         raise UnavailableError(msg)
 
 
-def _serve_until_interrupted(fleet: Fleet, console: Console) -> None:
+def _serve_until_interrupted(fleet: DemoFleet, console: Console) -> None:
     try:
         while True:
             fleet.check(console.print)

@@ -12,7 +12,7 @@ import tomli_w
 
 from coordinator.mqtt import free_ports as anywhere
 from coordinator.mqtt.broker import SERVICE_USER
-from models.ngram import Recall
+from models.ngram import NgramRecall
 from simulation.demo.defaults import Defaults
 from wire.errors import ConfigError
 
@@ -43,7 +43,7 @@ class DemoSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Ports:
+class DemoPorts:
     """Ports of the page, the phones' HTTPS, the first phone's keyboard, and the broker for phones and coordinator.
 
     All on loopback.
@@ -56,7 +56,7 @@ class Ports:
     service: int
 
 
-def free_ports(page: int) -> Ports:
+def free_ports(page: int) -> DemoPorts:
     """Ports that are free now: the usual ones where possible.
 
     Args:
@@ -77,7 +77,7 @@ def free_ports(page: int) -> Ports:
         taken.add(port)
         return port
 
-    return Ports(
+    return DemoPorts(
         page=choose(page or 8080),
         artifacts=choose(8443),
         keyboard=choose(8700),
@@ -105,7 +105,9 @@ def phone_name(number: int) -> str:
     return f"phone-{number + 1:02d}"
 
 
-def coordinator_table(settings: DemoSettings, defaults: Defaults, ports: Ports, trigram: Recall) -> dict[str, Any]:
+def coordinator_table(
+    settings: DemoSettings, defaults: Defaults, ports: DemoPorts, trigram: NgramRecall
+) -> dict[str, Any]:
     """The coordinator's configuration; see ``docs/configuration.md``."""
     broker = {"kind": "external", "host": LOOPBACK, "port": ports.broker, "username": "coordinator"}
     if not settings.plain:
@@ -145,7 +147,7 @@ def coordinator_table(settings: DemoSettings, defaults: Defaults, ports: Ports, 
     }
 
 
-def phone_table(settings: DemoSettings, number: int, ports: Ports, speed: float) -> dict[str, Any]:
+def phone_table(settings: DemoSettings, number: int, ports: DemoPorts, speed: float) -> dict[str, Any]:
     """The configuration of phone ``number``, from 0; ``speed`` is virtual seconds in a real one."""
     where: dict[str, Any] = {
         "population": "demo",

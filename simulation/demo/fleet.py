@@ -13,7 +13,7 @@ from coordinator.config import BrokerKind
 from coordinator.mqtt.broker import SERVICE_USER, choose
 from coordinator.mqtt.broker_child import PASSWORD_VARIABLE
 from simulation.demo.configuration import LOOPBACK
-from simulation.demo.preparation import Prepared, python_module
+from simulation.demo.preparation import PreparedRun, python_module
 from simulation.demo.processes import Service
 from simulation.demo.reading import read_state
 from wire.errors import UnavailableError
@@ -26,7 +26,7 @@ MOST_RESTARTS = 5
 """What is killed more often is killed by its surroundings, such as too little memory."""
 
 
-class Fleet:
+class DemoFleet:
     """Starts everything in order, and notices what dies.
 
     Args:
@@ -43,7 +43,7 @@ class Fleet:
         phones: one process a phone; with many phones, one for the first, which has the keyboard, and a few more.
     """
 
-    def __init__(self, prepared: Prepared, broker: str) -> None:
+    def __init__(self, prepared: PreparedRun, broker: str) -> None:
         logs = prepared.folder / "logs"
         self._killed: Counter[str] = Counter()
         self.broker_name = choose(BrokerKind(broker))
@@ -120,7 +120,7 @@ class Fleet:
             time.sleep(0.1)
 
 
-def _phones(prepared: Prepared, logs: Path) -> list[Service]:
+def _phones(prepared: PreparedRun, logs: Path) -> list[Service]:
     alone, together = list(prepared.phone_configs), []
     if len(alone) > MOST_ALONE:
         alone, rest = alone[:1], alone[1:]

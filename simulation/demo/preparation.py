@@ -20,11 +20,11 @@ from coordinator.enrolment.tls_files import FOLDER
 from models import corpora
 from models.batches import pack
 from models.configurations import ModelConfiguration, configuration
-from models.corpora import Phone, Split
+from models.corpora import Participant, Split
 from models.export import export_program
 from models.folder import write_model_folder
 from models.initial import initial_weights
-from models.ngram import Recall, train_trigram
+from models.ngram import NgramRecall, train_trigram
 from models.vocabulary import Vocabulary, words
 from simulation.demo.configuration import (
     HELD_OUT,
@@ -51,7 +51,7 @@ PERSONA_MESSAGES = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedRun:
     """A run that can be started.
 
     Attributes:
@@ -77,13 +77,13 @@ class Prepared:
     url: str
     keyboard_url: str
     broker_port: int
-    trigram: Recall
+    trigram: NgramRecall
     limit_s: float
     service_port: int = 0
     tls: Path | None = None
 
 
-def prepare(settings: DemoSettings, console: Console) -> Prepared:
+def prepare(settings: DemoSettings, console: Console) -> PreparedRun:
     """Make everything ready, saying what is being done.
 
     Raises:
@@ -139,7 +139,7 @@ def prepare(settings: DemoSettings, console: Console) -> Prepared:
     if not settings.plain:
         with console.status("making certificates"):
             enrol_phones(coordinator_config, {path.parent.name: path.parent / "data" for path in phone_configs})
-    return Prepared(
+    return PreparedRun(
         settings=settings,
         folder=folder,
         corpus_name=corpus.name,
@@ -198,7 +198,7 @@ def _warm_start(
     )
 
 
-def _trigram(vocabulary: Vocabulary, text: Split) -> Recall:
+def _trigram(vocabulary: Vocabulary, text: Split) -> NgramRecall:
     """The baseline: trained on the same text as the model, public and typed, and measured on the same held-out text."""
     typed = (message for phone in text.phones for message in phone.typed)
     seen = [vocabulary.encode(words(message)) for message in (*text.public, *typed)]
@@ -206,7 +206,7 @@ def _trigram(vocabulary: Vocabulary, text: Split) -> Recall:
     return train_trigram(seen, vocabulary.size).recall(held_out)
 
 
-def _write_held_out(path: Path, phones: Sequence[Phone]) -> None:
+def _write_held_out(path: Path, phones: Sequence[Participant]) -> None:
     rows = ["user\ttext"]
     for number, phone in enumerate(phones):
         rows += [f"{phone_name(number)}\t{' '.join(message.split())}" for message in phone.held_out]

@@ -6,14 +6,16 @@ from typing import Any
 
 from rich.table import Table
 
-from simulation.demo.preparation import Prepared
+from simulation.demo.preparation import PreparedRun
 from simulation.demo.reading import State
 from simulation.demo.watching import percent
 
 Result = dict[str, Any]
 
 
-def result_of(state: State, prepared: Prepared, by_phone: dict[str, tuple[float, float]], *, seconds: float) -> Result:
+def result_of(
+    state: State, prepared: PreparedRun, by_phone: dict[str, tuple[float, float]], *, seconds: float
+) -> Result:
     """The result of a run.
 
     Args:

@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 from coordinator.config import CoordinatorConfig
 from coordinator.config_file import load_config
 from coordinator.engine.clock import WallClock
-from coordinator.enrolment.certificate_issuer import Certified, Office, new_claim
+from coordinator.enrolment.certificate_issuer import CertificateIssuer, Certified, new_claim
 from coordinator.enrolment.register import Register
 from coordinator.enrolment.tls_files import refresh, signer_of
 from coordinator.storage.database import Database, database_url
 from coordinator.storage.signing_key import load_signer
-from edge_agent.enrolment.identity import Identity, keep
+from edge_agent.enrolment.identity import EnrolledIdentity, keep
 from edge_agent.enrolment.keys import next_key
 from wire.errors import UnavailableError
 from wire.identifiers import DeviceId
@@ -44,7 +44,7 @@ def enrol_phones(coordinator_toml: Path, data_dirs: Mapping[str, Path]) -> None:
     try:
         refresh(config, signer, (), clock.now_s())
         key = load_signer(config.data_dir).public
-        office = Office(config, Register(database), signer, clock, key)
+        office = CertificateIssuer(config, Register(database), signer, clock, key)
         for name, data_dir in data_dirs.items():
             _enrol(config, office, DeviceId(name), data_dir, clock.now_s())
     finally:
@@ -52,7 +52,9 @@ def enrol_phones(coordinator_toml: Path, data_dirs: Mapping[str, Path]) -> None:
         signer.close()
 
 
-def _enrol(config: CoordinatorConfig, office: Office, device: DeviceId, data_dir: Path, now_s: float) -> None:
+def _enrol(
+    config: CoordinatorConfig, office: CertificateIssuer, device: DeviceId, data_dir: Path, now_s: float
+) -> None:
     characters, claim = new_claim(
         f"demo-{device}", now_s, CLAIM_LIFE_S, device=device, prefix="", uses=1, approval=False
     )
@@ -65,7 +67,7 @@ def _enrol(config: CoordinatorConfig, office: Office, device: DeviceId, data_dir
         raise UnavailableError(msg)
     keep(
         data_dir,
-        Identity(
+        EnrolledIdentity(
             device=device,
             population=config.population,
             coordinator_url=config.url,

@@ -17,8 +17,16 @@ import numpy as np
 from coordinator.config import CoordinatorConfig
 from coordinator.engine.aggregation import do_job
 from coordinator.engine.driver import MOST_EVENTS, Driver
-from coordinator.engine.inbox import ArtifactServed, Connected, Disconnected, Inbox, JobEnded, MessageArrived, Ticked
-from coordinator.engine.jobs import AggregationDone, AggregationJob, Job, Metrics, Result, failed
+from coordinator.engine.inbox import (
+    ArtifactServed,
+    BrokerConnected,
+    BrokerDisconnected,
+    Inbox,
+    JobEnded,
+    MessageArrived,
+    Ticked,
+)
+from coordinator.engine.jobs import AggregationDone, AggregationJob, Job, Result, VersionMetrics, failed
 from coordinator.ports import VersionRecord
 from coordinator.rounds.round import TERMINAL, Phase, Round
 from host.retrying import STORE_AGAIN
@@ -281,13 +289,13 @@ class CoordinatorHost:
         self._connected = up
         if not up:
             life = self._life
-            self.handle(Disconnected())
+            self.handle(BrokerDisconnected())
             self._broker.connect_coordinator(self._arrived, lambda: self._life == life and not self._connected)
             return
         unsent, self._unsent = self._unsent, []
         for topic, payload, retain in unsent:
             self._broker.from_coordinator(topic, payload, retain=retain)
-        self.handle(Connected())
+        self.handle(BrokerConnected())
 
     def _arrived(self, topic: str, payload: bytes, retained: bool, acknowledge: Callable[[], None]) -> None:
         self.handle(MessageArrived(topic, payload, retained, acknowledge))
@@ -351,8 +359,8 @@ def _unsteered(topic: str, payload: bytes) -> bytes:
     return messages.encode(msgspec.structs.replace(message, retry_after_s=UNSTEERED_S))
 
 
-def _measure_nothing(_manifest: Manifest, _weights: Vector, _text: str) -> Metrics:
-    return Metrics(0.0, 0.0, 0.0)
+def _measure_nothing(_manifest: Manifest, _weights: Vector, _text: str) -> VersionMetrics:
+    return VersionMetrics(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from coordinator.rounds.round import Phase
-from simulation.rounds.world import Outcome, Settings, simulate
+from simulation.rounds.world import Settings, SimulationResult, simulate
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Bag:
     wrong: dict[int, list[str]] = field(default_factory=dict)
 
 
-def complaints(outcome: Outcome) -> list[str]:
+def complaints(outcome: SimulationResult) -> list[str]:
     """What is wrong with a simulation, in words; empty if nothing is."""
     observer, settings = outcome.observer, outcome.settings
     found: list[str] = []

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from edge_agent.core.lifecycle import State
 from edge_agent.core.outbox import Parcel
-from edge_agent.ports import Change, NewReport, PendingDropout, Remembered, Settlement, Tally
+from edge_agent.ports import AgentTally, Change, NewReport, PendingDropout, Remembered, Settlement
 from wire.errors import LocalProtocolError
 from wire.parameters import Vector
 
@@ -107,9 +107,9 @@ class MemoryJournal:
         """Forget a dropout that was handed to the connection."""
         self._dropouts = tuple(pending for pending in self._dropouts if pending.number != number)
 
-    def tally(self) -> Tally:
+    def tally(self) -> AgentTally:
         """What the device did so far."""
-        return Tally(self._sent, self._sent_bytes)
+        return AgentTally(self._sent, self._sent_bytes)
 
     @property
     def empty(self) -> bool:

@@ -19,13 +19,13 @@ from functools import partial
 import numpy as np
 
 from edge_agent.core import lifecycle
-from edge_agent.core.eligibility import Answer, Condition, Reading, Readings
+from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
 from edge_agent.core.lifecycle import Ineligible, Training
 from edge_agent.driver import Driver, Pace, Ports
 from edge_agent.ports import Arrived, Item, Job, LinkDown, LinkUp, Model, NewReport, WorkDone
 from edge_agent.session import Desk, in_this_process
 from edge_agent.shell.http import Patience
-from edge_agent.uplink import Identity
+from edge_agent.uplink import AgentIdentity
 from simulation.rounds.availability import Availability
 from simulation.rounds.broker import Broker
 from simulation.rounds.faults import PHONE_FAULTS, Dice, Fault, Fuse, PowerCut
@@ -81,14 +81,14 @@ EPOCH_S = 1.7e9
 
 _SOURCE = "simulated"
 _HOLDS: Readings = {
-    condition: Reading(Answer.YES, _SOURCE, "holds")
+    condition: ConditionReading(Answer.YES, _SOURCE, "holds")
     for condition in Condition
     if condition is not Condition.HAS_EXAMPLES
 }
 _LOST: tuple[Readings, ...] = (
-    {**_HOLDS, Condition.CHARGING: Reading(Answer.NO, _SOURCE, "not charging")},
-    {**_HOLDS, Condition.IDLE: Reading(Answer.NO, _SOURCE, "in use")},
-    {**_HOLDS, Condition.UNMETERED: Reading(Answer.NO, _SOURCE, "not on Wi-Fi")},
+    {**_HOLDS, Condition.CHARGING: ConditionReading(Answer.NO, _SOURCE, "not charging")},
+    {**_HOLDS, Condition.IDLE: ConditionReading(Answer.NO, _SOURCE, "in use")},
+    {**_HOLDS, Condition.UNMETERED: ConditionReading(Answer.NO, _SOURCE, "not on Wi-Fi")},
 )
 _TEXTS = tuple((" ".join(WORDS[start : start + 4]),) * count for count in (1, 2, 3, 5, 8) for start in (0, 8, 16, 24))
 
@@ -454,7 +454,7 @@ class Phone:
     def _make_driver(self) -> Driver:
         around, journal = self._around, self._journal
         examples = FixedExamples(_TEXTS[self.number % len(_TEXTS)])
-        identity = Identity(around.population, self.device, 1, "least squares", 8, 4 << 30, emulated=True)
+        identity = AgentIdentity(around.population, self.device, 1, "least squares", 8, 4 << 30, emulated=True)
         ports = Ports(
             clock=SimulatedClock(self._monotonic_s, lambda: EPOCH_S + around.timeline.now_s + self._clock_offset_s),
             jitter=lambda: float(around.generator.random()),

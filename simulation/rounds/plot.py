@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from coordinator.rounds.round import Phase, Round
 from simulation.rounds.faults import Fault
 from simulation.rounds.result import seats
-from simulation.rounds.world import SAMPLE_EVERY_S, Outcome
+from simulation.rounds.world import SAMPLE_EVERY_S, SimulationResult
 from wire.errors import ConfigError
 
 INK, COMMITTED, ABANDONED, FREE, TROUBLE = "#333333", "#2a6f97", "#c1440e", "#7a9e7e", "#e0a030"
@@ -25,7 +25,7 @@ DOWN = {Fault.COORDINATOR_RESTART, Fault.COORDINATOR_DISK_FULL, Fault.BROKER_RES
 """Troubles after which devices, or all messages, come again."""
 
 
-def draw(outcome: Outcome, path: Path) -> None:
+def draw(outcome: SimulationResult, path: Path) -> None:
     """Write the picture.
 
     Raises:
@@ -52,7 +52,7 @@ def draw(outcome: Outcome, path: Path) -> None:
         raise ConfigError(msg) from error
 
 
-def _title(outcome: Outcome) -> str:
+def _title(outcome: SimulationResult) -> str:
     settings, rounds = outcome.settings, outcome.observer.rounds
     committed = sum(state.phase is Phase.COMMITTED for state in rounds)
     faults = ", ".join(sorted(map(str, settings.faults))) or "no faults"
@@ -67,7 +67,7 @@ def _head(axes: Axes, text: str) -> None:
     axes.set_title(text, loc="left", fontsize=10, color=INK)
 
 
-def _draw_durations(axes: Axes, outcome: Outcome) -> None:
+def _draw_durations(axes: Axes, outcome: SimulationResult) -> None:
     _head(axes, "Minutes from the beginning of a round to its end")
     for phase, color, mark in ((Phase.COMMITTED, COMMITTED, "o"), (Phase.ABANDONED, ABANDONED, "X")):
         these = [state for state in outcome.observer.rounds if state.phase is phase]
@@ -80,7 +80,7 @@ def _draw_durations(axes: Axes, outcome: Outcome) -> None:
     axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.98), ncols=3, frameon=False, fontsize=9)
 
 
-def _draw_dropouts(axes: Axes, outcome: Outcome) -> None:
+def _draw_dropouts(axes: Axes, outcome: SimulationResult) -> None:
     _head(axes, "Share of the selected phones that dropped out, %")
     begun = [state for state in outcome.observer.rounds if state.seats]
     shares = [100 * dropped / selected for selected, dropped in (seats([state]) for state in begun)]
@@ -89,13 +89,13 @@ def _draw_dropouts(axes: Axes, outcome: Outcome) -> None:
     _draw_median(axes, hours, shares)
 
 
-def _draw_free(axes: Axes, outcome: Outcome) -> None:
+def _draw_free(axes: Axes, outcome: SimulationResult) -> None:
     _head(axes, "Phones that are idle, charging and on Wi-Fi")
     hours = [sample.now_s / 3600 for sample in outcome.samples]
     axes.fill_between(hours, [sample.free for sample in outcome.samples], color=FREE, alpha=0.6, lw=0)
 
 
-def _draw_messages(axes: Axes, outcome: Outcome) -> None:
+def _draw_messages(axes: Axes, outcome: SimulationResult) -> None:
     _head(axes, "Messages to and from the coordinator in a second, mean of each minute")
     hours = [sample.now_s / 3600 for sample in outcome.samples]
     axes.plot(hours, [sample.messages / SAMPLE_EVERY_S for sample in outcome.samples], color=INK, lw=0.8)
@@ -130,5 +130,5 @@ def _time_of_day(hour: float) -> str:
     return clock if hour else f"{clock}\nday {int(day) + 1}"
 
 
-def _hours(rounds: Sequence[Round], outcome: Outcome) -> list[float]:
+def _hours(rounds: Sequence[Round], outcome: SimulationResult) -> list[float]:
     return [outcome.observer.ended_s[state.number] / 3600 for state in rounds]

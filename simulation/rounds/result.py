@@ -13,14 +13,14 @@ from rich.table import Table
 from coordinator.rounds.round import Phase, Round, dropouts
 from coordinator.rounds.seats import SeatState
 from simulation.rounds.hunt import Bag
-from simulation.rounds.world import SAMPLE_EVERY_S, Outcome
+from simulation.rounds.world import SAMPLE_EVERY_S, SimulationResult
 
 QUANTILES = (0.1, 0.5, 0.9, 1.0)
 MEASURED = ("wall_seconds", "peak_memory_mb")
 """Keys whose values are of this run on this machine; all others follow from the settings."""
 
 
-def result_of(outcome: Outcome) -> dict[str, Any]:
+def result_of(outcome: SimulationResult) -> dict[str, Any]:
     """The result as one JSON object; keys are described in ``docs/simulation.md``."""
     settings, observer = outcome.settings, outcome.observer
     rounds = observer.rounds

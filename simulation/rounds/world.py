@@ -92,7 +92,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class FleetState:
     """The fleet at a moment.
 
     Attributes:
@@ -107,7 +107,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SimulationResult:
     """What a simulation leaves.
 
     Attributes:
@@ -135,7 +135,7 @@ class Outcome:
     messages: int
     peak_messages_per_s: int
     unanswered: list[DeviceId]
-    samples: list[Sample]
+    samples: list[FleetState]
     troubles: list[tuple[float, Fault]]
     virtual_s: float
     wall_s: float
@@ -207,7 +207,7 @@ class World:
             steered=settings.steered,
         )
         self.free = 0
-        self.samples: list[Sample] = []
+        self.samples: list[FleetState] = []
         self._messages = 0
         around = Surroundings(
             timeline=self.timeline,
@@ -261,12 +261,12 @@ class World:
 
     def _sample(self) -> None:
         messages = self.broker.messages
-        self.samples.append(Sample(self.timeline.now_s, self.free, messages - self._messages))
+        self.samples.append(FleetState(self.timeline.now_s, self.free, messages - self._messages))
         self._messages = messages
         self.timeline.after(SAMPLE_EVERY_S, self._sample)
 
 
-def simulate(settings: Settings, follow: Follow = iter, *, settle: bool = False) -> Outcome:
+def simulate(settings: Settings, follow: Follow = iter, *, settle: bool = False) -> SimulationResult:
     """Run a simulation.
 
     Args:
@@ -283,7 +283,7 @@ def simulate(settings: Settings, follow: Follow = iter, *, settle: bool = False)
         world.run(follow)
         if settle:
             world.settle()
-    return Outcome(
+    return SimulationResult(
         settings=settings,
         observer=world.observer,
         thrown=world.dice.thrown,
@@ -300,7 +300,7 @@ def simulate(settings: Settings, follow: Follow = iter, *, settle: bool = False)
     )
 
 
-def rounds_of(outcome: Outcome) -> list[Round]:
+def rounds_of(outcome: SimulationResult) -> list[Round]:
     """The rounds that ended, in order."""
     return outcome.observer.rounds
 

@@ -3,7 +3,7 @@ import pytest
 
 from benchmarks import presage
 from benchmarks.keyboard import Counts, TrigramPredictor, blended, replay, through
-from models.corpora import Phone
+from models.corpora import Participant
 from models.ngram import train_scores, train_trigram
 from models.vocabulary import BOS, FIRST_WORD, Vocabulary, words
 
@@ -48,7 +48,7 @@ def test_the_scores_of_the_trigram_have_its_best_words_first():
 def test_the_trigram_with_a_history_foresees_what_the_person_writes_against_the_public_text():
     public = [VOCABULARY.encode(words(line)) for line in ["the cat sat"] * 5]
     trigram = TrigramPredictor(VOCABULARY, train_scores(public, VOCABULARY.size))
-    phone = Phone("ann", typed=["sat the cat the sat"] * 20, held_out=["sat the cat the sat"])
+    phone = Participant("ann", typed=["sat the cat the sat"] * 20, held_out=["sat the cat the sat"])
     alone = replay(through(trigram), phone.held_out[0], VOCABULARY)
     assert alone.words == blended(trigram, phone).words == 5
     assert alone.top1 < blended(trigram, phone).top1 == 5

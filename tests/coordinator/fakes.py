@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from coordinator.config import CoordinatorConfig, TaskConfig
 from coordinator.engine.aggregation import do_job, with_mask
 from coordinator.engine.driver import LISTEN_S, Driver
-from coordinator.engine.inbox import Connected, JobEnded, MessageArrived, Ticked
-from coordinator.engine.jobs import Metrics, ReportFile
+from coordinator.engine.inbox import BrokerConnected, JobEnded, MessageArrived, Ticked
+from coordinator.engine.jobs import ReportFile, VersionMetrics
 from coordinator.ports import Signer, VersionRecord
 from coordinator.rounds.pace_steering import Rhythm
 from coordinator.rounds.round import Phase
@@ -247,7 +247,7 @@ class World:
         self.manifest = manifest
         self.config = CoordinatorConfig(task=task_config(folder, **task), rollout=rollout, limits=limits)
         self.signer = signer
-        self.measured = Metrics(0.1, 0.2, 3.0)
+        self.measured = VersionMetrics(0.1, 0.2, 3.0)
         self.clock = FakeClock()
         memory = FragileDatabase()
         self.open_database = open_database or (lambda: memory)
@@ -280,7 +280,7 @@ class World:
             signer=self.signer,
         )
         self.driver.resume()
-        self.driver.handle(Connected())
+        self.driver.handle(BrokerConnected())
 
     def touch_with(self, on_touch: Callable[[], None]) -> None:
         for port in (self.repository, self.artifacts, self.transport, self.worker):

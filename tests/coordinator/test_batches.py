@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from coordinator.engine import driver as driver_module
-from coordinator.engine.inbox import ArtifactServed, MessageArrived, Stopped
+from coordinator.engine.inbox import ArtifactServed, MessageArrived, ShutdownRequested
 from coordinator.rounds.round import Phase
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import POPULATION, World
@@ -169,7 +169,7 @@ def running(world: World):
     try:
         yield failed
     finally:
-        world.driver.post(Stopped())
+        world.driver.post(ShutdownRequested())
         thread.join(60)
     assert not thread.is_alive()
 

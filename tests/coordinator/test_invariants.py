@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.engine.inbox import Disconnected, JobEnded, Operated
+from coordinator.engine.inbox import BrokerDisconnected, JobEnded, Operated
 from coordinator.engine.jobs import AggregationJob, JobFailed
 from coordinator.rounds.admission import holds
 from coordinator.rounds.round import TERMINAL, Phase
@@ -101,7 +101,7 @@ class Observed:
                     world.worker.jobs.remove(job)
                     world.driver.handle(JobEnded(JobFailed("no memory", round=job.round)))
             case ("lose the broker",):
-                world.driver.handle(Disconnected())
+                world.driver.handle(BrokerDisconnected())
             case ("kill",):
                 world.start()
 

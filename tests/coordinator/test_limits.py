@@ -5,9 +5,9 @@ import pytest
 
 from coordinator.config import disagreements
 from coordinator.engine.inbox import Operated
-from coordinator.tasks.operations import CreateTask, Refused, ResumeTask
+from coordinator.tasks.operations import CreateTask, OperationRefused, ResumeTask
 from coordinator.tasks.settings import CodecConfig, PlanConfig, TaskSettings
-from coordinator.tasks.task import Status
+from coordinator.tasks.task import TaskStatus
 from tests.coordinator.fakes import World
 from tests.coordinator.model_folder import write_model
 from wire.limits import NONE, Limits
@@ -39,7 +39,7 @@ def ask(world, operation):
 def test_a_task_that_asks_for_one_devices_gradient_is_not_made(make_world):
     world = make_world()
     answer = ask(world, CreateTask(ONE_GRADIENT))
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, OperationRefused)
     for fault in ("minimum: expected at least 10, got 1", "density of at most 0.1, got 1 (dense-f32)"):
         assert fault in answer.reason
     assert "probe" not in world.tables.tasks
@@ -61,10 +61,10 @@ def test_a_task_from_before_the_limits_is_held_and_not_resumed_and_goes_on_when_
     world.config = msgspec.structs.replace(configured, limits=Limits())
     world.start()
     held = world.tables.tasks["probe"].state
-    assert held.status is Status.PAUSED
+    assert held.status is TaskStatus.PAUSED
     assert "outside [limits]: minimum: expected at least 10, got 1" in held.reason
     assert "[limits]" in ask(world, ResumeTask("probe")).reason
-    assert world.tables.tasks["keyboard"].state.status is Status.ACTIVE
+    assert world.tables.tasks["keyboard"].state.status is TaskStatus.ACTIVE
     world.config = configured
     world.start()
     assert ask(world, ResumeTask("probe")) is True

@@ -7,14 +7,14 @@ import pytest
 from coordinator.engine.aggregation import do_job
 from coordinator.engine.effect_runner import NO_TASK_RETRY_S, REFUSED_RETRY_S
 from coordinator.engine.inbox import JobEnded, Operated
-from coordinator.engine.jobs import JobFailed, Metrics
+from coordinator.engine.jobs import JobFailed, VersionMetrics
 from coordinator.learning import device_metrics as federated
 from coordinator.rounds.admission import Eligibility, Variant
 from coordinator.rounds.round import AbandonCause, Phase
-from coordinator.tasks.operations import CreateTask, PauseTask, Refused, ResumeTask, StopTask
+from coordinator.tasks.operations import CreateTask, OperationRefused, PauseTask, ResumeTask, StopTask
 from coordinator.tasks.schedule import Schedule
 from coordinator.tasks.settings import PlanConfig, SourceConfig, TaskSettings
-from coordinator.tasks.task import Status
+from coordinator.tasks.task import TaskStatus
 from models.manifest import Manifest
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import Killed, World
@@ -40,14 +40,14 @@ def settings(world: World, name: str = "second", **fields) -> TaskSettings:
     return TaskSettings(**{**held, "name": name, **fields})
 
 
-def operate(world: World, operation) -> bool | Refused:
+def operate(world: World, operation) -> bool | OperationRefused:
     answers = []
     world.driver.handle(Operated(operation, "anna", answers.append))
     [answer] = answers
     return answer
 
 
-def create(world: World, name: str = "second", **fields) -> bool | Refused:
+def create(world: World, name: str = "second", **fields) -> bool | OperationRefused:
     return operate(world, CreateTask(settings(world, name, **fields)))
 
 
@@ -171,9 +171,9 @@ def test_a_task_stopped_in_mid_round_lets_its_devices_finish_and_never_begins_ag
     assert [report(world, device) for device in mine] == [Verdict.ACCEPTED] * 2
     world.work()
     state = state_of(world, "second")
-    assert (state.status, state.reason, state.who) == (Status.STOPPED, "it was a mistake", "anna")
+    assert (state.status, state.reason, state.who) == (TaskStatus.STOPPED, "it was a mistake", "anna")
     assert [one.phase for one in rounds_of(world, "second")] == [Phase.COMMITTED]
-    assert operate(world, ResumeTask("second")) == Refused(
+    assert operate(world, ResumeTask("second")) == OperationRefused(
         "the task second is stopped: it was a mistake; make a new one"
     )
     assert operate(world, StopTask("second", "again")) is False
@@ -192,8 +192,8 @@ def test_a_task_that_waits_for_devices_is_called_off_when_it_is_stopped(make_wor
 
 def test_what_there_is_no_task_of_is_refused(make_world):
     world = make_world()
-    assert operate(world, PauseTask("third", "x")) == Refused("there is no task third")
-    assert isinstance(create(world, "keyboard"), Refused)
+    assert operate(world, PauseTask("third", "x")) == OperationRefused("there is no task third")
+    assert isinstance(create(world, "keyboard"), OperationRefused)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_a_task_that_cannot_be_is_refused_with_the_reason_and_changes_nothing(ma
     world = make_world()
     before = (dict(world.tables.tasks), dict(world.tables.rounds), dict(world.tables.versions))
     refused = create(world, "second", **fields)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, OperationRefused)
     assert word in refused.reason
     assert (world.tables.tasks, world.tables.rounds, world.tables.versions) == before
 
@@ -269,21 +269,21 @@ def test_a_round_whose_averaging_fails_costs_only_its_own_task(make_world):
     assert world.phase_of(2) is Phase.ABANDONED
 
 
-@pytest.mark.parametrize("status", Status)
+@pytest.mark.parametrize("status", TaskStatus)
 def test_killed_in_status_a_task_is_what_it_was_and_the_other_goes_on(make_world, status):
     world = make_world()
-    create(world, "second", rounds=1 if status is Status.FINISHED else 0)
+    create(world, "second", rounds=1 if status is TaskStatus.FINISHED else 0)
     match status:
-        case Status.PAUSED:
+        case TaskStatus.PAUSED:
             operate(world, PauseTask("second", "night"))
-        case Status.STOPPED:
+        case TaskStatus.STOPPED:
             operate(world, StopTask("second", "enough"))
-        case Status.FINISHED:
+        case TaskStatus.FINISHED:
             world.check_in(*"abcd")
             for device in "abcd":
                 report(world, device)
             world.work()
-        case Status.ACTIVE:
+        case TaskStatus.ACTIVE:
             pass
     before, rounds = state_of(world, "second"), len(rounds_of(world, "second"))
     assert before.status is status
@@ -306,9 +306,9 @@ def test_a_task_ends_with_its_rounds_and_the_other_goes_on(make_world):
             report(world, device)
         world.work()
     state = state_of(world, "second")
-    assert (state.status, state.reason) == (Status.FINISHED, "it has its 1 committed rounds")
+    assert (state.status, state.reason) == (TaskStatus.FINISHED, "it has its 1 committed rounds")
     assert len(rounds_of(world, "second")) == 1
-    assert state_of(world, "keyboard").status is Status.ACTIVE
+    assert state_of(world, "keyboard").status is TaskStatus.ACTIVE
     assert len(rounds_of(world, "keyboard")) == 3
 
 
@@ -318,7 +318,7 @@ def committed_with(world: World, top1: float) -> None:
         report(world, device)
     for job in list(world.worker.jobs):
         world.worker.jobs.remove(job)
-        done = do_job(job, world.artifacts, world.private, lambda *_: Metrics(top1, 2 * top1, 3.0))
+        done = do_job(job, world.artifacts, world.private, lambda *_: VersionMetrics(top1, 2 * top1, 3.0))
         world.driver.handle(JobEnded(done))
 
 
@@ -326,16 +326,16 @@ def test_a_task_ends_when_its_recall_is_reached_or_does_not_grow(tmp_path):
     (tmp_path / "text.tsv").write_text("a\tb\n")
     manifest = write_model(tmp_path)
 
-    def after(stop: dict[str, float], *recalls: float) -> tuple[Status, int]:
+    def after(stop: dict[str, float], *recalls: float) -> tuple[TaskStatus, int]:
         world = World(manifest, tmp_path, evaluation_text=tmp_path / "text.tsv", **stop)
         for top1 in recalls:
             committed_with(world, top1)
         return state_of(world, "keyboard").status, len(rounds_of(world, "keyboard"))
 
-    assert after({"target_top1": 0.3}, 0.1, 0.3) == (Status.FINISHED, 2)
-    assert after({"target_top1": 0.3}, 0.1, 0.2) == (Status.ACTIVE, 3)
-    assert after({"no_progress_rounds": 2}, 0.1, 0.1, 0.1) == (Status.FINISHED, 3)
-    assert after({"no_progress_rounds": 2}, 0.1, 0.1, 0.2, 0.15) == (Status.ACTIVE, 5)
+    assert after({"target_top1": 0.3}, 0.1, 0.3) == (TaskStatus.FINISHED, 2)
+    assert after({"target_top1": 0.3}, 0.1, 0.2) == (TaskStatus.ACTIVE, 3)
+    assert after({"no_progress_rounds": 2}, 0.1, 0.1, 0.1) == (TaskStatus.FINISHED, 3)
+    assert after({"no_progress_rounds": 2}, 0.1, 0.1, 0.2, 0.15) == (TaskStatus.ACTIVE, 5)
 
 
 def test_a_finished_task_of_the_file_goes_on_when_the_file_wants_more_rounds(make_world):
@@ -344,12 +344,12 @@ def test_a_finished_task_of_the_file_goes_on_when_the_file_wants_more_rounds(mak
     for device in ("a", "b"):
         report(world, device)
     world.work()
-    assert state_of(world, "keyboard").status is Status.FINISHED
+    assert state_of(world, "keyboard").status is TaskStatus.FINISHED
     world.start()
     assert list(world.tables.rounds) == [1]
     world.config = msgspec.structs.replace(world.config, task=msgspec.structs.replace(world.config.task, rounds=2))
     world.start()
-    assert state_of(world, "keyboard").status is Status.ACTIVE
+    assert state_of(world, "keyboard").status is TaskStatus.ACTIVE
     assert world.phase_of(2) is Phase.SELECTION
 
 
@@ -427,7 +427,7 @@ def test_variants_divide_the_devices_by_their_names_and_leave_the_rest(make_worl
     for name, share in (("warm", 0.25), ("cold", 0.5)):
         variant = Variant(experiment="rates", share=share)
         assert create(world, name, variant=variant, eligibility=Eligibility()) is True
-    assert isinstance(create(world, "third", variant=Variant(experiment="rates", share=0.5)), Refused)
+    assert isinstance(create(world, "third", variant=Variant(experiment="rates", share=0.5)), OperationRefused)
     devices = [f"device-{number}" for number in range(200)]
     world.check_in(*devices)
     pools = {task: set(rounds_of(world, task)[-1].pool) for task in ("warm", "cold")}
@@ -495,7 +495,7 @@ def test_an_evaluation_makes_figures_of_a_version_and_no_version(make_world):
     world.work()
     (only,) = rounds_of(world, "look")
     assert (only.phase, only.version, only.base_version) == (Phase.COMMITTED, None, 0)
-    assert state_of(world, "look").status is Status.FINISHED
+    assert state_of(world, "look").status is TaskStatus.FINISHED
     assert list(world.tables.versions) == [0]
     with world.repository.transaction() as tx:
         found = federated.figures(tx.federated(0))
@@ -560,7 +560,7 @@ def test_killed_in_the_end_of_an_evaluation_its_figures_count_once(make_world):
     world.work()
     with world.repository.transaction() as tx:
         assert tx.federated(0).devices == 2
-    assert state_of(world, "look").status is Status.FINISHED
+    assert state_of(world, "look").status is TaskStatus.FINISHED
 
 
 def test_a_device_takes_another_task_as_soon_as_its_report_is_in(make_world):

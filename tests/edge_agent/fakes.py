@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from edge_agent.core.eligibility import Answer, Condition, Reading
+from edge_agent.core.eligibility import Answer, Condition, ConditionReading
 from edge_agent.core.lifecycle import name
 from edge_agent.driver import Driver, Pace, Ports
 from edge_agent.ports import Arrived, Evaluation, Job, Model, TrainStep, WorkDone
 from edge_agent.session import Desk, in_this_process
 from edge_agent.shell.database import Caps, Database
-from edge_agent.uplink import Identity
+from edge_agent.uplink import AgentIdentity
 from models.configurations import lstm_layout
 from models.manifest import Artifact, Manifest
 from models.vocabulary import FIRST_WORD, Vocabulary
@@ -53,7 +53,9 @@ class FakeConditions:
 
     def read(self):
         return {
-            c: Reading(Answer.NO if c in self.lost else Answer.YES, "fake", f"no {c.value}" if c in self.lost else "ok")
+            c: ConditionReading(
+                Answer.NO if c in self.lost else Answer.YES, "fake", f"no {c.value}" if c in self.lost else "ok"
+            )
             for c in Condition
             if c is not Condition.HAS_EXAMPLES
         }
@@ -250,7 +252,7 @@ class Phone:
 
         show = None if self.shown is None else lambda model: self.shown.append(model.manifest.version)
         self.driver = Driver(
-            Identity(Population("demo"), DeviceId("phone"), 1, "fake 1.0", 4, 10**9, emulated=True),
+            AgentIdentity(Population("demo"), DeviceId("phone"), 1, "fake 1.0", 4, 10**9, emulated=True),
             Pace(poll_s=1.0, hysteresis_s=120.0, session_limit_s=585.0),
             Ports(
                 clock=self.clock,

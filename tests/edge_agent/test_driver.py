@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from edge_agent.core.eligibility import Condition
-from edge_agent.core.training import Stopped
+from edge_agent.core.training import TrainingStopped
 from edge_agent.ports import Arrived, LinkDown, LinkUp, StopAsked, WorkDone
 from models.batches import pack
 from models.vocabulary import words
@@ -616,7 +616,7 @@ def test_stale_outcomes_of_stopped_work_are_dropped(phone):
     phone.be_assigned(1)
     phone.conditions.lost = {Condition.CHARGING}
     phone.pass_time(1)
-    stale = WorkDone(phone.worker.jobs[0].number, Stopped(DropoutCause.IN_USE, "asked to stop"))
+    stale = WorkDone(phone.worker.jobs[0].number, TrainingStopped(DropoutCause.IN_USE, "asked to stop"))
     phone.worker.jobs.clear()
     phone.conditions.lost = set()
     phone.pass_time(1)

@@ -10,7 +10,7 @@ from edge_agent.config import AgentConfig, ConditionSettings
 from edge_agent.device import assembled_device, typing_activity
 from edge_agent.driver import Driver, Pace, Ports
 from edge_agent.session import Desk, in_this_process
-from edge_agent.uplink import Identity
+from edge_agent.uplink import AgentIdentity
 from tests.edge_agent.fakes import FakeProgram, FakeTransport, Phone, assignment
 from tests.edge_agent.losses import LOSSES, lose, whole_device
 from wire.identifiers import DeviceId, Population
@@ -56,7 +56,7 @@ class ProbedPhone(Phone):
                 return super().train(x, y, learning_rate, clip_norm)
 
         self.driver = Driver(
-            Identity(Population("demo"), DeviceId("phone"), 1, "fake 1.0", 4, 10**9, emulated=True),
+            AgentIdentity(Population("demo"), DeviceId("phone"), 1, "fake 1.0", 4, 10**9, emulated=True),
             Pace(1.0, 120.0, 585.0, self.config.conditions.policy),
             Ports(
                 clock=self.clock,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edge_agent.core.personalisation import SHARES, held_out
-from edge_agent.core.training import Stopped
+from edge_agent.core.training import TrainingStopped
 from edge_agent.session import Desk, Produced, in_this_process, personal_weights, residual_of, run_session
 from edge_agent.shell.clock import SystemClock
 from edge_agent.shell.database import Database
@@ -63,13 +63,13 @@ def test_same_seed_same_bytes(desk, exported):
 def test_a_session_stops_within_a_batch(desk, exported):
     asked = iter([False, False, True])
     stopped = run(desk, exported, should_stop=lambda: next(asked))
-    assert isinstance(stopped, Stopped)
+    assert isinstance(stopped, TrainingStopped)
 
 
 def test_a_learning_rate_that_explodes_is_a_stop_and_no_report(desk, exported):
     plan = TrainingPlan(learning_rate=1000.0, clip_norm=1e9, local_epochs=30)
     stopped = run(desk, exported, plan=plan)
-    if isinstance(stopped, Stopped):
+    if isinstance(stopped, TrainingStopped):
         assert stopped.cause is DropoutCause.TRAINING_FAILED
     else:
         assert np.isfinite(frame.decode(stopped.report.frame).loss)
@@ -191,7 +191,7 @@ def test_a_session_that_was_stopped_leaves_no_personal_model_behind(desk, moved)
 
     def train(task, should_stop):
         task.personal.write_bytes(b"made while everything was being deleted")
-        return Stopped(DropoutCause.IN_USE, "asked to stop")
+        return TrainingStopped(DropoutCause.IN_USE, "asked to stop")
 
     run(dataclasses.replace(desk, personalise=True, train=train), moved, should_stop=lambda: True)
     assert not path.exists()

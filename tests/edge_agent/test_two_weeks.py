@@ -18,7 +18,7 @@ from edge_agent.emulator.day import DAY_S, DEFAULT_DAY
 from edge_agent.emulator.phone import PlayedPhone, scripted
 from edge_agent.shell.database import Caps
 from edge_agent.shell.probes import Probes
-from edge_agent.shell.probes.wishes import Wishes
+from edge_agent.shell.probes.wishes import UserPreferences
 from tests.edge_agent import fakes
 from wire.messages import CodecChoice, Receipt, Verdict
 
@@ -55,7 +55,7 @@ class Life(fakes.Phone):
         super().start()
         self.played = PlayedPhone(scripted(DEFAULT_DAY, 7), 1.0, 0.0, 1.7e9 + 1000.0, self.clock.wall_s)
         self.emulated = ScriptedConditions(self.played, 0.3)
-        wishes = Wishes(self.database.learning_paused, (QUIET,), self.played.minute)
+        wishes = UserPreferences(self.database.learning_paused, (QUIET,), self.played.minute)
         self.conditions.read = Probes((wishes, self.emulated)).read
 
     def live(self, moment):

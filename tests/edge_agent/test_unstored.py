@@ -3,7 +3,7 @@
 import pytest
 import structlog
 
-from edge_agent.unstored import Unstored
+from edge_agent.unstored import DurableRetry
 from host.retrying import STORE_AGAIN
 from wire.errors import LocalProtocolError, UnavailableError
 
@@ -35,7 +35,7 @@ def clock():
 
 @pytest.fixture
 def unstored(clock):
-    return Unstored(clock, lambda: 1.0, structlog.get_logger())
+    return DurableRetry(clock, lambda: 1.0, structlog.get_logger())
 
 
 def test_what_is_owed_happens_in_its_order_when_there_is_room(unstored, clock):

@@ -17,7 +17,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from coordinator.config import BrokerConfig, BrokerKind, CoordinatorConfig, EnrolmentConfig, TaskConfig
 from coordinator.engine.clock import WallClock
 from coordinator.engine.driver import Driver
-from coordinator.engine.inbox import Connected, MessageArrived
+from coordinator.engine.inbox import BrokerConnected, MessageArrived
 from coordinator.enrolment.authority import Authority, new_request
 from coordinator.enrolment.eviction import end_session
 from coordinator.enrolment.tls_files import ACCESS, FOLDER, refresh, refuse
@@ -435,7 +435,7 @@ def test_what_comes_while_the_coordinator_is_away_waits_for_it_and_is_not_taken_
     posted: queue.Queue = queue.Queue()
     first = MqttTransport(site.service, POPULATION, 1, posted.put, site.tls)
     first.start()
-    until(Connected)
+    until(BrokerConnected)
     first.close()
     leave_retained(site, {})
     second = MqttTransport(site.service, POPULATION, 1, posted.put, site.tls)

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from coordinator.__main__ import cli
 from edge_agent.__main__ import main
 from edge_agent.commands import doctor
-from edge_agent.commands.doctor import Outcome
+from edge_agent.commands.doctor import CheckOutcome
 from edge_agent.config import load
 from tests.enrolment.world import World
 from wire.errors import ConfigError
@@ -175,12 +175,12 @@ def test_the_devices_doctor_tries_its_certificate_and_says_when_it_was_revoked(w
     toml.write_text(f'data_dir = "{found.data_dir.name}"\n')
     config = load(toml, {})
 
-    def outcomes() -> dict[tuple[str, str], Outcome]:
+    def outcomes() -> dict[tuple[str, str], CheckOutcome]:
         checks = [*doctor._broker(config), *doctor._coordinator(config)]
         return {(check.category, check.name): check.outcome for check in checks}
 
-    assert set(outcomes().values()) == {Outcome.OK}
+    assert set(outcomes().values()) == {CheckOutcome.OK}
     assert ("coordinator", "population") in outcomes()
     operator("device", "forget", "pi-doctor")
-    world.wait_until(lambda: outcomes()[("broker", "connection")] is Outcome.FAILED, "refused by the broker")
-    assert outcomes()[("coordinator", "connection")] is Outcome.FAILED
+    world.wait_until(lambda: outcomes()[("broker", "connection")] is CheckOutcome.FAILED, "refused by the broker")
+    assert outcomes()[("coordinator", "connection")] is CheckOutcome.FAILED

@@ -8,7 +8,7 @@ import urllib3
 from coordinator.enrolment.authority import Authority
 from coordinator.storage.signing_key import load_signer
 from edge_agent.enrolment import enrolling, keys
-from edge_agent.enrolment.enrolling import Refused, enrol, renewed
+from edge_agent.enrolment.enrolling import EnrolmentRefused, enrol, renewed
 from edge_agent.enrolment.identity import CREDENTIAL, FOLDER, NEXT_KEY, held_identity
 from tests.enrolment.world import Device, World
 from wire.errors import UnavailableError
@@ -61,7 +61,7 @@ def test_the_coordinator_names_devices_of_a_claim_for_several(world, tmp_path):
     assert len(names) == 2
     assert all(name.startswith("pi-") for name in names)
     claim.write_bytes(kept)
-    with pytest.raises(Refused, match="used by another key"):
+    with pytest.raises(EnrolmentRefused, match="used by another key"):
         enrol(tmp_path / "three", claim)
 
 
@@ -101,7 +101,7 @@ def test_a_stolen_claim_is_worth_nothing_once_its_device_was_there_and_is_audite
     stolen = tmp_path / "stolen.json"
     stolen.write_bytes(claim.read_bytes())
     enrol(tmp_path / "rightful", claim)
-    with pytest.raises(Refused, match="used by another key"):
+    with pytest.raises(EnrolmentRefused, match="used by another key"):
         enrol(tmp_path / "thief", stolen)
     assert held_identity(tmp_path / "thief") is None
     assert world.audit("refuse-claim")[0]["who"] == "claim copied"
@@ -115,7 +115,7 @@ def test_a_burnt_claim_is_refused_to_its_own_key_as_well(world, tmp_path, monkey
     monkeypatch.setattr(enrolling, "_ask", lambda *request: sent.append(request) or ask(*request))
     enrol(tmp_path, claim)
     replay = next(request for request in sent if request[1] == "POST")
-    with pytest.raises(Refused, match="in use"):
+    with pytest.raises(EnrolmentRefused, match="in use"):
         ask(*replay)
     assert world.audit("refuse-claim")[0]["before"] == "claim-burnt"
 
@@ -130,7 +130,7 @@ def test_an_old_or_revoked_claim_is_refused_and_audited(world, tmp_path, wanted,
     claim = world.claim(name, **(wanted or {}))
     if wanted is None:
         world.ask("DELETE", f"/claims/{name}")
-    with pytest.raises(Refused, match=said):
+    with pytest.raises(EnrolmentRefused, match=said):
         enrol(tmp_path, claim)
     assert world.audit("refuse-claim")
     assert claim.exists()  # it may say to a person which one it was
@@ -153,7 +153,7 @@ def test_a_person_does_not_let_a_device_in(world, tmp_path):
         enrol(tmp_path, claim)
     (waiting,) = [each for each in world.ask("GET", "/enrolments")["items"] if each["device"] == "pi-unwanted"]
     world.ask("POST", f"/enrolments/{waiting['key']}/refuse", {})
-    with pytest.raises(Refused, match="revoked or refused"):
+    with pytest.raises(EnrolmentRefused, match="revoked or refused"):
         enrol(tmp_path, claim)
 
 
@@ -168,7 +168,7 @@ def test_a_card_that_was_written_anew_ends_what_its_device_had_before(world, tmp
 def test_a_forgotten_device_comes_back_with_a_new_claim_only(world):
     device = world.enrolled("pi-forgotten")
     world.ask("POST", "/devices/pi-forgotten/forget", {})
-    with pytest.raises(Refused, match="revoked"):
+    with pytest.raises(EnrolmentRefused, match="revoked"):
         enrol(device.data_dir, device.data_dir / "no-claim")
     assert enrol(device.data_dir, world.claim("welcome-back", device="pi-forgotten")).anew
 

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 import urllib3
 
 from coordinator.engine.clock import WallClock
-from coordinator.enrolment.claims import Standing
+from coordinator.enrolment.claims import KeyState
 from coordinator.storage.database import Database, database_url
 from coordinator.storage.tables import credentials
 from coordinator.tls_service import http_pool
@@ -34,7 +34,7 @@ class Moody(World):
         self.config.data_dir.mkdir(mode=0o700)
         database = Database(database_url(self.config))
         row = dict.fromkeys(("claim", "csr", "certificate", "authority", "address"), "")
-        row |= {"standing": Standing.REVOKED.value, "requested_s": 0.0, "expires_s": WallClock().now_s() + 86400}
+        row |= {"standing": KeyState.REVOKED.value, "requested_s": 0.0, "expires_s": WallClock().now_s() + 86400}
         rows = ({**row, "key": f"{n:064d}", "device": f"gone-{n}", "serial": f"{n}"} for n in range(1, REVOKED + 1))
         with database.connection() as tx:
             while some := list(itertools.islice(rows, 1000)):

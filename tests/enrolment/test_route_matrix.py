@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 
-from coordinator.config import Transport
+from coordinator.config import TransportSecurity
 from coordinator.enrolment.authority_process import Unsigned
-from coordinator.enrolment.certificate_issuer import Office
-from coordinator.enrolment.claims import Claim, Credential, Standing
+from coordinator.enrolment.certificate_issuer import CertificateIssuer
+from coordinator.enrolment.claims import Claim, Credential, KeyState
 from coordinator.enrolment.register import Register
 from coordinator.web.app import create_app
 from coordinator.web.tls_front import SERIAL
@@ -28,16 +28,16 @@ class NoSigner:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    made = Service(tmp_path_factory.mktemp("service"), transport=Transport.TLS, public_reading=False)
+    made = Service(tmp_path_factory.mktemp("service"), transport=TransportSecurity.TLS, public_reading=False)
     register = Register(made.database)
     register.add_claim(
         Claim(name="c", sha256=64 * "0", uses=5, uses_left=5, created_s=0.0, expires_s=NOW_S * 2), "test"
     )
-    for number, standing in enumerate(Standing):
+    for number, standing in enumerate(KeyState):
         _hold(register, made, standing, number)
-    _hold(register, made, Standing.ACTIVE, 9, device="kept-out")
+    _hold(register, made, KeyState.ACTIVE, 9, device="kept-out")
     made.ports.post(_blocked("kept-out"))
-    office = Office(made.ports.config, register, NoSigner(), made.ports.clock, "ab" * 32)
+    office = CertificateIssuer(made.ports.config, register, NoSigner(), made.ports.clock, "ab" * 32)
     app = create_app(dataclasses.replace(made.ports, office=office))
     app.extensions["limiter"].pop().enabled = False
     made.app, made.client = app, app.test_client()
@@ -74,7 +74,7 @@ def _hold(register, made, standing, number, device="") -> None:
 
 
 def serial_of(credential: str) -> str:
-    numbers = {standing.value: number for number, standing in enumerate(Standing)}
+    numbers = {standing.value: number for number, standing in enumerate(KeyState)}
     known = {"unknown": 77, "valid": numbers["active"], "blocked": 9, **numbers}
     return str(1000 + known[credential]) if credential in known else ""
 

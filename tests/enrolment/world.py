@@ -14,7 +14,7 @@ from coordinator.config_file import load_config
 from coordinator.mqtt.free_ports import free_ports
 from coordinator.tls_service import http_pool
 from edge_agent.enrolment.enrolling import enrol
-from edge_agent.enrolment.identity import FOLDER, Identity, held_identity, tls_context
+from edge_agent.enrolment.identity import FOLDER, EnrolledIdentity, held_identity, tls_context
 from tests.coordinator.model_folder import write_model
 
 ROOT = Path(__file__).parents[2]
@@ -134,7 +134,7 @@ class Device:
         self.world, self.data_dir = world, data_dir
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> EnrolledIdentity:
         return held_identity(self.data_dir)
 
     @property

@@ -16,7 +16,7 @@ from edge_agent.driver import Driver
 from edge_agent.ports import Evaluation, Model
 from edge_agent.shell.http import Patience
 from edge_agent.shell.mqtt import MqttTransport
-from simulation.phones import AllHold, Learned, Setting, live, make_phone
+from simulation.phones import AllHold, Learned, PhoneSetting, live, make_phone
 from tests.coordinator.model_folder import WORDS
 
 TEXTS = tuple(f"{a} {b} {c} {d} {a} {c}" for a in WORDS for b in WORDS for c in WORDS[:3] for d in WORDS[:2])
@@ -37,7 +37,7 @@ class Judging(Learned):
         return Evaluation(5.0 * words, words, words, self._recall * words, 2 * self._recall * words)
 
 
-def phone(setting: Setting, name: str) -> tuple[Driver, MqttTransport]:
+def phone(setting: PhoneSetting, name: str) -> tuple[Driver, MqttTransport]:
     folder = Path(setting.folder) / name
 
     def note(model: Model) -> None:

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from coordinator.config_file import load_config
 from coordinator.engine.driver import Driver
-from coordinator.engine.effect_runner import Execution
+from coordinator.engine.effect_runner import EffectRunner
 from coordinator.engine.effects import AnnounceModel
-from coordinator.engine.message_handler import Intake
+from coordinator.engine.message_handler import MessageHandler
 from coordinator.rounds.events import AssignDevice, SendReceipt, StartAggregation
 from coordinator.rounds.round import Phase
 from coordinator.service import serve
@@ -26,7 +26,12 @@ from host.logs import configure_logs
 
 DEADLY = struct.pack("<f", 666.25)
 
-_take, _carry_out, _flush, _take_message = Driver._take, Execution.carry_out, DatabaseView.flush, Intake._take
+_take, _carry_out, _flush, _take_message = (
+    Driver._take,
+    EffectRunner.carry_out,
+    DatabaseView.flush,
+    MessageHandler._take,
+)
 
 
 def die() -> None:
@@ -102,7 +107,12 @@ def haunt(reaper: Reaper) -> None:
             raise MemoryError
         _take_message(intake, arrived, turn)
 
-    Driver._take, Execution.carry_out, DatabaseView.flush, Intake._take = take, carry_out, flush, take_message
+    Driver._take, EffectRunner.carry_out, DatabaseView.flush, MessageHandler._take = (
+        take,
+        carry_out,
+        flush,
+        take_message,
+    )
 
 
 def main(config_path: str, points: str, died: str) -> None:

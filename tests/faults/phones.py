@@ -11,12 +11,12 @@ import time
 import zlib
 from pathlib import Path
 
-from edge_agent.core.eligibility import Answer, Condition, Reading, Readings
+from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
 from edge_agent.driver import Driver
 from edge_agent.ports import TrainStep
 from edge_agent.shell.http import Patience
 from edge_agent.shell.mqtt import MqttTransport
-from simulation.phones import AllHold, Learned, Setting, live, make_phone
+from simulation.phones import AllHold, Learned, PhoneSetting, live, make_phone
 
 
 def step_of(device: str) -> float:
@@ -46,11 +46,11 @@ class Pluggable(AllHold):
     def read(self) -> Readings:
         found = dict(super().read())
         if self._unplugged.exists():
-            found[Condition.CHARGING] = Reading(Answer.NO, "test", "unplugged")
+            found[Condition.CHARGING] = ConditionReading(Answer.NO, "test", "unplugged")
         return found
 
 
-def phone(setting: Setting, name: str) -> tuple[Driver, MqttTransport]:
+def phone(setting: PhoneSetting, name: str) -> tuple[Driver, MqttTransport]:
     folder = Path(setting.folder) / name
     patience = Patience(tries=20, read_s=2.0)
     return make_phone(

@@ -26,14 +26,14 @@ import numpy as np
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
-from coordinator.mqtt.broker import Doors, find_mosquitto, write_mosquitto_files
+from coordinator.mqtt.broker import Listeners, find_mosquitto, write_mosquitto_files
 from coordinator.mqtt.free_ports import free_ports
 from coordinator.rounds.round import TERMINAL, AbandonCause, Phase, Round
 from coordinator.rounds.seats import SeatState
 from coordinator.storage.blobs import FileBlobs
 from models.manifest import Manifest
 from simulation.demo.reading import state_from
-from simulation.phones import Setting
+from simulation.phones import PhoneSetting
 from tests.brokers import hang_up
 from tests.coordinator.model_folder import write_model
 from tests.faults.phones import step_of
@@ -132,7 +132,7 @@ class Mosquitto(Process):
     def __init__(self, folder: Path, *, persistent: bool = True) -> None:
         folder.mkdir()
         (self.port,) = free_ports(1)
-        path = write_mosquitto_files(Doors("127.0.0.1", self.port, "", ""), folder)
+        path = write_mosquitto_files(Listeners("127.0.0.1", self.port, "", ""), folder)
         self._kept = folder / "mosquitto.db"
         if not persistent:
             path.write_text(path.read_text().replace("persistence true", "persistence false"))
@@ -278,7 +278,7 @@ class Phones(Process):
         folder.mkdir(exist_ok=True)
         self.folder, self.names = folder, names
         habits = {"hysteresis_s": 0.1, "poll_s": 0.1, "log": "info", **changes}
-        self.setting = Setting(str(folder), tuple(names), POPULATION, broker_port, url, **habits)
+        self.setting = PhoneSetting(str(folder), tuple(names), POPULATION, broker_port, url, **habits)
         self._path = folder / f"{names[0]}.json"
         super().__init__([sys.executable, "-m", module, str(self._path)], (logs or folder) / f"{names[0]}.log")
 

@@ -10,7 +10,7 @@ import pytest
 from firmware_scripts.core.cards import Card
 from firmware_scripts.core.rules import Reason, Rule
 from firmware_scripts.core.targets import parse_machine
-from firmware_scripts.fleet import Confirmed, CustomiseFailed, Job, Refused, refusals, write_cards
+from firmware_scripts.fleet import Confirmed, CustomiseFailed, FlashJob, TargetRefused, refusals, write_cards
 from firmware_scripts.shell.naming import DiskTarget, FileTarget
 from firmware_scripts.shell.signals import set_by_signals
 from firmware_scripts.surveying import survey
@@ -64,13 +64,13 @@ def opener(*cards):
 def write(*, now=None, confirmed=None, opened=None, allow=frozenset(), customise=None, open_image=None):
     machine = seen(reader())
     opened = opened or Opened()
-    job = Job(SURVEY, open_image or image_of(IMAGE), lambda: now or machine, allow, customise, opener(opened))
+    job = FlashJob(SURVEY, open_image or image_of(IMAGE), lambda: now or machine, allow, customise, opener(opened))
     (outcome,) = write_cards(job, [confirmed or Confirmed(sdb(machine))], [quiet], 1, threading.Event())
     return outcome, opened
 
 
 def refused_by(outcome):
-    assert isinstance(outcome, Refused), outcome
+    assert isinstance(outcome, TargetRefused), outcome
     return {reason.rule for reason in outcome.reasons}
 
 
@@ -121,7 +121,7 @@ def test_when_the_machine_cannot_be_looked_at_again_the_card_is_not_touched():
         raise UnavailableError("lsblk is gone")
 
     opened = Opened()
-    job = Job(SURVEY, image_of(IMAGE), look, frozenset(), None, opener(opened))
+    job = FlashJob(SURVEY, image_of(IMAGE), look, frozenset(), None, opener(opened))
     (outcome,) = write_cards(job, [Confirmed(sdb(seen(reader())))], [quiet], 1, threading.Event())
     assert refused_by(outcome) == {Rule.UNKNOWN_FACT}
     assert opened.operations == 0
@@ -130,7 +130,7 @@ def test_when_the_machine_cannot_be_looked_at_again_the_card_is_not_touched():
 def test_what_the_kernel_refuses_to_open_is_refused():
     busy = Reason(Rule.BUSY, "in use")
     outcome, _ = write(opened=busy)
-    assert outcome == Refused((busy,))
+    assert outcome == TargetRefused((busy,))
 
 
 def test_a_rule_allowed_by_name_does_not_refuse_and_another_still_does():
@@ -179,7 +179,9 @@ def test_one_bad_card_of_many_does_not_touch_the_others(tmp_path):
     cards = [Opened() for _ in confirmed]
     cards[2].stuck_bytes = {2**20 + 7: IMAGE[2**20 + 7] ^ 1}
     by_path = {made.target.path: opened for made, opened in zip(confirmed, cards, strict=True)}
-    job = Job(SURVEY, image_of(IMAGE), seen, frozenset(), None, lambda t, _: contextlib.nullcontext(by_path[t.path]))
+    job = FlashJob(
+        SURVEY, image_of(IMAGE), seen, frozenset(), None, lambda t, _: contextlib.nullcontext(by_path[t.path])
+    )
     outcomes = write_cards(job, confirmed, [quiet] * 6, 3, threading.Event())
     assert outcomes[2] == VerifyFailed(2**20 + 7, "reads back differently than it should be")
     good = [n for n in range(6) if n != 2]
@@ -196,7 +198,7 @@ def test_ctrl_c_ends_every_card_and_says_which_were_touched(tmp_path, number):
         assert stop.wait(60)
 
     opened = Opened()
-    job = Job(SURVEY, image_of(IMAGE), seen, frozenset(), None, opener(opened))
+    job = FlashJob(SURVEY, image_of(IMAGE), seen, frozenset(), None, opener(opened))
     confirmed = [Confirmed(FileTarget(tmp_path / name, None)) for name in ("a", "b")]
     before = signal.getsignal(number)
     with set_by_signals(stop):
@@ -209,7 +211,7 @@ def test_ctrl_c_ends_every_card_and_says_which_were_touched(tmp_path, number):
 def test_files_are_written_alike(tmp_path):
     fresh, old = tmp_path / "fresh.img", tmp_path / "old.img"
     old.write_bytes(b"\xee" * (4 * 2**20))
-    job = Job(SURVEY, image_of(IMAGE), seen, frozenset())
+    job = FlashJob(SURVEY, image_of(IMAGE), seen, frozenset())
     outcomes = write_cards(
         job,
         [Confirmed(FileTarget(fresh, None)), Confirmed(FileTarget(old, 4 * 2**20))],
@@ -227,7 +229,7 @@ def test_a_file_that_became_a_link_is_not_followed(tmp_path):
     precious = tmp_path / "precious"
     precious.write_bytes(b"mine")
     (tmp_path / "card.img").symlink_to(precious)
-    job = Job(SURVEY, image_of(IMAGE), seen, frozenset())
+    job = FlashJob(SURVEY, image_of(IMAGE), seen, frozenset())
     (outcome,) = write_cards(job, [Confirmed(FileTarget(tmp_path / "card.img", None))], [quiet], 1, threading.Event())
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, TargetRefused)
     assert precious.read_bytes() == b"mine"

@@ -4,7 +4,7 @@ import random
 import pytest
 
 from firmware_scripts.core.bmap import Bmap, Range
-from firmware_scripts.surveying import Stopped, survey
+from firmware_scripts.surveying import SurveyStopped, survey
 from tests.firmware_scripts.fake_card import image_of, never, quiet
 from wire.errors import IntegrityError, RemoteProtocolError
 
@@ -43,7 +43,7 @@ def test_an_empty_image_is_refused():
 
 
 def test_it_stops_when_it_is_asked_to():
-    with pytest.raises(Stopped):
+    with pytest.raises(SurveyStopped):
         survey(image_of(IMAGE), None, quiet, lambda: True)
 
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from host.configuration import Reader, accepted, read_toml
+from host.configuration import ConfigurationReader, accepted, read_toml
 from wire.errors import ConfigError, RemoteProtocolError
 
 
@@ -63,7 +63,7 @@ def lower(text):
 
 
 def read(kind, table, environment=None):
-    reader = Reader(FOLDER, environment or {}, "APP", {"device": lower}, {"device": "; give it a name"})
+    reader = ConfigurationReader(FOLDER, environment or {}, "APP", {"device": lower}, {"device": "; give it a name"})
     config = reader.read(kind, table)
     reader.note_unknown_variables(kind)
     return config, reader.faults

@@ -65,12 +65,12 @@ MACHINES = (
         "What becomes of a task, whose rounds follow one another. A round with devices at work goes to its end in each "
         "case.",
         task.TABLE,
-        task.Status.ACTIVE,
+        task.TaskStatus.ACTIVE,
         {
-            task.Status.ACTIVE: "its stop rule (`rounds`, `target_top1`, `no_progress_rounds`); "
+            task.TaskStatus.ACTIVE: "its stop rule (`rounds`, `target_top1`, `no_progress_rounds`); "
             "an endless one does not end",
-            task.Status.PAUSED: "an operator resumes or stops it",
-            task.Status.FINISHED: "only a changed stop rule of the configuration's task wakes it again",
+            task.TaskStatus.PAUSED: "an operator resumes or stops it",
+            task.TaskStatus.FINISHED: "only a changed stop rule of the configuration's task wakes it again",
         },
     ),
     Machine(

@@ -4,13 +4,20 @@ import pytest
 
 from coordinator.config_file import load_config
 from edge_agent.config import load
-from models.ngram import Recall
-from simulation.demo.configuration import DemoSettings, Ports, coordinator_table, free_ports, phone_table, write_toml
+from models.ngram import NgramRecall
+from simulation.demo.configuration import (
+    DemoPorts,
+    DemoSettings,
+    coordinator_table,
+    free_ports,
+    phone_table,
+    write_toml,
+)
 from simulation.demo.defaults import DEFAULTS
 from simulation.demo.preparation import prepare
 from wire.errors import ConfigError
 
-PORTS = Ports(8080, 8443, 8700, 18830, 18831)
+PORTS = DemoPorts(8080, 8443, 8700, 18830, 18831)
 
 
 def settings(**changes):
@@ -22,7 +29,7 @@ def settings(**changes):
 def test_both_sides_accept_what_the_demo_tells_them(tmp_path, model):
     (tmp_path / "model").mkdir()
     (tmp_path / "held_out.tsv").write_text("user\ttext\na\tb\n")
-    table = coordinator_table(settings(model=model), DEFAULTS[model], PORTS, Recall(0.1, 0.2, 3))
+    table = coordinator_table(settings(model=model), DEFAULTS[model], PORTS, NgramRecall(0.1, 0.2, 3))
     config = load_config(write_toml(tmp_path / "coordinator.toml", table), {})
     assert config.task.minimum <= config.task.goal <= 8
     for number in range(8):

@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.learning.fedavg import Contribution, weight_of, weighted_mean
 from coordinator.learning.optimizers import fed_avg
-from edge_agent.core.training import Trained, train
+from edge_agent.core.training import TrainedUpdate, train
 from models.batches import Batches, pack
 from models.configurations import configuration
 from models.export import export_program
@@ -55,7 +55,7 @@ def test_one_federated_round_equals_one_pooled_step(tmp_path):
         assert len(batches) == 1, "the whole data of a phone must be one batch"
         device.restore(base)
         trained = train(device, batches, plan, np.random.default_rng(0), lambda: False, lambda: 0.0)
-        assert isinstance(trained, Trained)
+        assert isinstance(trained, TrainedUpdate)
         assert trained.steps == 1
         payload = codec.encode(trained.delta, layout, np.random.default_rng(0))
         sent = Report(1, 1, codec.wire_id, layout.fingerprint, 0, trained.num_examples, 1, trained.loss, 0.0, payload)

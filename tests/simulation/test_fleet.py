@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from models.ngram import Recall
+from models.ngram import NgramRecall
 from simulation.demo.configuration import DemoSettings
-from simulation.demo.fleet import MOST_RESTARTS, Fleet
-from simulation.demo.preparation import Prepared
+from simulation.demo.fleet import MOST_RESTARTS, DemoFleet
+from simulation.demo.preparation import PreparedRun
 from simulation.demo.processes import stopping
 from wire.errors import UnavailableError
 
@@ -17,8 +17,8 @@ SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 def fleet(tmp_path):
     settings = DemoSettings(phones=2, rounds=1, model="tiny", corpus="c", seed=7, codec="topk-8", density=0.1)
     phones = tuple(tmp_path / f"phone-0{n}" / "agent.toml" for n in (1, 2))
-    prepared = Prepared(settings, tmp_path, "c", Path("c"), phones, "u", "k", 1, Recall(0, 0, 0), 1.0)
-    fleet = Fleet(prepared, "embedded")
+    prepared = PreparedRun(settings, tmp_path, "c", Path("c"), phones, "u", "k", 1, NgramRecall(0, 0, 0), 1.0)
+    fleet = DemoFleet(prepared, "embedded")
     for group in fleet.groups:
         for service in group:
             service.command = SLEEP
@@ -61,8 +61,8 @@ def test_what_is_killed_again_and_again_ends_the_demo(fleet):
 def test_many_phones_share_a_few_processes_and_the_first_has_its_own_for_its_keyboard(tmp_path):
     settings = DemoSettings(phones=300, rounds=1, model="tiny", corpus="c", seed=7, codec="topk-4", density=0.1)
     configs = tuple(tmp_path / f"phone-{number}" / "agent.toml" for number in range(300))
-    prepared = Prepared(settings, tmp_path, "c", Path("c"), configs, "u", "k", 1, Recall(0, 0, 0), 1.0)
-    services = Fleet(prepared, "embedded").phones
+    prepared = PreparedRun(settings, tmp_path, "c", Path("c"), configs, "u", "k", 1, NgramRecall(0, 0, 0), 1.0)
+    services = DemoFleet(prepared, "embedded").phones
     assert [service.name for service in services] == ["phone-0", "phones-1", "phones-2", "phones-3"]
     run = [[Path(word) for word in service.command if word.endswith("agent.toml")] for service in services]
     assert sorted(path for paths in run for path in paths) == sorted(configs)

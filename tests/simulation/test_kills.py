@@ -25,7 +25,7 @@ from coordinator.learning.optimizers import fed_avg
 from coordinator.storage.blobs import FileBlobs
 from models.manifest import Manifest
 from simulation.demo.configuration import DemoSettings
-from simulation.demo.fleet import Fleet
+from simulation.demo.fleet import DemoFleet
 from simulation.demo.preparation import prepare
 from simulation.demo.processes import stopping
 from simulation.demo.reading import read_state
@@ -63,7 +63,7 @@ def test_the_run_goes_on_and_every_accepted_report_is_counted_exactly_once(run_f
         plain=True,  # what phones send is overheard
     )
     prepared = prepare(settings, Console(quiet=True))
-    fleet = Fleet(prepared, mosquitto)
+    fleet = DemoFleet(prepared, mosquitto)
     with stopping(fleet.groups), overheard(prepared.broker_port) as frames:
         fleet.start()
         state = wait_for(prepared.url, in_the_middle_of_a_round)

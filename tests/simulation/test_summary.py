@@ -3,14 +3,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from models.ngram import Recall
+from models.ngram import NgramRecall
 from simulation.demo.configuration import DemoSettings
-from simulation.demo.preparation import Prepared
+from simulation.demo.preparation import PreparedRun
 from simulation.demo.summary import result_of, summary_table
 from tests.simulation import states
 
 SETTINGS = DemoSettings(phones=2, rounds=1, model="tiny", corpus="personas", seed=7, codec="topk-8", density=0.1)
-PREPARED = Prepared(SETTINGS, Path("run"), "people", Path("c"), (), "u", "k", 1, Recall(0.2, 0.3, 9), 60.0)
+PREPARED = PreparedRun(SETTINGS, Path("run"), "people", Path("c"), (), "u", "k", 1, NgramRecall(0.2, 0.3, 9), 60.0)
 
 
 def test_the_result_counts_what_was_not_counted_and_for_whom_recall_rose():

@@ -11,7 +11,7 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from coordinator.rounds.lease import SHARE_WINDOW, Lease
 from coordinator.storage.fleet import GROUPS
-from coordinator.storage.reading import Heard, Wanted
+from coordinator.storage.reading import HeardPosition, Wanted
 from coordinator.tasks.operations import BlockDevice, UnblockDevice
 from coordinator.web.access import Role
 from coordinator.web.admission import needs
@@ -57,7 +57,7 @@ def add_devices(blueprint: Blueprint, site: Site) -> None:
                 blocked=asked.blocked,
                 weights=weights,
             )
-            after = Heard(asked.seen, asked.after) if asked.after else None
+            after = HeardPosition(asked.seen, asked.after) if asked.after else None
             found, last = view.search_devices(wanted, asking.PAGE, after)
         return render_template(
             "devices.html", devices=found, asked=asked, last=last, census=site.census.now(), groups=list(GROUPS)

@@ -14,8 +14,8 @@ from flask import Blueprint, g, redirect, render_template, url_for
 from markupsafe import Markup
 from werkzeug.wrappers import Response
 
-from coordinator.enrolment.claims import Standing
-from coordinator.enrolment.register import Asked
+from coordinator.enrolment.claims import KeyState
+from coordinator.enrolment.register import KeyPosition
 from coordinator.enrolment.routes import ClaimWanted, carried, decide, end_claim, forget, make_claim
 from coordinator.web.access import Role
 from coordinator.web.admission import needs
@@ -39,17 +39,17 @@ def add_enrolments(blueprint: Blueprint, site: Site) -> None:
         if ports.office is None:
             return render_template("enrolments.html", enrols=False)
         register = ports.office.register
-        over = Asked(asked.asked, asked.after) if asked.after else None
+        over = KeyPosition(asked.asked, asked.after) if asked.after else None
         keys = register.credentials(limit=asking.PAGE, after=over)
         return render_template(
             "enrolments.html",
             enrols=True,
-            waiting=register.credentials([Standing.WAITING]),
+            waiting=register.credentials([KeyState.WAITING]),
             claims=register.claims(),
             keys=keys,
             asked=asked,
             last=keys[-1] if len(keys) == asking.PAGE else None,
-            live={Standing.GRANTED, Standing.ISSUED, Standing.ACTIVE},
+            live={KeyState.GRANTED, KeyState.ISSUED, KeyState.ACTIVE},
             **made,
         )
 

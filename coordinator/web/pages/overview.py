@@ -15,7 +15,7 @@ from coordinator.rounds.seats import SeatState
 from coordinator.rounds.waiting import doing
 from coordinator.storage.baselines import Compared, compared
 from coordinator.storage.fleet import ELIGIBLE, GROUPS, Sample
-from coordinator.storage.versions import Measured
+from coordinator.storage.versions import VersionMeasurement
 from coordinator.versions.rollout import Stage
 from coordinator.web import words
 from coordinator.web.access import Role
@@ -133,7 +133,7 @@ def add_overview(blueprint: Blueprint, site: Site) -> None:
         )
 
 
-def recall(measured: list[Measured], baselines: list[Compared]) -> str:
+def recall(measured: list[VersionMeasurement], baselines: list[Compared]) -> str:
     """The plot of recall by version; empty while there is no line to draw."""
     if len(measured) < 2:
         return ""

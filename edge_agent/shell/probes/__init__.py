@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from edge_agent.core.eligibility import Answer, Condition, Reading, Readings
+from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
 
 Probe = Callable[[], Readings]
 """Looks now. Never raises, never waits."""
@@ -49,7 +49,7 @@ class Probes:
 
     def read(self) -> Readings:
         """Look now."""
-        found: dict[Condition, Reading] = {}
+        found: dict[Condition, ConditionReading] = {}
         for probe in self.probes:
             for condition, reading in probe().items():
                 earlier = found.get(condition)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from edge_agent.core.eligibility import Answer, Condition, Reading, Readings, battery_reading, heat_reading
+from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, battery_reading, heat_reading
 from edge_agent.shell.probes.background import Background
 from edge_agent.shell.probes.command import Run, run
 from edge_agent.shell.probes.termux import aged, charging_reading
@@ -27,7 +27,7 @@ _STATUS = {1: "UNKNOWN", 2: "CHARGING", 3: "DISCHARGING", 4: "NOT_CHARGING", 5: 
 
 
 @dataclass(frozen=True, slots=True)
-class Phone:
+class PhoneState:
     """What a phone said; None is not said.
 
     Attributes:
@@ -83,7 +83,7 @@ class Adb:
         said = self.question.latest()
         source = f"adb {self._serial}".strip()
         if said.answer is None:
-            unknown = Reading(Answer.UNKNOWN, source, said.reason, said.age_s)
+            unknown = ConditionReading(Answer.UNKNOWN, source, said.reason, said.age_s)
             asked = (Condition.CHARGING, Condition.BATTERY_HIGH, Condition.IDLE, Condition.UNMETERED, Condition.COOL)
             return dict.fromkeys(asked, unknown)
         phone = said.answer
@@ -91,7 +91,7 @@ class Adb:
             source += " (pretended: dumpsys battery reset ends it)"
         found = {
             Condition.CHARGING: (
-                Reading(Answer.UNKNOWN, source, "the phone does not say whether it is plugged in")
+                ConditionReading(Answer.UNKNOWN, source, "the phone does not say whether it is plugged in")
                 if phone.plugged is None
                 else charging_reading(phone.plugged, phone.status, source, 0.0)
             ),
@@ -102,12 +102,12 @@ class Adb:
         }
         return {condition: aged(reading, said.age_s) for condition, reading in found.items()}
 
-    def _cool(self, phone: Phone, source: str) -> Reading:
+    def _cool(self, phone: PhoneState, source: str) -> ConditionReading:
         if phone.thermal_status is not None and phone.thermal_status >= MODERATE:
-            return Reading(Answer.NO, source, "too hot: Android's thermal status is moderate or worse")
+            return ConditionReading(Answer.NO, source, "too hot: Android's thermal status is moderate or worse")
         return heat_reading(phone.temperature_c, self._maximum_battery_c, source)
 
-    def _ask(self) -> Phone:
+    def _ask(self) -> PhoneState:
         def dumpsys(*arguments: str) -> str:
             which = ("-s", self._serial) if self._serial else ()
             return self._run(("adb", *which, "shell", "dumpsys", *arguments), TIMEOUT_S)
@@ -128,7 +128,7 @@ class Adb:
         )
 
 
-def phone_from(battery: str, deep_idle: str, power: str, network: str, thermal: str) -> Phone:
+def phone_from(battery: str, deep_idle: str, power: str, network: str, thermal: str) -> PhoneState:
     """What a phone's services said.
 
     Args:
@@ -144,7 +144,7 @@ def phone_from(battery: str, deep_idle: str, power: str, network: str, thermal: 
     status = _number(r"^\s*status: (\d+)", battery)
     wakefulness = re.search(r"mWakefulness=(\w+)", power)
     default = re.search(r"ident=\[\{[^\n]*metered=(true|false)[^\n]*defaultNetwork=true", network)
-    return Phone(
+    return PhoneState(
         plugged="true" in plugs if plugs else None,
         status=_STATUS.get(status or 1, "UNKNOWN"),
         level=None if level is None else level / (scale or 100),
@@ -157,23 +157,23 @@ def phone_from(battery: str, deep_idle: str, power: str, network: str, thermal: 
     )
 
 
-def _idle(phone: Phone, source: str) -> Reading:
+def _idle(phone: PhoneState, source: str) -> ConditionReading:
     if phone.awake is None and phone.deep_idle is None:
-        return Reading(Answer.UNKNOWN, source, "the phone does not say whether it is in use")
+        return ConditionReading(Answer.UNKNOWN, source, "the phone does not say whether it is in use")
     # Deep idle needs an unplugged phone that lies still, so its absence says nothing; a dark screen says enough.
     if phone.deep_idle or phone.awake is False:
-        return Reading(Answer.YES, source, "idle")
-    return Reading(Answer.NO, source, "in use")
+        return ConditionReading(Answer.YES, source, "idle")
+    return ConditionReading(Answer.NO, source, "in use")
 
 
-def _unmetered(phone: Phone, source: str) -> Reading:
+def _unmetered(phone: PhoneState, source: str) -> ConditionReading:
     match phone.metered:
         case True:
-            return Reading(Answer.NO, source, "the network is metered")
+            return ConditionReading(Answer.NO, source, "the network is metered")
         case False:
-            return Reading(Answer.YES, source, "unmetered")
+            return ConditionReading(Answer.YES, source, "unmetered")
         case None:
-            return Reading(Answer.UNKNOWN, source, "the phone does not say what its network costs")
+            return ConditionReading(Answer.UNKNOWN, source, "the phone does not say what its network costs")
 
 
 def _number(pattern: str, text: str) -> int | None:

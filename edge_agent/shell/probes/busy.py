@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from edge_agent.core.eligibility import Answer, Condition, Reading, Readings
+from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
 from edge_agent.shell.probes.files import text
 from edge_agent.shell.probes.own_use import own_use
 
@@ -65,7 +65,7 @@ class Busy:
             return {Condition.IDLE: _reading(pressure <= self._maximum_pressure, "pressure of other control groups")}
         load = self._foreign_load()
         if load is None:
-            return {Condition.IDLE: Reading(Answer.UNKNOWN, "/proc/loadavg", "load not known")}
+            return {Condition.IDLE: ConditionReading(Answer.UNKNOWN, "/proc/loadavg", "load not known")}
         return {Condition.IDLE: _reading(load / self._cores <= self._maximum_load, "/proc/loadavg")}
 
     def _foreign_load(self) -> float | None:
@@ -113,5 +113,9 @@ def _some_avg10(path: Path) -> float | None:
     return None
 
 
-def _reading(idle: bool, source: str) -> Reading:
-    return Reading(Answer.YES, source, "idle") if idle else Reading(Answer.NO, source, "busy with something else")
+def _reading(idle: bool, source: str) -> ConditionReading:
+    return (
+        ConditionReading(Answer.YES, source, "idle")
+        if idle
+        else ConditionReading(Answer.NO, source, "busy with something else")
+    )

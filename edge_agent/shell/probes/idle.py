@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge_agent.core.eligibility import Answer, Condition, Reading, Readings
+from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
 from edge_agent.shell.probes.files import text
 
 NOTE_EVERY_S = 1.0
@@ -119,7 +119,7 @@ class InputDevices:
                 # Unplugged.
                 os.close(self._open.pop(name))
         if not self._open:
-            return {Condition.IDLE: Reading(Answer.UNKNOWN, "input devices", "none that we may read")}
+            return {Condition.IDLE: ConditionReading(Answer.UNKNOWN, "input devices", "none that we may read")}
         return {Condition.IDLE: use_reading(self._now_s() - self._last_s, self._idle_after_s, "input devices")}
 
     def close(self) -> None:
@@ -137,15 +137,15 @@ class InputDevices:
             return False
 
 
-def use_reading(idle_s: float, idle_after_s: float, source: str) -> Reading:
+def use_reading(idle_s: float, idle_after_s: float, source: str) -> ConditionReading:
     """Is it long enough ago that somebody did something?
 
     >>> use_reading(3.0, 60.0, "terminals").reason
     'in use'
     """
     if idle_s < idle_after_s:
-        return Reading(Answer.NO, source, "in use")
-    return Reading(Answer.YES, source, "idle")
+        return ConditionReading(Answer.NO, source, "in use")
+    return ConditionReading(Answer.YES, source, "idle")
 
 
 def _drained(descriptor: int) -> Iterator[bool]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from edge_agent.core.eligibility import Answer, Condition, Reading, Readings
+from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
 from edge_agent.shell.probes.background import Background
 from edge_agent.shell.probes.command import Run, run
 from edge_agent.shell.probes.files import text
@@ -46,12 +46,12 @@ class Network:
         """Look now."""
         return {Condition.UNMETERED: self._reading()}
 
-    def _reading(self) -> Reading:
+    def _reading(self) -> ConditionReading:
         if self._metered != "auto":
             return _say(self._metered == "yes", "configuration")
         interface = default_interface(self._root)
         if interface is None:
-            return Reading(Answer.UNKNOWN, "/proc/net/route", "no network: no default route")
+            return ConditionReading(Answer.UNKNOWN, "/proc/net/route", "no network: no default route")
         said = self.question.latest()
         if said.answer is not None and said.answer[0] == interface:
             match said.answer[1].split()[:1]:
@@ -66,7 +66,9 @@ class Network:
             return _say(True, source)
         if interface.startswith(FREE):
             return _say(False, source)
-        return Reading(Answer.UNKNOWN, source, "set conditions.metered: nothing says whether this network costs money")
+        return ConditionReading(
+            Answer.UNKNOWN, source, "set conditions.metered: nothing says whether this network costs money"
+        )
 
     def _ask(self) -> tuple[str, str]:
         interface = default_interface(self._root) or ""
@@ -89,7 +91,7 @@ def default_interface(root: Path) -> str | None:
     return min(routes, default=(0, None))[1]
 
 
-def _say(metered: bool, source: str, age_s: float = 0.0) -> Reading:
+def _say(metered: bool, source: str, age_s: float = 0.0) -> ConditionReading:
     if metered:
-        return Reading(Answer.NO, source, "the network is metered", age_s)
-    return Reading(Answer.YES, source, "unmetered", age_s)
+        return ConditionReading(Answer.NO, source, "the network is metered", age_s)
+    return ConditionReading(Answer.YES, source, "unmetered", age_s)

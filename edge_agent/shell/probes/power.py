@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge_agent.core.eligibility import Answer, Condition, Reading, Readings, battery_reading
+from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, battery_reading
 from edge_agent.shell.probes.files import number, text
 
 MAINS = ("Mains", "USB", "Wireless")
@@ -76,17 +76,17 @@ class Power:
     def __call__(self) -> Readings:
         """Look now."""
         if self.always_powered:
-            said = Reading(Answer.YES, "configuration", "always powered")
+            said = ConditionReading(Answer.YES, "configuration", "always powered")
             return {Condition.CHARGING: said, Condition.BATTERY_HIGH: said}
         folder = self.root / "sys/class/power_supply"
         if not folder.is_dir():
             why = "no power information; set conditions.always_powered if it has no battery"
-            unknown = Reading(Answer.UNKNOWN, str(folder), why)
+            unknown = ConditionReading(Answer.UNKNOWN, str(folder), why)
             return {Condition.CHARGING: unknown, Condition.BATTERY_HIGH: unknown}
         found = supplies(self.root)
         batteries = [s for s in found if s.kind == "Battery"]
         if not batteries:
-            mains = Reading(Answer.YES, str(folder), "no battery, so on mains")
+            mains = ConditionReading(Answer.YES, str(folder), "no battery, so on mains")
             return {Condition.CHARGING: mains, Condition.BATTERY_HIGH: mains}
         return {
             Condition.CHARGING: _charging(folder, batteries, [s for s in found if s.kind.startswith(MAINS)]),
@@ -94,24 +94,24 @@ class Power:
         }
 
 
-def _charging(folder: Path, batteries: list[Supply], mains: list[Supply]) -> Reading:
+def _charging(folder: Path, batteries: list[Supply], mains: list[Supply]) -> ConditionReading:
     # A weak charger is online while the battery still drains: that is not charging.
     for battery in batteries:
         if battery.status == "Discharging":
-            return Reading(Answer.NO, f"{folder}/{battery.name}", "not charging")
+            return ConditionReading(Answer.NO, f"{folder}/{battery.name}", "not charging")
     source = f"{folder}/{batteries[0].name}"
     if any(b.status == "Charging" for b in batteries) or any(s.online for s in mains):
         # "Not charging", "Full" or nothing while a charger feeds the device: a charge limit is reached.
-        return Reading(Answer.YES, source, "charging")
+        return ConditionReading(Answer.YES, source, "charging")
     plugs_known = any(s.online is not None for s in mains)
     if any(b.status == "Not charging" for b in batteries) or plugs_known:
-        return Reading(Answer.NO, source, "not charging")
+        return ConditionReading(Answer.NO, source, "not charging")
     if any(b.status == "Full" for b in batteries):
-        return Reading(Answer.YES, source, "charging")
-    return Reading(Answer.UNKNOWN, source, "the battery does not say whether it is charging")
+        return ConditionReading(Answer.YES, source, "charging")
+    return ConditionReading(Answer.UNKNOWN, source, "the battery does not say whether it is charging")
 
 
-def _level(folder: Path, batteries: list[Supply], minimum: float) -> Reading:
+def _level(folder: Path, batteries: list[Supply], minimum: float) -> ConditionReading:
     # Two batteries are one store of energy; a bogus 0 % says nothing.
     levels = [b.level for b in batteries if b.level]
     level = sum(levels) / len(levels) if levels else None

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from edge_agent.core.eligibility import Answer, Condition, Reading, Readings
+from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
 from edge_agent.shell.probes.background import Background
 from edge_agent.shell.probes.command import Run, run
 from edge_agent.shell.probes.files import number, text
@@ -41,19 +41,21 @@ class Raspberry:
         """Look now."""
         if not self._is_one:
             return {}
-        found: dict[Condition, Reading] = {}
+        found: dict[Condition, ConditionReading] = {}
         said = self.question.latest()
         source = " ".join(COMMAND)
         if said.answer is not None:
             steady, cool = not said.answer & UNDER_VOLTAGE, not said.answer & SLOWED_DOWN
             found[Condition.STEADY_POWER] = _voltage(steady, source, said.age_s)
             if not cool:
-                found[Condition.COOL] = Reading(Answer.NO, source, "too hot: slowed down by the firmware", said.age_s)
+                found[Condition.COOL] = ConditionReading(
+                    Answer.NO, source, "too hot: slowed down by the firmware", said.age_s
+                )
         alarm = self._alarm()
         if alarm is not None and (alarm or Condition.STEADY_POWER not in found):
             found[Condition.STEADY_POWER] = _voltage(not alarm, "hwmon rpi_volt", 0.0)
         if Condition.STEADY_POWER not in found:
-            found[Condition.STEADY_POWER] = Reading(Answer.UNKNOWN, source, said.reason)
+            found[Condition.STEADY_POWER] = ConditionReading(Answer.UNKNOWN, source, said.reason)
         return found
 
     def _alarm(self) -> bool | None:
@@ -81,7 +83,7 @@ def throttled_bits(output: str) -> int:
     return int(value, 16)
 
 
-def _voltage(steady: bool, source: str, age_s: float) -> Reading:
+def _voltage(steady: bool, source: str, age_s: float) -> ConditionReading:
     if steady:
-        return Reading(Answer.YES, source, "the voltage is steady", age_s)
-    return Reading(Answer.NO, source, "under-voltage: the power supply or its cable is too weak", age_s)
+        return ConditionReading(Answer.YES, source, "the voltage is steady", age_s)
+    return ConditionReading(Answer.NO, source, "under-voltage: the power supply or its cable is too weak", age_s)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge_agent.core.eligibility import Answer, Condition, Reading, Readings
+from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
 from edge_agent.shell.probes.files import text
 from edge_agent.shell.probes.own_use import own_use
 
@@ -37,7 +37,7 @@ class Disk:
         try:
             free = self.free_bytes(self.folder)
         except OSError as error:
-            said = Reading(Answer.UNKNOWN, str(self.folder), error.strerror or "not readable")
+            said = ConditionReading(Answer.UNKNOWN, str(self.folder), error.strerror or "not readable")
         else:
             said = _reading(free, self.minimum_bytes, str(self.folder), "disk")
         return {Condition.DISK_FREE: said}
@@ -64,10 +64,10 @@ class Memory:
             if name == "MemAvailable" and value.split()[:1] and value.split()[0].isdigit():
                 free = 1024 * int(value.split()[0]) + self.own_bytes()
                 return {Condition.MEMORY_FREE: _reading(free, self.minimum_bytes, "/proc/meminfo", "memory")}
-        return {Condition.MEMORY_FREE: Reading(Answer.UNKNOWN, "/proc/meminfo", "free memory not known")}
+        return {Condition.MEMORY_FREE: ConditionReading(Answer.UNKNOWN, "/proc/meminfo", "free memory not known")}
 
 
-def _reading(free: int, minimum: int, source: str, what: str) -> Reading:
+def _reading(free: int, minimum: int, source: str, what: str) -> ConditionReading:
     if free < minimum:
-        return Reading(Answer.NO, source, f"less than {minimum // 1_000_000} MB of {what} free")
-    return Reading(Answer.YES, source, f"enough {what} free")
+        return ConditionReading(Answer.NO, source, f"less than {minimum // 1_000_000} MB of {what} free")
+    return ConditionReading(Answer.YES, source, f"enough {what} free")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from edge_agent.core.eligibility import Answer, Condition, Reading, Readings
+from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
 from edge_agent.shell.probes.background import Background
 from edge_agent.shell.probes.command import Run, run
 
@@ -34,9 +34,9 @@ class Sessions:
         """Look now."""
         said = self.question.latest()
         if said.answer is None:
-            return {Condition.IDLE: Reading(Answer.UNKNOWN, "logind", said.reason, said.age_s)}
+            return {Condition.IDLE: ConditionReading(Answer.UNKNOWN, "logind", said.reason, said.age_s)}
         value, reason = (Answer.NO, "in use") if said.answer else (Answer.YES, "idle")
-        return {Condition.IDLE: Reading(value, "logind", reason, said.age_s)}
+        return {Condition.IDLE: ConditionReading(value, "logind", reason, said.age_s)}
 
     def _ask(self) -> bool:
         listed = self._run(("loginctl", "list-sessions", "--no-legend", "--no-pager"), TIMEOUT_S)

@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from edge_agent.core.eligibility import Answer, Condition, Reading, Readings, battery_reading, heat_reading
+from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, battery_reading, heat_reading
 from edge_agent.shell.probes.background import Background
 from edge_agent.shell.probes.command import Run, run
 
@@ -58,7 +58,7 @@ class Termux:
         """Look now."""
         said, source = self.question.latest(), COMMAND[0]
         if said.answer is None:
-            unknown = Reading(Answer.UNKNOWN, source, said.reason, said.age_s)
+            unknown = ConditionReading(Answer.UNKNOWN, source, said.reason, said.age_s)
             return dict.fromkeys((Condition.CHARGING, Condition.BATTERY_HIGH, Condition.COOL), unknown)
         battery = said.answer
         return {
@@ -70,7 +70,7 @@ class Termux:
         }
 
 
-def charging_reading(plugged: bool, status: str, source: str, age_s: float) -> Reading:
+def charging_reading(plugged: bool, status: str, source: str, age_s: float) -> ConditionReading:
     """Does an Android phone charge?
 
     >>> charging_reading(True, "NOT_CHARGING", "test", 0.0).value
@@ -86,10 +86,10 @@ def charging_reading(plugged: bool, status: str, source: str, age_s: float) -> R
     """
     # Plugged in and discharging is a charger that is too weak; plugged in and not charging is a charge limit.
     if plugged and status != "DISCHARGING":
-        return Reading(Answer.YES, source, "charging", age_s)
-    return Reading(Answer.NO, source, "not charging", age_s)
+        return ConditionReading(Answer.YES, source, "charging", age_s)
+    return ConditionReading(Answer.NO, source, "not charging", age_s)
 
 
-def aged(reading: Reading, age_s: float) -> Reading:
+def aged(reading: ConditionReading, age_s: float) -> ConditionReading:
     """The reading, so many seconds later."""
-    return Reading(reading.value, reading.source, reading.reason, age_s)
+    return ConditionReading(reading.value, reading.source, reading.reason, age_s)

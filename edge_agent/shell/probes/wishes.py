@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from edge_agent.core.eligibility import Answer, Condition, Reading, Readings, quiet_reading
+from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, quiet_reading
 from wire.errors import UnavailableError
 
 EARLIEST_CLOCK_S = 1_672_531_200.0
@@ -22,7 +22,7 @@ def minute_of_day(wall_s: float) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class UserPreferences:
     """A probe.
 
     Attributes:
@@ -42,12 +42,12 @@ class Wishes:
         try:
             paused = self.paused()
         except UnavailableError as error:
-            wanted = Reading(Answer.UNKNOWN, "settings", str(error)[:100])
+            wanted = ConditionReading(Answer.UNKNOWN, "settings", str(error)[:100])
         else:
             wanted = (
-                Reading(Answer.NO, "settings", "learning is paused")
+                ConditionReading(Answer.NO, "settings", "learning is paused")
                 if paused
-                else Reading(Answer.YES, "settings", "learning is on")
+                else ConditionReading(Answer.YES, "settings", "learning is on")
             )
         hours = quiet_reading(self.quiet_hours, self.minute(), self.source)
         return {Condition.WANTED: wanted, Condition.OUTSIDE_QUIET_HOURS: hours}

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from coordinator.config_file import load_config
 from coordinator.engine.clock import WallClock
 from coordinator.engine.inbox import Inbox
-from coordinator.engine.jobs import Metrics
+from coordinator.engine.jobs import VersionMetrics
 from coordinator.ports import StoredReport, TaskRecord, VersionRecord
 from coordinator.rounds.lease import Lease, Presence
 from coordinator.rounds.round import Phase, open_round
@@ -63,11 +63,17 @@ class Site:
             state = Task(name="keyboard", number=1, created_s=90.0, committed=1)
             tx.save_task(TaskRecord(state=state, settings=TaskSettings()))
             tx.add_version(
-                VersionRecord(task="keyboard", version=0, manifest=manifest.sha256, metrics=Metrics(0.1, 0.2, 6.0))
+                VersionRecord(
+                    task="keyboard", version=0, manifest=manifest.sha256, metrics=VersionMetrics(0.1, 0.2, 6.0)
+                )
             )
             tx.add_version(
                 VersionRecord(
-                    task="keyboard", version=1, manifest=manifest.sha256, round=1, metrics=Metrics(0.25, 0.4, 5.0)
+                    task="keyboard",
+                    version=1,
+                    manifest=manifest.sha256,
+                    round=1,
+                    metrics=VersionMetrics(0.25, 0.4, 5.0),
                 )
             )
             first = open_round(1, 0, RULES, 7, 100.0, task="keyboard")

@@ -3,7 +3,7 @@ import pytest
 from coordinator.engine.inbox import Operated
 from coordinator.ports import TaskRecord
 from coordinator.storage.blobs import FileBlobs
-from coordinator.tasks.operations import CreateTask, PauseTask, Refused, ResumeTask, StopTask
+from coordinator.tasks.operations import CreateTask, OperationRefused, PauseTask, ResumeTask, StopTask
 from coordinator.tasks.task import Task
 from tests.coordinator.commands.site import web_half
 from wire.messages import Work
@@ -21,7 +21,7 @@ def served(site):
         answer = True
         match event.operation:
             case CreateTask(settings, _) if settings.goal < 5:
-                answer = Refused("the goal is too small")
+                answer = OperationRefused("the goal is too small")
             case CreateTask(settings, _):
                 with database.transaction() as tx:
                     state = Task(name=settings.name, number=2, created_s=100.0)

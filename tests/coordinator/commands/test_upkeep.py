@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from coordinator.commands import checkup
-from coordinator.commands.checkup import Finding
+from coordinator.commands.checkup import CheckupFinding
 from coordinator.config_file import load_config
 from coordinator.enrolment.authority import Authority
 from coordinator.enrolment.tls_files import AUTHORITY_FOLDER
@@ -64,9 +64,9 @@ def test_init_prints_to_a_pipe(run):
 
 
 def test_doctor_finds_nothing_on_a_sound_machine(run, site, monkeypatch):
-    monkeypatch.setattr(checkup, "_tensorflow", lambda _config: Finding("tensorflow", "ok", "there"))
+    monkeypatch.setattr(checkup, "_tensorflow", lambda _config: CheckupFinding("tensorflow", "ok", "there"))
     status, out, _ = run("doctor", "--config", site.config, "--json")
-    findings = [Finding(**finding) for finding in json.loads(out)]
+    findings = [CheckupFinding(**finding) for finding in json.loads(out)]
     assert (status, [each for each in findings if each.level == "fault"]) == (0, [])
     assert {each.category for each in findings} == {"storage", "database", "model", "web", "broker", "tensorflow"}
 
@@ -88,7 +88,7 @@ def test_doctor_calls_a_tensorflow_that_is_missing_a_fault_where_versions_are_me
 
 
 def test_doctor_says_what_to_do_about_each_fault(run, site, monkeypatch):
-    monkeypatch.setattr(checkup, "_tensorflow", lambda _config: Finding("tensorflow", "ok", "there"))
+    monkeypatch.setattr(checkup, "_tensorflow", lambda _config: CheckupFinding("tensorflow", "ok", "there"))
     (site.config.parent / "model" / "weights.bin").write_bytes(b"x")
     site.artifacts.path(site.manifest.program.sha256).unlink()
     status, out, _ = run("doctor", "--config", site.config, "--json")

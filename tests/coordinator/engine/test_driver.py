@@ -11,9 +11,9 @@ from coordinator.engine.effect_runner import ANNOUNCED_FOR_S
 from coordinator.engine.effects import EvaluateVersion, StartAggregation
 from coordinator.engine.inbox import (
     ArtifactServed,
+    BrokerDisconnected,
     BrokerDropped,
     BrokerRefused,
-    Disconnected,
     JobEnded,
     MessageArrived,
     SessionLost,
@@ -93,7 +93,7 @@ def test_a_round_from_check_in_to_the_next_version(make_world):
         version=1,
         manifest=manifest,
         task="keyboard",
-        number=world.driver._board.number,
+        number=world.driver._snapshot.number,
         signed_s=signed_s,
         not_after_s=signed_s + ANNOUNCED_FOR_S,
         check_in_within_s=0.002,
@@ -273,7 +273,7 @@ def _broken_disk() -> None:
 def test_deadlines_stand_still_while_the_broker_is_away_and_shortly_after(make_world):
     world = make_world()
     world.check_in("a", "b")
-    world.driver.handle(Disconnected())
+    world.driver.handle(BrokerDisconnected())
     world.tick(500.0)
     assert world.phase_of(1) is Phase.REPORTING
     world.start()

@@ -4,12 +4,12 @@ import msgspec
 import pytest
 
 from coordinator.engine.inbox import JobEnded, Operated
-from coordinator.engine.jobs import EvaluationDone, Metrics
+from coordinator.engine.jobs import EvaluationDone, VersionMetrics
 from coordinator.learning.optimizers import OptimizerName
 from coordinator.rounds.round import Phase
-from coordinator.tasks.operations import PromoteVersion, Refused, RollBack
+from coordinator.tasks.operations import OperationRefused, PromoteVersion, RollBack
 from coordinator.tasks.settings import ServerConfig
-from coordinator.tasks.task import Status
+from coordinator.tasks.task import TaskStatus
 from coordinator.versions.rollout import Stage, TrialPolicy
 from models.manifest import Manifest
 from tests.coordinator.engine.test_driver import delta
@@ -103,7 +103,7 @@ def test_a_version_that_the_gate_lets_out_is_current_at_once(make_world):
 def test_a_version_that_is_worse_on_held_out_text_is_refused_and_the_task_goes_on_from_the_former_one(make_world):
     world = make_world()
     hold_round(world, "a", "b")
-    world.measured = Metrics(0.04, 0.2, 3.5)
+    world.measured = VersionMetrics(0.04, 0.2, 3.5)
     hold_round(world, "a", "b")
     assert stage(world, 2) is Stage.REFUSED
     assert reason(world, 2) == (
@@ -114,7 +114,7 @@ def test_a_version_that_is_worse_on_held_out_text_is_refused_and_the_task_goes_o
     assert world.phase_of(2) is Phase.COMMITTED
     assert world.tables.rounds[3].base_version == 1
     assert world.counters["versions_refused"] == 1
-    world.measured = Metrics(0.12, 0.2, 3.0)
+    world.measured = VersionMetrics(0.12, 0.2, 3.0)
     hold_round(world, "a", "b")
     assert (stage(world, 3), world.tables.versions[3].lineage.parent) == (Stage.CURRENT, 1)
 
@@ -122,10 +122,10 @@ def test_a_version_that_is_worse_on_held_out_text_is_refused_and_the_task_goes_o
 def test_versions_cannot_get_worse_for_ever_in_steps_that_are_small_enough(make_world):
     world = make_world()
     hold_round(world, "a", "b")
-    world.measured = Metrics(0.094, 0.2, 3.2)
+    world.measured = VersionMetrics(0.094, 0.2, 3.2)
     hold_round(world, "a", "b")
     assert stage(world, 2) is Stage.CURRENT
-    world.measured = Metrics(0.088, 0.2, 3.4)  # 0.6 points below the one before, 1.2 below the best
+    world.measured = VersionMetrics(0.088, 0.2, 3.4)  # 0.6 points below the one before, 1.2 below the best
     hold_round(world, "a", "b")
     assert (stage(world, 3), announced(world).version) == (Stage.REFUSED, 2)
     assert "fell from 10.0 % to 8.8 %" in reason(world, 3)
@@ -144,10 +144,10 @@ def test_a_slide_of_almost_a_collapse_a_round_ends_at_the_first_or_the_second_ve
     make_world, tmp_path, text, lets_out
 ):
     world = make_world(evaluation_text=tmp_path / text)
-    world.driver.handle(JobEnded(EvaluationDone(0, Metrics(0.3, 0.4, 2.0))))
+    world.driver.handle(JobEnded(EvaluationDone(0, VersionMetrics(0.3, 0.4, 2.0))))
     for _ in range(6):
         made_from = announced(world).version
-        world.measured = Metrics(0.3 - SLIDE * (made_from + 1), 0.4, 2.0)
+        world.measured = VersionMetrics(0.3 - SLIDE * (made_from + 1), 0.4, 2.0)
         hold_round(world, "a", "b")
     assert announced(world).version == lets_out
     assert [stage(world, number) for number in range(lets_out + 1, 7)] == [Stage.REFUSED] * (6 - lets_out)
@@ -159,10 +159,10 @@ MANY = tuple(f"d{number:02d}" for number in range(10))
 def test_where_enough_devices_measure_they_decide_and_the_text_refuses_only_a_collapse(make_world):
     world = make_world(goal=10)
     hold_round(world, *MANY)
-    world.measured = Metrics(0.06, 0.2, 3.2)  # foreign text: four points worse
+    world.measured = VersionMetrics(0.06, 0.2, 3.2)  # foreign text: four points worse
     hold_round(world, *MANY)
     assert stage(world, 2) is Stage.CURRENT
-    world.measured = Metrics(0.04, 0.2, 3.2)
+    world.measured = VersionMetrics(0.04, 0.2, 3.2)
     hold_round(world, *MANY)
     assert stage(world, 3) is Stage.REFUSED
 
@@ -188,7 +188,7 @@ def test_only_the_states_of_an_optimizer_that_something_is_trained_from_are_kept
     world = make_world(server=ServerConfig(optimizer=OptimizerName.FEDAVGM))
     for _ in range(2):
         hold_round(world, "a", "b")
-    world.measured = Metrics(0.0, 0.0, 9.0)
+    world.measured = VersionMetrics(0.0, 0.0, 9.0)
     hold_round(world, "a", "b")
     kept = {number: record.optimizer_state for number, record in world.tables.versions.items()}
     assert [number for number, state in kept.items() if state] == [2]
@@ -312,9 +312,9 @@ def test_a_task_ends_when_its_last_version_was_tried_and_trials_are_no_rounds_of
     hold_round(world, "a", "b")
     hold_round(world, *in_canary(world, 1, 2)[0])
     hold_round(world, "a", "b")
-    assert (stage(world, 2), status_of(world)) == (Stage.CANARY, Status.ACTIVE)
+    assert (stage(world, 2), status_of(world)) == (Stage.CANARY, TaskStatus.ACTIVE)
     hold_round(world, *in_canary(world, 2, 2)[0])
-    assert (stage(world, 2), status_of(world)) == (Stage.CURRENT, Status.FINISHED)
+    assert (stage(world, 2), status_of(world)) == (Stage.CURRENT, TaskStatus.FINISHED)
     assert world.tables.tasks["keyboard"].state.committed == 2
 
 
@@ -366,7 +366,7 @@ def test_a_promotion_that_was_a_mistake_is_taken_back_to_what_was_there_before_i
 
 def test_a_measurement_of_the_first_version_counts_for_the_gate(make_world):
     world = make_world()
-    world.driver.handle(JobEnded(EvaluationDone(0, Metrics(0.5, 0.6, 2.0))))
+    world.driver.handle(JobEnded(EvaluationDone(0, VersionMetrics(0.5, 0.6, 2.0))))
     hold_round(world, "a", "b")
     assert stage(world, 1) is Stage.REFUSED
     assert "fell from 50.0 % to 10.0 %" in reason(world, 1)
@@ -401,7 +401,7 @@ def test_promoting_another_version_ends_a_trial(make_world):
 def test_what_cannot_be_done_is_refused_in_words(make_world, operation, said):
     world = make_world()
     answer = operate(world, operation)
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, OperationRefused)
     assert said in answer.reason
     assert not world.tables.audit
 
@@ -424,7 +424,7 @@ def test_what_was_trained_from_a_version_that_was_rolled_back_meanwhile_is_refus
 def test_the_manifest_of_each_version_says_its_number(make_world):
     world = make_world()
     hold_round(world, "a", "b")
-    world.measured = Metrics(0.0, 0.0, 9.0)
+    world.measured = VersionMetrics(0.0, 0.0, 9.0)
     hold_round(world, "a", "b")
     for number, record in world.tables.versions.items():
         assert Manifest.decode(world.artifacts.get(record.manifest)).version == number

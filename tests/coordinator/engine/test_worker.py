@@ -16,9 +16,9 @@ from coordinator.engine.inbox import JobEnded
 from coordinator.engine.jobs import (
     AggregationDone,
     AggregationJob,
-    Evaluation,
     EvaluationDone,
     EvaluationJob,
+    EvaluationText,
     JobFailed,
     ReportFile,
     Result,
@@ -240,7 +240,7 @@ def test_the_worker_measures_a_version_on_a_text(tmp_path, make_worker):
     text = tmp_path / "text.tsv"
     text.write_text("user\ttext\na\tthe cat sat\nb\tthe dog ran\n")
     worker, ended = make_worker()
-    worker.submit(EvaluationJob(0, manifest.sha256, Evaluation(str(text))))
+    worker.submit(EvaluationJob(0, manifest.sha256, EvaluationText(str(text))))
     measured = result_of(ended)
     assert isinstance(measured, EvaluationDone), measured
     # All weights are zero, so every id is equally likely, and ties count against us.

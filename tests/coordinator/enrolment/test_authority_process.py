@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.enrolment import authority_process as signing
 from coordinator.enrolment.authority import new_request
-from coordinator.enrolment.authority_process import CertifyDevice, ListAuthorities, Signer, own_command, serve
+from coordinator.enrolment.authority_process import AuthorityClient, CertifyDevice, ListAuthorities, own_command, serve
 from wire.errors import RemoteProtocolError, UnavailableError
 
 
@@ -33,7 +33,7 @@ def test_each_question_has_one_answer_and_a_bad_one_harms_nobody(tmp_path):
 
 
 def test_the_authoritys_process_signs_and_is_started_again_when_it_is_gone(tmp_path):
-    signer = Signer(own_command(tmp_path / "authority"))
+    signer = AuthorityClient(own_command(tmp_path / "authority"))
     try:
         before = signer.ask(ListAuthorities())
         os.kill(signer._child.pid, signal.SIGKILL)
@@ -48,7 +48,7 @@ def test_the_authoritys_process_signs_and_is_started_again_when_it_is_gone(tmp_p
     "command", [["/no/such/program"], [sys.executable, "-c", ""], [sys.executable, "-c", "print('x')"]]
 )
 def test_a_signer_that_does_not_answer_is_said(command):
-    signer = Signer(command)
+    signer = AuthorityClient(command)
     with pytest.raises(UnavailableError, match="does not answer"):
         signer.ask(ListAuthorities())
     signer.close()
@@ -58,7 +58,7 @@ def test_a_signer_that_hangs_is_given_up_in_seconds_and_holds_up_nobody_else(mon
     """Proven before: its pipe was read without a limit, so whoever asked waited for ever, and said nothing."""
     monkeypatch.setattr(signing, "START_S", 0.0)
     monkeypatch.setattr(signing, "ANSWER_S", 0.2)
-    signer, refused = Signer([sys.executable, "-c", "import time; time.sleep(600)"]), []
+    signer, refused = AuthorityClient([sys.executable, "-c", "import time; time.sleep(600)"]), []
 
     def ask():
         with pytest.raises(UnavailableError, match="does not answer"):

@@ -2,18 +2,18 @@
 
 import pytest
 
-from coordinator.enrolment.claims import Admitted, Claim, Credential, Known, Refused, Standing, redeem
+from coordinator.enrolment.claims import Admitted, Claim, ClaimRefused, Credential, KeyState, Known, redeem
 
 KEY, OTHER = 64 * "a", 64 * "b"
 CLAIM = Claim(name="kitchen", sha256="", device="pi", uses=1, uses_left=1, created_s=0.0, expires_s=100.0)
 
 
-def held(standing: Standing, claim: str = "kitchen") -> Credential:
+def held(standing: KeyState, claim: str = "kitchen") -> Credential:
     return Credential(key=KEY, device="pi", claim=claim, standing=standing, csr="", address="", requested_s=0.0)
 
 
 def test_a_good_claim_lets_a_new_key_in_under_the_name_that_the_claim_has():
-    assert redeem(CLAIM, None, KEY, 50.0) == Admitted("pi", Standing.GRANTED)
+    assert redeem(CLAIM, None, KEY, 50.0) == Admitted("pi", KeyState.GRANTED)
 
 
 def test_a_claim_for_several_devices_names_them_by_their_keys():
@@ -24,7 +24,7 @@ def test_a_claim_for_several_devices_names_them_by_their_keys():
 
 def test_a_claim_with_approval_lets_a_person_decide():
     by_hand = Claim(name="door", sha256="", approval=True, created_s=0.0, expires_s=100.0)
-    assert redeem(by_hand, None, KEY, 0.0).standing is Standing.WAITING
+    assert redeem(by_hand, None, KEY, 0.0).standing is KeyState.WAITING
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_other_claims_let_no_new_key_in(claim, now_s, code):
     assert redeem(claim, None, KEY, now_s).code == code
 
 
-@pytest.mark.parametrize("standing", [Standing.WAITING, Standing.GRANTED, Standing.ISSUED])
+@pytest.mark.parametrize("standing", [KeyState.WAITING, KeyState.GRANTED, KeyState.ISSUED])
 def test_the_same_key_with_the_same_claim_is_known_however_late_and_though_the_claim_is_used(standing):
     used = Claim(name="kitchen", sha256="", uses_left=0, created_s=0.0, expires_s=100.0)
     assert redeem(used, held(standing), KEY, 1000.0) == Known(held(standing))
@@ -48,13 +48,13 @@ def test_the_same_key_with_the_same_claim_is_known_however_late_and_though_the_c
 @pytest.mark.parametrize(
     ("credential", "code"),
     [
-        (held(Standing.ACTIVE), "claim-burnt"),
-        (held(Standing.REVOKED), "revoked"),
-        *((held(standing, claim="another"), "key-known") for standing in Standing),
-        (held(Standing.ISSUED, claim=""), "key-known"),
+        (held(KeyState.ACTIVE), "claim-burnt"),
+        (held(KeyState.REVOKED), "revoked"),
+        *((held(standing, claim="another"), "key-known") for standing in KeyState),
+        (held(KeyState.ISSUED, claim=""), "key-known"),
     ],
 )
 def test_a_key_that_is_at_work_revoked_or_of_another_claim_is_refused(credential, code):
     found = redeem(CLAIM, credential, KEY, 0.0)
-    assert isinstance(found, Refused)
+    assert isinstance(found, ClaimRefused)
     assert found.code == code

@@ -6,10 +6,10 @@ from msgspec import structs
 
 from coordinator.config import CoordinatorConfig, TaskConfig
 from coordinator.enrolment.authority import fingerprint, new_request
-from coordinator.enrolment.certificate_issuer import Office, claim_hash
+from coordinator.enrolment.certificate_issuer import CertificateIssuer, claim_hash
 from coordinator.enrolment.claims import Claim
 from coordinator.enrolment.register import Register
-from coordinator.enrolment.revocation import EVICT_AT_LOOKS, MOST_LOOKS, PATIENCE_LOOKS, Gate
+from coordinator.enrolment.revocation import EVICT_AT_LOOKS, MOST_LOOKS, PATIENCE_LOOKS, RevocationEnforcer
 from coordinator.enrolment.tls_files import ACCESS, FOLDER, Changes, refresh, refused_serials, revoked_serials
 from coordinator.rounds.lease import Lease
 from coordinator.storage.database import Database
@@ -36,13 +36,13 @@ class House:
         self.database = Database(f"sqlite:///{folder / 'test.sqlite'}")
         self.register, self.clock = Register(self.database), Clock()
         self.signer = InThisProcess(folder / "authority", NOW_S)
-        self.office = Office(self.config, self.register, self.signer, self.clock, "ab" * 32)
+        self.office = CertificateIssuer(self.config, self.register, self.signer, self.clock, "ab" * 32)
         self.changes, self.evicted, self.fault = [], [], None
         self.gate = self.new_gate()
         refresh(self.config, self.signer, (), NOW_S)
 
-    def new_gate(self) -> Gate:
-        return Gate(
+    def new_gate(self) -> RevocationEnforcer:
+        return RevocationEnforcer(
             self.config,
             self.register,
             self.signer,

@@ -24,7 +24,7 @@ def test_an_address_that_is_not_ours_is_named():
 
 
 def test_mosquitto_gets_our_limits_and_keeps_its_state_in_our_folder(tmp_path):
-    text = broker.write_mosquitto_files(broker.Doors("127.0.0.1", 1884, "nightjar", ""), tmp_path).read_text()
+    text = broker.write_mosquitto_files(broker.Listeners("127.0.0.1", 1884, "nightjar", ""), tmp_path).read_text()
     assert "listener 1884 127.0.0.1\n" in text
     assert "allow_anonymous true\n" in text
     assert "password_file" not in text
@@ -34,7 +34,7 @@ def test_mosquitto_gets_our_limits_and_keeps_its_state_in_our_folder(tmp_path):
 
 
 def test_with_a_password_nobody_is_anonymous_and_the_password_is_not_in_the_files(tmp_path):
-    doors = broker.Doors("127.0.0.1", 1884, "nightjar", "open sesame")
+    doors = broker.Listeners("127.0.0.1", 1884, "nightjar", "open sesame")
     text = broker.write_mosquitto_files(doors, tmp_path).read_text()
     assert "allow_anonymous false\n" in text
     passwords = tmp_path / "passwords"

@@ -8,7 +8,14 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
 from coordinator.config import BrokerConfig, BrokerKind
-from coordinator.engine.inbox import BrokerDropped, BrokerRefused, Connected, Disconnected, MessageArrived, SessionLost
+from coordinator.engine.inbox import (
+    BrokerConnected,
+    BrokerDisconnected,
+    BrokerDropped,
+    BrokerRefused,
+    MessageArrived,
+    SessionLost,
+)
 from coordinator.mqtt import client as mqtt
 from coordinator.mqtt.broker import find_mosquitto
 from coordinator.mqtt.client import MqttTransport
@@ -88,7 +95,7 @@ def test_what_a_broker_with_stock_limits_throws_away_is_counted_although_every_p
     )
     broker.start()
     with Side(broker.port) as side:
-        side.hear(Connected)
+        side.hear(BrokerConnected)
         # Nothing is acknowledged, so the window and then the queue fill up.
         publish(broker.port, 1100)
         dropped = side.hear(BrokerDropped).count
@@ -99,12 +106,12 @@ def test_what_a_broker_with_stock_limits_throws_away_is_counted_although_every_p
 
 def test_a_broker_that_forgot_our_session_is_said_for_each_shard(tmp_path, broker):
     with Side(broker.port, shards=2) as side:
-        side.hear(Connected)
+        side.hear(BrokerConnected)
         while side.transport.trouble:
             time.sleep(0.02)
         broker.stop()
         (tmp_path / "broker" / "mosquitto.db").unlink(missing_ok=True)
-        side.hear(Disconnected)
+        side.hear(BrokerDisconnected)
         assert "not connected" in side.transport.trouble
         broker.start()
         assert {side.hear(SessionLost).shard, side.hear(SessionLost).shard} == {0, 1}
@@ -112,7 +119,7 @@ def test_a_broker_that_forgot_our_session_is_said_for_each_shard(tmp_path, broke
 
 def test_a_session_that_the_broker_kept_brings_what_came_in_between(broker):
     with Side(broker.port) as side:
-        side.hear(Connected)
+        side.hear(BrokerConnected)
     publish(broker.port, 3)
     with Side(broker.port) as side:
         assert [side.hear(MessageArrived).payload for _ in range(3)] == [b"report"] * 3

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.mqtt_client import publish, take_packets
 from coordinator.config import BrokerConfig, BrokerKind
-from coordinator.engine.inbox import BrokerRefused, Connected, Disconnected, MessageArrived, SessionLost
+from coordinator.engine.inbox import BrokerConnected, BrokerDisconnected, BrokerRefused, MessageArrived, SessionLost
 from coordinator.mqtt import client as mqtt
 from coordinator.mqtt.client import MqttTransport
 from coordinator.mqtt.free_ports import free_ports
@@ -101,7 +101,7 @@ def test_the_session_is_durable_and_connected_when_its_subscriptions_are_granted
     assert b"nightjar-coordinator-demo-0" in body
     assert not transport.connected
     broker.greet(CONNACK_KEPT)
-    assert told() == Connected()
+    assert told() == BrokerConnected()
     assert transport.connected
 
 
@@ -110,10 +110,10 @@ def test_a_refusal_is_said_and_tried_again(world):
     broker.accept()
     broker.say(REFUSED)
     assert told() == BrokerRefused("the broker refused us: not authorized")
-    assert told() == Disconnected()
+    assert told() == BrokerDisconnected()
     assert "not authorized" in transport.trouble
     broker.accept_and_greet()
-    assert told() == Connected()
+    assert told() == BrokerConnected()
     assert transport.trouble == ""
 
 
@@ -122,10 +122,10 @@ def test_refused_subscriptions_are_said_and_asked_for_again(world):
     broker.accept()
     broker.greet(granted=b"\x80\x80\x00")
     assert "access list" in told().reason
-    assert told() == Disconnected()
+    assert told() == BrokerDisconnected()
     assert "access list" in transport.trouble
     broker.accept_and_greet()
-    assert told() == Connected()
+    assert told() == BrokerConnected()
 
 
 def test_a_message_is_acknowledged_when_it_is_dealt_with_and_not_before(world):
@@ -148,9 +148,9 @@ def test_an_acknowledgement_of_the_connection_before_is_not_sent(world):
     broker.say(publish("a/1", b"old", 7))
     old = told()
     broker.hang_up()
-    assert told() == Disconnected()
+    assert told() == BrokerDisconnected()
     broker.accept_and_greet(CONNACK_KEPT)
-    assert told() == Connected()
+    assert told() == BrokerConnected()
     old.acknowledge()
     broker.say(publish("a/1", b"old", 8))
     again = told()

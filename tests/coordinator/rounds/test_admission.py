@@ -5,7 +5,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from coordinator.rounds.admission import Candidate, Declined, Eligibility, Gate, Variant, choose, free_slot, in_slot
+from coordinator.rounds.admission import (
+    Candidate,
+    Declined,
+    Eligibility,
+    Requirements,
+    Variant,
+    choose,
+    free_slot,
+    in_slot,
+)
 from coordinator.rounds.events import DeviceCheckedIn, DeviceDroppedOut
 from coordinator.rounds.lease import CheckedIn, Lease, step
 from coordinator.rounds.round import Phase, Round, open_round
@@ -33,9 +42,9 @@ def gate(
     experiment: str = "",
     share: float = 1.0,
     **eligibility,
-) -> Gate:
+) -> Requirements:
     admission = Admission(minimum_examples=minimum, minimum_agent_version="0.1.0")
-    return Gate(kind, admission, Eligibility(**eligibility), Variant(experiment=experiment, share=share), slot)
+    return Requirements(kind, admission, Eligibility(**eligibility), Variant(experiment=experiment, share=share), slot)
 
 
 def opened(number: int, task: str, goal: int = 4) -> Round:
@@ -115,8 +124,12 @@ def test_a_task_that_does_not_want_a_device_says_why_and_another_gets_it(wanted,
 def test_of_several_refusals_the_one_that_leaves_most_hope_is_told():
     tired = replace(lease(), last_round=4, rounds_counted=1)
     strict = gate()
-    lately = Gate(strict.kind, Admission(1, "0.1.0", minimum_separation=9), strict.eligibility, strict.variant, 0.0)
-    sooner = Gate(strict.kind, Admission(1, "0.1.0", minimum_separation=5), strict.eligibility, strict.variant, 0.0)
+    lately = Requirements(
+        strict.kind, Admission(1, "0.1.0", minimum_separation=9), strict.eligibility, strict.variant, 0.0
+    )
+    sooner = Requirements(
+        strict.kind, Admission(1, "0.1.0", minimum_separation=5), strict.eligibility, strict.variant, 0.0
+    )
     states = [Candidate(opened(5, "never"), gate(emulated=True)), Candidate(opened(6, "late"), lately)]
     states.append(Candidate(opened(7, "soon"), sooner))
     declined = choose(tired, OFFER, states, 1.0)

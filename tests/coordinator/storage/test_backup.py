@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from coordinator.enrolment.authority import Authority
-from coordinator.enrolment.claims import Claim, Refused
+from coordinator.enrolment.claims import Claim, ClaimRefused
 from coordinator.enrolment.register import Register
 from coordinator.enrolment.tls_files import AUTHORITY_FOLDER
 from coordinator.rounds.round import AbandonCause, Phase
@@ -227,6 +227,6 @@ def test_a_claim_of_a_backup_cannot_be_used_a_second_time(site, tmp_path):
     with contextlib.closing(Database(f"sqlite:///{database_file(tmp_path / 'new')}")) as database:
         register = Register(database)
         assert register.claims() == []
-        assert isinstance(register.redeem(claim.sha256, 64 * "b", "", "", 7.0), Refused)
+        assert isinstance(register.redeem(claim.sha256, 64 * "b", "", "", 7.0), ClaimRefused)
         with database.transaction() as view:
             assert ("restore", "revoke-claim") in {(each.who, each.action) for each in view.audit(9)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from coordinator.engine.jobs import Metrics
+from coordinator.engine.jobs import VersionMetrics
 from coordinator.ports import StoredReport, VersionRecord
 from coordinator.rounds.lease import Lease, Presence
 from coordinator.rounds.round import Phase, open_round
@@ -14,8 +14,8 @@ from coordinator.rounds.seats import Seat, SeatState
 from coordinator.storage import reading
 from coordinator.storage.database import Database
 from coordinator.storage.fleet import Sample
-from coordinator.storage.reading import Heard, Wanted
-from coordinator.storage.versions import Measured
+from coordinator.storage.reading import HeardPosition, Wanted
+from coordinator.storage.versions import VersionMeasurement
 from wire.identifiers import DeviceId
 
 RULES = RoundRules(
@@ -142,7 +142,7 @@ def test_devices_are_found_by_what_is_wanted_of_them(database):
         assert found(reason="in use") == ["alps"]
         assert found(blocked=True) == ["alps"]
         assert found(weights=frozenset({"1" * 64})) == ["alpha"]
-        assert names(tx.search_devices(Wanted(name="al"), 9, Heard(0.0, "alpha"))[0]) == ["alps"]
+        assert names(tx.search_devices(Wanted(name="al"), 9, HeardPosition(0.0, "alpha"))[0]) == ["alps"]
 
 
 def test_a_search_looks_at_so_many_and_says_where_it_stopped(database, monkeypatch):
@@ -200,13 +200,13 @@ def test_the_pulse_differs_after_what_pages_show_and_only_then(database):
 
 
 def test_what_was_measured_of_the_newest_versions_of_a_task(database):
-    metrics = Metrics(0.2, 0.3, 4.0)
+    metrics = VersionMetrics(0.2, 0.3, 4.0)
     with database.transaction() as tx:
         for number, task in enumerate(["keyboard", "keyboard", "other", "keyboard"], start=1):
             tx.add_version(VersionRecord(version=number, task=task, manifest="0" * 64, round=number))
         for number in (1, 2, 3):
             tx.save_version(replace(tx.version(number), metrics=metrics))
     with database.transaction() as tx:
-        assert tx.measured(9, "keyboard") == [Measured(1, 1, metrics), Measured(2, 2, metrics)]
-        assert tx.measured(2, "keyboard") == [Measured(2, 2, metrics)]
+        assert tx.measured(9, "keyboard") == [VersionMeasurement(1, 1, metrics), VersionMeasurement(2, 2, metrics)]
+        assert tx.measured(2, "keyboard") == [VersionMeasurement(2, 2, metrics)]
         assert tx.measured(9, "nobody") == []

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from coordinator.engine.effects import AnnounceModel, EvaluateVersion, SendMissing
-from coordinator.engine.jobs import Metrics
+from coordinator.engine.jobs import VersionMetrics
 from coordinator.learning.device_metrics import Tally, merged
 from coordinator.ports import Lineage, StoredChunk, StoredReport, TaskRecord, VersionRecord
 from coordinator.rounds.admission import Variant
@@ -327,9 +327,9 @@ def test_tasks_are_kept_in_the_order_in_which_they_were_made(repository):
         tx.save_task(record("a", 2))
     with repository.transaction() as tx:
         assert [each.name for each in tx.tasks()] == ["b", "a"]
-        tx.save_task(record("b", 1, status=task.Status.PAUSED, reason="night", who="anna", best_top1=0.25))
+        tx.save_task(record("b", 1, status=task.TaskStatus.PAUSED, reason="night", who="anna", best_top1=0.25))
     with repository.transaction() as tx:
-        assert tx.task("b") == record("b", 1, status=task.Status.PAUSED, reason="night", who="anna", best_top1=0.25)
+        assert tx.task("b") == record("b", 1, status=task.TaskStatus.PAUSED, reason="night", who="anna", best_top1=0.25)
         assert len(tx.tasks()) == 2
 
 
@@ -377,10 +377,10 @@ def test_effects_that_are_left_over_count_how_often_they_were_begun(repository):
 
 def test_versions_keep_their_metrics(started):
     with started.transaction() as tx:
-        tx.save_version(replace(tx.version(0), metrics=Metrics(0.1, 0.2, 3.0)))
+        tx.save_version(replace(tx.version(0), metrics=VersionMetrics(0.1, 0.2, 3.0)))
         tx.add_version(VersionRecord(version=1, manifest="5" * 64, round=1, optimizer_state="6" * 64, created_s=2.0))
     with started.transaction() as tx:
-        assert tx.version(0).metrics == Metrics(0.1, 0.2, 3.0)
+        assert tx.version(0).metrics == VersionMetrics(0.1, 0.2, 3.0)
         assert tx.current_version().optimizer_state == "6" * 64
         assert [record.version for record in tx.versions(10)] == [0, 1]
         assert [record.version for record in tx.versions(1)] == [1]

@@ -13,10 +13,10 @@ from coordinator.tasks.task import (
     RoundAbandoned,
     RoundCommitted,
     RuleRead,
-    Status,
-    Stopped,
     StopRule,
     Task,
+    TaskStatus,
+    TaskStopped,
     enough,
     step,
 )
@@ -29,24 +29,24 @@ EVENTS = {
     RoundAbandoned: RoundAbandoned(9.0, nobody=True),
     Paused: Paused(9.0, "night", "anna"),
     Resumed: Resumed(9.0),
-    Stopped: Stopped(9.0, "enough", "anna"),
+    TaskStopped: TaskStopped(9.0, "enough", "anna"),
     RuleRead: RuleRead(9.0, ENDLESS),
 }
 
 
-def in_status(status: Status) -> Task:
+def in_status(status: TaskStatus) -> Task:
     match status:
-        case Status.ACTIVE:
+        case TaskStatus.ACTIVE:
             return ACTIVE
-        case Status.PAUSED:
+        case TaskStatus.PAUSED:
             return step(ACTIVE, EVENTS[Paused])
-        case Status.STOPPED:
-            return step(ACTIVE, EVENTS[Stopped])
-        case Status.FINISHED:
+        case TaskStatus.STOPPED:
+            return step(ACTIVE, EVENTS[TaskStopped])
+        case TaskStatus.FINISHED:
             return step(ACTIVE, RoundCommitted(9.0, StopRule(rounds=1)))
 
 
-@pytest.mark.parametrize(("status", "kind"), list(itertools.product(Status, EVENTS)))
+@pytest.mark.parametrize(("status", "kind"), list(itertools.product(TaskStatus, EVENTS)))
 def test_every_pair_is_legal_or_raises_and_changes_nothing(status, kind):
     before = in_status(status)
     assert before.status is status
@@ -60,10 +60,10 @@ def test_every_pair_is_legal_or_raises_and_changes_nothing(status, kind):
 
 
 def test_a_pause_says_why_by_whom_and_since_when_and_ends_without_a_trace():
-    paused = in_status(Status.PAUSED)
+    paused = in_status(TaskStatus.PAUSED)
     assert (paused.reason, paused.who, paused.since_s) == ("night", "anna", 9.0)
     again = step(paused, Resumed(20.0))
-    assert (again.status, again.reason, again.who, again.since_s) == (Status.ACTIVE, "", "", 20.0)
+    assert (again.status, again.reason, again.who, again.since_s) == (TaskStatus.ACTIVE, "", "", 20.0)
 
 
 def test_who_resumes_a_task_does_not_wait_for_the_pause_between_rounds():
@@ -98,26 +98,26 @@ def after(rule: StopRule, *recalls: float | None) -> Task:
 )
 def test_a_task_that_did_what_it_was_made_for_is_finished_and_says_so(rule, recalls, reason):
     ended = after(rule, *recalls)
-    assert (ended.status, ended.reason, ended.who) == (Status.FINISHED, reason, "")
-    assert after(rule, *recalls[:-1]).status is Status.ACTIVE
+    assert (ended.status, ended.reason, ended.who) == (TaskStatus.FINISHED, reason, "")
+    assert after(rule, *recalls[:-1]).status is TaskStatus.ACTIVE
 
 
 def test_a_version_that_was_not_measured_is_no_standstill():
-    assert after(StopRule(no_progress_rounds=1), None, None, 0.1).status is Status.ACTIVE
+    assert after(StopRule(no_progress_rounds=1), None, None, 0.1).status is TaskStatus.ACTIVE
 
 
 def test_a_changed_rule_wakes_a_finished_task_or_ends_an_active_one():
-    finished = in_status(Status.FINISHED)
-    assert step(finished, RuleRead(30.0, StopRule(rounds=1))).status is Status.FINISHED
+    finished = in_status(TaskStatus.FINISHED)
+    assert step(finished, RuleRead(30.0, StopRule(rounds=1))).status is TaskStatus.FINISHED
     woken = step(finished, RuleRead(30.0, StopRule(rounds=2)))
-    assert (woken.status, woken.reason) == (Status.ACTIVE, "")
-    assert step(woken, RuleRead(31.0, StopRule(rounds=1))).status is Status.FINISHED
-    assert step(in_status(Status.STOPPED), RuleRead(31.0, ENDLESS)) == in_status(Status.STOPPED)
+    assert (woken.status, woken.reason) == (TaskStatus.ACTIVE, "")
+    assert step(woken, RuleRead(31.0, StopRule(rounds=1))).status is TaskStatus.FINISHED
+    assert step(in_status(TaskStatus.STOPPED), RuleRead(31.0, ENDLESS)) == in_status(TaskStatus.STOPPED)
 
 
 def test_a_paused_task_whose_last_round_was_enough_is_finished():
-    paused = in_status(Status.PAUSED)
-    assert step(paused, RoundCommitted(9.0, StopRule(rounds=1))).status is Status.FINISHED
+    paused = in_status(TaskStatus.PAUSED)
+    assert step(paused, RoundCommitted(9.0, StopRule(rounds=1))).status is TaskStatus.FINISHED
 
 
 @given(st.lists(st.sampled_from(list(EVENTS))), st.integers(0, 4))
@@ -133,11 +133,11 @@ def test_whatever_happens_committed_rounds_are_counted_and_a_stop_is_for_good(ki
         except IllegalEvent:
             continue
         committed += kind is RoundCommitted
-        stopped = stopped or kind is Stopped
+        stopped = stopped or kind is TaskStopped
         assert state.committed == committed
-        assert (state.status is Status.STOPPED) == stopped
-        if state.status is Status.FINISHED:
+        assert (state.status is TaskStatus.STOPPED) == stopped
+        if state.status is TaskStatus.FINISHED:
             assert enough(state, rule)
-        assert bool(state.reason) == (state.status is not Status.ACTIVE)
-    assert {status for status in Status if status in OVER} == {Status.STOPPED, Status.FINISHED}
+        assert bool(state.reason) == (state.status is not TaskStatus.ACTIVE)
+    assert {status for status in TaskStatus if status in OVER} == {TaskStatus.STOPPED, TaskStatus.FINISHED}
     assert tasks.TABLE is TABLE

@@ -5,11 +5,11 @@ import json
 import pytest
 from msgspec import structs
 
-from coordinator.config import CoordinatorConfig, Transport
+from coordinator.config import CoordinatorConfig, TransportSecurity
 from coordinator.engine.inbox import Operated
 from coordinator.enrolment.authority import Authority
-from coordinator.enrolment.authority_process import Signer
-from coordinator.enrolment.certificate_issuer import Office
+from coordinator.enrolment.authority_process import AuthorityClient
+from coordinator.enrolment.certificate_issuer import CertificateIssuer
 from coordinator.enrolment.register import Register
 from coordinator.enrolment.routes import ATTEMPTS_PER_MINUTE
 from coordinator.enrolment.tls_files import AUTHORITIES, FOLDER
@@ -38,7 +38,7 @@ class Service:
         self.tokens = token_table.TokenTable(self.database)
         self.posted: list = []
         ports = WebPorts(
-            config=CoordinatorConfig(task=self.world.config.task, **{"transport": Transport.PLAIN, **config}),
+            config=CoordinatorConfig(task=self.world.config.task, **{"transport": TransportSecurity.PLAIN, **config}),
             repository=self.database,
             artifacts=FileBlobs(folder / "artifacts"),
             clock=self.world.clock,
@@ -63,7 +63,7 @@ class Service:
         (folder / FOLDER).mkdir()
         (folder / FOLDER / AUTHORITIES).write_text("".join(Authority(folder / "ca", NOW_S).certificates()))
         register = Register(self.database)
-        office = Office(config, register, Signer(["false"]), self.world.clock, "ab" * 32)
+        office = CertificateIssuer(config, register, AuthorityClient(["false"]), self.world.clock, "ab" * 32)
         self.ports = dataclasses.replace(self.ports, config=config, office=office)
         self.app = create_app(self.ports)
         self.app.extensions["limiter"].pop().enabled = False
@@ -103,7 +103,7 @@ def test_who_reaches_loopback_may_look_without_a_token_and_change_nothing(servic
 
 
 def test_beyond_loopback_nobody_may_look_without_a_token(tmp_path):
-    service = Service(tmp_path, host="192.0.2.1", transport=Transport.PROXIED)
+    service = Service(tmp_path, host="192.0.2.1", transport=TransportSecurity.PROXIED)
     assert service.ask("GET", "/").status_code == 401
     assert service.ask("GET", "/metrics").headers["WWW-Authenticate"].startswith("Bearer")
     password = base64.b64encode(f"any:{service.token(Role.VIEWER)}".encode()).decode()

@@ -2,9 +2,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from coordinator.config import BaselineConfig, CoordinatorConfig, Transport
+from coordinator.config import BaselineConfig, CoordinatorConfig, TransportSecurity
 from coordinator.engine.inbox import ArtifactServed
-from coordinator.engine.jobs import Metrics
+from coordinator.engine.jobs import VersionMetrics
 from coordinator.ports import StoredReport, TaskRecord, VersionRecord
 from coordinator.rounds.lease import Lease, Presence
 from coordinator.rounds.round import AbandonCause, Phase, open_round
@@ -15,7 +15,7 @@ from coordinator.storage.database import Database
 from coordinator.storage.model_folder import import_model
 from coordinator.storage.tokens import TokenTable
 from coordinator.tasks.settings import TaskSettings
-from coordinator.tasks.task import Status, Task
+from coordinator.tasks.task import Task, TaskStatus
 from coordinator.web.app import create_app
 from coordinator.web.ports import WebPorts
 from simulation.demo.reading import state_from
@@ -56,7 +56,7 @@ class Site:
         self.client = create_app(
             WebPorts(
                 config=CoordinatorConfig(
-                    task=task_config(tmp_path / "model", rounds=5, baseline=baseline), transport=Transport.PLAIN
+                    task=task_config(tmp_path / "model", rounds=5, baseline=baseline), transport=TransportSecurity.PLAIN
                 ),
                 repository=self.repository,
                 artifacts=self.artifacts,
@@ -73,10 +73,14 @@ class Site:
     def fill(self) -> None:
         """A committed round, an abandoned one, and one in which a reports, b dropped out and c is at work."""
         with self.repository.transaction() as tx:
-            tx.save_version(msgspec.structs.replace(tx.version(0), metrics=Metrics(0.05, 0.12, 6.0)))
+            tx.save_version(msgspec.structs.replace(tx.version(0), metrics=VersionMetrics(0.05, 0.12, 6.0)))
             tx.add_version(
                 VersionRecord(
-                    version=1, task="keyboard", manifest=self.manifest.sha256, round=1, metrics=Metrics(0.1, 0.2, 5.0)
+                    version=1,
+                    task="keyboard",
+                    manifest=self.manifest.sha256,
+                    round=1,
+                    metrics=VersionMetrics(0.1, 0.2, 5.0),
                 )
             )
             first = tx.round(1)
@@ -259,7 +263,7 @@ def test_when_the_task_is_done_there_is_no_round(site):
         over = msgspec.structs.replace(tx.round(1), phase=Phase.COMMITTED, version=0, closed_at_s=999.0)
         for number in range(1, 6):
             tx.save_round(msgspec.structs.replace(over, number=number))
-        finished = msgspec.structs.replace(TASK, status=Status.FINISHED, committed=5)
+        finished = msgspec.structs.replace(TASK, status=TaskStatus.FINISHED, committed=5)
         tx.save_task(TaskRecord(state=finished, settings=TaskSettings(rounds=5)))
     state = site.state()
     assert (state["round"], state["task"]["state"]) == (None, "finished")

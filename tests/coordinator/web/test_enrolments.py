@@ -7,7 +7,7 @@ import re
 import pytest
 
 from coordinator.enrolment.certificate_issuer import claim_hash
-from coordinator.enrolment.claims import Claim, Refused, Standing
+from coordinator.enrolment.claims import Claim, ClaimRefused, KeyState
 from coordinator.web.access import Role
 from tests.coordinator.web.conftest import DESKTOP, PHONE, Served
 from tests.coordinator.web.test_api import NOW_S, Service
@@ -73,7 +73,7 @@ def test_every_page_says_that_somebody_waits_and_the_page_says_who(office):
 def test_an_admin_lets_a_device_in_and_it_stands_in_the_log(office):
     assert "Let pi-aaaaaaaa in" in office.get()
     assert office.post(f"/enrolments/{KEY}/approve").status_code == 303
-    assert office.register.credential(KEY).standing is Standing.GRANTED
+    assert office.register.credential(KEY).standing is KeyState.GRANTED
     assert office.newest_change() == ("admin-anna", "approve", "pi-aaaaaaaa", "waiting", "granted")
     assert "1 waiting" not in office.get()
     assert office.post(f"/enrolments/{KEY}/approve").status_code == 404, "it does not wait any more"
@@ -81,9 +81,9 @@ def test_an_admin_lets_a_device_in_and_it_stands_in_the_log(office):
 
 def test_an_admin_refuses_a_device_and_it_stands_in_the_log(office):
     assert office.post(f"/enrolments/{KEY}/refuse").status_code == 303
-    assert office.register.credential(KEY).standing is Standing.REVOKED
+    assert office.register.credential(KEY).standing is KeyState.REVOKED
     assert office.newest_change() == ("admin-anna", "refuse", "pi-aaaaaaaa", "waiting", "revoked")
-    assert isinstance(office.register.redeem(SHELF.sha256, KEY, "", "", NOW_S), Refused)
+    assert isinstance(office.register.redeem(SHELF.sha256, KEY, "", "", NOW_S), ClaimRefused)
 
 
 def test_a_claim_that_was_made_on_the_page_is_told_once_and_lets_its_device_in(office):
@@ -97,7 +97,7 @@ def test_a_claim_that_was_made_on_the_page_is_told_once_and_lets_its_device_in(o
     assert office.newest_change() == ("admin-anna", "create-claim", "kitchen", "none", "1 to let in")
     now_s = office.service.world.clock.now_s()
     verdict = office.register.redeem(claim_hash(carried["claim"]), OTHER, "", "192.0.2.8", now_s)
-    assert (verdict.device, verdict.standing) == ("pi-kitchen", Standing.GRANTED)
+    assert (verdict.device, verdict.standing) == ("pi-kitchen", KeyState.GRANTED)
     assert office.post("/claims", name="kitchen", uses="1", hours="2").status_code == 409
     approved = office.post("/claims", name="hall", prefix="pi", uses="3", hours="0.5", approval="true")
     assert approved.status_code == 201
@@ -117,7 +117,7 @@ def test_a_claim_that_cannot_be_is_refused_and_nothing_is_made(office, wrong):
 def test_a_revoked_claim_lets_nobody_in_any_more(office):
     assert office.post("/claims/shelf/revoke").status_code == 303
     assert office.newest_change() == ("admin-anna", "revoke-claim", "shelf", "19 to let in", "none")
-    assert isinstance(office.register.redeem(SHELF.sha256, OTHER, "", "", NOW_S), Refused)
+    assert isinstance(office.register.redeem(SHELF.sha256, OTHER, "", "", NOW_S), ClaimRefused)
     assert office.post("/claims/shelf/revoke").status_code == 404
 
 
@@ -127,7 +127,7 @@ def test_a_device_is_forgotten_from_its_page_or_from_the_list_of_keys(office):
     office.register.decide(KEY, "test", NOW_S, approved=True)
     assert "Forget pi-aaaaaaaa" in office.get()
     assert office.post("/devices/pi-aaaaaaaa/forget").status_code == 303
-    assert office.register.credential(KEY).standing is Standing.REVOKED
+    assert office.register.credential(KEY).standing is KeyState.REVOKED
     assert office.newest_change() == ("admin-anna", "revoke", "pi-aaaaaaaa", "enrolled", "revoked")
     assert "Forget pi-aaaaaaaa" not in office.get()
 
@@ -177,5 +177,5 @@ def test_a_person_makes_a_claim_and_lets_a_device_in_with_the_keyboard_alone(wai
     page.keyboard.press("Enter")
     page.get_by_text("Nobody. Devices wait only").wait_for()
     register = waited_for.service.ports.office.register
-    assert register.credential(KEY).standing is Standing.GRANTED
+    assert register.credential(KEY).standing is KeyState.GRANTED
     assert {each.name for each in register.claims()} == {"claim-dark", "claim-light", "shelf"}

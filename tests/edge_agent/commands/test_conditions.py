@@ -2,7 +2,7 @@ from itertools import islice
 
 from edge_agent.commands.conditions import looks
 from edge_agent.config import load
-from edge_agent.core.eligibility import Condition, Standing
+from edge_agent.core.eligibility import Condition, EligibilityRun
 
 
 def test_every_condition_has_a_value_a_source_and_a_reason(place):
@@ -43,8 +43,8 @@ def test_watching_waits_for_the_hysteresis_time_and_sees_a_change(place):
     place.move_in("hello there")
     config = load(place.config, {})
     watching = looks(config)
-    assert next(watching).standing is Standing.SETTLING
-    assert any(look.standing is Standing.FIT for look in islice(watching, 500))
+    assert next(watching).standing is EligibilityRun.SETTLING
+    assert any(look.standing is EligibilityRun.FIT for look in islice(watching, 500))
     place.tree.supply("BAT0", status="Discharging")
     assert next(watching).headline == "not eligible: not charging"
     watching.close()

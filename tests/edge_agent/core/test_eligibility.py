@@ -6,10 +6,10 @@ from edge_agent.core.eligibility import (
     DEFAULT_POLICY,
     Answer,
     Condition,
+    ConditionReading,
     Demand,
-    Reading,
-    Standing,
-    Verdict,
+    EligibilityRun,
+    EligibilityVerdict,
     battery_reading,
     heat_reading,
     judge,
@@ -19,7 +19,7 @@ from edge_agent.core.eligibility import (
 )
 from wire.messages import DropoutCause
 
-ALL_HOLD = {c: Reading(Answer.YES, "test", "ok") for c in Condition}
+ALL_HOLD = {c: ConditionReading(Answer.YES, "test", "ok") for c in Condition}
 
 
 @pytest.mark.parametrize(
@@ -39,16 +39,20 @@ ALL_HOLD = {c: Reading(Answer.YES, "test", "ok") for c in Condition}
     ],
 )
 def test_a_lost_condition_blocks_and_an_unknown_one_only_where_it_must(condition, cause, unknown_is_eligible):
-    lost = judge(ALL_HOLD | {condition: Reading(Answer.NO, "test", "because")})
-    assert lost == Verdict(False, "because", cause)
-    unknown = judge(ALL_HOLD | {condition: Reading(Answer.UNKNOWN, "test", "no idea")})
+    lost = judge(ALL_HOLD | {condition: ConditionReading(Answer.NO, "test", "because")})
+    assert lost == EligibilityVerdict(False, "because", cause)
+    unknown = judge(ALL_HOLD | {condition: ConditionReading(Answer.UNKNOWN, "test", "no idea")})
     assert unknown.eligible is unknown_is_eligible
     missing = judge({c: r for c, r in ALL_HOLD.items() if c is not condition})
     assert missing.eligible is unknown_is_eligible
 
 
 @settings(deadline=None)
-@given(st.dictionaries(st.sampled_from(Condition), st.builds(Reading, st.sampled_from(Answer), st.text(), st.text())))
+@given(
+    st.dictionaries(
+        st.sampled_from(Condition), st.builds(ConditionReading, st.sampled_from(Answer), st.text(), st.text())
+    )
+)
 def test_every_verdict_has_a_cause_exactly_if_it_blocks(readings):
     verdict = judge(readings)
     assert (verdict.cause is None) is verdict.eligible
@@ -70,12 +74,12 @@ def test_a_blocking_verdict_names_the_unknown_condition():
 def test_each_demand_can_be_made_of_each_condition(condition, demand, eligible):
     policy = {**DEFAULT_POLICY, condition: demand}
     for answer in Answer:
-        readings = ALL_HOLD | {condition: Reading(answer, "test", "because")}
+        readings = ALL_HOLD | {condition: ConditionReading(answer, "test", "because")}
         assert judge(readings, policy).eligible is (answer in eligible)
 
 
 def test_a_condition_that_a_policy_forgets_is_required():
-    unknown = ALL_HOLD | {Condition.COOL: Reading(Answer.UNKNOWN, "test", "")}
+    unknown = ALL_HOLD | {Condition.COOL: ConditionReading(Answer.UNKNOWN, "test", "")}
     assert judge(unknown).eligible
     assert not judge(unknown, {}).eligible
 
@@ -98,22 +102,22 @@ def test_what_is_no_span_of_the_day(text):
 
 
 def test_an_old_reading_is_unknown():
-    old = ALL_HOLD | {Condition.CHARGING: Reading(Answer.YES, "test", "charging", age_s=61.0)}
+    old = ALL_HOLD | {Condition.CHARGING: ConditionReading(Answer.YES, "test", "charging", age_s=61.0)}
     assert judge(old).cause is DropoutCause.UNPLUGGED
-    assert judge(ALL_HOLD | {Condition.CHARGING: Reading(Answer.YES, "test", "charging", age_s=60.0)}).eligible
+    assert judge(ALL_HOLD | {Condition.CHARGING: ConditionReading(Answer.YES, "test", "charging", age_s=60.0)}).eligible
 
 
-YES, NO = Verdict(True, "", None), Verdict(False, "unplugged", DropoutCause.UNPLUGGED)
+YES, NO = EligibilityVerdict(True, "", None), EligibilityVerdict(False, "unplugged", DropoutCause.UNPLUGGED)
 
 
 @pytest.mark.parametrize(
     ("verdicts", "standings"),
     [
-        ([(0, YES)], [Standing.SETTLING]),
-        ([(0, YES), (119.9, YES)], [Standing.SETTLING, Standing.SETTLING]),
-        ([(0, YES), (120, YES)], [Standing.SETTLING, Standing.FIT]),
-        ([(0, YES), (119, NO), (120, YES)], [Standing.SETTLING, Standing.UNFIT, Standing.SETTLING]),
-        ([(0, NO), (500, NO)], [Standing.UNFIT, Standing.UNFIT]),
+        ([(0, YES)], [EligibilityRun.SETTLING]),
+        ([(0, YES), (119.9, YES)], [EligibilityRun.SETTLING, EligibilityRun.SETTLING]),
+        ([(0, YES), (120, YES)], [EligibilityRun.SETTLING, EligibilityRun.FIT]),
+        ([(0, YES), (119, NO), (120, YES)], [EligibilityRun.SETTLING, EligibilityRun.UNFIT, EligibilityRun.SETTLING]),
+        ([(0, NO), (500, NO)], [EligibilityRun.UNFIT, EligibilityRun.UNFIT]),
         ([(0, YES), (200, YES), (201, NO), (202, YES), (322, YES)], ["settling", "fit", "unfit", "settling", "fit"]),
     ],
 )
@@ -122,11 +126,11 @@ def test_eligible_for_the_whole_hysteresis_time_without_a_break(verdicts, standi
     for now_s, verdict in verdicts:
         since, standing = settle(since, verdict, now_s, 120.0)
         found.append(standing)
-    assert found == [Standing(s) if isinstance(s, str) else s for s in standings]
+    assert found == [EligibilityRun(s) if isinstance(s, str) else s for s in standings]
 
 
 def test_without_hysteresis_an_eligible_device_is_fit_at_once():
-    assert settle(None, YES, 5.0, 0.0)[1] is Standing.FIT
+    assert settle(None, YES, 5.0, 0.0)[1] is EligibilityRun.FIT
 
 
 @pytest.mark.parametrize(("level", "answer"), [(None, Answer.UNKNOWN), (0.29, Answer.NO), (0.3, Answer.YES)])

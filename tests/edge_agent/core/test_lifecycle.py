@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_agent.core import lifecycle
-from edge_agent.core.eligibility import Standing
+from edge_agent.core.eligibility import EligibilityRun
 from edge_agent.core.events import (
     Announced,
     Assigned,
@@ -87,7 +87,7 @@ STATES = [
 
 
 def judged(standing, at=AT):
-    return ConditionsJudged(at, standing, standing.value, CAUSE if standing is Standing.UNFIT else None)
+    return ConditionsJudged(at, standing, standing.value, CAUSE if standing is EligibilityRun.UNFIT else None)
 
 
 def receipt(verdict=Verdict.ACCEPTED, retry_after_s=7.0):
@@ -99,7 +99,7 @@ def rejection(retry_after_s=9.0):
 
 
 EVENTS = [
-    *(judged(s) for s in Standing),
+    *(judged(s) for s in EligibilityRun),
     Connected(AT),
     Announced(AT),
     Assigned(AT, MINE, 585.0),
@@ -117,16 +117,16 @@ ACCEPTED = "report of round 3 accepted"
 GAVE_UP = (StopWork(), SendDropout(3, 1, CAUSE, "unfit"))
 ROWS = [
     # follow the conditions
-    (STARTING, judged(Standing.UNFIT), Ineligible("unfit", CAUSE), ()),
-    (STARTING, judged(Standing.SETTLING), Settling("settling", DropoutCause.RESTARTED), ()),
-    (STARTING, judged(Standing.FIT), CheckedIn(1, 115.0), (SendCheckIn(),)),
-    (Settling("soon", CAUSE), judged(Standing.UNFIT), Ineligible("unfit", CAUSE), ()),
-    (Settling("soon", CAUSE), judged(Standing.SETTLING), Settling("settling", CAUSE), ()),
-    (Settling("soon", CAUSE), judged(Standing.FIT), CheckedIn(1, 115.0), (SendCheckIn(),)),
+    (STARTING, judged(EligibilityRun.UNFIT), Ineligible("unfit", CAUSE), ()),
+    (STARTING, judged(EligibilityRun.SETTLING), Settling("settling", DropoutCause.RESTARTED), ()),
+    (STARTING, judged(EligibilityRun.FIT), CheckedIn(1, 115.0), (SendCheckIn(),)),
+    (Settling("soon", CAUSE), judged(EligibilityRun.UNFIT), Ineligible("unfit", CAUSE), ()),
+    (Settling("soon", CAUSE), judged(EligibilityRun.SETTLING), Settling("settling", CAUSE), ()),
+    (Settling("soon", CAUSE), judged(EligibilityRun.FIT), CheckedIn(1, 115.0), (SendCheckIn(),)),
     # checked in
-    (CheckedIn(1, 101.0), judged(Standing.FIT), CheckedIn(1, 101.0), ()),
-    (CheckedIn(1, 100.0), judged(Standing.FIT), CheckedIn(2, 130.0), (SendCheckIn(),)),
-    (CheckedIn(1, 101.0), judged(Standing.UNFIT), Ineligible("unfit", CAUSE), ()),
+    (CheckedIn(1, 101.0), judged(EligibilityRun.FIT), CheckedIn(1, 101.0), ()),
+    (CheckedIn(1, 100.0), judged(EligibilityRun.FIT), CheckedIn(2, 130.0), (SendCheckIn(),)),
+    (CheckedIn(1, 101.0), judged(EligibilityRun.UNFIT), Ineligible("unfit", CAUSE), ()),
     (CheckedIn(5, 400.0), Connected(AT), CheckedIn(1, 115.0), (SendCheckIn(),)),
     (CheckedIn(5, 400.0), Announced(AT), CheckedIn(1, 101.0), ()),
     (CheckedIn(1, 100.5), Announced(AT), CheckedIn(1, 100.5), ()),
@@ -141,14 +141,14 @@ ROWS = [
     (CheckedIn(1, 115.0), Rejected(AT, rejection(0)), Resting(101.0, "not-selected; again in 1 s"), ()),
     # work
     (Preparing(MINE, 160.0), Prepared(AT), Training(MINE, 160.0), (Train(MINE),)),
-    (Preparing(MINE, 160.0), judged(Standing.FIT), Preparing(MINE, 160.0), ()),
-    (Preparing(MINE, 160.0), judged(Standing.UNFIT), Ineligible("unfit", CAUSE), GAVE_UP),
-    (Training(MINE, 160.0), judged(Standing.UNFIT), Ineligible("unfit", CAUSE), GAVE_UP),
-    (Training(MINE, 160.0), judged(Standing.SETTLING), Training(MINE, 160.0), ()),
+    (Preparing(MINE, 160.0), judged(EligibilityRun.FIT), Preparing(MINE, 160.0), ()),
+    (Preparing(MINE, 160.0), judged(EligibilityRun.UNFIT), Ineligible("unfit", CAUSE), GAVE_UP),
+    (Training(MINE, 160.0), judged(EligibilityRun.UNFIT), Ineligible("unfit", CAUSE), GAVE_UP),
+    (Training(MINE, 160.0), judged(EligibilityRun.SETTLING), Training(MINE, 160.0), ()),
     (Training(MINE, 160.0), Trained(AT), Reporting(3, 1), ()),
     (
         Training(MINE, 100.0),
-        judged(Standing.FIT),
+        judged(EligibilityRun.FIT),
         Resting(115.0, "out of time"),
         (StopWork(), SendDropout(3, 1, DropoutCause.OUT_OF_TIME, "the deadline passed")),
     ),
@@ -165,7 +165,7 @@ ROWS = [
         (SendDropout(3, 1, DropoutCause.TRAINING_FAILED, "nan"),),
     ),
     # the report
-    (Reporting(3, 1), judged(Standing.UNFIT), Reporting(3, 1), ()),
+    (Reporting(3, 1), judged(EligibilityRun.UNFIT), Reporting(3, 1), ()),
     (Reporting(3, 1), ReportSettled(AT, receipt()), Resting(107.0, ACCEPTED, 3, 1), ()),
     (
         Reporting(3, 1),
@@ -174,10 +174,10 @@ ROWS = [
         (),
     ),
     # rest
-    (Resting(100.5, "x"), judged(Standing.FIT), Resting(100.5, "x"), ()),
-    (Resting(100.0, "x"), judged(Standing.FIT), CheckedIn(1, 115.0), (SendCheckIn(),)),
-    (Resting(100.0, "x"), judged(Standing.UNFIT), Ineligible("unfit", CAUSE), ()),
-    (Resting(100.0, "x"), judged(Standing.SETTLING), Settling("settling", DropoutCause.IN_USE), ()),
+    (Resting(100.5, "x"), judged(EligibilityRun.FIT), Resting(100.5, "x"), ()),
+    (Resting(100.0, "x"), judged(EligibilityRun.FIT), CheckedIn(1, 115.0), (SendCheckIn(),)),
+    (Resting(100.0, "x"), judged(EligibilityRun.UNFIT), Ineligible("unfit", CAUSE), ()),
+    (Resting(100.0, "x"), judged(EligibilityRun.SETTLING), Settling("settling", DropoutCause.IN_USE), ()),
     # an assignment that is not ours to take
     (Preparing(MINE, 160.0), Assigned(AT, MINE, 585.0), Preparing(MINE, 160.0), ()),
     (Training(MINE, 160.0), Assigned(AT, MINE, 585.0), Training(MINE, 160.0), ()),
@@ -283,7 +283,7 @@ def events_of_life():
     moments = st.builds(Moment, st.just(0.0), st.floats(0, 1, exclude_max=True))
     assignments = st.builds(make_assignment, st.integers(1, 3), st.integers(1, 2))
     return st.one_of(
-        st.builds(judged, st.sampled_from(Standing)),
+        st.builds(judged, st.sampled_from(EligibilityRun)),
         st.builds(Connected, moments),
         st.builds(Announced, moments),
         st.builds(Assigned, moments, assignments, st.just(585.0)),
@@ -337,7 +337,7 @@ def keeping(report_deadline_s=600.0, keep_share=0.5):
 
 
 def lost(cause=CAUSE, now_s=100.0):
-    return ConditionsJudged(Moment(now_s, 0.5), Standing.UNFIT, "unplugged", cause)
+    return ConditionsJudged(Moment(now_s, 0.5), EligibilityRun.UNFIT, "unplugged", cause)
 
 
 def test_conditions_lost_while_training_keep_what_is_enough_and_reachable():
@@ -345,7 +345,7 @@ def test_conditions_lost_while_training_keep_what_is_enough_and_reachable():
     state, effects = step(Training(mine, 700.0), lost())
     assert (state, effects) == (Finishing(mine, 100.0 + FINISH_S, CAUSE, "unplugged"), (StopWork(),))
     assert step(state, lost(now_s=101.0)) == (state, ())
-    assert step(state, judged(Standing.FIT, Moment(102.0, 0.5))) == (state, ())
+    assert step(state, judged(EligibilityRun.FIT, Moment(102.0, 0.5))) == (state, ())
     assert step(state, Trained(AT)) == (Reporting(3, 1), ())
 
 

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from edge_agent.core.training import Stopped, Trained, evaluate, train
+from edge_agent.core.training import TrainedUpdate, TrainingStopped, evaluate, train
 from edge_agent.ports import Evaluation
 from models.batches import pack
 from tests.edge_agent.fakes import FakeProgram
@@ -29,7 +29,7 @@ def run(program, plan, should_stop=lambda: False, seed=0, data=None):
 def test_update_examples_steps_loss_and_time_are_reported():
     program, data = FakeProgram(losses=(3.0,)), batches()
     done = run(program, plan(local_epochs=3), data=data)
-    assert isinstance(done, Trained)
+    assert isinstance(done, TrainedUpdate)
     assert done.steps == 3 * len(data)
     assert done.num_examples == data.targets == sum(len(m) + 1 for m in MESSAGES)
     assert done.loss == pytest.approx(3.0)
@@ -76,7 +76,7 @@ def test_inputs_and_targets_stay_together():
 
 def test_max_steps_ends_a_training_that_still_counts():
     done = run(FakeProgram(), plan(local_epochs=10, max_steps=3))
-    assert isinstance(done, Trained)
+    assert isinstance(done, TrainedUpdate)
     assert done.steps == 3
 
 
@@ -88,7 +88,7 @@ def test_the_predicate_is_asked_before_every_batch():
         asked.append(len(program.batches))
         return len(asked) == 3
 
-    assert run(program, plan(local_epochs=5), stop_at_third) == Stopped(
+    assert run(program, plan(local_epochs=5), stop_at_third) == TrainingStopped(
         DropoutCause.IN_USE, "asked to stop after 2 of 10 steps"
     )
     assert asked == [0, 1, 2]
@@ -100,7 +100,7 @@ def test_a_loss_that_is_not_finite_fails_and_restores_the_weights(bad):
     program = FakeProgram(losses=(1.0, 1.0, bad))
     base = program.save()
     stopped = run(program, plan(local_epochs=5))
-    assert isinstance(stopped, Stopped)
+    assert isinstance(stopped, TrainingStopped)
     assert stopped.cause is DropoutCause.DIVERGED
     np.testing.assert_array_equal(program.weights, base)
 
@@ -109,14 +109,14 @@ def test_an_update_that_is_not_finite_fails_and_restores_the_weights():
     program = FakeProgram()
     program.delta = lambda: np.array([np.nan], np.float32)
     stopped = run(program, plan())
-    assert isinstance(stopped, Stopped)
+    assert isinstance(stopped, TrainingStopped)
     assert stopped.cause is DropoutCause.DIVERGED
     assert not program.weights.any()
 
 
 def test_no_words_is_no_examples():
     stopped = run(FakeProgram(), plan(), data=pack([[], []], 2, 6))
-    assert isinstance(stopped, Stopped)
+    assert isinstance(stopped, TrainingStopped)
     assert stopped.cause is DropoutCause.NO_EXAMPLES
 
 
@@ -128,9 +128,11 @@ def stop_after(steps):
 def test_what_was_done_before_a_stop_is_kept_if_it_is_enough():
     data = batches()
     done = run(FakeProgram(), plan(local_epochs=5, keep_share=0.5), stop_after(5), data=data)
-    assert isinstance(done, Trained)
+    assert isinstance(done, TrainedUpdate)
     assert (done.steps, done.whole, done.num_examples) == (5, False, data.targets)
-    assert isinstance(run(FakeProgram(), plan(local_epochs=5, keep_share=0.5), stop_after(4), data=data), Stopped)
+    assert isinstance(
+        run(FakeProgram(), plan(local_epochs=5, keep_share=0.5), stop_after(4), data=data), TrainingStopped
+    )
     assert run(FakeProgram(), plan(local_epochs=5), data=data).whole
 
 
@@ -145,21 +147,21 @@ def test_a_loss_that_rises_for_long_is_a_divergence_with_numbers_and_the_weights
     program = FakeProgram(losses=(2.0,) * 10 + (9.0,) * 90)
     base = program.save()
     stopped = run(program, plan(local_epochs=50))
-    assert isinstance(stopped, Stopped)
+    assert isinstance(stopped, TrainingStopped)
     assert stopped.cause is DropoutCause.DIVERGED
     assert stopped.detail.startswith("the loss rose from 2.00 to ")
     np.testing.assert_array_equal(program.weights, base)
 
 
 def test_one_bad_batch_is_no_divergence():
-    assert isinstance(run(FakeProgram(losses=(2.0,) * 10 + (5.0,) + (2.0,) * 90), plan(local_epochs=50)), Trained)
+    assert isinstance(run(FakeProgram(losses=(2.0,) * 10 + (5.0,) + (2.0,) * 90), plan(local_epochs=50)), TrainedUpdate)
 
 
 @pytest.mark.parametrize("asked", [{"momentum": 0.9}, {"proximal": 0.1}])
 def test_what_a_program_cannot_do_is_said_before_a_step(asked):
     program = FakeProgram()
     stopped = run(program, plan(**asked))
-    assert isinstance(stopped, Stopped)
+    assert isinstance(stopped, TrainingStopped)
     assert (stopped.cause, program.batches) == (DropoutCause.TRAINING_FAILED, [])
 
 

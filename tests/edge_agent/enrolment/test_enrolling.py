@@ -13,7 +13,7 @@ from coordinator.config import CoordinatorConfig, TaskConfig
 from coordinator.engine.clock import WallClock
 from coordinator.enrolment.tls_files import BROKER, BROKER_KEY, FOLDER, SERVER, SERVER_KEY, refresh
 from edge_agent.enrolment.enrolling import refreshed
-from edge_agent.enrolment.identity import Identity, held_identity, keep
+from edge_agent.enrolment.identity import EnrolledIdentity, held_identity, keep
 from edge_agent.enrolment.keys import next_key
 from tests.enrolment.in_this_process import InThisProcess
 from wire.enrolment import Enrolled
@@ -45,7 +45,7 @@ class Household:
         key, csr = next_key(self.data_dir)
         self.certificate = authority.authority.certify_device(csr, "pi", 90.0, now_s)
         self.authorities, self.expires_s = authority.authority.certificates(), now_s + 1e6
-        self.held = Identity(**self.said(), coordinator_url="https://127.0.0.1:1")
+        self.held = EnrolledIdentity(**self.said(), coordinator_url="https://127.0.0.1:1")
         keep(self.data_dir, self.held, key + self.certificate.encode())
 
     def said(self, **changes):

@@ -3,11 +3,11 @@ import json
 import pytest
 
 from edge_agent.config import data_dir_of, load
-from edge_agent.enrolment.identity import FOLDER, IDENTITY, Identity, held_identity, keep, tls_context
+from edge_agent.enrolment.identity import FOLDER, IDENTITY, EnrolledIdentity, held_identity, keep, tls_context
 from edge_agent.enrolment.keys import forget_next_key, next_key
 from wire.errors import ConfigError
 
-HELD = Identity(
+HELD = EnrolledIdentity(
     device="pi-kitchen",
     population="home",
     coordinator_url="https://pi.local:8443",

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from flask import Flask
 
-from edge_agent.keyboard.app import About, create_app
+from edge_agent.keyboard.app import AgentInfo, create_app
 from edge_agent.keyboard.reader import Reader
 from edge_agent.keyboard.server import Serving, serve
 from edge_agent.keyboard.suggestions import Suggester
@@ -113,7 +113,7 @@ class Bench:
     model: BigramModel
     suggester: Suggester
     store: ListStore
-    about: About
+    about: AgentInfo
     keys_noted: int = 0
 
     def train(self) -> None:
@@ -139,7 +139,7 @@ class Bench:
 @pytest.fixture
 def bench() -> Bench:
     model = BigramModel()
-    about = About("phone-03", emulated=True, state="training", reason="selected for round 4")
+    about = AgentInfo("phone-03", emulated=True, state="training", reason="selected for round 4")
     return Bench(model, Suggester(Reader(model)), ListStore(), about)
 
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from edge_agent.keyboard.app import MAX_BODY_BYTES, MAX_TEXT_CHARACTERS, About, create_app, is_this_device
+from edge_agent.keyboard.app import MAX_BODY_BYTES, MAX_TEXT_CHARACTERS, AgentInfo, create_app, is_this_device
 from edge_agent.keyboard.key import headers
 
 PAGE_KEY = "the-key-of-this-page"
@@ -298,7 +298,7 @@ def test_store_that_cannot_keep_a_message_says_so(client, bench):
 
 
 def test_failing_panel_is_json_and_gives_nothing_away(bench):
-    def broken() -> About:
+    def broken() -> AgentInfo:
         raise RuntimeError("inner detail")
 
     app = create_app(bench.suggester, bench.store, broken, bench.store.wipe, PAGE_KEY)

@@ -8,7 +8,7 @@ import pytest
 from edge_agent.core.events import SendDropout
 from edge_agent.core.lifecycle import STARTING, Reporting, Resting
 from edge_agent.core.outbox import Parcel
-from edge_agent.ports import Change, NewReport, OwnWord, Settlement, Tally
+from edge_agent.ports import AgentTally, Change, NewReport, OwnWord, Settlement
 from edge_agent.shell.database import MOST_OWN_WORDS, MOST_PENDING_DROPOUTS, MOST_RECALL_ROWS, Caps, Database
 from tests.edge_agent.fakes import CAPS, FakeClock
 from wire.codec import Sparse
@@ -154,7 +154,7 @@ def test_a_forgotten_message_is_not_left_in_the_file(path, clock):
 def test_a_new_device_remembers_nothing(database):
     remembered = database.load()
     assert (remembered.lifecycle, remembered.parcel) == (None, None)
-    assert database.tally() == Tally()
+    assert database.tally() == AgentTally()
 
 
 def test_state_report_and_dropouts_survive_a_process(path, clock, database):
@@ -197,7 +197,7 @@ def test_the_tally_counts_accepted_reports_and_their_bytes(database, clock):
     for frame in (b"12345", b"123"):
         database.commit(Change(Reporting(3, 1), report=new_report(frame=frame)))
         database.commit(Change(STARTING, settlement=Settlement(adopt=True)))
-    assert database.tally() == Tally(2, 8, 3, clock.wall_s())
+    assert database.tally() == AgentTally(2, 8, 3, clock.wall_s())
 
 
 def test_a_change_is_written_whole_or_not_at_all(database):

@@ -9,10 +9,10 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from coordinator.mqtt.broker import Doors, find_mosquitto, write_mosquitto_files
+from coordinator.mqtt.broker import Listeners, find_mosquitto, write_mosquitto_files
 from coordinator.mqtt.free_ports import free_ports
 from edge_agent.ports import LinkDown, LinkUp
-from edge_agent.shell.mqtt import Broker, MqttTransport
+from edge_agent.shell.mqtt import BrokerAddress, MqttTransport
 from tests.brokers import hang_up
 from wire.errors import LocalProtocolError
 from wire.frame import MAX_PUBLISH_BYTES
@@ -30,7 +30,7 @@ def start_mosquitto(tmp_path):
 
     def start(replaced="", by=""):
         (port,) = free_ports(1)
-        path = write_mosquitto_files(Doors("127.0.0.1", port, "", ""), tmp_path)
+        path = write_mosquitto_files(Listeners("127.0.0.1", port, "", ""), tmp_path)
         assert replaced in path.read_text()
         path.write_text(path.read_text().replace(replaced, by))
         children.append(subprocess.Popen([find_mosquitto(), "-c", str(path)], stderr=subprocess.DEVNULL))
@@ -54,7 +54,7 @@ class Agent:
 
     def __init__(self, port, *, filters=(DOWN,)):
         self.posted = queue.Queue()
-        broker = Broker("127.0.0.1", port, "phone")
+        broker = BrokerAddress("127.0.0.1", port, "phone")
         self.transport = MqttTransport(broker, "agent", filters, (STATUS, b""), self.posted.put)
 
     def __enter__(self):

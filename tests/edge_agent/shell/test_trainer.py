@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edge_agent.core.training import Stopped
+from edge_agent.core.training import TrainingStopped
 from edge_agent.session import Produced, SessionTask, in_this_process
 from edge_agent.shell.tflite import load_program
 from edge_agent.shell.trainer import TrainerProcess
@@ -116,13 +116,13 @@ def test_a_stop_is_passed_on_and_the_process_is_gone(task):
         return asked[-1] - asked[0] > 1.0
 
     stopped = TrainerProcess(PLENTY_BYTES)(with_plan(task, FOR_EVER), soon)
-    assert isinstance(stopped, Stopped)
+    assert isinstance(stopped, TrainingStopped)
     assert stopped.cause is DropoutCause.IN_USE
     assert not children()
 
 
 def test_a_stop_before_it_began_trains_nothing(task):
-    assert isinstance(TrainerProcess(PLENTY_BYTES)(with_plan(task, FOR_EVER), lambda: True), Stopped)
+    assert isinstance(TrainerProcess(PLENTY_BYTES)(with_plan(task, FOR_EVER), lambda: True), TrainingStopped)
 
 
 def test_too_little_memory_is_a_fault_of_the_session_and_not_of_the_agent(task):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from edge_agent.ports import Evaluation, TrainStep
-from experiments.codec_study.population import Population, Setting
+from experiments.codec_study.population import Population, PopulationSetting
 from models.batches import pack
 from wire.parameters import ParameterLayout, ParameterSpec
 
@@ -39,4 +39,4 @@ def setting(population=FEW):
     """Phone p typed p + 1 messages of one word, so the weights of the phones differ."""
     phones = tuple(pack([[4 + phone]] * (phone + 1), 8, 4) for phone in range(population.phones))
     start = np.zeros(LAYOUT.size, np.float32)
-    return Setting(population, 1, Device(), LAYOUT, start, phones, pack([[4]], 1, 4))
+    return PopulationSetting(population, 1, Device(), LAYOUT, start, phones, pack([[4]], 1, 4))

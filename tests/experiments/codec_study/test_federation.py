@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from edge_agent.core.training import Trained, train
+from edge_agent.core.training import TrainedUpdate, train
 from experiments.codec_study import federation
 from experiments.codec_study.federation import Phones, run
-from experiments.codec_study.variants import DENSE, AfterLate, Variant
+from experiments.codec_study.variants import DENSE, AfterLate, CodecVariant
 from simulation.warm_start import seeded
 from tests.experiments.codec_study.settings import ALL, FEW, LAYOUT, setting
 from wire.codec import codec_for
@@ -21,7 +21,7 @@ def delta_of(phone, population=FEW):
     at.device.restore(START)
     plan = TrainingPlan(learning_rate=population.learning_rate, clip_norm=1.0)
     trained = train(at.device, at.phones[phone], plan, np.random.default_rng(0), lambda: False, lambda: 0.0)
-    assert isinstance(trained, Trained)
+    assert isinstance(trained, TrainedUpdate)
     return trained.delta
 
 
@@ -49,7 +49,7 @@ def test_the_same_cohorts_train_whatever_the_codec():
     choices = (CodecChoice(name="dense-f32"), EF)
     cohorts = []
     for choice in choices:
-        phones = Phones(setting(), Variant(choice))
+        phones = Phones(setting(), CodecVariant(choice))
         cohorts.append([[c.device for c in phones.round(number, START, codec_for(choice))] for number in range(1, 9)])
     assert cohorts[0] == cohorts[1]
     assert all(len(set(cohort)) == FEW.cohort for cohort in cohorts[0])
@@ -57,7 +57,7 @@ def test_the_same_cohorts_train_whatever_the_codec():
 
 
 def test_error_feedback_loses_nothing():
-    phones = Phones(setting(), Variant(EF))
+    phones = Phones(setting(), CodecVariant(EF))
     trained = np.zeros(LAYOUT.size)
     sent = np.zeros(LAYOUT.size)
     for number in range(1, 12):
@@ -71,14 +71,14 @@ def test_error_feedback_loses_nothing():
 
 @pytest.mark.parametrize("after_late", AfterLate)
 def test_a_late_report_counts_for_nothing_and_costs_its_bytes(after_late):
-    late = Phones(setting(), Variant(EF, late_share=1.0, after_late=after_late))
+    late = Phones(setting(), CodecVariant(EF, late_share=1.0, after_late=after_late))
     assert late.round(1, START, codec_for(EF)) == []
     assert len(late.report_bytes) == FEW.cohort
 
 
 def test_after_a_late_report_the_state_stands_or_takes_the_whole_update():
-    kept = Phones(setting(), Variant(EF, late_share=1.0, after_late=AfterLate.KEEP))
-    added = Phones(setting(), Variant(EF, late_share=1.0, after_late=AfterLate.ADD))
+    kept = Phones(setting(), CodecVariant(EF, late_share=1.0, after_late=AfterLate.KEEP))
+    added = Phones(setting(), CodecVariant(EF, late_share=1.0, after_late=AfterLate.ADD))
     rounds = 5
     for number in range(1, rounds + 1):
         kept.round(number, START, codec_for(EF))
@@ -94,7 +94,7 @@ def test_after_a_late_report_the_state_stands_or_takes_the_whole_update():
 
 
 def test_rounds_in_which_every_report_is_late_change_nothing():
-    curve, _ = run(setting(), Variant(EF, late_share=1.0), 3)
+    curve, _ = run(setting(), CodecVariant(EF, late_share=1.0), 3)
     assert {point.nll for point in curve} == {0.0}
 
 
@@ -102,13 +102,15 @@ def test_rounds_in_which_every_report_is_late_change_nothing():
 def test_every_kind_of_codec_moves_the_model_with_fewer_bytes(name):
     _, dense_bytes = run(setting(), DENSE, 3)
     for feedback in (False, True):
-        curve, report_bytes = run(setting(), Variant(CodecChoice(name=name, density=0.1, error_feedback=feedback)), 3)
+        curve, report_bytes = run(
+            setting(), CodecVariant(CodecChoice(name=name, density=0.1, error_feedback=feedback)), 3
+        )
         assert curve[-1].nll > 0
         assert report_bytes < dense_bytes / 4
 
 
 def test_a_mask_follows_the_last_update():
-    mask = Variant(CodecChoice(name="mask-8", density=0.1))
+    mask = CodecVariant(CodecChoice(name="mask-8", density=0.1))
     last_update = np.zeros(LAYOUT.size, np.float32)
     last_update[7:27] = 1.0
     phones = Phones(setting(), mask)

@@ -3,7 +3,7 @@ import pytest
 
 from experiments.codec_study.federation import run
 from experiments.codec_study.population import POPULATIONS, Population, prepare
-from experiments.codec_study.variants import DENSE, Variant
+from experiments.codec_study.variants import DENSE, CodecVariant
 from models.corpora.personas import personas
 from wire.messages import CodecChoice
 
@@ -22,7 +22,7 @@ def test_real_phones_learn_and_compression_costs_some_of_it():
     again = prepare(personas(3, people=9, messages=120), people, seed=1)
     np.testing.assert_array_equal(at.start, again.start)
     dense, dense_bytes = run(at, DENSE, people.rounds)
-    sparse, sparse_bytes = run(at, Variant(CodecChoice(name="topk-4", density=0.001)), people.rounds)
+    sparse, sparse_bytes = run(at, CodecVariant(CodecChoice(name="topk-4", density=0.001)), people.rounds)
     assert dense[0] == sparse[0]
     assert dense[-1].nll < sparse[-1].nll < dense[0].nll
     assert sparse_bytes < dense_bytes / 1000

@@ -4,7 +4,7 @@ import math
 import pytest
 from rich.console import Console
 
-from experiments.codec_study.results import Point, Training, append, outcomes, read, table
+from experiments.codec_study.results import FinishedTraining, Point, append, outcomes, read, table
 from experiments.codec_study.variants import DENSE, VARIANTS
 from wire.errors import ConfigError, UnavailableError
 
@@ -12,7 +12,7 @@ from wire.errors import ConfigError, UnavailableError
 def training(
     variant="topk-4 1 %", *, corpus="c", seed=1, start=6.0, end=5.0, population="often", rounds=10, report_bytes=1000.0
 ):
-    return Training(
+    return FinishedTraining(
         corpus=corpus,
         population=population,
         variant=variant,

@@ -135,11 +135,11 @@ def test_phones_are_listed(phone):
 
 
 def test_a_phone_that_does_not_let_us_in_says_what_to_do():
-    from firmware_scripts.android.push import Phone, choose, phones
+    from firmware_scripts.android.push import ListedPhone, choose, phones
     from wire.errors import ConfigError
 
     (found,) = phones(lambda *_: "List of devices attached\nR58M123\tunauthorized\n\n")
-    assert found == Phone("R58M123", "unauthorized")
+    assert found == ListedPhone("R58M123", "unauthorized")
     with pytest.raises(ConfigError, match="allow this computer"):
         choose((found,), "R58M123")
 

@@ -12,7 +12,7 @@ import pytest
 from firmware_scripts.commands.flash import status_of
 from firmware_scripts.core.bmap import Bmap, Range, format_bmap
 from firmware_scripts.core.exit_status import ExitStatus
-from firmware_scripts.fleet import CustomiseFailed, Refused
+from firmware_scripts.fleet import CustomiseFailed, TargetRefused
 from firmware_scripts.verifying import VerifyFailed
 from firmware_scripts.writing import ImageFailed, Interrupted, WriteFailed, Written
 from tests.firmware_scripts.command_line import firmware
@@ -195,7 +195,7 @@ def test_an_interrupt_from_the_keyboard_is_clean(image, tmp_path):
     ("outcome", "status"),
     [
         (Written(1), ExitStatus.DONE),
-        (Refused(()), ExitStatus.REFUSED),
+        (TargetRefused(()), ExitStatus.REFUSED),
         (WriteFailed(0, ""), ExitStatus.WRITE_FAILED),
         (VerifyFailed(0, ""), ExitStatus.VERIFY_FAILED),
         (ImageFailed(""), ExitStatus.IMAGE_UNUSABLE),

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firmware_scripts.core.rules import CAN_BE_ALLOWED, Rule
-from firmware_scripts.core.targets import Machine, judge, judge_all, parse_machine
+from firmware_scripts.core.targets import MachineState, judge, judge_all, parse_machine
 from tests.firmware_scripts.make_machines import MACHINES
 
 FOLDER = Path(__file__).parents[1] / "machines"
@@ -69,7 +69,7 @@ def test_no_disk_in_use_could_be_allowed_by_name(name):
 def test_a_mount_more_never_allows_a_disk(name):
     machine = described(name)
     before = {v.device.path for v in judge_all(machine) if v.allowed}
-    fewer = Machine(machine.devices, machine.mounts[:1] + machine.mounts, machine.swaps)
+    fewer = MachineState(machine.devices, machine.mounts[:1] + machine.mounts, machine.swaps)
     assert {v.device.path for v in judge_all(fewer) if v.allowed} <= before
 
 
@@ -79,7 +79,9 @@ def test_a_mount_of_any_device_refuses_every_disk_under_it(data):
     device = data.draw(st.sampled_from(sorted(machine.devices.by_name.values(), key=lambda d: d.name)))
     from firmware_scripts.core.mounts import Mount
 
-    busier = Machine(machine.devices, (Mount(device.number, "/x", "ext4", "x", ""), *machine.mounts), machine.swaps)
+    busier = MachineState(
+        machine.devices, (Mount(device.number, "/x", "ext4", "x", ""), *machine.mounts), machine.swaps
+    )
     refused = {v.device.name: {r.rule for r in v.reasons} for v in judge_all(busier)}
     for name in machine.devices.under(device.name):
         assert Rule.MOUNTED in refused.get(name, {Rule.MOUNTED})

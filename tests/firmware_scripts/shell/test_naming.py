@@ -4,7 +4,7 @@ import pytest
 
 from firmware_scripts.core.mounts import Swap
 from firmware_scripts.core.rules import Reason, Rule
-from firmware_scripts.core.targets import Machine
+from firmware_scripts.core.targets import MachineState
 from firmware_scripts.shell.naming import FileTarget, find_target
 from tests.firmware_scripts.core.test_targets import described
 
@@ -46,5 +46,5 @@ def test_what_is_no_file_is_no_target(tmp_path, image):
 
 def test_a_swap_file_is_refused(tmp_path, image):
     (tmp_path / "swapfile").write_bytes(b"memory")
-    machine = Machine(MACHINE.devices, MACHINE.mounts, (Swap(str(tmp_path / "swapfile"), is_file=True),))
+    machine = MachineState(MACHINE.devices, MACHINE.mounts, (Swap(str(tmp_path / "swapfile"), is_file=True),))
     assert rule(find_target(machine, tmp_path / "swapfile", image)) is Rule.SWAP

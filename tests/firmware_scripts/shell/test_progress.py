@@ -1,16 +1,16 @@
 import io
 import sys
 
-from firmware_scripts.ports import Phase
-from firmware_scripts.shell.progress import LINE_EVERY_S, Lines, display
+from firmware_scripts.ports import WorkPhase
+from firmware_scripts.shell.progress import LINE_EVERY_S, ProgressLines, display
 
 
 def test_lines_tell_rate_and_time_left_now_and_then():
     now, lines = [0.0], []
-    report = Lines(lambda: now[0], lines.append).report_for("sdb\x1b[2J")
+    report = ProgressLines(lambda: now[0], lines.append).report_for("sdb\x1b[2J")
     for second in range(41):
         now[0] = float(second)
-        report(Phase.WRITE, second * 25_000_000, 1_000_000_000)
+        report(WorkPhase.WRITE, second * 25_000_000, 1_000_000_000)
     assert len(lines) == 40 / LINE_EVERY_S + 1
     assert lines[2] == "sdb?[2J: writing: 25 % of 1.0 GB, 25.0 MB/s, 0:30 left"
     assert lines[-1] == "sdb?[2J: writing: 100 % of 1.0 GB, 25.0 MB/s"
@@ -18,12 +18,12 @@ def test_lines_tell_rate_and_time_left_now_and_then():
 
 def test_each_phase_starts_with_a_line_and_counts_for_itself():
     now, lines = [0.0], []
-    report = Lines(lambda: now[0], lines.append).report_for("sdb")
-    report(Phase.SURVEY, 10, None)
+    report = ProgressLines(lambda: now[0], lines.append).report_for("sdb")
+    report(WorkPhase.SURVEY, 10, None)
     now[0] = 1.0
-    report(Phase.WRITE, 0, 100)
+    report(WorkPhase.WRITE, 0, 100)
     now[0] = 2.0
-    report(Phase.WRITE, 100, 100)
+    report(WorkPhase.WRITE, 100, 100)
     assert lines == [
         "sdb: looking through: 10 bytes",
         "sdb: writing: 0 % of 100 bytes",
@@ -43,8 +43,8 @@ def test_bars_on_a_terminal_show_every_card(monkeypatch):
     with display(lambda: 0.0) as bars:
         for name in ("sdb", "[red]sdc"):
             report = bars.report_for(name)
-            report(Phase.SURVEY, 5, None)
-            report(Phase.WRITE, 500, 1000)
-            report(Phase.VERIFY, 1000, 1000)
+            report(WorkPhase.SURVEY, 5, None)
+            report(WorkPhase.WRITE, 500, 1000)
+            report(WorkPhase.VERIFY, 1000, 1000)
     assert "sdb: reading back" in terminal.getvalue()
     assert "[red]sdc: writing" in terminal.getvalue()

@@ -6,11 +6,11 @@ import pytest
 
 from simulation.rounds.faults import dangers
 from simulation.rounds.logs import errors_counted
-from simulation.rounds.world import Outcome, Settings, World, simulate
+from simulation.rounds.world import Settings, SimulationResult, World, simulate
 
 
 @pytest.fixture(scope="session")
-def quiet() -> Outcome:
+def quiet() -> SimulationResult:
     """A hundred phones and three rounds, and nothing goes wrong."""
     return simulate(Settings(devices=100, rounds=3, seed=1))
 

@@ -7,16 +7,16 @@ from coordinator.rounds.round import Phase
 from simulation.rounds.faults import PHASES, STATES, Fault, dangers
 from simulation.rounds.hunt import complaints
 from simulation.rounds.result import MEASURED, result_of
-from simulation.rounds.world import Outcome, Settings, World, simulate
+from simulation.rounds.world import Settings, SimulationResult, World, simulate
 
 pytestmark = pytest.mark.slow
 
 
-def run(faults: str, *, severity: float, devices: int = 100, rounds: int = 3, seed: int = 1) -> Outcome:
+def run(faults: str, *, severity: float, devices: int = 100, rounds: int = 3, seed: int = 1) -> SimulationResult:
     return simulate(Settings(devices, rounds, seed, dangers(faults), severity))
 
 
-def same_every_time(outcome: Outcome) -> bytes:
+def same_every_time(outcome: SimulationResult) -> bytes:
     result = result_of(outcome)
     return msgspec.json.encode({key: value for key, value in result.items() if key not in MEASURED})
 
