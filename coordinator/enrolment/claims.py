@@ -139,7 +139,7 @@ def redeem(claim: Claim | None, held: Credential | None, key: str, now_s: float)
 
     >>> claim = Claim(name="kitchen", sha256="", device="pi-1", created_s=0.0, expires_s=10.0)
     >>> redeem(claim, None, 64 * "a", 5.0)
-    Admitted(device='pi-1', standing=<Standing.GRANTED: 'granted'>)
+    Admitted(device='pi-1', standing=<KeyState.GRANTED: 'granted'>)
     >>> redeem(claim, None, 64 * "a", 10.0).code
     'claim-expired'
     """

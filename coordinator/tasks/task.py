@@ -174,7 +174,7 @@ def step(task: Task, event: Event) -> Task:
     >>> task = Task(name="keyboard", number=1, created_s=0.0)
     >>> ended = step(task, RoundCommitted(9.0, StopRule(rounds=1)))
     >>> ended.status, ended.reason
-    (<Status.FINISHED: 'finished'>, 'it has its 1 committed rounds')
+    (<TaskStatus.FINISHED: 'finished'>, 'it has its 1 committed rounds')
 
     Raises:
         IllegalEvent: the table has no row for this event in this status.

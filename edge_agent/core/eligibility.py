@@ -151,8 +151,8 @@ STALE_AFTER_S = 60.0
 def judge(readings: Readings, policy: Policy = DEFAULT_POLICY) -> EligibilityVerdict:
     """Decide on one set of readings.
 
-    >>> judge({c: Reading(Answer.YES, "test", "yes") for c in Condition})
-    Verdict(eligible=True, reason='all conditions hold', cause=None)
+    >>> judge({c: ConditionReading(Answer.YES, "test", "yes") for c in Condition})
+    EligibilityVerdict(eligible=True, reason='all conditions hold', cause=None)
     >>> judge({}).reason
     'wanted: unknown (no source)'
 
@@ -178,7 +178,7 @@ def judge(readings: Readings, policy: Policy = DEFAULT_POLICY) -> EligibilityVer
 def fresh(reading: ConditionReading | None) -> ConditionReading:
     """A reading as it counts now: one that is missing or too old says nothing.
 
-    >>> fresh(Reading(Answer.YES, "BAT0", "charging", age_s=61.0)).reason
+    >>> fresh(ConditionReading(Answer.YES, "BAT0", "charging", age_s=61.0)).reason
     'the last reading is too old'
     """
     if reading is None:
@@ -193,11 +193,11 @@ def settle(
 ) -> tuple[float | None, EligibilityRun]:
     """Ask for an unbroken run of eligible verdicts.
 
-    >>> yes = Verdict(True, "", None)
+    >>> yes = EligibilityVerdict(True, "", None)
     >>> settle(None, yes, 100.0, 120.0)
-    (100.0, <Standing.SETTLING: 'settling'>)
+    (100.0, <EligibilityRun.SETTLING: 'settling'>)
     >>> settle(100.0, yes, 220.0, 120.0)
-    (100.0, <Standing.FIT: 'fit'>)
+    (100.0, <EligibilityRun.FIT: 'fit'>)
 
     Args:
         eligible_since_s: beginning of the present run; None if there is none.

@@ -114,7 +114,7 @@ def fault_of(error: Exception) -> TrainerFault:
 def error_of(fault: TrainerFault) -> NightjarError:
     """Inverse of :func:`fault_of`.
 
-    >>> error_of(Fault("RemoteProtocolError", "no program", "program")).code
+    >>> error_of(TrainerFault("RemoteProtocolError", "no program", "program")).code
     'program'
     """
     kind: type[NightjarError] = getattr(errors, fault.kind)

@@ -100,8 +100,8 @@ class SeedSpread:
     def of(cls, values: Sequence[float]) -> SeedSpread:
         """From one value a seed.
 
-        >>> Spread.of([1.0, 3.0])
-        Spread(mean=2.0, deviation=1.4142135623730951)
+        >>> SeedSpread.of([1.0, 3.0])
+        SeedSpread(mean=2.0, deviation=1.4142135623730951)
         """
         return cls(float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0)
 

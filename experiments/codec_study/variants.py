@@ -37,7 +37,7 @@ class CodecVariant:
     def name(self) -> str:
         """For people, and to find a finished training again.
 
-        >>> Variant(CodecChoice(name="topk-8", density=0.01, error_feedback=True), 0.2).name
+        >>> CodecVariant(CodecChoice(name="topk-8", density=0.01, error_feedback=True), 0.2).name
         'topk-8 1 % EF, 20 % late: keep'
         """
         density = "" if self.codec.name.startswith("dense") else f" {100 * self.codec.density:g} %"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from firmware_scripts.core.checks import Finding, Level
 from firmware_scripts.device.health import Look
 from firmware_scripts.device.places import Places
-from firmware_scripts.device.releases import Empty, Record, ReleaseSettled, State, Trying, Unpacking
+from firmware_scripts.device.releases import Empty, Record, Settled, State, Trying, Unpacking
 
 LEAST_FREE_BYTES = 400_000_000
 """Room for one release beside another, with what is needed while it is unpacked."""
@@ -31,7 +31,7 @@ def _release(places: Places, record: Record[State]) -> Iterator[Finding]:
         case Trying(version):
             remedy = "wait; what is missing is in nightjar-status.txt on the card"
             yield Finding("release", Level.NOTE, f"release {version} is tried", remedy)
-        case ReleaseSettled(version):
+        case Settled(version):
             whole = (places.current / "lib").is_dir()
             remedy = "" if whole else "install its bundle again: nightjar-device install --although-unwell BUNDLE"
             level = Level.GOOD if whole else Level.FAULT

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from firmware_scripts.device.places import Places
-from firmware_scripts.device.releases import Empty, Record, ReleaseSettled, State, Trying, Unpacking, numbers
+from firmware_scripts.device.releases import Empty, Record, Settled, State, Trying, Unpacking, numbers
 from host.files import READABLE, replace_file
 from wire.errors import RemoteProtocolError
 
@@ -27,7 +27,7 @@ class RecordFile:
         except (OSError, RemoteProtocolError):
             link = self._places.current
             present = link.readlink().name if link.is_symlink() and link.is_dir() else None
-            return Record(Empty() if present is None else ReleaseSettled(present))
+            return Record(Empty() if present is None else Settled(present))
 
     def save(self, record: Record[State]) -> None:
         """Store it.
@@ -53,7 +53,7 @@ def encode(record: Record[State]) -> bytes:
             fields = {"state": "unpacking", "version": version, "previous": previous}
         case Trying(version, previous, starts):
             fields = {"state": "trying", "version": version, "previous": previous, "starts": starts}
-        case ReleaseSettled(version):
+        case Settled(version):
             fields = {"state": "settled", "version": version}
     return (json.dumps({"format": FORMAT, **fields, "refused": dict(record.refused)}, indent=1) + "\n").encode()
 
@@ -86,6 +86,6 @@ def _state(fields: dict[str, Any]) -> State:
         case "trying":
             return Trying(version, previous, int(fields["starts"]))
         case "settled":
-            return ReleaseSettled(version)
+            return Settled(version)
         case other:
             raise ValueError(other)

@@ -30,14 +30,14 @@ def _rows() -> Iterable[Row[Step]]:
         _row(Empty, DeviceStarted, _stay, Empty),
         _row(Unpacking, Offered, _decline_busy, Unpacking),
         _row(Unpacking, Unpacked, _try, Trying),
-        _row(Unpacking, UnpackFailed, _give_up, Empty, ReleaseSettled),
-        _row(Unpacking, DeviceStarted, _clean_up, Empty, ReleaseSettled),
+        _row(Unpacking, UnpackFailed, _give_up, Empty, Settled),
+        _row(Unpacking, DeviceStarted, _clean_up, Empty, Settled),
         _row(Trying, Offered, _replace_first, Trying, Unpacking),
-        _row(Trying, FoundHealthy, _settle, ReleaseSettled),
-        _row(Trying, FoundUnhealthy, _take_back, Trying, ReleaseSettled),
-        _row(Trying, DeviceStarted, _try_again, Trying, ReleaseSettled),
-        _row(ReleaseSettled, Offered, _consider, Unpacking, ReleaseSettled),
-        _row(ReleaseSettled, DeviceStarted, _repair, ReleaseSettled),
+        _row(Trying, FoundHealthy, _settle, Settled),
+        _row(Trying, FoundUnhealthy, _take_back, Trying, Settled),
+        _row(Trying, DeviceStarted, _try_again, Trying, Settled),
+        _row(Settled, Offered, _consider, Unpacking, Settled),
+        _row(Settled, DeviceStarted, _repair, Settled),
     )
 
 
@@ -64,13 +64,13 @@ class Trying:
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseSettled:
+class Settled:
     """This release counts."""
 
     version: str
 
 
-State = Empty | Unpacking | Trying | ReleaseSettled
+State = Empty | Unpacking | Trying | Settled
 S = TypeVar("S", bound=State, covariant=True)
 
 
@@ -253,7 +253,7 @@ def running(state: State) -> str | None:
             return None
         case Unpacking(_, previous):
             return previous
-        case Trying(version) | ReleaseSettled(version):
+        case Trying(version) | Settled(version):
             return version
 
 
@@ -264,7 +264,7 @@ def _take_first(record: Record[Empty], event: Offered) -> Step:
     return Record(Unpacking(event.version, None), record.refused), (Unpack(event.version),)
 
 
-def _consider(record: Record[ReleaseSettled], event: Offered) -> Step:
+def _consider(record: Record[Settled], event: Offered) -> Step:
     present, offered = record.state.version, event.version
     if offered in record.refused:
         return record, (Decline("refused-before", f"{offered} was taken back before: {record.refused[offered]}"),)
@@ -310,7 +310,7 @@ def _trial(state: Trying) -> tuple[Effect, ...]:
 
 def _give_up(record: Record[Unpacking], event: UnpackFailed) -> Step:
     state = record.state
-    back: State = Empty() if state.previous is None else ReleaseSettled(state.previous)
+    back: State = Empty() if state.previous is None else Settled(state.previous)
     # Not written down as refused: a full disk is no fault of the release.
     text = f"release {state.version} could not be put in place: {event.reason}"
     return Record(back, record.refused), (Discard(state.version), Tell(text))
@@ -320,7 +320,7 @@ def _settle(record: Record[Trying], _event: FoundHealthy) -> Step:
     state = record.state
     keep = (state.version, state.previous) if state.previous else (state.version,)
     told = Tell(f"release {state.version} is healthy, and counts")
-    return Record(ReleaseSettled(state.version), record.refused), (Adopt(state.version), Prune(keep), told)
+    return Record(Settled(state.version), record.refused), (Adopt(state.version), Prune(keep), told)
 
 
 def _take_back(record: Record[Trying], event: FoundUnhealthy) -> Step:
@@ -330,7 +330,7 @@ def _take_back(record: Record[Trying], event: FoundUnhealthy) -> Step:
         return record, (Tell(text),)
     refused = MappingProxyType({**record.refused, state.version: event.reason})
     told = Tell(f"release {state.version} was taken back for {state.previous}: {event.reason}")
-    return Record(ReleaseSettled(state.previous), refused), (PointTo(state.previous), told, RestartAgent())
+    return Record(Settled(state.previous), refused), (PointTo(state.previous), told, RestartAgent())
 
 
 def _stay(record: Record[Empty], _event: DeviceStarted) -> Step:
@@ -341,7 +341,7 @@ def _clean_up(record: Record[Unpacking], _event: DeviceStarted) -> Step:
     state = record.state
     if state.previous is None:
         return Record(Empty(), record.refused), (Discard(state.version),)
-    return Record(ReleaseSettled(state.previous), record.refused), (
+    return Record(Settled(state.previous), record.refused), (
         Discard(state.version),
         PointTo(state.previous),
         RestartAgent(only_if_moved=True),
@@ -357,7 +357,7 @@ def _try_again(record: Record[Trying], _event: DeviceStarted) -> Step:
     return Record(trial, record.refused), (*first, *_trial(trial))
 
 
-def _repair(record: Record[ReleaseSettled], _event: DeviceStarted) -> Step:
+def _repair(record: Record[Settled], _event: DeviceStarted) -> Step:
     version = record.state.version
     return record, (Adopt(version), PointTo(version), RestartAgent(only_if_moved=True))
 

@@ -19,7 +19,7 @@ def test_a_device_has_so_many_certificates_at_once_and_no_more(house):
     """Proven before: 150 renewals of 150 in minutes, each a row for ever and a line of the list after ``forget``."""
     house.enrolled("pi")
     outcomes = [house.office.renew("pi", new_request()[1], "2001:db8::1") for _ in range(20)]
-    assert [type(each).__name__ for each in outcomes] == ["Certified"] * (MOST_CERTIFICATES - 1) + ["Refused"] * (
+    assert [type(each).__name__ for each in outcomes] == ["Certified"] * (MOST_CERTIFICATES - 1) + ["ClaimRefused"] * (
         21 - MOST_CERTIFICATES
     )
     house.register.revoke("pi", "test", NOW_S)

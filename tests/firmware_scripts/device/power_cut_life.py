@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from firmware_scripts.device.releases import ReleaseSettled
+from firmware_scripts.device.releases import Settled
 from tests.edge_agent.power_cut_life import forked
 from tests.firmware_scripts.device.test_booting import make_device
 
@@ -38,7 +38,7 @@ def begin_again(root: Path) -> None:
     device.systemd.runs = device.places.current.readlink().name if device.places.current.is_symlink() else None
     device.boot()
     state = device.state()
-    assert isinstance(state, ReleaseSettled), state
+    assert isinstance(state, Settled), state
     assert state.version in {"0.1.0", "0.3.0"}
     assert device.places.current.readlink() == Path("releases") / state.version
     assert device.systemd.runs in {None, state.version}
@@ -46,7 +46,7 @@ def begin_again(root: Path) -> None:
     assert (release / "device/nightjar-device.pyz").read_text() == state.version
     assert device.places.program.read_text() == state.version
     live(root)
-    assert device.state() == ReleaseSettled("0.3.0")
+    assert device.state() == Settled("0.3.0")
     assert not list(root.rglob("*.part/*"))
 
 

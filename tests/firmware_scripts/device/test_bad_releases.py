@@ -25,7 +25,7 @@ from firmware_scripts.device.hands import DeviceHands
 from firmware_scripts.device.health import AGENT, SELF_TEST, Time
 from firmware_scripts.device.places import Places
 from firmware_scripts.device.record_file import RecordFile
-from firmware_scripts.device.releases import Offered, ReleaseSettled
+from firmware_scripts.device.releases import Offered, Settled
 from firmware_scripts.device.switch import Switch
 from firmware_scripts.device.told import StatusLog
 from tests.brokers import hang_up
@@ -225,7 +225,7 @@ def wait_for(what):
 
 def test_bad_releases_are_taken_back_by_themselves_and_the_reason_is_heard(device, statuses):
     device.boot()
-    assert RecordFile(device.places).load().state == ReleaseSettled("0.1.0")
+    assert RecordFile(device.places).load().state == Settled("0.1.0")
     wait_for(lambda: any(status.online and not status.taken_back for status in statuses))
     bad = [
         ("0.2.0", "crashes", PATIENCE_S, r"the agent ended \d+ times: activating"),
@@ -235,13 +235,13 @@ def test_bad_releases_are_taken_back_by_themselves_and_the_reason_is_heard(devic
     ]
     for version, kind, limit_s, reason in bad:
         record = device.update(version, kind, limit_s)
-        assert record.state == ReleaseSettled("0.1.0"), kind
+        assert record.state == Settled("0.1.0"), kind
         assert re.match(reason, record.refused[version]), kind
         said = f"{version}: {record.refused[version]}"
         wait_for(lambda said=said: any(status.online and status.taken_back == said for status in statuses))
         assert os.path.realpath(device.places.current).endswith("/0.1.0")
     record = device.update("0.6.0", "good", PATIENCE_S)
-    assert record.state == ReleaseSettled("0.6.0")
+    assert record.state == Settled("0.6.0")
     assert sorted(record.refused) == [version for version, *_ in bad]
     told = device.places.status.read_text()
     assert told.count("was taken back for 0.1.0") == len(bad)

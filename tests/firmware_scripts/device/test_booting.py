@@ -15,7 +15,7 @@ from firmware_scripts.device.hands import Agent, DeviceHands
 from firmware_scripts.device.health import AGENT, SELF_TEST, Look, Time, examine
 from firmware_scripts.device.places import Places
 from firmware_scripts.device.record_file import RecordFile
-from firmware_scripts.device.releases import Offered, ReleaseSettled, Trying
+from firmware_scripts.device.releases import Offered, Settled, Trying
 from firmware_scripts.device.switch import Switch
 from firmware_scripts.device.systemd import Systemd
 from firmware_scripts.device.told import MOST_LINES, StatusLog
@@ -119,7 +119,7 @@ def test_the_first_boot_installs_enrols_tries_and_writes_each_step_to_the_card(t
     device.boot(lambda s: device.slept.append(s) or enabled.append(sorted(path.name for path in wants.iterdir())))
     assert enabled == [["nightjar-firstboot.service"]] * 2, "an agent with no identity would only fail"
     assert sorted(path.name for path in wants.iterdir()) == ["nightjar-agent.service", "nightjar-firstboot.service"]
-    assert device.state() == ReleaseSettled("0.1.0")
+    assert device.state() == Settled("0.1.0")
     assert not device.places.claim.exists()
     assert device.slept == list(AGAIN_S[:2])
     told = device.told()
@@ -130,7 +130,7 @@ def test_the_first_boot_installs_enrols_tries_and_writes_each_step_to_the_card(t
     reloads = device.systemd.reloads
     device.boot()
     assert device.systemd.reloads == reloads, "nothing is new, so systemd need not read its units again"
-    assert device.state() == ReleaseSettled("0.1.0")
+    assert device.state() == Settled("0.1.0")
 
 
 def test_a_claim_that_is_refused_for_good_is_told_and_stays_for_a_person(tmp_path):
@@ -172,7 +172,7 @@ def test_a_bad_release_is_taken_back_by_itself_with_its_reason_and_never_tried_a
     device = make_device(tmp_path, kinds={"0.2.0": kind, "0.3.0": "good"})
     device.boot()
     record, _ = device.update("0.2.0")
-    assert record.state == ReleaseSettled("0.1.0")
+    assert record.state == Settled("0.1.0")
     assert reason in record.refused["0.2.0"]
     assert device.systemd.runs == "0.1.0"
     assert "taken back for 0.1.0" in device.told()
@@ -180,7 +180,7 @@ def test_a_bad_release_is_taken_back_by_itself_with_its_reason_and_never_tried_a
     _, declined = device.update("0.2.0")
     assert declined.code == "refused-before"
     record, _ = device.update("0.3.0")
-    assert record.state == ReleaseSettled("0.3.0")
+    assert record.state == Settled("0.3.0")
     assert device.systemd.runs == "0.3.0"
     assert (device.places.root / "opt/nightjar/nightjar-device.pyz").read_text() == "0.3.0"
     assert sorted(path.name for path in device.places.releases.iterdir()) == ["0.1.0", "0.3.0"]
@@ -299,7 +299,7 @@ def test_a_card_that_cannot_be_written_stops_nothing(tmp_path, capsys):
 def test_a_record_that_is_damaged_is_made_anew_from_the_disk(device):
     device.boot()
     device.places.record.write_text("{")
-    assert device.state() == ReleaseSettled("0.1.0")
+    assert device.state() == Settled("0.1.0")
 
 
 FAKE = """#!/bin/sh

@@ -22,8 +22,8 @@ from firmware_scripts.device.releases import (
     PointTo,
     Prune,
     Record,
-    ReleaseSettled,
     RestartAgent,
+    Settled,
     Tell,
     Trying,
     Unpack,
@@ -46,7 +46,7 @@ STATES = [
     Trying("0.2.0", None),
     Trying("0.2.0", "0.1.0"),
     Trying("0.2.0", "0.1.0", CRASHES_ALLOWED),
-    ReleaseSettled("0.1.0"),
+    Settled("0.1.0"),
 ]
 EVENTS = [OFFER, Unpacked(), UnpackFailed("disk full"), FoundHealthy(), FoundUnhealthy("silent"), DeviceStarted()]
 
@@ -63,19 +63,19 @@ def declined(state, event, refused=None):
 
 
 def test_a_healthy_release_counts_and_the_one_before_is_kept_beside_it():
-    record, effects = after(ReleaseSettled("0.1.0"), OFFER)
+    record, effects = after(Settled("0.1.0"), OFFER)
     assert effects == (Unpack("0.2.0"),)
     record, effects = step(record, Unpacked())
     assert effects[0] == PointTo("0.2.0")
     assert effects[-2:] == (RestartAgent(), CheckHealth("0.2.0"))
     record, effects = step(record, FoundHealthy())
-    assert record == Record(ReleaseSettled("0.2.0"), {})
+    assert record == Record(Settled("0.2.0"), {})
     assert effects[:2] == (Adopt("0.2.0"), Prune(("0.2.0", "0.1.0")))
 
 
 def test_an_unhealthy_release_is_taken_back_and_never_tried_again():
     record, effects = after(Trying("0.2.0", "0.1.0"), FoundUnhealthy("the agent ended 3 times"))
-    assert record == Record(ReleaseSettled("0.1.0"), {"0.2.0": "the agent ended 3 times"})
+    assert record == Record(Settled("0.1.0"), {"0.2.0": "the agent ended 3 times"})
     assert effects[0] == PointTo("0.1.0")
     assert RestartAgent() in effects
     record, effects = step(record, OFFER)
@@ -99,18 +99,18 @@ def test_a_first_release_that_never_becomes_healthy_can_be_replaced_by_a_newer_o
 
 
 def test_a_downgrade_the_same_again_and_an_unwell_present_are_declined():
-    assert declined(ReleaseSettled("0.3.0"), OFFER) == "downgrade"
-    assert declined(ReleaseSettled("0.10.0"), Offered("0.9.0", present_is_well=True)) == "downgrade"
-    assert declined(ReleaseSettled("0.2.0"), OFFER) == "there-already"
+    assert declined(Settled("0.3.0"), OFFER) == "downgrade"
+    assert declined(Settled("0.10.0"), Offered("0.9.0", present_is_well=True)) == "downgrade"
+    assert declined(Settled("0.2.0"), OFFER) == "there-already"
     assert declined(Trying("0.2.0", None), OFFER) == "there-already"
-    assert declined(ReleaseSettled("0.1.0"), Offered("0.2.0", present_is_well=False)) == "not-now"
+    assert declined(Settled("0.1.0"), Offered("0.2.0", present_is_well=False)) == "not-now"
     assert declined(Trying("0.3.0", "0.1.0"), OFFER) == "busy"
     assert declined(Unpacking("0.3.0", "0.1.0"), OFFER) == "busy"
 
 
 def test_what_could_not_be_unpacked_is_no_fault_of_the_release():
     record, effects = after(Unpacking("0.2.0", "0.1.0"), UnpackFailed("disk full"))
-    assert record == Record(ReleaseSettled("0.1.0"), {})
+    assert record == Record(Settled("0.1.0"), {})
     assert effects[0] == Discard("0.2.0")
     assert after(Unpacking("0.2.0", None), UnpackFailed("disk full"))[0].state == Empty()
 
@@ -121,7 +121,7 @@ def test_a_device_that_keeps_falling_over_while_a_release_is_tried_takes_it_back
         record, effects = step(record, DeviceStarted())
         assert effects[-1] == CheckHealth("0.2.0")
     record, effects = step(record, DeviceStarted())
-    assert record.state == ReleaseSettled("0.1.0")
+    assert record.state == Settled("0.1.0")
     assert "started 3 times" in record.refused["0.2.0"]
 
 
@@ -232,7 +232,7 @@ class Board:
 def installed(healthy):
     board = Board(healthy)
     Switch(board, board).take(Offered("0.1.0", present_is_well=True))
-    assert board.record.state == ReleaseSettled("0.1.0")
+    assert board.record.state == Settled("0.1.0")
     return board
 
 
@@ -255,13 +255,13 @@ def test_a_power_cut_at_any_line_of_an_update_ends_on_a_release_that_is_whole_an
             Switch(board, board).take(OFFER)
         board.start()
         state = board.record.state
-        assert isinstance(state, ReleaseSettled), cut_at
+        assert isinstance(state, Settled), cut_at
         assert board.current == board.runs == state.version
         assert state.version in board.folders
         assert state.version in healthy
         # What is offered again afterwards comes to the same end as without a cut.
         Switch(board, board).take(OFFER)
-        assert board.record.state == ReleaseSettled("0.2.0" if good else "0.1.0")
+        assert board.record.state == Settled("0.2.0" if good else "0.1.0")
         assert ("0.2.0" in board.record.refused) is not good
 
 
@@ -276,7 +276,7 @@ def test_a_power_cut_at_any_line_of_a_first_installation_is_caught_up_with():
         board.start()
         if board.record.state == Empty():
             Switch(board, board).take(Offered("0.1.0", present_is_well=True))
-        assert board.record.state == ReleaseSettled("0.1.0")
+        assert board.record.state == Settled("0.1.0")
         assert board.current == board.runs == "0.1.0"
 
 
