@@ -38,7 +38,7 @@ config_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def told(command: Callable[P, None]) -> Callable[P, None]:
+def reports_errors(command: Callable[P, None]) -> Callable[P, None]:
     """Log to standard error, say what is wrong without a traceback, and end with the error's exit status."""
 
     @functools.wraps(command)
@@ -68,7 +68,7 @@ def main() -> None:
     show_default=True,
     help="The least that is logged.",
 )
-@told
+@reports_errors
 def run(path: Path, log_level: str) -> None:
     """Run the agent until it is asked to stop (SIGTERM or ctrl-C)."""
     from edge_agent.assembly import run_agent
@@ -89,7 +89,7 @@ def run(path: Path, log_level: str) -> None:
     show_default=True,
     help="The least that is logged.",
 )
-@told
+@reports_errors
 def emulate(paths: tuple[Path, ...], artifacts: Path, log_level: str) -> None:
     """Run many emulated phones in this process until it is asked to stop. They share one trainer."""
     from edge_agent.emulated_fleet import run_fleet
@@ -101,7 +101,7 @@ def emulate(paths: tuple[Path, ...], artifacts: Path, log_level: str) -> None:
 @main.command()
 @config_option
 @json_option
-@told
+@reports_errors
 def status(path: Path, as_json: bool) -> None:
     """What the agent does, holds and has sent; also while it does not run. Exit status 4 if it does not."""
     from edge_agent.commands.status import status as find
@@ -119,7 +119,7 @@ def status(path: Path, as_json: bool) -> None:
 @config_option
 @json_option
 @click.option("--watch", is_flag=True, help="Go on, and print whatever changes, until ctrl-C.")
-@told
+@reports_errors
 def conditions(path: Path, as_json: bool, watch: bool) -> None:
     """Whether this device may train now, and what says so. Exit status 4 if it may not."""
     from edge_agent.commands.conditions import look_once, looks
@@ -150,7 +150,7 @@ def conditions(path: Path, as_json: bool, watch: bool) -> None:
 @main.command()
 @config_option
 @json_option
-@told
+@reports_errors
 def doctor(path: Path, as_json: bool) -> None:
     """What could keep this device from taking part, each with what to do. Exit status 4 if something does."""
     from edge_agent.commands.doctor import CheckOutcome, examine
@@ -178,7 +178,7 @@ def doctor(path: Path, as_json: bool) -> None:
 @config_option
 @json_option
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@told
+@reports_errors
 def wipe(path: Path, as_json: bool, yes: bool) -> None:
     """Delete whatever was typed on this device, and whatever came of it. What was sent before cannot be taken back."""
     from edge_agent.commands.wipe import wipe as delete
@@ -200,7 +200,7 @@ def wipe(path: Path, as_json: bool, yes: bool) -> None:
 @click.option("--epochs", default=1, show_default=True, type=click.IntRange(1, 1000))
 @click.option("--max-steps", default=100, show_default=True, type=click.IntRange(1, 10**6))
 @click.option("--learning-rate", default=0.5, show_default=True, type=click.FloatRange(0, min_open=True))
-@told
+@reports_errors
 def train_once(path: Path, as_json: bool, whatever: bool, epochs: int, max_steps: int, learning_rate: float) -> None:
     """One training session on what was typed here. Nothing is sent, and the model stays. Exit status 4 if stopped."""
     from edge_agent.commands.train_once import train_once as train
@@ -223,7 +223,7 @@ def train_once(path: Path, as_json: bool, whatever: bool, epochs: int, max_steps
 @main.command("self-test")
 @config_option
 @json_option
-@told
+@reports_errors
 def self_test(path: Path, as_json: bool) -> None:
     """Whether this installation can train: a few steps on made-up numbers. Exit status 4 if it cannot."""
     from edge_agent.commands.self_test import self_test as find_out
@@ -241,7 +241,7 @@ def self_test(path: Path, as_json: bool) -> None:
 @json_option
 @click.option("--claim", type=click.Path(path_type=Path), required=True, help="The claim file; removed in the end.")
 @click.option("--wipe", "also_wipe", type=click.Path(path_type=Path), multiple=True, help="Blank the claim there, too.")
-@told
+@reports_errors
 def enroll(path: Path, as_json: bool, claim: Path, also_wipe: tuple[Path, ...]) -> None:
     """Get this device its certificate with a claim; nothing happens if it has one that counts.
 
@@ -262,7 +262,7 @@ def enroll(path: Path, as_json: bool, claim: Path, also_wipe: tuple[Path, ...]) 
 
 @main.command(hidden=True)
 @click.option("--data-dir", type=click.Path(path_type=Path), required=True)
-@told
+@reports_errors
 def renew(data_dir: Path) -> None:
     """Ask for the next certificate if it is time; the running agent does this by itself."""
     from edge_agent.enrolment.enrolling import renewed
@@ -274,7 +274,7 @@ def renew(data_dir: Path) -> None:
 @main.command()
 @click.option("--enrols", is_flag=True, help="The device is told its name, and where everything is, when it enrols.")
 @click.argument("path", metavar="CONFIG", type=click.Path(path_type=Path))
-@told
+@reports_errors
 def check(path: Path, enrols: bool) -> None:
     """Whether a device could use a configuration file that was written for it; every fault at once, exit status 2."""
     from edge_agent.config import check as check_config

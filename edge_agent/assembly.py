@@ -37,7 +37,7 @@ from edge_agent.shell.memory import return_free_memory
 from edge_agent.shell.model_files import ModelFiles
 from edge_agent.shell.mqtt import BrokerAddress, MqttTransport
 from edge_agent.shell.probes.idle import TypingActivity
-from edge_agent.shell.releases import taken_back
+from edge_agent.shell.releases import rollback_reason
 from edge_agent.shell.signatures import holds_in_a_process
 from edge_agent.shell.tflite import runtime_name
 from edge_agent.shell.trainer import TrainerProcess
@@ -142,7 +142,7 @@ def identity_of(config: AgentConfig, runtime: str) -> AgentIdentity:
         cores=os.cpu_count() or 1,
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         emulated=config.emulator is not None,
-        taken_back=taken_back(os.environ),
+        taken_back=rollback_reason(os.environ),
     )
 
 

@@ -26,7 +26,7 @@ from edge_agent.shell.probes.raspberry import Raspberry
 from edge_agent.shell.probes.resources import Disk, Memory
 from edge_agent.shell.probes.sessions import Sessions
 from edge_agent.shell.probes.termux import Termux
-from edge_agent.shell.probes.wishes import UserPreferences, minute_of_day
+from edge_agent.shell.probes.user_preferences import UserPreferences, minute_of_day
 
 SLOWEST_QUESTION_S = 12.0
 """No program that is asked may take longer than that."""
@@ -74,13 +74,13 @@ def assembled_device(
     """
     settings, emulator = config.conditions, config.emulator
     keyboard = Keyboard(typing, settings.idle_after_s)
-    wishes = partial(UserPreferences, learning_paused, settings.quiet_hours)
+    preferences = partial(UserPreferences, learning_paused, settings.quiet_hours)
     if emulator is not None:
         script = scripted(emulator.day, emulator.seed)
         phone = PlayedPhone(script, emulator.speed, emulator.start_hour, emulation_started_s, clock.wall_s)
-        hours = wishes(phone.minute, "emulated day")
+        hours = preferences(phone.minute, "emulated day")
         return DeviceProfile(Probes((hours, ScriptedConditions(phone, settings.minimum_battery), keyboard)))
-    here = wishes(lambda: minute_of_day(clock.wall_s()))
+    here = preferences(lambda: minute_of_day(clock.wall_s()))
     disk = Disk(config.data_dir, settings.minimum_free_disk_bytes)
     memory = Memory(settings.root, settings.minimum_free_memory_bytes)
     match settings.source:

@@ -6,7 +6,7 @@ run. A kill at any line therefore leaves either the state before, and whoever se
 state after, and what was to be sent is sent by the next process. Every effect may run twice.
 
 What cannot be stored (a full disk, a locked database) did not happen; what nobody would repeat, a restart and the
-outcome of our own work, is owed until it is stored (:mod:`edge_agent.unstored`).
+outcome of our own work, is owed until it is stored (:mod:`edge_agent.durable_retry`).
 
 The driver decides nothing that a machine could decide. It translates, and it tells the story in the log.
 """
@@ -47,6 +47,7 @@ from edge_agent.core.events import (
 )
 from edge_agent.core.lifecycle import CheckedIn, Finishing, Preparing, Reporting, Settling, Training
 from edge_agent.core.training import TrainingStopped
+from edge_agent.durable_retry import DurableRetry
 from edge_agent.keyboard_upkeep import KeyboardUpkeep, fetch, offered
 from edge_agent.ports import (
     AnyCoordinator,
@@ -73,7 +74,6 @@ from edge_agent.ports import (
     Worker,
 )
 from edge_agent.session import Desk, Produced, prepare, run_session
-from edge_agent.unstored import DurableRetry
 from edge_agent.uplink import AgentIdentity, Uplink
 from wire import messages, topics
 from wire.errors import LocalProtocolError, NightjarError, RemoteProtocolError
@@ -189,7 +189,7 @@ class Driver:
         self._resent = 0  # sendings of the report in the outbox that no receipt followed
         self._keyboard = KeyboardUpkeep(ports.show_model)
         self._log = log.bind(device=identity.device, **({"emulated": True} if identity.emulated else {}))
-        self._unstored = DurableRetry(ports.clock, ports.jitter, self._log)
+        self._retry = DurableRetry(ports.clock, ports.jitter, self._log)
 
     @property
     def state(self) -> lifecycle.State:
@@ -234,18 +234,18 @@ class Driver:
             examples=self._ports.examples.count(),
             left_while=lifecycle.name(self._state),
         )
-        with self._unstored.contained():
+        with self._retry.contained():
             deaths = remembered.deaths + isinstance(self._state, Preparing | Training | Finishing)
-            self._unstored.surely(lambda: self._step(events.Restarted(self._moment(), deaths)))
+            self._retry.run_until_stored(lambda: self._step(events.Restarted(self._moment(), deaths)))
         model = self._ports.artifacts.current()
         if model is not None:
             self._keyboard.arrived(model)
 
     def poll(self) -> None:
         """Look at the conditions; let time pass."""
-        with self._unstored.contained():
-            self._unstored.catch_up()
-        with self._unstored.contained():
+        with self._retry.contained():
+            self._retry.catch_up()
+        with self._retry.contained():
             readings = self._read()
             verdict = judge(readings, self._pace.policy)
             now_s, hysteresis_s = self._ports.clock.monotonic_s(), self._pace.hysteresis_s
@@ -263,7 +263,7 @@ class Driver:
         A real agent polls between such moments, too, because conditions change unasked; a simulation, which knows when
         they do, sleeps.
         """
-        due = [lifecycle.due_at_s(self._state), self._unstored.due_at_s, self._uplink.status_due_at_s]
+        due = [lifecycle.due_at_s(self._state), self._retry.due_at_s, self._uplink.status_due_at_s]
         if isinstance(self._state, Settling) and self._eligible_since_s is not None:
             due.append(self._eligible_since_s + self._pace.hysteresis_s)
         if self._outbox is not None and self._ports.transport.connected:
@@ -272,7 +272,7 @@ class Driver:
 
     def handle(self, item: Item) -> None:
         """Take one item from the queue."""
-        with self._unstored.contained():
+        with self._retry.contained():
             match item:
                 case LinkUp():
                     self._link_up()
@@ -281,7 +281,7 @@ class Driver:
                 case Arrived(topic, payload):
                     self._arrived(topic, payload)
                 case WorkDone(number, outcome):
-                    self._unstored.surely(lambda: self._work_done(number, outcome))
+                    self._retry.run_until_stored(lambda: self._work_done(number, outcome))
                 case StopAsked():
                     self._ports.worker.stop(self._keyboard.job)
                     self._step(events.Stopping(self._moment()))
@@ -397,7 +397,7 @@ class Driver:
         dropouts = [effect for effect in effects if isinstance(effect, SendDropout)]
         if state != before or dropouts:
             self._ports.journal.commit(Change(state, report, settlement, dropouts, _deaths_after(event)))
-            self._unstored.stored()
+            self._retry.stored()
         self._state = state
         if _face(before) != _face(state):
             name, reason = _face(state)

@@ -13,7 +13,7 @@ import structlog
 
 from edge_agent.ports import Artifacts, Model, Trust
 from wire.backoff import BackOff
-from wire.canary import tries
+from wire.canary import is_canary
 from wire.errors import NightjarError
 from wire.identifiers import DeviceId, Sha256
 from wire.messages import Announcement
@@ -40,7 +40,7 @@ class Offer:
 def offered(message: Announcement, payload: bytes, device: DeviceId) -> Offer:
     """What an announcement offers to a device: the version on trial, if it is among those that try it."""
     canary = message.canary
-    if canary is not None and tries(device, canary.manifest, canary.share):
+    if canary is not None and is_canary(device, canary.manifest, canary.share):
         return Offer(canary.manifest, payload)
     return Offer(message.manifest, payload)
 

@@ -10,7 +10,7 @@ from wire.identifiers import DeviceId, Sha256
 from wire.shares import share_of
 
 
-def tries(device: DeviceId, manifest: Sha256, share: float) -> bool:
+def is_canary(device: DeviceId, manifest: Sha256, share: float) -> bool:
     """Whether a device belongs to the canaries of a version.
 
     Args:

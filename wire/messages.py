@@ -213,7 +213,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Canary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A version that a share of the devices tries before all others (:func:`wire.canary.tries`)."""
+    """A version that a share of the devices tries before all others (:func:`wire.canary.is_canary`)."""
 
     version: _Count
     manifest: _Hash

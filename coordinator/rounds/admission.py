@@ -29,7 +29,7 @@ from coordinator.rounds.lease import Lease
 from coordinator.rounds.round import Phase, Round, has_room
 from coordinator.rounds.seats import SeatState
 from coordinator.rounds.selection import Admission, Refusal, older, refusal
-from wire.canary import tries
+from wire.canary import is_canary
 from wire.identifiers import DeviceId, Sha256
 from wire.messages import CheckIn, RejectionReason, Work
 from wire.shares import share_of
@@ -196,7 +196,7 @@ def _unfit(lease: Lease, offer: CheckIn, gate: Requirements) -> Refusal | None:
         why = f"only {'emulated' if wanted.emulated else 'real'} phones are wanted"
     elif not in_slot(gate.variant, gate.slot, lease.device):
         why = f"other devices were drawn for the experiment {gate.variant.experiment}"
-    elif gate.trial is not None and not tries(lease.device, gate.trial.manifest, gate.trial.share):
+    elif gate.trial is not None and not is_canary(lease.device, gate.trial.manifest, gate.trial.share):
         why = "a new version is on trial, and other devices were drawn for it"
     return Refusal(RejectionReason.NO_TASK, why) if why else None
 

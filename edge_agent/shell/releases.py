@@ -20,10 +20,10 @@ class _Record(msgspec.Struct, frozen=True):
     refused: dict[str, str] = {}
 
 
-def taken_back(environment: Mapping[str, str]) -> str:
+def rollback_reason(environment: Mapping[str, str]) -> str:
     """The newest release that was taken back on this device, with its reason; empty if there is none.
 
-    >>> taken_back({})
+    >>> rollback_reason({})
     ''
     """
     path = environment.get(VARIABLE)

@@ -15,15 +15,15 @@ from pathlib import Path
 from firmware_scripts.device.boot import boot, enrol_again
 from firmware_scripts.device.checkup import checkup
 from firmware_scripts.device.enrolling import Enrolling
-from firmware_scripts.device.hands import Agent, DeviceHands
 from firmware_scripts.device.health import Time
 from firmware_scripts.device.installing import remove
 from firmware_scripts.device.places import Places
 from firmware_scripts.device.record_file import RecordFile, encode
 from firmware_scripts.device.releases import Offered, Record, State, running
+from firmware_scripts.device.status_log import StatusLog
 from firmware_scripts.device.switch import Switch
+from firmware_scripts.device.system_actions import Agent, DeviceActions
 from firmware_scripts.device.systemd import Systemd, is_live
-from firmware_scripts.device.told import StatusLog
 from firmware_scripts.device.unpacking import open_bundle, unpack
 from host.locks import take_lock
 from wire.errors import ConfigError, NightjarError, RemoteProtocolError, UnavailableError
@@ -79,9 +79,9 @@ def _install(asked: argparse.Namespace) -> int:
     bundle = open_bundle(asked.bundle, places.key, for_this_machine=not asked.pip_options, present=present)
     systemd = Systemd(live=False) if asked.no_start else _systemd(places)
     well = asked.although_unwell or not systemd.live or _is_well(systemd)
-    hands = _hands(places, systemd)
-    hands.unpack = lambda: unpack(bundle, places, places.key, asked.pip_options.split())
-    record, declined = _switch(places, hands).take(Offered(bundle.version, well))
+    actions = _actions(places, systemd)
+    actions.unpack = lambda: unpack(bundle, places, places.key, asked.pip_options.split())
+    record, declined = _switch(places, actions).take(Offered(bundle.version, well))
     if running(record.state) == bundle.version:
         return 0
     taken = declined is None and bundle.version not in record.refused
@@ -103,14 +103,14 @@ def _boot(asked: argparse.Namespace) -> int:
         raise UnavailableError(msg)
     path = places.parcel / "bundle.tar"
 
-    hands = _hands(places, systemd)
+    actions = _actions(places, systemd)
 
     def offer() -> Offered:
         bundle = open_bundle(path, places.key)
-        hands.unpack = lambda: unpack(bundle, places, places.key)
+        actions.unpack = lambda: unpack(bundle, places, places.key)
         return Offered(bundle.version, present_is_well=True)
 
-    boot(places, _switch(places, hands), offer, partial(enrol_again, hands), time.sleep)
+    boot(places, _switch(places, actions), offer, partial(enrol_again, actions), time.sleep)
     return 0
 
 
@@ -147,15 +147,15 @@ def _uninstall(asked: argparse.Namespace) -> int:
     return 0
 
 
-def _switch(places: Places, hands: DeviceHands) -> Switch:
-    return Switch(RecordFile(places), hands, partial(_alone, places))
+def _switch(places: Places, actions: DeviceActions) -> Switch:
+    return Switch(RecordFile(places), actions, partial(_alone, places))
 
 
-def _hands(places: Places, systemd: Systemd) -> DeviceHands:
+def _actions(places: Places, systemd: Systemd) -> DeviceActions:
     tell = StatusLog(places.status)
     limit_s = float(os.environ.get("NIGHTJAR_TRIAL_S", TRIAL_S))
     trial = Time(time.monotonic, time.sleep, limit_s)
-    return DeviceHands(places, systemd, Enrolling(places.claim, systemd, tell), tell, trial, lambda: None)
+    return DeviceActions(places, systemd, Enrolling(places.claim, systemd, tell), tell, trial, lambda: None)
 
 
 def _systemd(places: Places) -> Systemd:

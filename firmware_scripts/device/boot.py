@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from firmware_scripts.device.enrolling import take_off_card
-from firmware_scripts.device.hands import DeviceHands
 from firmware_scripts.device.health import AGENT
 from firmware_scripts.device.places import Places
 from firmware_scripts.device.releases import DeviceStarted, Empty, Offered, Trying
 from firmware_scripts.device.switch import Switch
+from firmware_scripts.device.system_actions import DeviceActions
 
 AGAIN_S = (15.0, 30.0, 60.0, 120.0, 300.0)
 """Pauses before the first release is tried again; the last one for ever: the network comes when it comes."""
@@ -46,9 +46,9 @@ def boot(
         record, _ = switch.take(DeviceStarted())
 
 
-def enrol_again(hands: DeviceHands) -> bool:
+def enrol_again(actions: DeviceActions) -> bool:
     """Trade a claim beside a release that counts for another identity, which the agent takes up at its start."""
-    if not hands.enrolling.enrol():
+    if not actions.enrolling.enrol():
         return False
-    hands.systemd.restart(AGENT)
+    actions.systemd.restart(AGENT)
     return True

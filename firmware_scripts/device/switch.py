@@ -32,15 +32,18 @@ class Switch:
 
     Args:
         records: where the record is kept.
-        hands: run effects.
+        actions: run effects.
         alone: held while an event is taken: two switches at once would each undo what the other does.
     """
 
     def __init__(
-        self, records: Records, hands: SystemActions, alone: Callable[[], AbstractContextManager[object]] = nullcontext
+        self,
+        records: Records,
+        actions: SystemActions,
+        alone: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._records = records
-        self._hands = hands
+        self._actions = actions
         self._alone = alone
 
     def take(self, event: Event) -> tuple[Record[State], Decline | None]:
@@ -65,6 +68,6 @@ class Switch:
             for effect in effects:
                 if isinstance(effect, Decline):
                     declined = effect
-                if (came := self._hands.run(effect)) is not None:
+                if (came := self._actions.run(effect)) is not None:
                     events.append(came)
         return record, declined

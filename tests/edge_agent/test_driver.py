@@ -14,7 +14,7 @@ from models.batches import pack
 from models.vocabulary import words
 from tests.edge_agent.fakes import BOUND_TO, LAYOUT, VOCABULARY, Phone, assignment, write_model
 from wire import frame
-from wire.canary import tries
+from wire.canary import is_canary
 from wire.codec import codec_for
 from wire.errors import UnavailableError
 from wire.identifiers import shard_of
@@ -646,7 +646,7 @@ def test_only_the_canaries_of_a_version_take_it_and_go_back_when_it_is_gone(tmp_
     newer = write_model(tmp_path / "files", 1)
     phone.artifacts.others[newer.sha256] = newer
     phone.driver.begin()
-    among = next(n for n in range(1, 99) if tries("phone", newer.sha256, n / 100))
+    among = next(n for n in range(1, 99) if is_canary("phone", newer.sha256, n / 100))
     for share, expected in [((among - 1) / 100, [0]), (among / 100, [0, 1]), (None, [0, 1, 0])]:
         canary = None if not share else Canary(version=1, manifest=newer.sha256, share=share)
         phone.hear(Announcement(version=0, manifest=phone.model.sha256, canary=canary))

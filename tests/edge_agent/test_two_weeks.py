@@ -18,7 +18,7 @@ from edge_agent.emulator.day import DAY_S, DEFAULT_DAY
 from edge_agent.emulator.phone import PlayedPhone, scripted
 from edge_agent.shell.database import Caps
 from edge_agent.shell.probes import Probes
-from edge_agent.shell.probes.wishes import UserPreferences
+from edge_agent.shell.probes.user_preferences import UserPreferences
 from tests.edge_agent import fakes
 from wire.messages import CodecChoice, Receipt, Verdict
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.faults.world import Coordinator, Phones, wait_until
-from wire.canary import tries
+from wire.canary import is_canary
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -50,7 +50,7 @@ def test_a_bad_version_reaches_only_its_share_and_is_rolled_back_by_itself(tmp_p
         assert "version_rolled_back" in coordinator.log()
         assert bad["reason"] in coordinator.log()
 
-        among = {name for name in NAMES if tries(name, bad["manifest"], SHARE)}
+        among = {name for name in NAMES if is_canary(name, bad["manifest"], SHARE)}
         reached = {name for name, versions in shown(phones).items() if 1 in versions}
         assert reached
         assert reached <= among

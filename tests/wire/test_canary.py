@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from wire.canary import tries
+from wire.canary import is_canary
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "v1" / "canaries.json").read_text())
 MANIFEST = "5" * 64
@@ -15,22 +15,22 @@ def test_golden_canaries(vector):
     drawn = hashlib.sha256(f"{vector['manifest']}\0{vector['device']}".encode()).digest()[:8]
     assert drawn.hex() == vector["drawn"]
     for share, expected in vector["tries"].items():
-        assert tries(vector["device"], vector["manifest"], float(share)) is expected
+        assert is_canary(vector["device"], vector["manifest"], float(share)) is expected
 
 
 @pytest.mark.parametrize("share", [0.05, 0.2, 0.5])
 def test_the_share_of_the_devices_is_kept(share):
-    among = sum(tries(f"phone-{i}", MANIFEST, share) for i in range(10_000))
+    among = sum(is_canary(f"phone-{i}", MANIFEST, share) for i in range(10_000))
     assert abs(among - 10_000 * share) < 4 * (10_000 * share * (1 - share)) ** 0.5
 
 
 def test_a_larger_share_takes_nobody_out():
     devices = [f"phone-{i}" for i in range(500)]
-    few = {device for device in devices if tries(device, MANIFEST, 0.1)}
-    assert few < {device for device in devices if tries(device, MANIFEST, 0.3)}
+    few = {device for device in devices if is_canary(device, MANIFEST, 0.1)}
+    assert few < {device for device in devices if is_canary(device, MANIFEST, 0.3)}
 
 
 def test_another_version_is_tried_by_others():
     devices = [f"phone-{i}" for i in range(1000)]
-    one, other = ({d for d in devices if tries(d, manifest, 0.2)} for manifest in ("1" * 64, "2" * 64))
+    one, other = ({d for d in devices if is_canary(d, manifest, 0.2)} for manifest in ("1" * 64, "2" * 64))
     assert 0 < len(one & other) < 80

@@ -6,7 +6,7 @@ them, the *lanes*: symbol i of a step belongs to lane i, and numpy works on all 
 
 *Learning.* A stream is coded in blocks: 64 symbols, then as many again as were coded so far. Before each block both
 ends make the table of every context anew from its prior and from what they have seen. Neighbours in a stream are alike,
-so the stream is dealt out first (:func:`dealt`), and already the first block has seen every part of it.
+so the stream is dealt out first (:func:`stride_order`), and already the first block has seen every part of it.
 
 Everything is integers: every machine writes the same bytes. A coder that starts at x = 2**16 would waste 16 bits a
 lane; here the encoder starts at 2**16 plus 16 bits of something that must be sent anyway, the *filler*, and the
@@ -39,7 +39,7 @@ LONGEST_BLOCK = 4096
 _SHARES = 1 << SHARE_BITS
 
 
-def dealt(size: int) -> Ints:
+def stride_order(size: int) -> Ints:
     """The order in which the symbols of a stream are coded: every s-th, then every s-th from the second, and so on.
 
     >>> dealt(5).tolist(), dealt(200)[:6].tolist()
@@ -101,7 +101,7 @@ class Statistics:
         """What these symbols cost by the present counts, were shares not rounded: minus the sum of log2 of each."""
         return float(np.log2(self._counts.sum(axis=1)[rows] / self._counts.ravel()[cells]).sum())
 
-    def learn(self, cells: Ints) -> None:
+    def update_counts(self, cells: Ints) -> None:
         """Take note of coded symbols, each given as row x S + symbol."""
         seen = np.bincount(cells.astype(np.intp), minlength=self._counts.size)
         self._counts = self._counts + SEEN_WEIGHT * seen.reshape(self._counts.shape)
@@ -130,7 +130,7 @@ class LaneEncoder:
             contexts: (m,) int64 in [0, C).
             prior: (C, S) int64 >= 1.
         """
-        order = dealt(symbols.size)
+        order = stride_order(symbols.size)
         symbols = symbols[order]
         statistics = Statistics(contexts[order], prior)
         for begin, end in blocks(symbols.size):
@@ -142,7 +142,7 @@ class LaneEncoder:
             self.ideal_bits += statistics.ideal_bits(cells, rows)
             for at in range(0, end - begin, self._lanes):
                 self._steps.append((share[at : at + self._lanes], start[at : at + self._lanes]))
-            statistics.learn(cells)
+            statistics.update_counts(cells)
 
     def finish(self, filler: Ints) -> tuple[Ints, Words]:
         """Code everything.
@@ -191,7 +191,7 @@ class LaneDecoder:
         Raises:
             RemoteProtocolError: the words end too early.
         """
-        order = dealt(contexts.size)
+        order = stride_order(contexts.size)
         statistics = Statistics(contexts[order], prior)
         coded = np.empty(contexts.size, np.int64)
         for begin, end in blocks(contexts.size):
@@ -202,7 +202,7 @@ class LaneDecoder:
             for at in range(0, end - begin, self._states.size):
                 cells[at : at + self._states.size] = self._step(bases[at : at + self._states.size], shares, begins)
             coded[begin:end] = cells - rows * statistics.alphabet
-            statistics.learn(cells)
+            statistics.update_counts(cells)
         symbols = np.empty_like(coded)
         symbols[order] = coded
         return symbols

@@ -5,21 +5,21 @@ asked in the background (:mod:`edge_agent.shell.probes.background`), and a readi
 what an answer means for training is in :mod:`edge_agent.core.eligibility`. Files are found below a ``root`` and
 programs are run by a ``run``, so that tests (and emulated phones) have a device of their own.
 
-============== =============================================== ========================================
+================ =============================================== ========================================
 module         conditions                                      asks
-============== =============================================== ========================================
-``power``      charging, battery-high                          ``/sys/class/power_supply``
-``heat``       cool                                            batteries, ``/sys/class/thermal``
-``raspberry``  steady-power, cool                              ``hwmon``, ``vcgencmd get_throttled``
-``idle``       idle                                            our keyboard, terminals, input devices
-``sessions``   idle                                            ``loginctl``
-``busy``       idle                                            pressure stall information, load
-``network``    unmetered                                       routes, ``nmcli``, the configuration
-``resources``  disk-free, memory-free                          ``statvfs``, ``/proc/meminfo``
-``wishes``     wanted, outside-quiet-hours                     the person's settings
-``termux``     charging, battery-high, cool                    ``termux-battery-status``
-``adb``        charging, battery-high, idle, unmetered, cool   ``adb shell dumpsys ...``
-============== =============================================== ========================================
+================ =============================================== ========================================
+``power``        charging, battery-high                          ``/sys/class/power_supply``
+``heat``         cool                                            batteries, ``/sys/class/thermal``
+``raspberry``    steady-power, cool                              ``hwmon``, ``vcgencmd get_throttled``
+``idle``         idle                                            our keyboard, terminals, input devices
+``sessions``     idle                                            ``loginctl``
+``busy``         idle                                            pressure stall information, load
+``network``      unmetered                                       routes, ``nmcli``, the configuration
+``resources``    disk-free, memory-free                          ``statvfs``, ``/proc/meminfo``
+``preferences``  wanted, outside-quiet-hours                     the person's settings
+``termux``       charging, battery-high, cool                    ``termux-battery-status``
+``adb``          charging, battery-high, idle, unmetered, cool   ``adb shell dumpsys ...``
+================ =============================================== ========================================
 """
 
 from __future__ import annotations

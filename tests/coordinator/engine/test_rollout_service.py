@@ -17,7 +17,7 @@ from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import Killed, World
 from tests.coordinator.model_folder import LAYOUT, write_model
 from wire import frame as frames
-from wire.canary import tries
+from wire.canary import is_canary
 from wire.frame import LocalEvaluation
 from wire.messages import Announcement, Assignment, CheckIn, Dropout, DropoutCause, Rejection, Work
 
@@ -77,8 +77,8 @@ def in_canary(world, version, count):
     """Names of devices that try a version."""
     manifest = world.tables.versions[version].manifest
     names = [f"phone-{i}" for i in range(200)]
-    return [n for n in names if tries(n, manifest, TRIAL.share)][:count], [
-        n for n in names if not tries(n, manifest, TRIAL.share)
+    return [n for n in names if is_canary(n, manifest, TRIAL.share)][:count], [
+        n for n in names if not is_canary(n, manifest, TRIAL.share)
     ][:count]
 
 

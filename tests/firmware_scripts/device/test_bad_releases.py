@@ -21,13 +21,13 @@ import pytest
 from coordinator.mqtt.free_ports import free_ports
 from firmware_scripts.device.boot import boot, enrol_again
 from firmware_scripts.device.enrolling import Enrolling
-from firmware_scripts.device.hands import DeviceHands
 from firmware_scripts.device.health import AGENT, SELF_TEST, Time
 from firmware_scripts.device.places import Places
 from firmware_scripts.device.record_file import RecordFile
 from firmware_scripts.device.releases import Offered, Settled
+from firmware_scripts.device.status_log import StatusLog
 from firmware_scripts.device.switch import Switch
-from firmware_scripts.device.told import StatusLog
+from firmware_scripts.device.system_actions import DeviceActions
 from tests.brokers import hang_up
 from tests.edge_agent.fake_coordinator import mosquitto, mosquitto_path
 from tests.firmware_scripts.bad_releases import spoil
@@ -159,10 +159,10 @@ class Device:
         self.limit_s = PATIENCE_S
         tell = StatusLog(self.places.status)
         # The clock is asked for the limit at each trial, which may differ.
-        self.hands = DeviceHands(
+        self.actions = DeviceActions(
             self.places, self.systemd, Enrolling(self.places.claim, self.systemd, tell), tell, self.trial(), self.unpack
         )
-        self.switch = Switch(RecordFile(self.places), self.hands)
+        self.switch = Switch(RecordFile(self.places), self.actions)
 
     def trial(self):
         return Time(time.monotonic, time.sleep, self.limit_s)
@@ -184,12 +184,12 @@ class Device:
         return Offered(version, present_is_well=True)
 
     def boot(self):
-        again = partial(enrol_again, self.hands)
+        again = partial(enrol_again, self.actions)
         boot(self.places, self.switch, lambda: self.offer("0.1.0", "good"), again, time.sleep)
 
     def update(self, version, kind, limit_s):
         self.limit_s = limit_s
-        self.hands.time = self.trial()
+        self.actions.time = self.trial()
         record, _ = self.switch.take(self.offer(version, kind))
         return record
 

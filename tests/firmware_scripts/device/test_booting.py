@@ -11,14 +11,14 @@ import pytest
 from firmware_scripts.device import health
 from firmware_scripts.device.boot import AGAIN_S, boot, enrol_again
 from firmware_scripts.device.enrolling import ENROLL, Enrolling, take_off_card, wipe
-from firmware_scripts.device.hands import Agent, DeviceHands
 from firmware_scripts.device.health import AGENT, SELF_TEST, Look, Time, examine
 from firmware_scripts.device.places import Places
 from firmware_scripts.device.record_file import RecordFile
 from firmware_scripts.device.releases import Offered, Settled, Trying
+from firmware_scripts.device.status_log import MOST_LINES, StatusLog
 from firmware_scripts.device.switch import Switch
+from firmware_scripts.device.system_actions import Agent, DeviceActions
 from firmware_scripts.device.systemd import Systemd
-from firmware_scripts.device.told import MOST_LINES, StatusLog
 from host.files import replace_link
 from wire.errors import UnavailableError
 
@@ -89,8 +89,8 @@ def make_device(root, kinds=None, enrolments=()):
         for unit in ("agent", "firstboot"):
             (own / f"nightjar-{unit}.service").write_text(device.offered)
 
-    hands = DeviceHands(places, systemd, Enrolling(places.claim, systemd, tell), tell, time, unpack)
-    device.switch = Switch(RecordFile(places), hands)
+    actions = DeviceActions(places, systemd, Enrolling(places.claim, systemd, tell), tell, time, unpack)
+    device.switch = Switch(RecordFile(places), actions)
     device.state = lambda: RecordFile(places).load().state
     device.told = lambda: places.status.read_text()
 
@@ -99,7 +99,7 @@ def make_device(root, kinds=None, enrolments=()):
         return Offered(version, present_is_well=True)
 
     device.update = lambda version: device.switch.take(offer(version))
-    again = partial(enrol_again, hands)
+    again = partial(enrol_again, actions)
     device.boot = lambda sleep=device.slept.append: boot(places, device.switch, offer, again, sleep)
     return device
 

@@ -5,7 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.codec.rans import LONGEST_BLOCK, LOWEST, SHARE_BITS, LaneDecoder, LaneEncoder, Statistics, blocks, dealt
+from wire.codec.rans import (
+    LONGEST_BLOCK,
+    LOWEST,
+    SHARE_BITS,
+    LaneDecoder,
+    LaneEncoder,
+    Statistics,
+    blocks,
+    stride_order,
+)
 from wire.errors import RemoteProtocolError
 
 
@@ -63,7 +72,7 @@ def test_blocks_cover_a_stream_and_are_never_too_long(size):
 
 @given(st.integers(0, 5000))
 def test_every_symbol_is_dealt_once(size):
-    assert sorted(dealt(size).tolist()) == list(range(size))
+    assert sorted(stride_order(size).tolist()) == list(range(size))
 
 
 @given(st.lists(st.lists(st.integers(1, 2**36), min_size=3, max_size=3), min_size=1, max_size=4))

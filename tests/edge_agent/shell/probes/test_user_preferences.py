@@ -1,7 +1,7 @@
 import pytest
 
 from edge_agent.core.eligibility import Answer, Condition
-from edge_agent.shell.probes.wishes import UserPreferences, minute_of_day
+from edge_agent.shell.probes.user_preferences import UserPreferences, minute_of_day
 from wire.errors import UnavailableError
 
 

@@ -55,7 +55,7 @@ class Agent:
 
 
 @dataclass(slots=True)
-class DeviceHands:
+class DeviceActions:
     """Implements :class:`firmware_scripts.device.switch.SystemActions`.
 
     Attributes:

@@ -3,7 +3,7 @@
 import pytest
 import structlog
 
-from edge_agent.unstored import DurableRetry
+from edge_agent.durable_retry import DurableRetry
 from host.retrying import STORE_AGAIN
 from wire.errors import LocalProtocolError, UnavailableError
 
@@ -41,8 +41,8 @@ def unstored(clock):
 def test_what_is_owed_happens_in_its_order_when_there_is_room(unstored, clock):
     disk = Disk()
     with pytest.raises(UnavailableError):
-        unstored.surely(lambda: disk.store("first"))
-    unstored.surely(lambda: disk.store("second"))  # not tried: the first one's turn has not come
+        unstored.run_until_stored(lambda: disk.store("first"))
+    unstored.run_until_stored(lambda: disk.store("second"))  # not tried: the first one's turn has not come
     assert unstored.due_at_s == clock.time_s + STORE_AGAIN.first_s
     disk.full = False
     unstored.catch_up()
@@ -58,7 +58,7 @@ def test_what_is_owed_happens_in_its_order_when_there_is_room(unstored, clock):
 def test_it_waits_longer_each_time(unstored, clock):
     waits, disk = [], Disk()
     with pytest.raises(UnavailableError):
-        unstored.surely(lambda: disk.store("it"))
+        unstored.run_until_stored(lambda: disk.store("it"))
     for _ in range(8):
         waits.append(unstored.due_at_s - clock.time_s)
         clock.time_s = unstored.due_at_s

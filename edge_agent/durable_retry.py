@@ -38,7 +38,7 @@ class DurableRetry:
         """When what is owed is to be tried again; None if nothing is."""
         return self._again_at_s if self._owed else None
 
-    def surely(self, happening: Callable[[], None]) -> None:
+    def run_until_stored(self, happening: Callable[[], None]) -> None:
         """Let something happen that nobody repeats: if it cannot be stored now, then when it is due again.
 
         Raises:
