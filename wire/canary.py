@@ -18,7 +18,7 @@ def is_canary(device: DeviceId, manifest: Sha256, share: float) -> bool:
         manifest: hash of the version's manifest, in hex.
         share: of the devices, 0 to 1.
 
-    >>> tries(DeviceId("phone-01"), Sha256("0" * 64), 1.0), tries(DeviceId("phone-01"), Sha256("0" * 64), 0.0)
+    >>> is_canary(DeviceId("phone-01"), Sha256("0" * 64), 1.0), is_canary(DeviceId("phone-01"), Sha256("0" * 64), 0.0)
     (True, False)
     """
     return share_of(manifest, device) < share
