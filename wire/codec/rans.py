@@ -42,7 +42,7 @@ _SHARES = 1 << SHARE_BITS
 def stride_order(size: int) -> Ints:
     """The order in which the symbols of a stream are coded: every s-th, then every s-th from the second, and so on.
 
-    >>> stride_order(5).tolist(), dealt(200)[:6].tolist()
+    >>> stride_order(5).tolist(), stride_order(200)[:6].tolist()
     ([0, 1, 2, 3, 4], [0, 3, 6, 9, 12, 15])
 
     Returns:
