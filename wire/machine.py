@@ -76,20 +76,20 @@ def table(rows: Iterable[Row[ResultT]]) -> Table[ResultT]:
     return found
 
 
-def find_row(table: Table[ResultT], state: object, event: object, where: Callable[[], str]) -> Row[ResultT]:
+def find_row(table: Table[ResultT], state: object, event: type[Any], where: Callable[[], str]) -> Row[ResultT]:
     """The row of an event.
 
     Args:
         table: of the machine.
         state: where the machine is, as in the keys of the table.
-        event: what happened.
+        event: type of what happened.
         where: says machine and state in words, for the error; not asked for each of a burst's thousands of steps.
 
     Raises:
         IllegalEvent: there is no such row.
     """
-    found = table.get((state, type(event)))
+    found = table.get((state, event))
     if found is None:
-        msg = f"{where()}: {type(event).__name__} cannot happen here"
+        msg = f"{where()}: {event.__name__} cannot happen here"
         raise IllegalEvent(msg)
     return found

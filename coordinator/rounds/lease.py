@@ -187,7 +187,7 @@ def step(lease: Lease, event: Event) -> Lease:
     Raises:
         IllegalEvent: the table has no row for this event in this presence.
     """
-    found = find_row(TABLE, lease.presence, event, lambda: f"lease of {lease.device}, {lease.presence.value}")
+    found = find_row(TABLE, lease.presence, type(event), lambda: f"lease of {lease.device}, {lease.presence.value}")
     return found.handle(lease, event)
 
 

@@ -273,7 +273,7 @@ def step(state: Round, event: Event) -> Step:
     Raises:
         IllegalEvent: the table has no row for this event in this phase.
     """
-    found = find_row(TABLE, state.phase, event, lambda: f"round {state.number}, {state.phase.value}")
+    found = find_row(TABLE, state.phase, type(event), lambda: f"round {state.number}, {state.phase.value}")
     return found.handle(state, event)
 
 

@@ -179,7 +179,7 @@ def step(task: Task, event: Event) -> Task:
     Raises:
         IllegalEvent: the table has no row for this event in this status.
     """
-    found = find_row(TABLE, task.status, event, lambda: f"task {task.name}, {task.status.value}")
+    found = find_row(TABLE, task.status, type(event), lambda: f"task {task.name}, {task.status.value}")
     return found.handle(task, event)
 
 

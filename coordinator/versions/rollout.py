@@ -159,7 +159,7 @@ def step(state: Rollout, event: Event) -> Rollout:
     Raises:
         IllegalEvent: the table has no row for this event in this stage.
     """
-    return find_row(TABLE, state.stage, event, lambda: f"a {state.stage.value} version").handle(state, event)
+    return find_row(TABLE, state.stage, type(event), lambda: f"a {state.stage.value} version").handle(state, event)
 
 
 def _let_out(_state: Rollout, event: GatePassed) -> Rollout:

@@ -288,7 +288,7 @@ def step(state: State, event: Event) -> Result:
     Raises:
         IllegalEvent: the table has no such row.
     """
-    return find_row(TABLE, type(state), event, lambda: f"lifecycle, {name(state)}").handle(state, event)
+    return find_row(TABLE, type(state), type(event), lambda: f"lifecycle, {name(state)}").handle(state, event)
 
 
 def _stay(state: State, _event: Event) -> Result:

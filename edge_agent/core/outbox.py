@@ -174,7 +174,7 @@ def step(state: State, event: Event) -> Result:
     Raises:
         IllegalEvent: the table has no such row.
     """
-    found = find_row(TABLE, type(state), event, lambda: f"outbox, {type(state).__name__.lower()}")
+    found = find_row(TABLE, type(state), type(event), lambda: f"outbox, {type(state).__name__.lower()}")
     return found.handle(state, event)
 
 

@@ -222,7 +222,7 @@ def step(record: Record[State], event: Event) -> Step:
     'downgrade'
     """
     state = record.state
-    found = find_row(TABLE, type(state), event, lambda: f"releases, {type(state).__name__}")
+    found = find_row(TABLE, type(state), type(event), lambda: f"releases, {type(state).__name__}")
     return found.handle(record, event)
 
 
