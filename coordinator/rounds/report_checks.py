@@ -81,7 +81,7 @@ def check_report(report: Report, asked: Asked) -> Accepted | Invalid:
     if fault is not None:
         return fault
     try:
-        norm = asked.codec.norm(report.payload, asked.layout)
+        norm = asked.codec.read(report.payload, asked.layout).norm
     except RemoteProtocolError as error:
         return Invalid(error.code, str(error))
     if not math.isfinite(norm):

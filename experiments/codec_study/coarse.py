@@ -12,6 +12,7 @@ import struct
 import numpy as np
 
 from wire.codec import Codec, Sparse, modelled
+from wire.codec.contract import Encoded, Received
 from wire.codec.quantize import dequantize, logarithmic_grid, quantize
 from wire.codec.sparsify import count_for, top_k
 from wire.codec.topk import GRID_BYTES, grid_from_bytes, grid_to_bytes
@@ -41,13 +42,13 @@ def coarse_codec(choice: CodecChoice) -> Codec:
         raise LocalProtocolError(msg)
     bits, unbiased = int(found["bits"]), found["unbiased"] is not None
 
-    def send(delta: Vector, layout: ParameterLayout, rng: np.random.Generator) -> tuple[bytes, Sparse]:
+    def write(delta: Vector, layout: ParameterLayout, rng: np.random.Generator) -> Encoded:
         sparse = top_k(delta, count_for(choice.density, layout.size))
         grid = logarithmic_grid(sparse.values, bits, reach=unbiased)
         levels = quantize(sparse.values, grid, rng if unbiased else None)
         body = modelled.encode(sparse.indices, levels, layout, grid.most).data
         payload = _COUNT.pack(sparse.indices.size) + grid_to_bytes(grid) + body
-        return payload, Sparse(layout.size, sparse.indices, dequantize(levels, grid))
+        return Encoded(payload, Sparse(layout.size, sparse.indices, dequantize(levels, grid)))
 
     def decode(payload: bytes, layout: ParameterLayout) -> Sparse:
         (count,) = _COUNT.unpack_from(payload)
@@ -56,7 +57,8 @@ def coarse_codec(choice: CodecChoice) -> Codec:
         indices, levels = modelled.decode(payload[start:], count, layout, with_levels=True, most=grid.most)
         return Sparse(layout.size, indices, dequantize(levels, grid))
 
-    def length(payload: bytes, layout: ParameterLayout) -> float:
-        return float(np.linalg.norm(decode(payload, layout).values))
+    def read(payload: bytes, layout: ParameterLayout) -> Received:
+        update = decode(payload, layout)
+        return Received(float(np.linalg.norm(update.values)), lambda: update)
 
-    return Codec(choice.name, WIRE_ID, send, decode, length)
+    return Codec(choice.name, WIRE_ID, write, read)

@@ -157,7 +157,7 @@ def _codec(setting: PopulationSetting, variant: CodecVariant, number: int, last_
         chance = seeded(setting.seed, "mask", number)
         mask = choose_mask(last_update, count_for(choice.density, size), MASK_RANDOM_SHARE, size, chance)
         codec = codec_for(choice, mask)
-    return dataclasses.replace(codec, decode=functools.lru_cache(maxsize=1)(codec.decode))
+    return dataclasses.replace(codec, read=functools.lru_cache(maxsize=1)(codec.read))
 
 
 def _score(setting: PopulationSetting, weights: Vector, number: int) -> Point:

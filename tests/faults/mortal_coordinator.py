@@ -61,7 +61,7 @@ class Reaper:
 def haunt(reaper: Reaper) -> None:
     def current(driver):
         """The open round of the one task that these coordinators have."""
-        return next(iter(driver._board.rounds.values()), None)
+        return next(iter(driver._snapshot.rounds.values()), None)
 
     def take(driver, batch):
         before = current(driver)
@@ -82,7 +82,7 @@ def haunt(reaper: Reaper) -> None:
         reaper.receipts += sum(isinstance(effect, SendReceipt) for effect in pending)
         if reaper.receipts >= 500:
             reaper.at("committed-500-reports")
-        newest = {version.round for version in driver._board.versions.values()}
+        newest = {version.round for version in driver._snapshot.versions.values()}
         if any(isinstance(effect, AnnounceModel) for effect in pending) and reaper.round in newest:
             reaper.at("committed-the-version")
 

@@ -116,7 +116,7 @@ def _report(name: str) -> Target:
         if not isinstance(report, frame.Report):
             raise Defect(report)
         update = codec.decode(report.payload, LAYOUT)
-        _check(update, codec.norm(report.payload, LAYOUT), whole=mask is None)
+        _check(update, codec.read(report.payload, LAYOUT).norm, whole=mask is None)
 
     def compare(payload: bytes) -> None:
         def ours() -> tuple[list[int], bytes]:

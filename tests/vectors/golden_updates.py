@@ -127,7 +127,7 @@ def payloads():
 def updates():
     for number, (name, layout, wire_id, payload, mask) in enumerate(payloads(), 1):
         report = report_of(wire_id, layout, payload, number)
-        sparse = codec_for(CodecChoice(name=NAME_OF[wire_id]), mask).decode(payload, layout)
+        sparse = codec_for(CodecChoice(name=NAME_OF[wire_id], density=1.0), mask).decode(payload, layout)
         yield {
             "name": name,
             "layout": shapes(layout),
@@ -147,7 +147,7 @@ def evaluated():
     """A report with a local evaluation before it."""
     payload = topk_payload(4, MIXED, only(MIXED, range(15, 20)), 5, FORM_MODELLED)
     report = msgspec.structs.replace(report_of(5, MIXED, payload), evaluation=EVALUATION)
-    sparse = codec_for(CodecChoice(name="topk-4")).decode(payload, MIXED)
+    sparse = codec_for(CodecChoice(name="topk-4", density=1.0)).decode(payload, MIXED)
     return {
         "name": "topk-4-evaluated",
         "layout": shapes(MIXED),

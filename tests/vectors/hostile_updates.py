@@ -207,7 +207,7 @@ def hostile_masked():
 
 def hostile_updates():
     def entry(name, layout, wire_id, payload, mask=None, why="", code="payload"):
-        codec = codec_for(CodecChoice(name=NAME_OF[wire_id]), mask)
+        codec = codec_for(CodecChoice(name=NAME_OF[wire_id], density=1.0), mask)
         try:
             codec.decode(payload, layout)
         except RemoteProtocolError as error:

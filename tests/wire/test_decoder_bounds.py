@@ -52,7 +52,7 @@ def decoders(layout):
     for name in NAMES:
         codec = codec_for(CodecChoice(name=name), MASK)
         yield name, lambda data, codec=codec: codec.decode(data, layout)
-        yield f"norm of {name}", lambda data, codec=codec: codec.norm(data, layout)
+        yield f"norm of {name}", lambda data, codec=codec: codec.read(data, layout).norm
     yield "mask", lambda data: mask_from_bytes(data, layout)
     yield "transfer", lambda data: apply_transfer(data, base, layout)
 

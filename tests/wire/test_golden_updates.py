@@ -43,7 +43,7 @@ def layout_of(vector):
 
 def decode_whole(vector):
     report = decode(bytes.fromhex(vector["frame"]))
-    codec = codec_for(CodecChoice(name=CODEC_NAMES[report.codec]), np.array(vector["mask"], np.int64))
+    codec = codec_for(CodecChoice(name=CODEC_NAMES[report.codec], density=1.0), np.array(vector["mask"], np.int64))
     return report, codec.decode(report.payload, layout_of(vector))
 
 

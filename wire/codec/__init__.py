@@ -1,6 +1,7 @@
 """The update codec: sparsify, quantize, code positions and values. Pure; numpy only."""
 
-from wire.codec.codecs import MASKED, NAMES, Codec, codec_for
+from wire.codec.codecs import MASKED, NAMES, codec_for
+from wire.codec.contract import Codec
 from wire.codec.feedback import FeedbackCodec, with_error_feedback
 from wire.codec.sparsify import Sparse
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wire.codec.codecs import Codec
+from wire.codec.contract import Codec
 from wire.parameters import ParameterLayout, Vector
 
 
@@ -50,7 +50,7 @@ def with_error_feedback(codec: Codec) -> FeedbackCodec:
         delta: Vector, residual: Vector, layout: ParameterLayout, rng: np.random.Generator
     ) -> tuple[bytes, Vector]:
         corrected = delta + residual
-        payload, sent = codec.send(corrected, layout, rng)
+        payload, sent = codec.write(corrected, layout, rng)
         following = corrected.copy()
         following[sent.indices] -= sent.values
         return payload, following

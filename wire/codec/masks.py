@@ -18,6 +18,7 @@ import struct
 import numpy as np
 
 from wire.codec import modelled
+from wire.codec.contract import Encoded, Family, Read, Received, Write
 from wire.codec.quantize import Grid, Ints, dequantize, norm
 from wire.codec.sparsify import Sparse, top_k
 from wire.codec.topk import GRID_BYTES, grid_from_bytes, grid_to_bytes, levels_of, pack_levels, unpack_levels
@@ -88,32 +89,22 @@ def mask_from_bytes(data: bytes, layout: ParameterLayout) -> Ints:
         raise RemoteProtocolError(msg, code="mask") from error
 
 
-def send_masked(
-    delta: Vector, layout: ParameterLayout, rng: np.random.Generator, *, mask: Ints, bits: int
-) -> tuple[bytes, Sparse]:
-    """The values at the mask's coordinates as a payload, and what the receiver will read in it."""
-    levels, grid = levels_of(delta[mask], bits, rng)
-    payload = grid_to_bytes(grid) + pack_levels(levels, grid.most)
-    return payload, Sparse(layout.size, mask, dequantize(levels, grid))
+def codec(bits: int) -> Family:
+    """Values at the mask's coordinates, as levels of 8 or 4 bits."""
 
+    def family(_density: float, mask: Ints) -> tuple[Write, Read]:
+        def write(delta: Vector, layout: ParameterLayout, rng: np.random.Generator) -> Encoded:
+            levels, grid = levels_of(delta[mask], bits, rng)
+            payload = grid_to_bytes(grid) + pack_levels(levels, grid.most)
+            return Encoded(payload, Sparse(layout.size, mask, dequantize(levels, grid)))
 
-def decode_masked(payload: bytes, layout: ParameterLayout, *, mask: Ints, bits: int) -> Sparse:
-    """Inverse of :func:`send_masked`, as far as the bits go.
+        def read(payload: bytes, layout: ParameterLayout) -> Received:
+            levels, grid = _levels(payload, mask, bits)
+            return Received(norm(levels, grid), lambda: Sparse(layout.size, mask, dequantize(levels, grid)))
 
-    Raises:
-        RemoteProtocolError: not a payload for this mask.
-    """
-    levels, grid = _levels(payload, mask, bits)
-    return Sparse(layout.size, mask, dequantize(levels, grid))
+        return write, read
 
-
-def norm_masked(payload: bytes, _layout: ParameterLayout, *, mask: Ints, bits: int) -> float:
-    """L2 norm of the values.
-
-    Raises:
-        RemoteProtocolError: as :func:`decode_masked`.
-    """
-    return norm(*_levels(payload, mask, bits))
+    return family
 
 
 def _levels(payload: bytes, mask: Ints, bits: int) -> tuple[Ints, Grid]:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wire.codec import fields, modelled
+from wire.codec.contract import Encoded, Family, Read, Received, Write
 from wire.codec.quantize import (
     OCTAVE,
     Grid,
@@ -45,14 +46,26 @@ _LOGARITHMIC = struct.Struct("<fH")
 _NORM_AND_FORM = struct.Struct("<fB")
 
 
-def send_topk(
-    delta: Vector, layout: ParameterLayout, rng: np.random.Generator, *, density: float, bits: int
-) -> tuple[bytes, Sparse]:
-    """The k largest entries as a payload, and what the receiver will read in it."""
-    sparse = top_k(delta, count_for(density, layout.size))
-    levels, grid = levels_of(sparse.values, bits, rng)
-    payload = encode_levels(sparse.indices, levels, grid, layout)
-    return payload, Sparse(layout.size, sparse.indices, dequantize(levels, grid))
+def codec(bits: int) -> Family:
+    """Levels of 8 or 4 bits."""
+
+    def family(density: float, _mask: Ints) -> tuple[Write, Read]:
+        def write(delta: Vector, layout: ParameterLayout, rng: np.random.Generator) -> Encoded:
+            sparse = top_k(delta, count_for(density, layout.size))
+            levels, grid = levels_of(sparse.values, bits, rng)
+            payload = encode_levels(sparse.indices, levels, grid, layout)
+            return Encoded(payload, Sparse(layout.size, sparse.indices, dequantize(levels, grid)))
+
+        def read(payload: bytes, layout: ParameterLayout) -> Received:
+            head, asked = _read_head(payload, layout, bits), count_for(density, layout.size)
+            if head.k > asked:  # ten times the values are ten times the work to decode
+                msg = f"expected at most {asked} values at density {density:g}, got {head.k}"
+                raise RemoteProtocolError(msg, code="payload")
+            return Received(head.norm, lambda: decode_topk(payload, layout, bits=bits))
+
+        return write, read
+
+    return family
 
 
 def levels_of(values: Vector, bits: int, rng: np.random.Generator) -> tuple[Ints, Grid]:
@@ -82,7 +95,7 @@ def encode_levels(indices: Ints, levels: Ints, grid: Grid, layout: ParameterLayo
 
 
 def decode_topk(payload: bytes, layout: ParameterLayout, *, bits: int) -> Sparse:
-    """Inverse of :func:`send_topk`, as far as the bits go.
+    """Positions and values of a payload, whatever its density.
 
     Raises:
         RemoteProtocolError: not a payload that it can have written.
@@ -97,15 +110,6 @@ def decode_topk(payload: bytes, layout: ParameterLayout, *, bits: int) -> Sparse
         msg = f"the head says a norm of {head.norm}, the values have {_head_norm(levels, head.grid)}"
         raise RemoteProtocolError(msg, code="payload")
     return Sparse(layout.size, indices, dequantize(levels, head.grid))
-
-
-def norm_topk(payload: bytes, layout: ParameterLayout, *, bits: int) -> float:
-    """L2 norm of the values, as the head says.
-
-    Raises:
-        RemoteProtocolError: the head is none.
-    """
-    return _read_head(payload, layout, bits).norm
 
 
 class _Head(NamedTuple):

@@ -61,7 +61,7 @@ def test_wire_ids_are_unique_and_stable():
 def test_what_is_said_to_be_sent_is_what_is_read(name, case, density, seed):
     layout, update = case
     codec = codec_for(CodecChoice(name=name, density=density))
-    payload, sent = codec.send(update, layout, np.random.default_rng(seed))
+    payload, sent = codec.write(update, layout, np.random.default_rng(seed))
     assert payload == codec.encode(update, layout, np.random.default_rng(seed))
     read = codec.decode(payload, layout)
     assert (sent.size, sent.indices.tolist()) == (read.size, read.indices.tolist())
@@ -204,7 +204,7 @@ def test_a_scale_that_is_no_magnitude_is_refused(name, scale):
     with pytest.raises(RemoteProtocolError, match="scale"):
         codec.decode(bytes(payload), LAYOUT)
     with pytest.raises(RemoteProtocolError, match="scale"):
-        codec.norm(bytes(payload), LAYOUT)
+        codec.read(bytes(payload), LAYOUT)
 
 
 @pytest.mark.parametrize("name", OWN_CHOICE)
@@ -226,10 +226,10 @@ def test_the_short_way_to_the_norm_gives_the_norm_of_what_is_decoded(name):
     codec = codec_named(name)
     payload = codec.encode(delta(), LAYOUT, rng())
     expected = float(np.linalg.norm(codec.decode(payload, LAYOUT).values.astype(np.float64)))
-    assert codec.norm(payload, LAYOUT) == pytest.approx(expected, rel=1e-6)
+    assert codec.read(payload, LAYOUT).norm == pytest.approx(expected, rel=1e-6)
     for length in (0, 2, 6):
         with pytest.raises(RemoteProtocolError):
-            codec.norm(payload[:length], LAYOUT)
+            codec.read(payload[:length], LAYOUT)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "dense-f16"])
@@ -248,6 +248,6 @@ def test_more_values_than_were_asked_for_are_refused_before_they_are_decoded(nam
     rng = np.random.default_rng(5)
     delta = rng.standard_normal(200).astype(np.float32)
     greedy = codec_for(CodecChoice(name=name, density=0.5)).encode(delta, layout, rng)
-    assert codec_for(CodecChoice(name=name, density=0.5)).norm(greedy, layout) > 0
+    assert codec_for(CodecChoice(name=name, density=0.5)).read(greedy, layout).norm > 0
     with pytest.raises(RemoteProtocolError, match=r"at most 2 values at density 0\.01, got 100"):
-        codec_for(CodecChoice(name=name, density=0.01)).norm(greedy, layout)
+        codec_for(CodecChoice(name=name, density=0.01)).read(greedy, layout)

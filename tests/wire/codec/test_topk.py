@@ -11,9 +11,10 @@ from models.configurations import configuration
 from tests.wire.strategies import layouts, vectors
 from wire.codec.quantize import Logarithmic, Uniform, logarithmic_grid, quantize, uniform_grid
 from wire.codec.sparsify import top_k
-from wire.codec.topk import decode_topk, encode_levels, send_topk
+from wire.codec.topk import codec, decode_topk, encode_levels
 from wire.parameters import ParameterLayout, ParameterSpec
 
+EVERYWHERE = np.zeros(0, np.int64)
 TINY = configuration("tiny").layout(2_000)
 GBOARD = configuration("gboard").layout(10_000)
 MATRIX = ParameterLayout((ParameterSpec("m", (200, 50)),))
@@ -119,8 +120,8 @@ def test_both_forms_are_read_back(bits, grid, form):
 def test_five_million_parameters(bits, density):
     layout = ParameterLayout((ParameterSpec("a", (2_500, 1_600)), ParameterSpec("b", (1_000_000,))))
     update = np.random.default_rng(8).standard_normal(layout.size).astype(np.float32)
-    data, sent = send_topk(update, layout, np.random.default_rng(9), density=density, bits=bits)
+    data, sent = codec(bits)(density, EVERYWHERE)[0](update, layout, np.random.default_rng(9))
     got = decode_topk(data, layout, bits=bits)
     assert got.values.tobytes() == sent.values.tobytes()
     assert got.indices.tolist() == top_k(update, got.indices.size).indices.tolist()
-    assert data == send_topk(update, layout, np.random.default_rng(9), density=density, bits=bits)[0]
+    assert data == codec(bits)(density, EVERYWHERE)[0](update, layout, np.random.default_rng(9))[0]

@@ -1,0 +1,47 @@
+"""The dense codecs: every value, as little-endian floats."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wire.codec.contract import Encoded, Family, Read, Received, Write
+from wire.codec.quantize import Ints
+from wire.codec.sparsify import Sparse
+from wire.errors import LocalProtocolError, RemoteProtocolError
+from wire.parameters import ParameterLayout, Vector
+
+
+def codec(kind: str) -> Family:
+    """Values of a kind: ``<f4`` or ``<f2``."""
+
+    def write(delta: Vector, layout: ParameterLayout, _rng: np.random.Generator) -> Encoded:
+        largest = float(np.finfo(kind).max)
+        if delta.size and float(np.abs(delta).max()) > largest:
+            msg = f"an update beyond {largest:g} does not fit {8 * np.dtype(kind).itemsize} bits; use dense-f32"
+            raise LocalProtocolError(msg)
+        payload = delta.astype(kind).tobytes()
+        return Encoded(payload, read(payload, layout).update())
+
+    def read(payload: bytes, layout: ParameterLayout) -> Received:
+        values = _values(payload, layout, kind)
+        # Not linalg.norm: waking BLAS threads costs more than the sum itself.
+        norm = float(np.sqrt(np.square(values.astype(np.float64)).sum()))
+        every = np.arange(layout.size, dtype=np.int64)
+        return Received(norm, lambda: Sparse(layout.size, every, values.astype(np.float32)))
+
+    def family(_density: float, _mask: Ints) -> tuple[Write, Read]:
+        return write, read
+
+    return family
+
+
+def _values(payload: bytes, layout: ParameterLayout, kind: str) -> Vector:
+    expected = np.dtype(kind).itemsize * layout.size
+    if len(payload) != expected:
+        msg = f"a dense update of this model has {expected} bytes, got {len(payload)}"
+        raise RemoteProtocolError(msg, code="payload")
+    values: Vector = np.frombuffer(payload, kind)
+    if not np.isfinite(values).all():
+        msg = "an update holds a value that is not finite"
+        raise RemoteProtocolError(msg, code="not-finite")
+    return values
