@@ -204,8 +204,8 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Transaction(Protocol):
-    """Reads and writes that become durable together, or not at all."""
+class TaskStore(Protocol):
+    """Tasks of an open transaction."""
 
     def tasks(self) -> list[TaskRecord]:
         """Every task, in the order in which they were made."""
@@ -215,6 +215,10 @@ class Transaction(Protocol):
 
     def save_task(self, record: TaskRecord) -> None:
         """Insert or replace a task."""
+
+
+class RoundStore(Protocol):
+    """Rounds of an open transaction."""
 
     def open_rounds(self) -> list[Round]:
         """The rounds that are not over, one of each task at most, in ascending order."""
@@ -230,6 +234,10 @@ class Transaction(Protocol):
 
     def save_round(self, state: Round) -> None:
         """Insert or replace a round."""
+
+
+class ReportStore(Protocol):
+    """Reports, whole or in chunks, and what was made of them."""
 
     def reports(self, round_number: int) -> list[StoredReport]:
         """Accepted reports of a round, in ascending order of devices."""
@@ -255,6 +263,10 @@ class Transaction(Protocol):
     def drop_state(self, sha256: str) -> None:
         """Delete the state of an optimizer if it is there."""
 
+
+class DeviceStore(Protocol):
+    """Devices: each by itself, and as a population."""
+
     def lease(self, device: DeviceId) -> Lease | None:
         """What is known of a device."""
 
@@ -270,8 +282,15 @@ class Transaction(Protocol):
     def devices_since(self, since_s: float) -> int:
         """How many devices were seen since."""
 
-    def draw_number(self, now_s: float) -> int:
-        """The number of what devices are to obey from now on: above all before, those in any backup included."""
+    def rhythm(self) -> Rhythm:
+        """When devices check in, and how long rounds take."""
+
+    def save_rhythm(self, rhythm: Rhythm) -> None:
+        """Replace it."""
+
+
+class VersionStore(Protocol):
+    """Versions of the model, and what was measured of them."""
 
     def version(self, number: int) -> VersionRecord | None:
         """A version."""
@@ -291,6 +310,9 @@ class Transaction(Protocol):
     def versions(self, limit: int, before: int | None = None, task: str | None = None) -> list[VersionRecord]:
         """The newest versions, in ascending order; only those with a number below ``before``, and of a task."""
 
+    def add_version(self, record: VersionRecord) -> None:
+        """Insert a version."""
+
     def save_version(self, record: VersionRecord) -> None:
         """Replace a version."""
 
@@ -300,8 +322,12 @@ class Transaction(Protocol):
     def save_federated(self, version: int, tally: Tally) -> None:
         """Replace it."""
 
-    def add_version(self, record: VersionRecord) -> None:
-        """Insert a version."""
+    def draw_number(self, now_s: float) -> int:
+        """The number of what devices are to obey from now on: above all before, those in any backup included."""
+
+
+class EffectStore(Protocol):
+    """Effects that are not done, counters, and the audit log."""
 
     def effects(self) -> list[tuple[int, PendingEffect]]:
         """Effects that were not done, in the order in which they were added."""
@@ -318,14 +344,12 @@ class Transaction(Protocol):
     def count(self, name: str, amount: int = 1) -> None:
         """Add to a counter."""
 
-    def rhythm(self) -> Rhythm:
-        """When devices check in, and how long rounds take."""
-
-    def save_rhythm(self, rhythm: Rhythm) -> None:
-        """Replace it."""
-
     def add_audit(self, entry: AuditEntry) -> None:
         """Note a change; the database gives it its number."""
+
+
+class Transaction(TaskStore, RoundStore, ReportStore, DeviceStore, VersionStore, EffectStore, Protocol):
+    """Reads and writes that become durable together, or not at all."""
 
 
 class Repository(Protocol):

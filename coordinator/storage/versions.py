@@ -28,7 +28,7 @@ class VersionMeasurement(msgspec.Struct, frozen=True):
 
 
 class VersionQueries:
-    """Versions of an open transaction; see :class:`coordinator.ports.Transaction` for each method."""
+    """Versions of an open transaction; see :class:`coordinator.ports.VersionStore` for each method."""
 
     _connection: sa.Connection
 
