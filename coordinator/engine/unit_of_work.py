@@ -36,7 +36,7 @@ from coordinator.rounds.seats import causes_of
 from coordinator.rounds.waiting import doing, sentence
 from coordinator.tasks import task as tasks
 from coordinator.tasks.schedule import wait_s, within_hours
-from coordinator.tasks.task import OVER, RoundAbandoned, RoundCommitted, TaskStatus
+from coordinator.tasks.task import OVER, TaskStatus
 from wire.crash_loop import CRASHES_ALLOWED
 from wire.errors import LocalProtocolError
 from wire.identifiers import DeviceId
@@ -252,10 +252,8 @@ class UnitOfWork:
         base = canary or self.base_of(record)
         if base is None:
             return  # the version that it is to try has not come yet
-        rules = settings.rules()
-        if canary is not None:  # a share of the devices may be one device
-            rules = replace(rules, minimum=1)
         number, trial = self.tx.last_round_number() + 1, canary is not None
+        rules = settings.rules(trial=trial)
         opened = open_round(number, base.version, rules, self._seed, self.now_s, state.empty, name, trial=trial)
         self.snapshot.rounds[name] = opened
         self.tx.save_round(opened)
@@ -296,17 +294,15 @@ class UnitOfWork:
         return found
 
     def _end_round(self, ended: Round, *, on_trial: bool, decided: bool) -> None:
-        """Tell its task; a version that is tried first counts when that is decided, or the task might end before."""
+        """Tell its task."""
         if ended.task not in self.snapshot.tasks:
             return
-        if decided or (ended.phase is Phase.COMMITTED and not on_trial):
-            rule = self.snapshot.tasks[ended.task].settings.stop_rule()
-            made = self.snapshot.versions.get(ended.task) if decided or ended.version is not None else None
-            metrics = None if made is None else made.metrics
-            top1 = None if metrics is None else metrics.top1
-            self.step_task(ended.task, RoundCommitted(self.now_s, rule, top1))
-        elif ended.phase is Phase.ABANDONED:
-            self.step_task(ended.task, RoundAbandoned(self.now_s, nobody=ended.cause is AbandonCause.NOBODY_CAME))
+        rule = self.snapshot.tasks[ended.task].settings.stop_rule()
+        made = self.snapshot.versions.get(ended.task) if decided or ended.version is not None else None
+        top1 = None if made is None or made.metrics is None else made.metrics.top1
+        event = tasks.event_of(ended, self.now_s, rule, top1, on_trial=on_trial, decided=decided)
+        if event is not None:
+            self.step_task(ended.task, event)
 
     # What follows from a step
 

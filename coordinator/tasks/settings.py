@@ -144,11 +144,11 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
     variant: Variant = Variant()
     source: SourceConfig = SourceConfig()
 
-    def rules(self) -> RoundRules:
-        """What a round of this task is opened with."""
+    def rules(self, *, trial: bool = False) -> RoundRules:
+        """What a round of this task is opened with; the devices that only try a version may be a single one."""
         return rules_for(
             goal=self.goal,
-            minimum=self.minimum,
+            minimum=1 if trial else self.minimum,
             over_selection=self.over_selection,
             selection_deadline_s=self.selection_deadline_s,
             report_deadline_s=self.report_deadline_s,

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import msgspec
 from msgspec.structs import replace
 
+from coordinator.rounds.round import AbandonCause, Phase, Round
 from wire.machine import Row, find_row, row, table
 
 
@@ -237,6 +238,28 @@ def _wake_unless_enough(task: Task, event: RuleRead) -> Task:
 
 def _stay(task: Task, _event: RuleRead) -> Task:
     return task
+
+
+def event_of(
+    ended: Round, now_s: float, rule: StopRule, top1: float | None, *, on_trial: bool, decided: bool
+) -> Event | None:
+    """What a round that is over means for its task; None if nothing.
+
+    A version that is tried first counts when that is decided, or the task might end before.
+
+    Args:
+        ended: the round.
+        now_s: now.
+        rule: when the task has done enough.
+        top1: recall of the version that devices have after it; None if nobody measured it.
+        on_trial: whether a version of the task was a canary when the round ended.
+        decided: whether it is none any more.
+    """
+    if decided or (ended.phase is Phase.COMMITTED and not on_trial):
+        return RoundCommitted(now_s, rule, top1)
+    if ended.phase is Phase.ABANDONED:
+        return RoundAbandoned(now_s, nobody=ended.cause is AbandonCause.NOBODY_CAME)
+    return None
 
 
 TABLE = table(_rows())
