@@ -6,3 +6,5 @@ what a batch of events changes. ``storage``, ``mqtt`` and ``web`` are that world
 ``enrolment`` decides whose certificate is valid, and issues certificates. ``service`` puts it all together and
 ``commands`` is the command line. The agent is never imported.
 """
+
+__version__ = "0.1.0"

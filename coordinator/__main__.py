@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from coordinator import __version__
 from coordinator.commands.options import config_option
 from host.files import close_what_is_written
 from wire.errors import NightjarError
@@ -40,7 +41,7 @@ class _Commands(click.Group):
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="nightjar")
+@click.version_option(__version__, prog_name="nightjar-coordinator")
 def cli() -> None:
     """Nightjar's coordinator: samples devices, averages their updates, rolls the next model out.
 

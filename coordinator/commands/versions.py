@@ -6,7 +6,6 @@ Looking works whether the service runs or not. Whatever needs TensorFlow runs in
 from __future__ import annotations
 
 import getpass
-import importlib.metadata
 import os
 import shutil
 import subprocess
@@ -18,6 +17,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from coordinator import __version__
 from coordinator.commands.actions import change, reason_option
 from coordinator.commands.options import config_option, json_option, limit_option
 from coordinator.commands.setting import configuration, opened, show, when
@@ -120,7 +120,7 @@ def baseline(config_path: Path, corpus: str, epochs: int, *, as_json: bool) -> N
     said = _child([*command, "--epochs", str(epochs), "--seed", str(config.seed)])
     found = msgspec.json.decode(said, type=Baselines)
     who, now_s = f"cli-{getpass.getuser()}", WallClock().now_s()
-    kept = KeptBaselines(measured=found, made_s=now_s, code_version=importlib.metadata.version("nightjar"))
+    kept = KeptBaselines(measured=found, made_s=now_s, code_version=__version__)
     with opened(config) as database, database.transaction() as tx:
         former = tx.baselines()
         tx.save_baselines(kept)

@@ -10,11 +10,10 @@ Everything happens within a unit of work, so a kill leaves all of it or nothing.
 
 from __future__ import annotations
 
-from importlib import metadata
-
 import structlog
 from msgspec.structs import replace
 
+from coordinator import __version__
 from coordinator.config import CoordinatorConfig
 from coordinator.engine.effects import AnnounceModel
 from coordinator.engine.jobs import AggregationDone, VersionMetrics
@@ -60,7 +59,6 @@ class RolloutService:
         self._own_text = config.task.evaluation_text is not None and not config.task.measured_in_public
         self._seed = config.seed
         self._announced = config.task.name
-        self._code_version = metadata.version("nightjar")
 
     def lineage(self, state: Round, settings: TaskSettings, done: AggregationDone) -> Lineage:
         """What the version of a round is made of.
@@ -75,7 +73,7 @@ class RolloutService:
             reports=state.reported - len(done.unreadable),
             reports_sha256=done.reports_sha256,
             seed=self._seed,
-            code_version=self._code_version,
+            code_version=__version__,
             optimizer=settings.server.choice(),
             codec=settings.codec.choice(),
         )

@@ -52,6 +52,6 @@ def make_bundle(
         "glibc": f"2.{platform.glibc_minor}",
     }
     output.mkdir(parents=True, exist_ok=True)
-    path = output / f"{folder_name(AGENT, agent.version, platform.name)}.tar"
+    path = output / (folder_name("nightjar", agent.version, platform.name) + ".tar")
     write_archive(path, Contents(facts, files), key)
     return path

@@ -18,11 +18,13 @@ from pathlib import Path
 from firmware_scripts.bundle.platforms import Platform
 from wire.errors import ConfigError, UnavailableError
 
-AGENT = "nightjar"
+AGENT = "nightjar-federated"
+"""The distribution: "nightjar" is another project's on the index."""
+AGENT_WHEELS = "nightjar_federated-*.whl"
 LOCKS = Path("requirements") / "locks"
 # The first moment that a zip file can hold.
 SOURCE_DATE_EPOCH = 315_532_800
-_SOURCES = ("wire", "host", "models", "edge_agent", "requirements", "pyproject.toml", "README.md")
+_SOURCES = ("wire", "host", "models", "edge_agent", "requirements", "pyproject.toml", "README.md", "LICENSE")
 # A device gets no command whose package it has not.
 _OTHERS_COMMAND = re.compile(r'nightjar-[a-z]+ = "(?!edge_agent\.)')
 _TIMEOUT_S = 900.0
@@ -56,7 +58,7 @@ def download_wheels(platform: Platform, lock: str, folder: Path) -> None:
 def not_locked(folder: Path, lock: str) -> tuple[str, ...]:
     """Names of the wheels in ``folder`` whose hash is not in ``lock``; the agent's own needs none."""
     hashes = set(re.findall(r"--hash=sha256:([0-9a-f]{64})", lock))
-    wheels = (path for path in sorted(folder.glob("*.whl")) if not path.name.startswith(f"{AGENT}-"))
+    wheels = (path for path in sorted(folder.glob("*.whl")) if not path.match(AGENT_WHEELS))
     return tuple(path.name for path in wheels if hashlib.sha256(path.read_bytes()).hexdigest() not in hashes)
 
 

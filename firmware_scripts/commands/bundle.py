@@ -12,7 +12,7 @@ import click
 from firmware_scripts.bundle.making import make_bundle
 from firmware_scripts.bundle.platforms import PLATFORMS, platform_named
 from firmware_scripts.bundle.signing import load_private_key, make_key
-from firmware_scripts.bundle.wheelhouse import build_agent_wheel, download_wheels, locked, not_locked
+from firmware_scripts.bundle.wheelhouse import AGENT_WHEELS, build_agent_wheel, download_wheels, locked, not_locked
 from firmware_scripts.core.printable import size_text
 from firmware_scripts.device_program import device_files
 from firmware_scripts.shell.hashing import sha256_of
@@ -69,7 +69,7 @@ def bundle(
                 raise ConfigError(msg)
             if agent_wheel:
                 shutil.copy(agent_wheel, house)
-            elif not any(house.glob("nightjar-*.whl")):
+            elif not any(house.glob(AGENT_WHEELS)):
                 build_agent_wheel(PROJECT, house)
             own = _written(device_files(PROJECT), house / "own")
             made = make_bundle(platform, house, own | others, key, output)

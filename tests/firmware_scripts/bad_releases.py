@@ -14,6 +14,7 @@ from pathlib import Path
 from firmware_scripts.bundle.making import make_bundle
 from firmware_scripts.bundle.platforms import platform_named
 from firmware_scripts.bundle.signing import load_private_key
+from firmware_scripts.bundle.wheelhouse import AGENT_WHEELS
 
 _TOP = "from __future__ import annotations\n"
 KINDS = {
@@ -53,7 +54,7 @@ def spoiled_bundle(bundle, folder, kind, version, key, platform):
         with tarfile.open(bundle) as archive:
             archive.extractall(work / "bundle", filter="data")
         (content,) = (work / "bundle").iterdir()
-        (wheel,) = (content / "wheels").glob("nightjar-*.whl")
+        (wheel,) = (content / "wheels").glob(AGENT_WHEELS)
         _respun(wheel, work / "tree", kind, version)
         others = {
             f"device/{p.relative_to(content / 'device')}": p for p in (content / "device").rglob("*") if p.is_file()
@@ -66,8 +67,8 @@ def _respun(wheel, tree, kind, version):
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tree)
     spoil(tree, kind, version)
-    (info,) = tree.glob("nightjar-*.dist-info")
-    newer = info.with_name(f"nightjar-{version}.dist-info")
+    (info,) = tree.glob("nightjar_federated-*.dist-info")
+    newer = info.with_name(f"nightjar_federated-{version}.dist-info")
     info.rename(newer)
     metadata = newer / "METADATA"
     metadata.write_text(re.sub(r"^Version: .*$", f"Version: {version}", metadata.read_text(), flags=re.MULTILINE))

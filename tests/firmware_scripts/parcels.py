@@ -41,7 +41,7 @@ def small_bundle(folder, platform="bookworm-aarch64", version="0.1.0", key="flee
     shutil.rmtree(house, ignore_errors=True)
     own = house / "own"
     own.mkdir(parents=True)
-    make_wheel(house, "nightjar", version, more=more)
+    make_wheel(house, "nightjar-federated", version, more=more)
     if pip_wheel() is not None:
         shutil.copy(pip_wheel(), house)
     paths = {}

@@ -12,6 +12,7 @@ from firmware_scripts.bundle.making import make_bundle
 from firmware_scripts.bundle.platforms import PLATFORMS, platform_named
 from firmware_scripts.bundle.reading import MANIFEST, SIGNATURE
 from firmware_scripts.bundle.signing import load_private_key, load_public_key, make_key
+from firmware_scripts.bundle.wheelhouse import AGENT
 from tests.firmware_scripts.bundle.wheels import make_wheel
 from tests.firmware_scripts.command_line import firmware
 from wire.errors import ConfigError, RemoteProtocolError
@@ -29,7 +30,7 @@ def keys(tmp_path):
 def house(tmp_path):
     folder = tmp_path / "house"
     folder.mkdir()
-    make_wheel(folder, "nightjar", "0.1.0")
+    make_wheel(folder, AGENT, "0.1.0")
     make_wheel(folder, "numpy", "1.26.4", "cp311-cp311-manylinux_2_17_aarch64.manylinux2014_aarch64")
     make_wheel(folder, "tflite_runtime", "2.14.0", "cp311-cp311-manylinux_2_34_aarch64", "License: Apache 2.0")
     return folder
@@ -171,7 +172,7 @@ def test_manifest_and_signature_come_first(bundle):
 def test_the_list_of_contents_is_cyclonedx_with_a_hash_for_each_wheel(bundle):
     sbom = json.loads(next(data for member, data in members(bundle) if member.name.endswith("sbom.cdx.json")))
     assert (sbom["bomFormat"], sbom["specVersion"]) == ("CycloneDX", "1.6")
-    assert sbom["metadata"]["component"]["name"] == "nightjar"
+    assert sbom["metadata"]["component"]["name"] == AGENT
     assert {c["purl"] for c in sbom["components"]} == {"pkg:pypi/numpy@1.26.4", "pkg:pypi/tflite-runtime@2.14.0"}
     assert all(len(c["hashes"][0]["content"]) == 64 and c["licenses"] for c in sbom["components"])
 
@@ -180,7 +181,7 @@ def test_the_list_of_contents_is_cyclonedx_with_a_hash_for_each_wheel(bundle):
 def test_it_installs_with_no_index_and_exactly_what_is_locked(tmp_path, keys, bundle):
     house = tmp_path / "pure"
     house.mkdir()
-    make_wheel(house, "nightjar", "0.1.0")
+    make_wheel(house, AGENT, "0.1.0")
     make_wheel(house, "leaf", "2.0")
     made = make_bundle(PLATFORM, house, {}, load_private_key(keys[0]), tmp_path / "pure-out")
     with tarfile.open(made) as archive:
@@ -208,7 +209,7 @@ def test_a_house_without_the_agent_or_with_two_of_a_kind_makes_no_bundle(tmp_pat
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError):
         make_bundle(PLATFORM, tmp_path / "empty", {}, key, tmp_path / "out")
-    (tmp_path / "empty" / "nightjar-0.1.0-py3-none-any.whl").write_bytes(b"no zip")
+    (tmp_path / "empty" / "nightjar_federated-0.1.0-py3-none-any.whl").write_bytes(b"no zip")
     with pytest.raises(RemoteProtocolError):
         make_bundle(PLATFORM, tmp_path / "empty", {}, key, tmp_path / "out")
 

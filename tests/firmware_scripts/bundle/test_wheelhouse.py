@@ -15,7 +15,7 @@ def project(tmp_path):
     copy.mkdir()
     for name in ("wire", "host", "models", "edge_agent", "requirements"):
         shutil.copytree(PROJECT / name, copy / name)
-    for name in ("pyproject.toml", "README.md"):
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(PROJECT / name, copy)
     return copy
 

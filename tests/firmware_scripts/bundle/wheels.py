@@ -6,7 +6,9 @@ import zipfile
 
 
 def make_wheel(folder, name, version="1.0", tag="py3-none-any", license_line="License-Expression: MIT", more=None):
-    module, info = f"{name}/__init__.py", f"{name}-{version}.dist-info"
+    """Of a distribution whose name may have dashes."""
+    file_name = name.replace("-", "_")
+    module, info = f"{file_name}/__init__.py", f"{file_name}-{version}.dist-info"
     files = {
         module: f"version = {version!r}\n",
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{license_line}\n\nText.\n",
@@ -18,7 +20,7 @@ def make_wheel(folder, name, version="1.0", tag="py3-none-any", license_line="Li
         for path, text in files.items()
     ]
     files[f"{info}/RECORD"] = "\n".join([*record, f"{info}/RECORD,,", ""])
-    path = folder / f"{name}-{version}-{tag}.whl"
+    path = folder / f"{file_name}-{version}-{tag}.whl"
     with zipfile.ZipFile(path, "w") as archive:
         for name_inside, text in files.items():
             archive.writestr(zipfile.ZipInfo(name_inside), text)

@@ -323,7 +323,7 @@ def test_a_spoiled_bundle_is_a_whole_one_of_another_version(tmp_path, parcel):
     good = small_bundle(tmp_path, HERE)
     with tarfile.open(good) as archive:
         archive.extractall(tmp_path / "good", filter="data")
-    (wheel,) = (tmp_path / "good").glob("*/wheels/nightjar-*.whl")
+    (wheel,) = (tmp_path / "good").glob("*/wheels/nightjar_federated-*.whl")
     with zipfile.ZipFile(wheel, "a") as archive:
         for path in (tmp_path / "agent").rglob("*.py"):
             archive.write(path, path.relative_to(tmp_path / "agent"))
