@@ -76,7 +76,7 @@ def _respun(wheel, tree, kind, version):
     files = sorted(path for path in tree.rglob("*") if path.is_file())
     (newer / "RECORD").write_text("".join(f"{path.relative_to(tree)},,\n" for path in files))
     wheel.unlink()
-    with zipfile.ZipFile(wheel.with_name(f"nightjar-{version}-py3-none-any.whl"), "w") as archive:
+    with zipfile.ZipFile(wheel.with_name(f"nightjar_federated-{version}-py3-none-any.whl"), "w") as archive:
         for path in files:
             archive.write(path, path.relative_to(tree))
     shutil.rmtree(tree)

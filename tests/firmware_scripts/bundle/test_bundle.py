@@ -67,7 +67,7 @@ def test_the_same_wheels_give_the_same_bytes(tmp_path, keys, house, bundle):
 def test_a_whole_bundle_is_accepted_and_lists_what_it_holds(keys, bundle):
     listed = check_archive(bundle, load_public_key(keys[1]))
     assert [file.path.split("-")[0] for file in listed] == [
-        "device/install.sh", "requirements.lock", "sbom.cdx.json", "wheels/nightjar", "wheels/numpy",
+        "device/install.sh", "requirements.lock", "sbom.cdx.json", "wheels/nightjar_federated", "wheels/numpy",
         "wheels/tflite_runtime",
     ]  # fmt: skip
     assert firmware("verify", bundle, "--public-key", keys[1]).returncode == 0

@@ -90,7 +90,7 @@ def test_it_installs_everything_and_a_second_time_changes_nothing(tmp_path, parc
         assert (root / name).stat().st_mode & 0o777 == mode  # a broker's password may stand in it
     assert (root / "etc/nightjar/bundle.pub").stat().st_mode & 0o777 == 0o644
     assert str((root / "opt/nightjar/current").readlink()) == "releases/0.1.0"
-    assert (root / "opt/nightjar/current/lib/nightjar/__init__.py").is_file()
+    assert (root / "opt/nightjar/current/lib/nightjar_federated/__init__.py").is_file()
     assert not (root / "opt/nightjar/current/lib/pip").exists()
     assert not (root / "opt/nightjar/current/wheels").exists()
     wants = root / "etc/systemd/system/multi-user.target.wants"
@@ -210,7 +210,7 @@ def test_an_image_of_another_machine_can_be_given_a_release(tmp_path, parcel):
     options = "--only-binary=:all: --platform manylinux2014_aarch64 --python-version 311 --implementation cp"
     done = subprocess.run([*command, "--pip-options", options], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert (root / "opt/nightjar/current/lib/nightjar").is_dir()
+    assert (root / "opt/nightjar/current/lib/nightjar_federated").is_dir()
 
 
 def test_missing_parts_are_named(tmp_path, parcel):
