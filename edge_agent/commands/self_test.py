@@ -1,6 +1,6 @@
 """``nightjar-agent self-test``: can this installation train here? A few steps on made-up numbers; nothing is kept.
 
-It is asked before a new release of the agent counts (docs/on-the-device.md), so it needs no typed text, no coordinator
+It is asked before a new release of the agent counts (docs/bundles.md), so it needs no typed text, no coordinator
 and no condition. Without a model on the device it can only show that the runtime loads.
 """
 

@@ -1,4 +1,4 @@
-"""What the device's own record says about releases of the agent that were taken back (docs/on-the-device.md).
+"""What the device's own record says about releases of the agent that were taken back (docs/bundles.md).
 
 The record is written by ``nightjar-device``, outside of every release, and names here by an environment variable of
 the unit. The agent only carries its contents to the coordinator: nobody looks at a card that seems to be fine.

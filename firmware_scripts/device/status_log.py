@@ -14,7 +14,7 @@ from pathlib import Path
 from host.files import READABLE, replace_file
 
 MOST_LINES = 200
-_HEAD = "# What this device did, newest last. docs/on-the-device.md says what to do about each line.\n"
+_HEAD = "# What this device did, newest last. docs/bundles.md says what to do about each line.\n"
 
 
 class StatusLog:

@@ -12,9 +12,7 @@ from firmware_scripts.device import installing, releases
 from firmware_scripts.device.places import Places
 
 DOCS = Path(__file__).parents[2] / "docs"
-CUSTOMISING, DEVICE, ANDROID = (
-    (DOCS / f"{name}.md").read_text() for name in ("customising", "on-the-device", "android")
-)
+CUSTOMISING, DEVICE, ANDROID = ((DOCS / f"{name}.md").read_text() for name in ("customising", "bundles", "android"))
 
 
 def options(command):
