@@ -3,7 +3,7 @@
 Whatever a device obeys, an announcement or an assignment, travels as a text with a signature over it and over the topic
 that it came by: so it holds for one population, one device and one kind of message. The text says how long it holds
 and its number, of which a device keeps the highest, so that nothing old can be said again. A new key is named by the
-one before it, or by a recovery key that lies offline (docs/adr/0039).
+one before it, or by a recovery key that lies offline (docs/adr/0036).
 
 Keys and signatures are those of Ed25519 (RFC 8032) in lower-case hex. This module makes and checks none, because that
 takes a library that not everybody who imports this package has.

@@ -3,7 +3,7 @@
 The machine is :mod:`coordinator.versions.rollout`; this keeps the versions of a line in agreement with each other. One
 is CURRENT at any time, at most one is CANARY. While there is a canary, rounds of its task only try it, on the devices
 that belong to it, and nothing new is learned: whatever would be trained from a version that may be bad would have to be
-thrown away with it, and what is trained from the former one would be a second line (docs/adr/0023).
+thrown away with it, and what is trained from the former one would be a second line (docs/adr/0021).
 
 Everything happens within a unit of work, so a kill leaves all of it or nothing.
 """

@@ -8,7 +8,7 @@ Keys are copied only if that is asked for: whoever has them can sign what device
 A restored coordinator must not use a round's number again: devices may still hold reports of rounds that the backup
 does not know. So restoring adds an abandoned round with a number far ahead, further the older the backup is (it may
 have been restored before), and new rounds are counted from there. What devices obey has numbers of its own, which are
-drawn anew at each start and need nothing of a backup (docs/adr/0039). Nor may a claim be used again that was used after
+drawn anew at each start and need nothing of a backup (docs/adr/0036). Nor may a claim be used again that was used after
 the backup, so restoring revokes every claim.
 """
 

@@ -1,7 +1,7 @@
 """Which orders this device obeys: what the coordinator signed, and nothing that is older than what it has seen.
 
 The key is the one of the configuration, or else the first that a coordinator announced, as SSH knows its hosts. Another
-key counts only if that one, or the recovery key, says so (docs/adr/0039). A device that has heard of no key yet has
+key counts only if that one, or the recovery key, says so (docs/adr/0036). A device that has heard of no key yet has
 nothing to compare with, and takes what it is offered. What is refused is counted, and its reason kept for ``status``.
 """
 
