@@ -208,7 +208,9 @@ def test_a_round_among_a_real_broker_and_no_typed_text_in_any_published_byte(wor
     coordinator.say("phone", make_assignment(exported, codec=CodecChoice(density=0.02, error_feedback=True)))
     report = frame.decode(coordinator.next("report"))
     layout = exported.model.manifest.layout
-    assert codec_for(CodecChoice(density=0.02)).decode(report.payload, layout).indices.size == round(0.02 * layout.size + 0.5)
+    assert codec_for(CodecChoice(density=0.02)).decode(report.payload, layout).indices.size == round(
+        0.02 * layout.size + 0.5
+    )
     coordinator.say("phone", Receipt(round=1, attempt=1, verdict=Verdict.ACCEPTED, retry_after_s=0))
     assert coordinator.next("check-in").weights == exported.model.manifest.weights.sha256
     coordinator.say("phone", Rejection(reason=RejectionReason.NO_TASK, retry_after_s=60))
