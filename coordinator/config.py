@@ -126,9 +126,9 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     population: Name = "demo"  # one keyboard, one population
     host: str = "127.0.0.1"  # the status page is not for strangers
     port: Port = 8080  # the usual one beside 80 for a service without privileges
-    page_port: Annotated[int, Meta(ge=0, le=65535)] = 0  # unencrypted pages only for whoever asks for them
+    page_port: Annotated[int, Meta(ge=0, le=65535)] = 0  # pages are unencrypted only where that is asked for
     public_reading: bool | None = None  # who reaches a loopback address may look; elsewhere, and behind a proxy, not
-    trusted_proxy: str = ""  # whoever claims to ask for somebody else is not believed
+    trusted_proxy: str = ""  # a client's X-Forwarded-For is not trusted
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 7  # any fixed number makes runs comparable
     shards: Annotated[int, Meta(ge=1, le=1024)] = 1  # one drains thousands of reports a second
     log: LogLevel = LogLevel.INFO  # about ten lines a round

@@ -144,7 +144,7 @@ def serve(config: CoordinatorConfig) -> None:
         else:
             stack.enter_context(secured.serving(app, listener))
             stack.enter_context(secured.gate_kept(reached, reload_broker))
-        stack.callback(app.extensions["pulse"].close)  # before the server, which waits for whoever is being answered
+        stack.callback(app.extensions["pulse"].close)  # before the server, which waits for open requests
         recorder.start()
         transport.start()
 
@@ -205,8 +205,8 @@ class _Loop:
         try:
             ready()
             self._thread.start()
-            # Now and then awake: one that came while the process was frozen may be another thread's to take, and its
-            # handler waits for this one.
+            # Wake periodically: a signal that was delivered while the process was frozen may land on another thread,
+            # and Python runs handlers on the main thread only.
             while not self._over.wait(AWAKE_S):
                 pass
         finally:  # a second ctrl-C is meant for now

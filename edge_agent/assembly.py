@@ -225,7 +225,7 @@ def trainer_for(config: AgentConfig) -> Trainer:
     return TrainerProcess(
         TRAINING_MEMORY_BYTES,
         TRAINING_THREADS,
-        # Emulated phones share a machine with each other and with whoever watches them.
+        # Emulated phones share a machine with each other and with a person who watches.
         idle_priority=config.emulator is None,
         report_peak=lambda peak_bytes: log.info("trainer_ended", peak_mb=peak_bytes >> 20),
     )
@@ -338,7 +338,7 @@ def _keyboard(
 
         app = create_app(suggester, database, about, ask_to_wipe, key, typing.note)
         serving = serve(app, KEYBOARD_HOST, config.keyboard.port)
-        # Whoever may read the log gets no key by it.
+        # A reader of the log gets no key by it.
         log.info("keyboard", device=config.device, url=serving.url, opened_by="the address of nightjar-agent status")
         try:
             yield

@@ -27,7 +27,7 @@ from wire.signatures import public_key
 
 ENVIRONMENT_PREFIX = "NIGHTJAR_AGENT"
 KEYBOARD_HOST = "127.0.0.1"
-"""Whoever reaches the page can type as this device's user."""
+"""Anybody who reaches the page can type as this device's user."""
 
 _DEMO = Population("demo")
 
@@ -307,7 +307,7 @@ _MISSING = {
 
 
 def _in_the_open(config: AgentConfig, *, enrolled: bool) -> list[str]:
-    """What would cross a network so that others could read it, or believe whoever is there."""
+    """Settings with which traffic could be read on the network, or an impostor be believed."""
     url, broker = urlsplit(config.coordinator_url), config.broker
     served_here, broker_here = is_loopback(url.hostname or ""), is_loopback(broker.host)
     faults = []

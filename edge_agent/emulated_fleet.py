@@ -73,7 +73,7 @@ class SharedProgram:
         self._program: TfliteProgram | None = None
 
     def __call__(self, model: Model) -> TfliteProgram:
-        """The program of a model, with its weights restored; whoever had it before must be done with it."""
+        """The program of a model, with its weights restored; its former user must be done with it."""
         if self._program is None or self._path != model.program:
             self._program, self._path = load_program(model), model.program
         else:

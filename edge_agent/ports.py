@@ -125,7 +125,7 @@ class Trust(Protocol):
 
 
 class AnyCoordinator:
-    """Trusts whoever speaks: for simulations, in which nobody signs."""
+    """Trusts every sender: for simulations, in which nobody signs."""
 
     def announced(self, payload: bytes) -> None:
         """Nothing is kept."""

@@ -216,7 +216,7 @@ def _is_list(kind: Any) -> bool:
 
 
 def _choices(kind: Any) -> str:
-    """What a closed choice is among, for whoever chose something else."""
+    """The allowed values of a closed choice, for an error message."""
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return f"; expected one of {', '.join(str(each.value) for each in kind)}"
     if typing.get_origin(kind) is typing.Literal:

@@ -55,7 +55,7 @@ def replace_file(path: Path, data: bytes, mode: int = PRIVATE) -> bool:
         OSError: it cannot be written; the old file is untouched.
     """
     if path.is_file() and path.stat().st_mode & 0o7777 == mode and path.read_bytes() == data:
-        sync_folder(path.parent)  # whoever wrote it may have been killed just before this
+        sync_folder(path.parent)  # its writer may have been killed just before this
         return False
     partial = path.with_name(path.name + PARTIAL)
     partial.unlink(missing_ok=True)

@@ -27,7 +27,7 @@ def given_listener(environment: Mapping[str, str], host: str, port: int) -> sock
     Args:
         environment: with ``LISTEN_PID`` and ``LISTEN_FDS``.
         host: where the configuration says that we listen; who may look without a token depends on it.
-        port: likewise.
+        port: to listen on.
 
     Raises:
         ConfigError: it gave several, or one that listens elsewhere.
@@ -98,7 +98,7 @@ class ServiceManager:
             return
         # An address that begins with "@" is in the abstract namespace.
         address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
-        # Whoever started us may be gone, or too busy to read: that is no reason to end, or to wait.
+        # The process that started us may be gone, or too busy to read: that is no reason to end, or to wait.
         with (
             contextlib.suppress(OSError),
             socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as line,

@@ -58,7 +58,7 @@ class PhoneSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         names: of the phones.
         population: whose phones they are.
         broker_port: on loopback; an enrolled phone has its own.
-        url: of the coordinator; likewise.
+        url: of the coordinator.
         hysteresis_s: how long conditions must hold.
         poll_s: between two looks at them.
         log: debug, info or warning.

@@ -68,7 +68,7 @@ class LocalEvaluation:
         top1_after: foreseen first by the model that it trained.
         top3_after: foreseen among the first three by that one.
         loss_before: mean per held-out target, nats.
-        loss_after: likewise.
+        loss_after: the same after training.
     """
 
     counted: int

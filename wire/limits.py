@@ -2,7 +2,7 @@
 
 What is published can be subtracted: of two versions, the difference is the mean of a cohort's updates. So the smallest
 cohort, the densest update and the shortest training bound what anybody can find out about one device (docs/privacy.md).
-Whoever makes tasks cannot lower the coordinator's limits, and no coordinator the agent's.
+An operator cannot lower the coordinator's limits, nor a coordinator the agent's.
 """
 
 from __future__ import annotations

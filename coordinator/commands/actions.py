@@ -1,6 +1,6 @@
 """``token`` and ``audit``, and how every command that changes something has the running service do it.
 
-A running service must take changes itself, so they go to its HTTP API. Whoever may write the database's file may do
+A running service must take changes itself, so they go to its HTTP API. A user who may write the database's file may do
 everything anyway; such a person needs no token: one is made for this one request, and revoked after it.
 """
 
@@ -29,7 +29,7 @@ from wire.errors import ConfigError, UnavailableError
 
 ONE_REQUEST_S = 60.0
 
-reason_option = click.option("--reason", required=True, help="For whoever asks later why; devices are told it, too.")
+reason_option = click.option("--reason", required=True, help="Kept in the audit log; devices see it, too.")
 
 
 def ask_service(config: CoordinatorConfig, method: str, path: str, body: object | None = None) -> Any:

@@ -12,7 +12,7 @@ it is written, and each of its events is handled again in a batch of its own. So
 
 - before the commit nothing happened; the broker, or the device that got no receipt, sends the message again;
 - after the commit the effects are pending and are carried out at the next start, some of them a second time. Answers
-  (:data:`ANSWERS`) are not kept: whoever gets none asks again.
+  (:data:`ANSWERS`) are not kept: a device that gets none asks again.
 
 A second time does no harm: a device ignores an assignment or a receipt that came before, an aggregation that is
 already committed is not committed again, and a report that comes again meets its own seat and is a DUPLICATE. A

@@ -44,7 +44,7 @@ class EffectRunner:
     Args:
         config: the whole configuration.
         repository: where reports and devices are looked up.
-        contexts: finds what rounds are held on.
+        contexts: finds the base version, codec and requirements of a round.
         transport: to the devices.
         worker: averages and measures.
         clock: wall-clock time.

@@ -79,7 +79,7 @@ class RolloutService:
         )
 
     def note_figures(self, version: int, found: Tally, unit: UnitOfWork) -> None:
-        """Add what devices of a round found of its base version; a current one that they find worse is taken back."""
+        """Add a round's on-device metrics of its base version; a current version that is worse is rolled back."""
         if not found.devices:
             return
         found = merged(unit.tx.federated(version), found)
@@ -149,7 +149,7 @@ class RolloutService:
         return max(were_current, key=lambda each: (each.rollout.since_s, each.version), default=None)
 
     def promote(self, record: VersionRecord, reason: str, unit: UnitOfWork) -> None:
-        """An operator wants a version on all devices; whatever else was out or on trial is taken back or retired."""
+        """An operator wants a version on all devices; the current version is superseded, a canary rolled back."""
         canary = unit.tx.canary_version(record.task)
         if canary is not None and canary.version != record.version:
             self._move(canary, Withdrawn(f"version {record.version} was promoted: {reason}", unit.now_s), unit)
@@ -162,7 +162,7 @@ class RolloutService:
         Args:
             record: the current version or the canary.
             successor: what devices get instead; None for a canary, whose devices go back to the current version.
-            reason: for whoever asks later.
+            reason: kept with the version.
             unit: of work.
         """
         self._move(record, Withdrawn(reason, unit.now_s), unit)

@@ -1,4 +1,4 @@
-"""What the rounds of a task are held on: a version with its manifest, the codec of updates against it, and the gate.
+"""The context of a round: base version, manifest, codec of the updates, and what the task requires of a device.
 
 Found once for each task and version and then kept, because every report and every check-in asks for it.
 """
@@ -24,7 +24,7 @@ MOST_KEPT = 32
 
 @dataclass(frozen=True, slots=True)
 class RoundContext:
-    """What a round is held on.
+    """The context of a round.
 
     Attributes:
         version: the base version.
@@ -55,11 +55,11 @@ class RoundContexts:
         self._kept: dict[tuple[str, str, Trial | None], RoundContext] = {}
 
     def of_round(self, task: TaskRecord, version: VersionRecord, state: Round) -> RoundContext:
-        """What this round is held on; see :meth:`find`."""
+        """The context of this round; see :meth:`find`."""
         return self.find(task, version, Trial(Sha256(version.manifest), self._share) if state.trial else None)
 
     def find(self, task: TaskRecord, version: VersionRecord, trial: Trial | None = None) -> RoundContext:
-        """What a round of this task on this version is held on; ``trial`` if its devices only try the version.
+        """The context of a round of this task on this version; ``trial`` if its devices only evaluate the version.
 
         Raises:
             NightjarError: an artifact of the version is missing or damaged.

@@ -56,7 +56,7 @@ class Snapshot:
         tasks: every task that is not over, or has a round that is not, in the order in which they were made.
         rounds: the open round of each task that has one.
         versions: the newest version of each training task.
-        bases: versions that open rounds are held on and that are not the newest, by number.
+        bases: base versions of open rounds that are not the newest version, by number.
         number: of what devices are to obey now; drawn anew whenever that changes.
     """
 
@@ -268,7 +268,7 @@ class UnitOfWork:
         )
 
     def base_of(self, record: TaskRecord) -> VersionRecord | None:
-        """The version that the next round of a task is held on; None if there is none (any more)."""
+        """The base version of a task's next round; None if there is none (any more)."""
         if record.settings.kind is Work.TRAIN:
             return self.snapshot.versions.get(record.name)
         source = record.settings.source
@@ -278,7 +278,7 @@ class UnitOfWork:
         return self.snapshot.versions.get(name) or self.tx.current_version(name)
 
     def base_version(self, state: Round) -> VersionRecord:
-        """The version that an open round is held on.
+        """The base version of an open round.
 
         Raises:
             LocalProtocolError: the database has no such version.
@@ -288,7 +288,7 @@ class UnitOfWork:
             return newest
         found = self.snapshot.bases.get(state.base_version) or self.tx.version(state.base_version)
         if found is None:
-            msg = f"round {state.number} is held on version {state.base_version}, and there is none"
+            msg = f"round {state.number} has base version {state.base_version}, which the database lacks"
             raise LocalProtocolError(msg)
         self.snapshot.bases[state.base_version] = found
         return found
@@ -352,7 +352,9 @@ class UnitOfWork:
             case Phase.COMMITTING:
                 self._say("averaging_reports", round=after.number, accepted=after.reported, selected=len(after.seats))
             case Phase.COMMITTED:
-                if after.started_at_s is not None and after.version is not None:  # who only tries is sooner through
+                if (
+                    after.started_at_s is not None and after.version is not None
+                ):  # evaluation-only rounds finish faster; keep them out of the average
                     self.tx.save_rhythm(round_timed(self.tx.rhythm(), max(self.now_s - after.started_at_s, 0.0)))
                 self._say("round_committed", round=after.number, version=after.version)
             case Phase.ABANDONED:
@@ -372,7 +374,7 @@ def _tenths(state: Round) -> int:
 
 
 def _dropouts_changed(before: Round, after: Round, event: Event) -> Counter[DropoutCause]:
-    """How many dropouts of each cause came, or were taken back, with an event."""
+    """Change in the number of dropouts of each cause with an event."""
     device = getattr(event, "device", None)
     if device is None or before.phase is not after.phase:
         change, gone = dropouts(after), dropouts(before)

@@ -93,8 +93,8 @@ class CertificateIssuer:
 
     Attributes:
         register: as given.
-        coordinator_key: likewise.
-        recovery_key: likewise.
+        coordinator_key: that signs orders, as hex; told to devices.
+        recovery_key: that may replace it, as hex; told to devices.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class CertificateIssuer:
         """What a claim and a request for a certificate come to.
 
         Raises:
-            RemoteProtocolError: the request is none.
+            RemoteProtocolError: it is not a valid certificate request.
             UnavailableError: the database or the authority does not work now.
         """
         key = key_fingerprint(requested_key(csr))
@@ -147,7 +147,7 @@ class CertificateIssuer:
         """The next certificate of a device that showed its last one.
 
         Raises:
-            RemoteProtocolError: the request is none.
+            RemoteProtocolError: it is not a valid certificate request.
             UnavailableError: the database or the authority does not work now.
         """
         key = key_fingerprint(requested_key(csr))

@@ -1,7 +1,7 @@
 """What becomes of a claim, and of the key that somebody shows with it. Pure.
 
 A *claim* lets a number of devices in, for a while. A *credential* is a public key that came with a claim, and what
-became of it: a key is certified once, and whoever asks again with the same claim and the same key gets the same
+became of it: a key is certified once, and a second request with the same claim and key gets the same
 certificate. So a device that lost power at any step asks again and is not enrolled twice, and a claim that was copied
 from a card is worth nothing to another key once the card's own was there.
 

@@ -91,7 +91,7 @@ class RevocationEnforcer:
                 thread.join(timeout=10)
 
     def look(self) -> None:
-        """Have whoever must be out refused and thrown out, without asking the authority.
+        """Refuse and disconnect every device that is shut out, without asking the authority.
 
         Raises:
             NightjarError: the database, the disk or the broker does not work now.

@@ -144,7 +144,7 @@ def _for_devices(blueprint: Blueprint, spec: SpecTree, ports: WebPorts, limiter:
 
 
 def make_claim(ports: WebPorts, wanted: ClaimWanted, who: str) -> ClaimMade:
-    """Make a claim by the name of whoever asks; its characters are told this once.
+    """Make a claim in the caller's name; its text is shown this once.
 
     Raises:
         HTTPException: 404, in plain text; 422, if it cannot be like that; 409, if there is or was one of that name.

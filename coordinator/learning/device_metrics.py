@@ -48,11 +48,11 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
         devices: that measured it.
         counted: held-out words, as the devices say.
         loss_before: sum over devices of the mean loss per target, nats.
-        loss_after: likewise after training, of those that trained.
+        loss_after: the same sum after training, of those that trained.
         top1_before_of: recall -> devices; words foreseen first.
-        top3_before_of: likewise; among the first three.
+        top3_before_of: the same for the first three suggestions.
         top1_after_of: as the first, by what the device had trained.
-        top3_after_of: likewise; among the first three.
+        top3_after_of: the same for the first three suggestions.
         tried: devices that fetched and ran it, or failed at that.
         failures: cause -> of these, those that failed.
     """

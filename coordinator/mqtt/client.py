@@ -110,7 +110,7 @@ class MqttTransport:
 
 
 class _Waiting:
-    """Counts the bytes of messages that are not dealt with, and holds up whoever brings more."""
+    """Counts the bytes of unprocessed messages, and blocks the receiving thread above a bound."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

@@ -83,7 +83,7 @@ class NamedClients(BaseAuthPlugin):  # type: ignore[misc] # amqtt has no types
 
 
 class OwnTopics(BaseTopicPlugin):  # type: ignore[misc] # amqtt has no types
-    """What a device may say and hear: its own topics, and the announcement. The coordinator may everything."""
+    """A device may use its own topics and hear the announcement; the coordinator may use every topic."""
 
     @dataclass
     class Config:

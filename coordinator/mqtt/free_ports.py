@@ -1,4 +1,4 @@
-"""Ports for servers that are about to start, below those that the kernel gives to whoever connects (from 32768 on).
+"""Ports for servers that are about to start, below the kernel's ephemeral ports (from 32768 on).
 
 One of the latter can be taken between the look and the use, or while its server is being started again; and a client
 that calls there before the server listens may be given the same port for itself, and be connected to itself.

@@ -202,7 +202,7 @@ def _unfit(lease: Lease, offer: CheckIn, gate: Requirements) -> Refusal | None:
 
 
 def _sooner(refused: Refusal, other: Refusal) -> bool:
-    """Whether a refusal leaves more hope than another: whoever took part lately may again, and the rest hardly."""
+    """Whether a refusal is more temporary than another: a device that took part lately may do so again soon."""
     hopeful = RejectionReason.TOOK_PART_LATELY
     if refused.reason is not hopeful or other.reason is not hopeful:
         return refused.reason is hopeful and other.reason is not hopeful

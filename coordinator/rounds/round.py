@@ -152,7 +152,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
         pool: devices that wait to be selected, in the order in which they came; later, those that wait for a lost seat.
         seats: selected devices.
         working: how many of them are at work; counted along, so that a report costs no walk over all seats.
-        reported: how many have reported, likewise.
+        reported: how many have reported; counted along, too.
         started_at_s: when REPORTING began.
         closed_at_s: when it became terminal.
         empty_before: rounds in a row, just before this one, to which nobody came.

@@ -3,7 +3,7 @@
 The database is copied first (``VACUUM INTO``: one moment of it, without what was deleted), then the artifacts, which
 are stored before a row names them and never change.
 
-Keys are copied only if that is asked for: whoever has them can sign what devices obey, and make devices and servers.
+Keys are copied only on request: with them one can sign what devices obey, and make devices and servers.
 
 A restored coordinator must not use a round's number again: devices may still hold reports of rounds that the backup
 does not know. So restoring adds an abandoned round with a number far ahead, further the older the backup is (it may

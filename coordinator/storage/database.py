@@ -104,7 +104,7 @@ class Database:
         url: SQLAlchemy's, such as ``sqlite:////var/lib/nightjar/coordinator.sqlite``; :data:`IN_MEMORY` ends with this
             object.
         after_statement: called after every statement; lets a test stop the world there.
-        migrate: bring its tables up to date first; whoever only looks on must not, while a service may run on them.
+        migrate: bring its tables up to date first; a reader must not, while a service may be running on them.
 
     Raises:
         UnavailableError: it cannot be opened or migrated.

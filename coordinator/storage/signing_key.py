@@ -1,6 +1,6 @@
 """The key that signs what devices obey: a file beside the data, made at the first start, that only its owner may read.
 
-Whoever has the file can give orders to this population's devices. Beside it lies what everybody may know
+With the file one can give orders to this population's devices. Beside it lies what everybody may know
 (``keys.json``): the public half of the recovery key, and how the key came to be. A key is made only where neither is:
 one that no device knows would be obeyed by none.
 """

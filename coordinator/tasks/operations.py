@@ -120,7 +120,7 @@ class RollBack(msgspec.Struct, frozen=True, tag=True):
     """Take a version back.
 
     Attributes:
-        reason: for whoever asks later.
+        reason: kept in the audit log.
         version: which; None takes the canary if there is one, else the current version of the configuration's task.
         to: what devices get instead of a current version; None takes the one before.
     """

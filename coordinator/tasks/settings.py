@@ -132,7 +132,7 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
     selection_window_s: Seconds | None = None  # empty: derived; for tests and demos that run faster than life
     minimum_examples: Annotated[int, Meta(ge=0, le=2**31)] = 1  # nothing to learn from none
     minimum_separation: Annotated[int, Meta(ge=1, le=SHARE_WINDOW)] = 1  # a household has few phones; a fleet says 10
-    retry_after_s: Annotated[float, Meta(ge=0.1, le=86400)] | None = None  # empty: derived; likewise
+    retry_after_s: Annotated[float, Meta(ge=0.1, le=86400)] | None = None  # empty: derived; for tests and demos, too
     codec: CodecConfig = CodecConfig()
     plan: PlanConfig = PlanConfig()
     server: ServerConfig = ServerConfig()

@@ -227,7 +227,7 @@ def _stop(task: Task, event: TaskStopped) -> Task:
 
 
 def _activate(task: Task, event: Resumed | RuleRead) -> Task:
-    # Whoever says so does not want to wait out the rest of a pause between rounds, nor a doubled selection.
+    # The operator does not want to wait out the rest of a pause between rounds, nor a doubled selection.
     return replace(task, status=TaskStatus.ACTIVE, reason="", who="", since_s=event.now_s, closed_at_s=None, empty=0)
 
 

@@ -63,7 +63,7 @@ class Stage(enum.Enum):
     CANDIDATE = "candidate"
     """Made, not yet judged."""
     REFUSED = "refused"
-    """The gate let it not out."""
+    """Rejected by the quality gate."""
     CANARY = "canary"
     """A share of the devices tries it."""
     CURRENT = "current"
@@ -71,7 +71,7 @@ class Stage(enum.Enum):
     SUPERSEDED = "superseded"
     """Was current, until a later one was."""
     ROLLED_BACK = "rolled-back"
-    """Was out, and taken back."""
+    """Was released, and rolled back."""
 
 
 class Rollout(msgspec.Struct, frozen=True, kw_only=True):

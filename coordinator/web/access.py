@@ -1,8 +1,8 @@
 """Who may ask for what: tokens with a role each, and what each role may do.
 
 A token is ``nj_`` and 43 random characters; the database holds its sha256 only. It comes as ``Authorization: Bearer``,
-or as the password of HTTP Basic, so that a browser can ask for it by itself. Whoever may write the database's file may
-make tokens (the command line does), because such a person may do everything anyway.
+or as the password of HTTP Basic, so that a browser can ask for it by itself. A user who may write the database's file
+may make tokens (the command line does), because such a person may do everything anyway.
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ def _foreign_name(names: frozenset[str]) -> Response | None:
 
 
 def wants_page() -> bool:
-    """Whether whoever asks is a person in front of a browser."""
+    """Whether the request comes from a browser that a person uses."""
     return not request.path.startswith(NOT_FOR_PEOPLE)
 
 

@@ -32,7 +32,7 @@ from wire.errors import RemoteProtocolError, UnavailableError
 _log = structlog.get_logger("coordinator")
 
 ARTIFACT_AGE_S = 365 * 86400
-"""An artifact's bytes never change, so whoever has it may keep it for a year (RFC 9111's customary most)."""
+"""An artifact's bytes never change, so caches may keep it for a year (RFC 9111's customary most)."""
 
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
@@ -51,7 +51,7 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
         fresh_s: how long a count of all devices is good for, at least.
     """
     app = Flask(__name__)
-    app.secret_key = secrets.token_bytes(32)  # nothing on disk to steal; whoever was logged in logs in again
+    app.secret_key = secrets.token_bytes(32)  # nothing on disk to steal; a restart ends all logins
     app.session_interface = _Cookie(ports.config)
     read_manifest = functools.lru_cache(maxsize=64)(lambda sha256: Manifest.decode(ports.artifacts.get(sha256)))
     census = CensusTaker(ports.repository, lambda sha256: read_manifest(sha256).weights.sha256, ports.clock, fresh_s)
@@ -121,7 +121,7 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
 
 
 class _Cookie(SecureCookieSessionInterface):
-    """The cookie of whoever is logged in: for this browser's requests to us alone, and over TLS where there is any."""
+    """The login cookie: same-site, and only over TLS where TLS is on."""
 
     def __init__(self, config: CoordinatorConfig) -> None:
         self._tls = config.tls

@@ -120,7 +120,7 @@ class TaskWanted(TaskSettings, frozen=True, kw_only=True):
 
 
 class Why(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The reason of a change, for whoever asks later."""
+    """The reason of a change, kept in the audit log."""
 
     reason: Reason
 

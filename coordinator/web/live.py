@@ -28,7 +28,7 @@ POLL_S = 1.0
 AT_MOST_EVERY_S = 2.0
 """A stream tells no more often: each time, a page is fetched."""
 HEARTBEAT_S = 15.0
-"""Whoever hears nothing for longer, a proxy in between included, takes the connection for dead."""
+"""A client or proxy that receives nothing for longer may close the connection."""
 STREAM_S = 300.0
 """Then the browser connects again by itself, and a stream that nobody reads does not last."""
 GONE = "waitress.client_disconnected"

@@ -16,7 +16,7 @@ ANSWER_TIMEOUT_S = 10.0
 
 
 def operate(ports: WebPorts, operation: Operation) -> bool:
-    """Have a change made, by the name of whoever asks; False if everything was so already.
+    """Make a change in the caller's name; False if nothing had to change.
 
     Raises:
         HTTPException: 409, if it cannot be done; 503, if it could not be stored yet.

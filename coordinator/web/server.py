@@ -35,7 +35,7 @@ IDLE_S = 30
 DRAIN_S = 5.0
 """Longest wait at the end for answers under way; a device goes on with a longer one where it was cut."""
 FRESH_S = 1.0
-"""Whoever has just connected is about to ask."""
+"""A new connection is about to send its request."""
 STOP_TIMEOUT_S = 10.0
 _LOOK_S = 0.02
 
@@ -49,7 +49,7 @@ def serving(
     Args:
         app: a WSGI application.
         host: to listen on.
-        port: likewise.
+        port: to listen on.
         listener: listens there already; closed in the end.
         trusted_proxy: its address, or ``*`` for any: what it says of who asks, and over which scheme, is believed.
 
@@ -120,7 +120,7 @@ def _drain(server: Any) -> None:
     def accept_no_more() -> None:
         knocking = select.poll()
         knocking.register(server.socket, select.POLLIN)
-        for _ in range(CONNECTIONS):  # whoever has connected by now is ours
+        for _ in range(CONNECTIONS):  # connections that were accepted by now are ours
             if not knocking.poll(0):
                 break
             server.handle_accept()

@@ -21,7 +21,7 @@ from coordinator.web.versions import VersionDetail, version_detail
 
 
 class Withdrawal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which version is to be taken back, what devices get instead, and why.
+    """Which version to roll back, what devices get instead, and why.
 
     Without ``version`` it is the canary if there is one, else the current version; without ``to`` devices get what was
     current before.

@@ -226,7 +226,7 @@ def _broker(config: AgentConfig) -> Iterator[Check]:
 
 
 def _broker_with_certificates(where: str, address: tuple[str, int], tls: ssl.SSLContext) -> Check:
-    """Only the handshake: whoever says CONNECT with our certificate throws a running agent out."""
+    """Only the TLS handshake: an MQTT CONNECT with our certificate would disconnect a running agent."""
     try:
         with socket.create_connection(address, ANSWER_S) as plain, tls.wrap_socket(plain) as connection:
             connection.settimeout(REFUSAL_S)

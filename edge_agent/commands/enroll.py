@@ -21,7 +21,7 @@ def enroll(path: Path, environment: Mapping[str, str], claim: Path, also_wipe: S
 
     Raises:
         ConfigError: a file cannot be used, or the claim is refused.
-        RemoteProtocolError: whoever answers is not the coordinator of the claim.
+        RemoteProtocolError: the server that answers is not the claim's coordinator.
         UnavailableError: try again later.
     """
     data_dir = data_dir_of(path, environment)

@@ -127,7 +127,7 @@ DEFAULT_POLICY: Policy = {
     Condition.CHARGING: Demand.REQUIRED,
     # Without any sign of use a headless board is idle.
     Condition.IDLE: Demand.UNLESS_UNKNOWN,
-    # A bill cannot be taken back.
+    # Money for metered traffic is spent for good.
     Condition.UNMETERED: Demand.REQUIRED,
     # Many drivers give no level or a bogus 0 %; charging is asked for anyway.
     Condition.BATTERY_HIGH: Demand.UNLESS_UNKNOWN,

@@ -147,7 +147,7 @@ class AdoptResidual:
 
 @dataclass(frozen=True, slots=True)
 class PutBack:
-    """Likewise, and put what the report carried back into it: nobody will count the report."""
+    """Drop the report and put what it carried back into the residual: nobody will count it."""
 
 
 Effect = SendParts | SendQuery | AdoptResidual | PutBack

@@ -79,7 +79,7 @@ def score(weights: Weights, x: Ids, y: Ids) -> Evaluation:
     h = np.zeros((len(x), weights.projection.shape[1]), np.float32)
     c = np.zeros((len(x), weights.projection.shape[0]), np.float32)
     loss, targets, counted, top1, top3 = 0.0, 0, 0, 0, 0
-    # Weights that exploded give sums that are not finite; whoever asked sees that, a warning would not help.
+    # Weights that exploded give sums that are not finite; the caller sees that, a warning would not help.
     with np.errstate(over="ignore", invalid="ignore"):
         for token, target in zip(x.T, y.T, strict=True):
             keep = (token != BOS)[:, None]

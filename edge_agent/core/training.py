@@ -127,7 +127,7 @@ def evaluate(program: Program, batches: Batches) -> Evaluation:
 
 
 def try_out(program: Program, batches: Batches, should_stop: Callable[[], bool]) -> Evaluation | TrainingStopped:
-    """The same, giving up before the next batch if it is asked to stop: half of the figures are none."""
+    """The same, but stops before the next batch when asked to; incomplete figures are discarded."""
     found: list[Evaluation] = []
     for x, y in batches:
         if should_stop():

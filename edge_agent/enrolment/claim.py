@@ -1,6 +1,6 @@
 """The claim file that a card carries: read once, and wiped when the device has its certificate.
 
-Whoever reads the card before its device first starts could use the claim, once; a claim that somebody else used is
+Somebody who reads the card before its device first starts could use the claim, once; a claim that somebody else used is
 refused to the card's own device, and the coordinator's audit log says so.
 """
 

@@ -64,7 +64,7 @@ def enrol(data_dir: Path, claim_path: Path, also_wipe: Sequence[Path] = ()) -> E
     Raises:
         Refused: the coordinator does not take the claim; another one is needed.
         ConfigError: a file cannot be used.
-        RemoteProtocolError: whoever answers is not the coordinator of the claim.
+        RemoteProtocolError: the server that answers is not the claim's coordinator.
         UnavailableError: it cannot be reached, or a person has to let the device in: try again later.
     """
     claim = read_claim(claim_path) if claim_path.exists() else None

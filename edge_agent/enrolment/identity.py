@@ -71,7 +71,7 @@ def held_identity(data_dir: Path) -> EnrolledIdentity | None:
         found = msgspec.json.decode(path.read_bytes(), type=EnrolledIdentity)
         device_id(found.device), population(found.population)
     except (FileNotFoundError, NotADirectoryError):
-        return None  # whoever makes the folder says what is wrong with it
+        return None  # the code that makes the folder says what is wrong with it
     except (OSError, msgspec.MsgspecError, RemoteProtocolError) as error:
         msg = f"{path}: expected what 'nightjar-agent enroll' wrote, got: {error}; enrol again with a new claim"
         raise ConfigError(msg) from error

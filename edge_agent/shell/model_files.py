@@ -159,7 +159,7 @@ def exported_model(folder: Path) -> Model:
     """The model in a folder that this machine's owner exported (:mod:`models.folder`): its hashes are not checked.
 
     Raises:
-        RemoteProtocolError: its manifest is none.
+        RemoteProtocolError: its manifest is not valid.
     """
     manifest = Manifest.decode((folder / MANIFEST).read_bytes())
     return Model(Sha256(manifest.sha256), manifest, folder / PROGRAM, folder / WEIGHTS, folder / VOCABULARY)

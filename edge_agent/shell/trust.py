@@ -77,7 +77,7 @@ class KnownKey:
         device: our name.
         facts: what the device remembers.
         given: the key of the configuration, in hex; empty if none was given.
-        recovery: the recovery key that came with it; likewise.
+        recovery: the recovery key that came with it; None without.
         holds: whether a signature holds; see :mod:`edge_agent.shell.signatures`.
         now_s: the time, if the clock is synchronised; else None.
     """

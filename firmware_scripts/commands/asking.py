@@ -1,4 +1,4 @@
-"""Has a target confirmed by whoever sits there: what is typed, or a serial number, must name it."""
+"""Asks a person to confirm a target: what is typed, or a serial number, must name it."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ class FoundUnhealthy:
 
 @dataclass(frozen=True, slots=True)
 class DeviceStarted:
-    """The device started, or whoever drove this machine was ended and begins anew."""
+    """The device started, or the process that drove this machine was killed and starts again."""
 
 
 Event = Offered | Unpacked | UnpackFailed | FoundHealthy | FoundUnhealthy | DeviceStarted

@@ -33,7 +33,7 @@ class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         copies: source in ``firmware_scripts`` of each file by its path.
         links: target of each symbolic link by its path.
         masked_units: of systemd, that never start.
-        masked_generators: of systemd's units, likewise.
+        masked_generators: generators of systemd's units that are masked.
         kernel_modules: C files of the kernel's source that Debian does not build.
     """
 

@@ -63,7 +63,7 @@ class PreparedRun:
         url: of the coordinator's page.
         keyboard_url: of the first phone's keyboard.
         broker_port: free a moment ago.
-        service_port: likewise; of the coordinator's own connection to a broker with certificates.
+        service_port: of the coordinator's own connection to a broker with certificates.
         tls: certificates of the servers; None in plain text.
         trigram: Kneser-Ney recall on the held-out text.
         limit_s: seconds after which a run that does not finish is given up.

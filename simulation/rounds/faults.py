@@ -227,7 +227,7 @@ class Dice:
         self.thrown: Counter[str] = Counter()
 
     def strikes(self, fault: Fault, where: str = "") -> bool:
-        """Whether a fault happens at this opportunity; whoever carries it out says so with :meth:`note`."""
+        """Whether a fault happens at this opportunity; the caller reports it with :meth:`note`."""
         rate = self._rates[fault]
         if rate == 0.0 or self._random() >= rate:
             return False

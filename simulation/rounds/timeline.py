@@ -1,7 +1,7 @@
 """Virtual time: it stands still while something happens, and then jumps to the next thing that will happen.
 
 A heap of calls. Calls for the same moment run in the order in which they were planned, so a run depends on its seed and
-on nothing else. There is no cancelling: whoever plans a call checks in it whether it is still wanted.
+on nothing else. There is no cancelling: a planned call checks itself whether it is still wanted.
 """
 
 from __future__ import annotations
