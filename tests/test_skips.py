@@ -66,6 +66,7 @@ WORKERS = pytest.param(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [pytest.param((), id="alone"), WORKERS])
 def test_a_skip_that_is_not_listed_fails_the_run_and_both_kinds_are_named(tmp_path, arguments):
     done = run(tmp_path, PROJECT, *arguments)
@@ -76,6 +77,7 @@ def test_a_skip_that_is_not_listed_fails_the_run_and_both_kinds_are_named(tmp_pa
     assert f"\n{NAME}\n" in done.stdout
 
 
+@pytest.mark.slow
 def test_with_listed_skips_only_the_run_is_green(tmp_path):
     done = run(tmp_path, list(PROJECT)[:1])
     assert done.returncode == 0, done.stdout + done.stderr

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 NOW_S = 1_800_000_000.0
 
 
+@pytest.mark.slow
 def test_the_database_holds_exactly_what_was_asked_for(tmp_path):
     database = Database(f"sqlite:///{tmp_path / 'test.sqlite'}")
     with database.transaction() as tx:

@@ -74,6 +74,7 @@ def test_what_is_copied_is_there_and_not_ignored():
     assert let_in == copied()
 
 
+@pytest.mark.slow
 def test_every_package_that_the_coordinator_imports_is_copied():
     script = (
         "import sys, coordinator.service, coordinator.__main__, coordinator.engine.worker_child\n"

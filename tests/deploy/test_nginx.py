@@ -192,6 +192,7 @@ def test_what_is_larger_than_the_coordinator_takes_is_refused_before_it(site):
     assert site.ask("/who", "POST", b"x" * 1000)[0] == 200
 
 
+@pytest.mark.slow
 @WITHOUT
 def test_a_head_that_is_too_large_is_refused_before_it_and_one_that_drips_is_ended(site):
     assert site.ask("/who", X="x" * 7000, Y="y" * 7000, Z="z" * 7000)[0] == 400

@@ -89,6 +89,7 @@ def test_a_data_dir_that_is_a_file_is_said(tmp_path):
     assert "data_dir: expected a folder" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_taken_keyboard_port_is_said(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         path = tmp_path / "agent.toml"
@@ -100,6 +101,7 @@ def test_a_taken_keyboard_port_is_said(tmp_path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_unreadable_messages_are_said(tmp_path):
     path = tmp_path / "agent.toml"
     path.write_text('device = "p"\ndata_dir = "data"\n[emulator]\nmessages = "nowhere.txt"\n')

@@ -20,6 +20,7 @@ def loaded_by(statement):
     return set(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_no_module_of_the_agent_loads_tensorflow():
     names = [name for name in MODULES if not name.endswith("__main__")]
     assert len(names) > 20

@@ -56,6 +56,7 @@ def test_one_that_hangs_is_killed(make):
     assert died == [-signal.SIGKILL] * TRIES
 
 
+@pytest.mark.slow
 def test_one_that_hangs_is_left_also_if_it_reads_nothing_or_its_own_child_holds_the_pipe(make):
     child = make("import time; time.sleep(600)")
     assert child.ask(bytes(1 << 20), timeout_s=0.2) is None
@@ -63,6 +64,7 @@ def test_one_that_hangs_is_left_also_if_it_reads_nothing_or_its_own_child_holds_
     assert nested.ask(b"abc", timeout_s=0.5) is None
 
 
+@pytest.mark.slow
 def test_beside_one_that_hangs_and_cannot_be_killed_no_other_is_started(make, tmp_path, monkeypatch):
     """Such as sudo's: each question would leave one more behind."""
     monkeypatch.setattr(children, "END_TIMEOUT_S", 0.1)

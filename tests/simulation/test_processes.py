@@ -69,6 +69,7 @@ def test_everything_is_stopped_when_the_block_fails(tmp_path):
     assert not any(one.running for group in groups for one in group)
 
 
+@pytest.mark.slow
 def test_children_do_not_outlive_a_parent_that_is_killed(tmp_path):
     code = f"""
     import sys, time

@@ -88,6 +88,7 @@ def test_a_short_lie_costs_next_to_nothing_for_the_largest_layout_that_there_is(
     assert max(peak_bytes(lambda data=data: codec.decode(data, LARGEST)) for data in lies(LARGEST)) < A_FEW_BYTES
 
 
+@pytest.mark.slow
 def test_a_bitmap_bomb_is_not_unpacked_beyond_the_bitmap():
     bomb = struct.pack("<IfHfB", 1, 1.0, 300, 1.0, 1) + zlib.compress(bytes(1 << 28), 9)
     assert peak_bytes(lambda: codec_for(CodecChoice()).decode(bomb, GBOARD)) < 4 * GBOARD.size
@@ -106,6 +107,7 @@ def test_peak_of_k_equal_to_n_is_in_proportion_to_the_model(name):
     assert peak_bytes(lambda: codec.decode(payload, GBOARD)) < BYTES_A_PARAMETER * GBOARD.size
 
 
+@pytest.mark.slow
 def test_peak_of_a_mask_of_everything_is_in_proportion_to_the_model():
     artifact = mask_to_bytes(np.arange(GBOARD.size), GBOARD)
     assert len(artifact) < 2000  # and this is why the bound cannot be in proportion to the bytes

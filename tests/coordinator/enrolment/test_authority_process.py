@@ -32,6 +32,7 @@ def test_each_question_has_one_answer_and_a_bad_one_harms_nobody(tmp_path):
     assert found[2]["code"] == "csr"
 
 
+@pytest.mark.slow
 def test_the_authoritys_process_signs_and_is_started_again_when_it_is_gone(tmp_path):
     signer = AuthorityClient(own_command(tmp_path / "authority"))
     try:

@@ -44,6 +44,7 @@ def test_a_small_population_meets_within_a_quarter_of_the_time_that_a_round_wait
     assert max(found) - min(found) <= DEADLINE_S / 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("population", [200, 1_000, 10_000, 100_000, 1_000_000])
 def test_of_a_large_population_a_few_cohorts_arrive_in_the_time_that_a_round_waits(population):
     """The tenth of them that is eligible comes again whenever it is told to."""

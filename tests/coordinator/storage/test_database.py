@@ -51,6 +51,7 @@ class StoppedHereError(Exception):
     pass
 
 
+@pytest.mark.slow
 def test_stopped_at_any_statement_while_the_tables_are_made_it_starts_again(tmp_path):
     url, statements = f"sqlite:///{tmp_path / 'test.sqlite'}", 0
     while True:

@@ -58,6 +58,7 @@ def test_only_a_collapse_counts_where_that_is_the_margin():
     assert faults(Figures(top1=0.149), [FORMER], COLLAPSE)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=8, max_size=400).filter(lambda w: len(w) % 8 == 0))
 def test_the_error_is_that_of_a_mean_of_paired_differences(words):
     new, old = (np.array([word[at] for word in words]) for at in (0, 1))

@@ -45,6 +45,7 @@ def face(name, phone, folder):
                 yield staged, adb
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["linux", "termux", "adb"])
 def test_the_probes_find_what_the_script_says(tmp_path, name):
     if name == "adb" and shutil.which("adb") is None:

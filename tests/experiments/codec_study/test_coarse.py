@@ -29,6 +29,7 @@ def test_more_bits_err_less(bits, most_error):
     assert len(set(np.abs(update.values).tolist())) <= 2 ** (bits - 1)
 
 
+@pytest.mark.slow
 def test_stochastic_rounding_is_right_on_average():
     codec = coarse_codec(CodecChoice(name="topk-4-unbiased", density=0.2))
     mean = np.mean([sent(codec, seed).values for seed in range(400)], axis=0)

@@ -35,6 +35,7 @@ def test_any_json_gives_devices_or_a_refusal(value):
         assert device.size_bytes is None or device.size_bytes >= 0
 
 
+@pytest.mark.slow
 def test_more_devices_than_any_machine_has_are_refused():
     many = [{"name": f"sd{n}"} for n in range(MAX_DEVICES + 1)]
     with pytest.raises(RemoteProtocolError):

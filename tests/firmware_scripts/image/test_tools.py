@@ -26,6 +26,7 @@ def test_one_that_is_not_there_is_said():
         run(["no-such-program"], environment(0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_one_that_is_interrupted_is_given_the_time_to_clean_up(tmp_path, number):
     """mmdebstrap undoes its mounts then; killed, it leaves them. A background job of a shell ignores SIGINT."""

@@ -37,6 +37,7 @@ def trace(tmp_path: Path, *rows: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_generated_day_swings_four_times_around_nine_percent():
     share = share_free_by_hour(GeneratedAvailability(1), 600)
     assert 0.07 < share.mean() < 0.12

@@ -3,6 +3,8 @@
 import gc
 import tracemalloc
 
+import pytest
+
 from wire import messages
 from wire.messages import DropoutCause
 
@@ -38,6 +40,7 @@ def test_a_phone_that_slept_knows_why_it_is_not_free_and_does_not_say_that_it_re
     assert dropouts[0] in {DropoutCause.IN_USE, DropoutCause.UNPLUGGED, DropoutCause.METERED}
 
 
+@pytest.mark.slow
 def test_a_phone_that_sleeps_takes_a_few_kilobytes(make_world):
     def traced_bytes(devices: int) -> int:
         tracemalloc.start()

@@ -55,6 +55,7 @@ def test_wire_ids_are_unique_and_stable():
     }
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(cases, st.floats(0.01, 1), st.integers(0, 9))
 @pytest.mark.parametrize("name", ["dense-f32", "topk-8", "topk-4"])
@@ -79,6 +80,7 @@ def test_a_masked_codec_without_a_mask_is_a_defect(name):
         codec_for(CodecChoice(name=name))
 
 
+@pytest.mark.slow
 @given(cases)
 def test_dense_f32_is_exact(case):
     layout, vector = case
@@ -86,6 +88,7 @@ def test_dense_f32_is_exact(case):
     assert (codec.decode(codec.encode(vector, layout, rng()), layout).dense() == vector).all()
 
 
+@pytest.mark.slow
 @given(cases)
 def test_dense_f16_is_the_nearest_half(case):
     layout, vector = case
@@ -100,6 +103,7 @@ def test_dense_f16_refuses_what_half_precision_cannot_hold():
         codec_named("dense-f16").encode(delta() + np.float32(65_505), LAYOUT, rng())
 
 
+@pytest.mark.slow
 @given(cases, densities)
 @pytest.mark.parametrize("name", OWN_CHOICE)
 def test_the_receiver_reads_exactly_the_quantized_top_k(name, case, density):
@@ -111,6 +115,7 @@ def test_the_receiver_reads_exactly_the_quantized_top_k(name, case, density):
     assert got.values.tobytes() == quantized(sparse.values, int(name[-1])).tobytes()
 
 
+@pytest.mark.slow
 @given(
     cases.flatmap(
         lambda case: st.tuples(st.just(case), st.lists(st.booleans(), min_size=case[0].size, max_size=case[0].size))
@@ -183,6 +188,7 @@ def test_one_byte_more_is_a_protocol_error(name):
         codec.decode(codec.encode(delta(), LAYOUT, rng()) + b"\0", LAYOUT)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.binary(max_size=80))
 @pytest.mark.parametrize("name", NAMES)

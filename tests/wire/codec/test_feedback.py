@@ -21,6 +21,7 @@ def delta(seed):
     return np.random.default_rng(seed).normal(size=LAYOUT.size).astype(np.float32)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(fates)
 @pytest.mark.parametrize("name", NAMES)

@@ -50,6 +50,7 @@ def sparse_vectors(draw, most):
     return layout, chosen, np.array(levels, np.int64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [1, 7, 127, 2**32 - 1])
 def test_positions_and_levels_come_back(most):
     @given(sparse_vectors(most))
@@ -61,6 +62,7 @@ def test_positions_and_levels_come_back(most):
     check()
 
 
+@pytest.mark.slow
 @given(st.integers(0, 3000), st.integers(0, 3000), st.integers(0, 9))
 def test_any_count_of_any_number_of_parameters(n, k, seed):
     layout = ParameterLayout((ParameterSpec("v", (n,)),) if n else ())

@@ -92,6 +92,7 @@ def test_levels_keep_signs_and_bounds(values, bits, uniform, stochastic):
     assert (levels * np.sign(values) >= 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", [2, 4, 8])
 @pytest.mark.parametrize("uniform", [True, False])
 def test_stochastic_rounding_is_unbiased(bits, uniform):

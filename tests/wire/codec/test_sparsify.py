@@ -8,6 +8,7 @@ from wire.codec.sparsify import count_for, top_k
 from wire.errors import LocalProtocolError
 
 
+@pytest.mark.slow
 @given(st.integers(0, 40).flatmap(lambda n: st.tuples(vectors(n), st.integers(0, n))))
 def test_exactly_k_of_the_largest_magnitudes_in_ascending_order(case):
     vector, k = case

@@ -44,6 +44,7 @@ def test_never_larger_than_zlib_on_any_input(bits, case):
     assert len(payload(update, k, bits, layout)) <= bound(update, k, bits)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", [4, 8])
 def test_never_larger_than_zlib_where_its_quick_search_beats_the_thorough_one(bits):
     """It does so by a few bytes, here and there: in some of these, whatever zlib it is."""
