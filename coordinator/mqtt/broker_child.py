@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import signal
@@ -20,6 +21,8 @@ from coordinator.mqtt.broker import SERVICE_USER, check_port_free, choose
 from coordinator.mqtt.free_ports import free_ports
 from wire.errors import UnavailableError
 
+HELLO = bytes.fromhex("100c00044d515454040200050000")
+"""CONNECT of MQTT 3.1.1, without a name."""
 START_TIMEOUT_S = 60.0
 """A second as a rule; at the start of a small machine everything starts at once."""
 RESTART_AFTER_S = 1.0
@@ -110,6 +113,7 @@ class BrokerChild:
         while time.monotonic() < deadline_s:
             try:
                 socket.create_connection((self._broker.host, self._broker.port), timeout=1).close()
+                _say_hello(self.service)
             except OSError:
                 time.sleep(0.05)
             else:
@@ -117,6 +121,18 @@ class BrokerChild:
         self.close()
         msg = f"the broker {self.name} does not answer; see {self._folder / 'broker.log'}"
         raise UnavailableError(msg)
+
+
+def _say_hello(broker: BrokerConfig) -> None:
+    """Wait for any answer to an MQTT CONNECT: mosquitto listens before it handles SIGHUP, which ends it until then.
+
+    Raises:
+        OSError: it does not answer yet.
+    """
+    with socket.create_connection((broker.host, broker.port), timeout=1) as connection:
+        connection.sendall(HELLO)
+        with contextlib.suppress(ConnectionResetError):  # an answer, too
+            connection.recv(4)
 
 
 def _service(broker: BrokerConfig) -> BrokerConfig:
