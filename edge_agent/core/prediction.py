@@ -3,7 +3,7 @@
 The weights are views of the flat vector, so a memory-mapped file serves as it is: nothing is copied, the pages belong
 to the page cache, and the resident part of the agent needs no TFLite runtime. One word costs one product of the
 embedding with a vector; a 10,000-word model answers faster than the runtime's ``step`` signature, which copies its
-variables at every call (docs/adr/0014-keyboard-without-a-runtime.md). Training is not here: that is the program's.
+variables at every call (docs/adr/0014-numpy-inference.md). Training is not here: that is the program's.
 
 The cell is that of :mod:`models.lstm`, which the tests compare it with; see there for the sources.
 """

@@ -1,6 +1,6 @@
 """What the demo uses for each model where the command line does not say.
 
-The figures come from trials on ``personas`` and on chat text (docs/adr/0006-demo-learning.md): a short warm start on
+The figures come from trials on ``personas`` and on chat text (docs/adr/0006-demo-settings.md): a short warm start on
 public text leaves room to learn, and a few local epochs at a moderate rate raise recall in a handful of rounds.
 """
 
