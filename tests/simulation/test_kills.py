@@ -137,7 +137,7 @@ def check_versions_are_the_means_of_their_reports(database, frames, artifacts):
     """Each version is its base plus the mean of the stored reports, each once: bit for bit."""
     versions = database.execute("SELECT version, manifest, round, clip_norm FROM versions ORDER BY version").fetchall()
     assert [v for v, *_ in versions] == list(range(ROUNDS + 1))
-    codec, optimizer = codec_for(CodecChoice(name="topk-8")), fed_avg(1.0)
+    codec, optimizer = codec_for(CodecChoice(name="topk-8", density=0.05)), fed_avg(1.0)
     for (_, base, _, clip_norm), (_, manifest, number, _) in pairwise(versions):
         before, after = (Manifest.decode(artifacts.get(name)) for name in (base, manifest))
         layout = before.layout
