@@ -20,7 +20,7 @@ _ELSEWHERE = {
     "actions": {"token": "token", "audit": "audit"},
     "tasks": {"task": "task"},
     "certificates": {"authority": "authority"},
-    "enroll": {"enroll-token": "enroll_token", "enrolment": "enrolment"},
+    "enrol": {"enrol-token": "enrol_token", "enrolment": "enrolment"},
     "upkeep": {"init": "init", "doctor": "doctor", "backup": "backup", "restore": "restore"},
 }
 """Modules of :mod:`coordinator.commands` -> name of the command -> its function."""

@@ -242,15 +242,15 @@ def self_test(path: Path, as_json: bool) -> None:
 @click.option("--claim", type=click.Path(path_type=Path), required=True, help="The claim file; removed in the end.")
 @click.option("--wipe", "also_wipe", type=click.Path(path_type=Path), multiple=True, help="Blank the claim there, too.")
 @reports_errors
-def enroll(path: Path, as_json: bool, claim: Path, also_wipe: tuple[Path, ...]) -> None:
+def enrol(path: Path, as_json: bool, claim: Path, also_wipe: tuple[Path, ...]) -> None:
     """Get this device its certificate with a claim; nothing happens if it has one that counts.
 
     Exit status 0: enrolled; a warning says where the claim could not be wiped. 2: refused, another claim is needed. 3:
     the coordinator cannot be reached, or a person there has to let the device in; try again later.
     """
-    from edge_agent.commands.enroll import enroll as do
+    from edge_agent.commands.enrol import enrol_with_claim
 
-    done = do(path, os.environ, claim, also_wipe)
+    done = enrol_with_claim(path, os.environ, claim, also_wipe)
     if as_json:
         told_json = {"device": done.identity.device, "population": done.identity.population, "anew": done.anew}
         _print_json({**told_json, "not_wiped": done.not_wiped})

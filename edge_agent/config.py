@@ -299,7 +299,7 @@ def _take_day(reader: ConfigurationReader, folder: Path, table: dict[str, Any]) 
 
 
 _FIRST = "'nightjar-agent example' prints one to begin with"
-_ENROL = ", or enrol this device with a claim: nightjar-agent enroll"
+_ENROL = ", or enrol this device with a claim: nightjar-agent enrol"
 _MISSING = {
     "device": f'; add a line such as device = "phone-01"{_ENROL}',
     "data_dir": '; add a line such as data_dir = "data"',

@@ -50,7 +50,7 @@ def device_files(project: Path) -> dict[str, bytes]:
             f"device/{PROGRAM}": device_program(project),
             f"device/{INSTALLER}": (here / INSTALLER).read_bytes(),
             "device/units/nightjar-agent.service": agent.encode(),
-            "device/units/nightjar-enroll.service": enroll_unit(agent).encode(),
+            "device/units/nightjar-enrol.service": enrol_unit(agent).encode(),
             "device/units/nightjar-self-test.service": self_test_unit(agent).encode(),
         }
         files |= {f"device/units/{path.name}": path.read_bytes() for path in sorted((here / "units").glob("*.service"))}
@@ -77,12 +77,12 @@ def device_program(project: Path) -> bytes:
     return made.getvalue()
 
 
-def enroll_unit(agent_unit: str) -> str:
+def enrol_unit(agent_unit: str) -> str:
     """The unit that enrols, from the agent's."""
     # A credential is a copy that only this unit can read, for the file is root's; then a copy of that
     # in the unit's own /tmp, because the agent blanks the claim that it used.
     copy = "/usr/bin/install -m 0600 %d/claim /tmp/claim.json"
-    command = f"{_COMMAND} enroll {_SETTINGS} --claim /tmp/claim.json"
+    command = f"{_COMMAND} enrol {_SETTINGS} --claim /tmp/claim.json"
     credential = "LoadCredential=claim:/var/lib/nightjar/claim.json"
     return _once(agent_unit, "enrols this device, once", (copy, command), credential)
 

@@ -148,7 +148,7 @@ def redeem(claim: Claim | None, held: Credential | None, key: str, now_s: float)
     if held is not None:
         return _again(claim, held)
     if now_s >= claim.expires_s:
-        return ClaimRefused("claim-expired", "the claim is too old; make another with 'enroll-token create'")
+        return ClaimRefused("claim-expired", "the claim is too old; make another with 'enrol-token create'")
     if claim.uses_left < 1:
         return ClaimRefused("claim-used", "the claim was used by another key; if that was not you, revoke its device")
     device = DeviceId(claim.device or f"{claim.prefix}-{key[:NAME_DIGITS]}")

@@ -19,7 +19,7 @@ MOST_BYTES = 16 * 1024
 
 
 class ClaimFile(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``nightjar-coordinator enroll-token create`` writes.
+    """What ``nightjar-coordinator enrol-token create`` writes.
 
     Attributes:
         claim: lets this device in, once.
@@ -46,7 +46,7 @@ def read_claim(path: Path) -> ClaimFile:
         raise ConfigError(msg) from error
     except msgspec.MsgspecError as error:
         # The message names a field and never its content.
-        msg = f"{path}: expected the file that 'nightjar-coordinator enroll-token create' writes: {error}"
+        msg = f"{path}: expected the file that 'nightjar-coordinator enrol-token create' writes: {error}"
         raise ConfigError(msg) from error
 
 

@@ -126,7 +126,7 @@ def renewed(data_dir: Path, now_s: float) -> bool:
 
     before = held_identity(data_dir)
     if before is None:
-        msg = "this device is not enrolled: nightjar-agent enroll"
+        msg = "this device is not enrolled: nightjar-agent enrol"
         raise ConfigError(msg)
     held = refreshed(data_dir, before)
     if now_s < held.renew_s:

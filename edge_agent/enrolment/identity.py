@@ -73,7 +73,7 @@ def held_identity(data_dir: Path) -> EnrolledIdentity | None:
     except (FileNotFoundError, NotADirectoryError):
         return None  # the code that makes the folder says what is wrong with it
     except (OSError, msgspec.MsgspecError, RemoteProtocolError) as error:
-        msg = f"{path}: expected what 'nightjar-agent enroll' wrote, got: {error}; enrol again with a new claim"
+        msg = f"{path}: expected what 'nightjar-agent enrol' wrote, got: {error}; enrol again with a new claim"
         raise ConfigError(msg) from error
     return found
 

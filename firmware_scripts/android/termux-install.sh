@@ -58,7 +58,7 @@ debian sh -c 'apt-get update -qq && apt-get install -y -qq --no-install-recommen
 debian sh -c '[ ! -e /opt/nightjar ] || sh /mnt/nightjar/install.sh --uninstall'
 debian sh /mnt/nightjar/install.sh
 if [ -e "$here/claim.json" ]; then
-    debian nightjar-agent enroll --config /etc/nightjar/agent.toml --claim /mnt/nightjar/claim.json
+    debian nightjar-agent enrol --config /etc/nightjar/agent.toml --claim /mnt/nightjar/claim.json
     run rm -f "$here/claim.json"
 fi
 

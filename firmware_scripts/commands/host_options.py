@@ -31,7 +31,7 @@ _OPTIONS = (
     click.option("--bundle", "bundle", type=_FILE, help="The agent for this kind of device (docs/bundles.md)."),
     click.option("--public-key", type=_FILE, help="The .pub file of the key that signed the bundle."),
     click.option("--config", type=_FILE, help="The agent's settings; the line 'device' becomes the host's name."),
-    click.option("--claim-file", type=_FILE, help="What the device may enrol with, once (enroll-token create)."),
+    click.option("--claim-file", type=_FILE, help="What the device may enrol with, once (enrol-token create)."),
 )
 
 

@@ -62,7 +62,7 @@ def local_only(settings: str) -> tuple[str, ...]:
 
 
 def check_claim(data: bytes) -> None:
-    """Return if this is a claim file of ``nightjar-coordinator enroll-token create``. Nothing of it is ever shown.
+    """Return if this is a claim file of ``nightjar-coordinator enrol-token create``. Nothing of it is ever shown.
 
     Raises:
         ConfigError: it is not.
@@ -72,5 +72,5 @@ def check_claim(data: bytes) -> None:
     except (ValueError, RecursionError):
         said = None
     if not isinstance(said, dict) or not isinstance(said.get("claim"), str) or not isinstance(said.get("url"), str):
-        msg = "the claim file is none: make one with 'nightjar-coordinator enroll-token create'"
+        msg = "the claim file is none: make one with 'nightjar-coordinator enrol-token create'"
         raise ConfigError(msg)

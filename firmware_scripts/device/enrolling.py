@@ -1,6 +1,6 @@
 """A claim becomes an identity of the device, once; it is taken off the card at once, and wiped when it was used.
 
-The agent does it (``nightjar-agent enroll``), as its own user and in its own sandbox. Here it is started, and the claim
+The agent does it (``nightjar-agent enrol``), as its own user and in its own sandbox. Here it is started, and the claim
 is overwritten and removed when the agent says that it is burnt: status 0, its first connection with its own certificate
 was up. Status 2 is a claim that will never do; 3 is a network, a coordinator or a person that is not there yet.
 """
@@ -14,7 +14,7 @@ from firmware_scripts.device.places import Places
 from firmware_scripts.device.systemd import Systemd
 from host.files import overwrite_file, replace_file, sync_folder
 
-ENROLL = "nightjar-enroll.service"
+ENROL = "nightjar-enrol.service"
 _REFUSED = 2
 
 
@@ -37,12 +37,12 @@ class Enrolling:
         if not self._claim.exists():
             return True
         self._tell("enrolling with the claim that the card brought")
-        status = self._systemd.work(ENROLL)
+        status = self._systemd.work(ENROL)
         if status == 0:
             wipe(self._claim)
             self._tell("enrolled; the claim is wiped")
             return True
-        why = self._systemd.last_words(ENROLL)
+        why = self._systemd.last_words(ENROL)
         if status == _REFUSED:
             self._tell(f"the claim was refused; make a new one and put it on the card: {why}")
         else:

@@ -38,28 +38,28 @@ def device(tmp_path):
     (tmp_path / "agent.toml").write_text('data_dir = "data"\n')
 
     def run(*arguments):
-        return CliRunner().invoke(main, ["enroll", "--config", str(tmp_path / "agent.toml"), *arguments])
+        return CliRunner().invoke(main, ["enrol", "--config", str(tmp_path / "agent.toml"), *arguments])
 
     return run
 
 
 def test_a_claim_goes_into_a_file_that_nobody_else_reads_and_a_device_enrols_with_it(operator, device, tmp_path):
     path = tmp_path / "claim.json"
-    said = operator("enroll-token", "create", "kitchen", "--device", "pi-kitchen", "--out", str(path), "--qr")
+    said = operator("enrol-token", "create", "kitchen", "--device", "pi-kitchen", "--out", str(path), "--qr")
     carried = json.loads(path.read_text())
     assert carried.keys() == {"claim", "url", "authority"}
     assert path.stat().st_mode & 0o777 == 0o600
     assert carried["claim"] not in said
     assert "█" in said
     with pytest.raises(ConfigError, match="exists already"):
-        operator("enroll-token", "create", "again", "--out", str(path))
+        operator("enrol-token", "create", "again", "--out", str(path))
     with pytest.raises(ConfigError, match="cannot be written"):
-        operator("enroll-token", "create", "again", "--out", str(tmp_path / "nowhere" / "claim.json"))
+        operator("enrol-token", "create", "again", "--out", str(tmp_path / "nowhere" / "claim.json"))
     with pytest.raises(ConfigError, match="there is or was a claim kitchen"):
-        operator("enroll-token", "create", "kitchen", "--out", str(tmp_path / "second.json"))
+        operator("enrol-token", "create", "kitchen", "--out", str(tmp_path / "second.json"))
     assert not (tmp_path / "second.json").exists()
-    assert [each["name"] for each in json.loads(operator("enroll-token", "list", "--json"))] == ["kitchen"]
-    quiet = json.loads(operator("enroll-token", "create", "quiet", "--out", str(tmp_path / "q.json"), "--json"))
+    assert [each["name"] for each in json.loads(operator("enrol-token", "list", "--json"))] == ["kitchen"]
+    quiet = json.loads(operator("enrol-token", "create", "quiet", "--out", str(tmp_path / "q.json"), "--json"))
     assert quiet["claim"] == f"in {tmp_path / 'q.json'}", "a log of this command holds no claim"
 
     done = device("--claim", str(path), "--json")
@@ -73,7 +73,7 @@ def test_a_claim_goes_into_a_file_that_nobody_else_reads_and_a_device_enrols_wit
 
 def test_a_claim_that_cannot_be_wiped_is_a_warning_of_a_device_that_is_enrolled(operator, device, tmp_path):
     path = tmp_path / "claim.json"
-    operator("enroll-token", "create", "stuck", "--device", "pi-stuck", "--out", str(path))
+    operator("enrol-token", "create", "stuck", "--device", "pi-stuck", "--out", str(path))
     (tmp_path / "user-data").mkdir()  # stands for a file that nobody can write
     options = ("--claim", str(path), "--wipe", str(tmp_path / "user-data"))
     done = device(*options)
@@ -85,18 +85,18 @@ def test_a_claim_that_cannot_be_wiped_is_a_warning_of_a_device_that_is_enrolled(
 
 
 def test_claims_are_listed_without_their_characters_and_revoked(operator):
-    made = json.loads(operator("enroll-token", "create", "shelf", "--uses", "3", "--prefix", "pi", "--json"))
-    listed = operator("enroll-token", "list")
+    made = json.loads(operator("enrol-token", "create", "shelf", "--uses", "3", "--prefix", "pi", "--json"))
+    listed = operator("enrol-token", "list")
     assert "3 of 3" in listed
     assert made["claim"] not in listed
-    assert json.loads(operator("enroll-token", "revoke", "shelf", "--json")) == {"revoked": "shelf"}
-    assert "shelf" not in operator("enroll-token", "list")
+    assert json.loads(operator("enrol-token", "revoke", "shelf", "--json")) == {"revoked": "shelf"}
+    assert "shelf" not in operator("enrol-token", "list")
     with pytest.raises(ConfigError, match="no claim shelf"):
-        operator("enroll-token", "revoke", "shelf")
+        operator("enrol-token", "revoke", "shelf")
 
 
 def test_the_url_of_a_claim_can_be_said(operator):
-    made = operator("enroll-token", "create", "twin", "--url", "https://10.0.2.2:8080/", "--json")
+    made = operator("enrol-token", "create", "twin", "--url", "https://10.0.2.2:8080/", "--json")
     assert json.loads(made)["url"] == "https://10.0.2.2:8080"
 
 
@@ -111,12 +111,12 @@ def test_the_url_of_a_claim_can_be_said(operator):
 )
 def test_a_claim_that_cannot_be_is_refused_in_words(operator, options, said):
     with pytest.raises(ConfigError, match=said):
-        operator("enroll-token", "create", "odd", *options)
+        operator("enrol-token", "create", "odd", *options)
 
 
 def test_a_person_lets_devices_in_by_their_names(operator, device, tmp_path):
     path = tmp_path / "claim.json"
-    operator("enroll-token", "create", "door", "--device", "pi-door", "--approval", "--out", str(path))
+    operator("enrol-token", "create", "door", "--device", "pi-door", "--approval", "--out", str(path))
     waits = device("--claim", str(path))
     assert waits.exit_code == 3
     assert "enrolment approve" in waits.stderr
@@ -129,7 +129,7 @@ def test_a_person_lets_devices_in_by_their_names(operator, device, tmp_path):
 
 def test_a_forgotten_device_is_told_so(operator, device, tmp_path):
     path = tmp_path / "claim.json"
-    operator("enroll-token", "create", "gone", "--device", "pi-gone", "--out", str(path))
+    operator("enrol-token", "create", "gone", "--device", "pi-gone", "--out", str(path))
     assert device("--claim", str(path)).exit_code == 0
     assert json.loads(operator("device", "forget", "pi-gone", "--json")) == {"changed": True}
     assert json.loads(operator("device", "forget", "pi-gone", "--json")) == {"changed": False}

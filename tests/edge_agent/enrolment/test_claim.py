@@ -29,7 +29,7 @@ def test_a_claim_file_is_read(tmp_path):
     ],
 )
 def test_what_is_no_claim_is_said_without_saying_the_claim(tmp_path, changes):
-    with pytest.raises(ConfigError, match=r"enroll-token create") as raised:
+    with pytest.raises(ConfigError, match=r"enrol-token create") as raised:
         read_claim(written(tmp_path / "claim.json", **changes))
     assert CLAIM not in str(raised.value)
 

@@ -53,7 +53,7 @@ def test_addresses_in_the_file_count_and_another_name_is_a_fault(tmp_path, agent
 
 
 def test_a_device_that_is_not_enrolled_is_told_how(agent_toml):
-    with pytest.raises(ConfigError, match="nightjar-agent enroll"):
+    with pytest.raises(ConfigError, match="nightjar-agent enrol"):
         load(agent_toml, {})
 
 

@@ -207,7 +207,7 @@ def test_it_puts_the_agent_into_a_debian_and_starts_it_with_the_phone(termux):
     assert said.index("pkg install -y proot-distro termux-api") < said.index("proot-distro install debian")
     login = f"proot-distro login debian --bind {termux}/nightjar:/mnt/nightjar -- "
     assert f"{login}sh /mnt/nightjar/install.sh\n" in said
-    assert f"{login}nightjar-agent enroll --config /etc/nightjar/agent.toml --claim /mnt/nightjar/claim.json\n" in said
+    assert f"{login}nightjar-agent enrol --config /etc/nightjar/agent.toml --claim /mnt/nightjar/claim.json\n" in said
     assert not (termux / "nightjar/claim.json").exists()
     boot = termux / "home/.termux/boot/nightjar"
     assert boot.stat().st_mode & 0o777 == 0o700

@@ -10,7 +10,7 @@ import pytest
 
 from firmware_scripts.device import health
 from firmware_scripts.device.boot import AGAIN_S, boot, enrol_again
-from firmware_scripts.device.enrolling import ENROLL, Enrolling, take_off_card, wipe
+from firmware_scripts.device.enrolling import ENROL, Enrolling, take_off_card, wipe
 from firmware_scripts.device.health import AGENT, SELF_TEST, Look, Time, examine
 from firmware_scripts.device.places import Places
 from firmware_scripts.device.record_file import RecordFile
@@ -49,7 +49,7 @@ class PlayedSystemd:
         self.runs = None
 
     def work(self, unit):
-        if unit == ENROLL:
+        if unit == ENROL:
             return self.enrolments.pop(0)
         assert unit == SELF_TEST
         return 4 if self.kinds[self.runs] == "cannot train" else 0
@@ -123,7 +123,7 @@ def test_the_first_boot_installs_enrols_tries_and_writes_each_step_to_the_card(t
     assert not device.places.claim.exists()
     assert device.slept == list(AGAIN_S[:2])
     told = device.told()
-    for step in ("release 0.1.0 is tried", "not enrolled yet, and tried again later: last words of enroll",
+    for step in ("release 0.1.0 is tried", "not enrolled yet, and tried again later: last words of enrol",
                  "not healthy yet", "enrolled; the claim is wiped", "is healthy, and counts"):  # fmt: skip
         assert step in told
     assert "njc_secret" not in told
@@ -319,7 +319,7 @@ def test_the_real_adapter_speaks_to_systemctl(tmp_path, monkeypatch):
     monkeypatch.setenv("LOG", str(tmp_path / "log"))
     systemd = Systemd(live=True)
     assert Agent(systemd).look() == Look(True, True, 2, CONNECTED)
-    assert systemd.work(ENROLL) == 3
+    assert systemd.work(ENROL) == 3
     assert systemd.last_words(AGENT) == "the last line"
     systemd.restart(AGENT)
     said = (tmp_path / "log").read_text()

@@ -277,7 +277,7 @@ def test_the_units_are_what_systemd_understands_and_leave_little_exposed(tmp_pat
         )  # fmt: skip
         exposures[path.stem] = float(re.search(r"exposure level for \S+: ([\d.]+)", done.stdout)[1])
     # What runs beside people's text is in the agent's own sandbox; what installs must be root, and has no network.
-    assert max(exposures[f"nightjar-{name}"] for name in ("agent", "enroll", "self-test")) <= 2.0
+    assert max(exposures[f"nightjar-{name}"] for name in ("agent", "enrol", "self-test")) <= 2.0
     assert exposures["nightjar-firstboot"] <= 4.0
 
 

@@ -1,4 +1,4 @@
-"""``enroll-token`` and ``enrolment``: claims for cards, and who came with them."""
+"""``enrol-token`` and ``enrolment``: claims for cards, and who came with them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from coordinator.enrolment.routes import ClaimMade, carried
 from wire.errors import ConfigError
 
 
-@click.group("enroll-token")
-def enroll_token() -> None:
+@click.group("enrol-token")
+def enrol_token() -> None:
     """Claims: what a card carries, and what lets its device in once."""
 
 
-@enroll_token.command()
+@enrol_token.command()
 @config_option
 @json_option
 @click.argument("name")
@@ -66,7 +66,7 @@ def create(
     show(made, ("name", "claim", "for", "until"), [(name, made.claim, made.url, when(made.expires_s))], as_json=as_json)
 
 
-@enroll_token.command("list")
+@enrol_token.command("list")
 @config_option
 @json_option
 def list_claims(config_path: Path, *, as_json: bool) -> None:
@@ -85,7 +85,7 @@ def list_claims(config_path: Path, *, as_json: bool) -> None:
     show(found, ("name", "devices", "left", "let in", "until"), cells, as_json=as_json)
 
 
-@enroll_token.command()
+@enrol_token.command()
 @config_option
 @json_option
 @click.argument("name")

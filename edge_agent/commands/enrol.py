@@ -1,4 +1,4 @@
-"""``nightjar-agent enroll``: get this device its certificate, before anything else is configured."""
+"""``nightjar-agent enrol``: get this device its certificate, before anything else is configured."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edge_agent.enrolment.enrolling import Enrolment, enrol
 from edge_agent.shell.folder import own_folder, running_agent
 
 
-def enroll(path: Path, environment: Mapping[str, str], claim: Path, also_wipe: Sequence[Path]) -> Enrolment:
+def enrol_with_claim(path: Path, environment: Mapping[str, str], claim: Path, also_wipe: Sequence[Path]) -> Enrolment:
     """Enrol with a claim file.
 
     Args:
