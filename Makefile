@@ -28,7 +28,7 @@ test-long: setup ## the tests that take long, and the fast ones on Debian trixie
 test-twin: setup ## what boots virtual devices in QEMU: enrolment, training, power cuts, bad releases
 	@$(BIN)/python -m pytest -m twin $(ARGS)
 
-check: setup ## format, lint, types, import contracts, fast tests, doctests
+check: setup ## format, lint, types, import contracts, doctests, tests of the decisions: before each commit, a minute
 	@scripts/check.sh
 
 agent-tests: setup ## the device side without TensorFlow, on both TFLite runtimes

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# What must hold before every commit, in some minutes: format, lint, types, import contracts, shell, fast tests, doctests.
+# What must hold before every commit, in a minute: format, lint, types, import contracts, doctests, and the fast tests
+# of what decides something and of the wire. `make test` has the rest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=.venv/bin
 packages=(wire host models edge_agent coordinator firmware_scripts simulation experiments benchmarks)
+decisions=(tests/wire tests/host tests/edge_agent/core tests/edge_agent/*.py tests/test_*.py
+    tests/coordinator/{rounds,learning,tasks,versions,engine})
 
 $bin/ruff format --check --quiet .
 $bin/ruff check --quiet .
 $bin/mypy
 $bin/lint-imports
-scripts/fast_tests.sh $bin/python -n 2 --dist loadgroup
-$bin/python -m pytest --quiet --doctest-modules "${packages[@]}"
+scripts/fast_tests.sh $bin/python -n 2 --dist loadgroup --doctest-modules "${decisions[@]}" "${packages[@]}"
