@@ -16,7 +16,7 @@ from flask import Flask, Request, Response, abort, render_template, request, sen
 from flask.sessions import SecureCookieSession, SecureCookieSessionInterface
 from werkzeug.exceptions import HTTPException, ServiceUnavailable
 
-from coordinator.config import CoordinatorConfig
+from coordinator.config import BrokerKind, CoordinatorConfig
 from coordinator.engine.inbox import ArtifactServed
 from coordinator.storage.census import FRESH_S, CensusTaker
 from coordinator.web import metrics
@@ -65,6 +65,8 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
         answer: dict[str, object] = {"ok": not troubles, "reasons": troubles}
         if open_limits := ports.not_enforced():  # of the broker; it is no reason to take us out of service
             answer["not_enforced"] = open_limits
+        if ports.config.broker.kind is BrokerKind.EXTERNAL:  # a try would end the session of whoever has that id
+            answer["not_checked"] = ["client ids"]
         return _json(answer), 503 if troubles else 200
 
     @app.get("/metrics")

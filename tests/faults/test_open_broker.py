@@ -70,6 +70,7 @@ def test_one_device_does_not_keep_others_from_the_coordinator_and_what_the_broke
         assert ATTACKER not in known()
         health = json.loads(coordinator.get("/healthz"))
         assert (health["ok"], health["not_enforced"]) == (True, ["packet size", "retained messages", "topics"])
+        assert health["not_checked"] == ["client ids"]
     assert coordinator.starts == 1
     assert "broker_lost" not in coordinator.log()
     seen = []

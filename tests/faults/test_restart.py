@@ -142,4 +142,4 @@ def test_a_coordinator_that_is_killed_leaves_its_visitors_waiting_and_not_refuse
             assert answer.status == 200
             answer.read()
         waiting.close()
-        wait_until(lambda: coordinator.get("/healthz") == b'{"ok":true,"reasons":[]}', coordinator.log)
+        wait_until(lambda: (coordinator.get("/healthz") or b"").startswith(b'{"ok":true'), coordinator.log)
