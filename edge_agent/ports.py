@@ -5,7 +5,7 @@ Each has a real adapter (``shell``, ``emulator``) and a fake in the tests. Error
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,6 +77,7 @@ class Model:
         weights: path of the flat weights.
         vocabulary: path of the word list.
         mask: path of the coordinates of updates, if the manifest has some.
+        lexicons: language -> path, of those that are on this device.
     """
 
     sha256: Sha256
@@ -85,6 +86,7 @@ class Model:
     weights: Path
     vocabulary: Path
     mask: Path | None = None
+    lexicons: Mapping[str, Path] = field(default_factory=dict, hash=False)
 
 
 class Artifacts(Protocol):

@@ -13,9 +13,19 @@ from models.baselines import CENTRAL_TRAINING, measure_baselines
 from models.configurations import CONFIGURATIONS, configuration
 from models.exchange import FORMATS, exchange
 from models.export import export_program
-from models.folder import HELD_OUT, MANIFEST, PROGRAM, VOCABULARY, WEIGHTS, write_held_out, write_model_folder
+from models.folder import (
+    HELD_OUT,
+    MANIFEST,
+    PROGRAM,
+    VOCABULARY,
+    WEIGHTS,
+    lexicon_name,
+    write_held_out,
+    write_model_folder,
+)
 from models.initial import initial_weights
 from models.vocabulary import Vocabulary
+from models.word_lists import LANGUAGES, compiled
 from wire.errors import NightjarError
 
 
@@ -29,16 +39,26 @@ def main() -> None:
 @click.option("--corpus", default="personas", show_default=True, help="personas, pydoc, or a TSV file (user, text).")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder to write to; made if missing.")
 @click.option("--seed", default=7, show_default=True, type=click.IntRange(min=0), help="Of the corpus and the weights.")
-def export(model: str, corpus: str, out: Path, seed: int) -> None:
-    """Write program.tflite, weights.bin (random), vocabulary.txt and manifest.json; held_out.tsv to measure on."""
+@click.option(
+    "--language",
+    "languages",
+    multiple=True,
+    default=("en",),
+    show_default=True,
+    type=click.Choice(LANGUAGES),
+    help="That people type in, for the keyboard's lexicon; may be given several times.",
+)
+def export(model: str, corpus: str, out: Path, seed: int, languages: tuple[str, ...]) -> None:
+    """Write program.tflite, weights.bin (random), vocabulary.txt, lexicons, manifest.json and held_out.tsv."""
     shape = configuration(model)
     users = corpora.load(corpus, seed).users
     texts = (message for messages in users.values() for message in messages)
     vocabulary = Vocabulary.build(texts, shape.max_vocabulary)
     program = export_program(shape, vocabulary.size, out / "cache")
-    write_model_folder(out, shape, vocabulary, program, initial_weights(shape, vocabulary.size, seed))
+    lexicons = {language: compiled(language) for language in languages}
+    write_model_folder(out, shape, vocabulary, program, initial_weights(shape, vocabulary.size, seed), lexicons)
     write_held_out(out, users)
-    for name in (PROGRAM, WEIGHTS, VOCABULARY, MANIFEST, HELD_OUT):
+    for name in (PROGRAM, WEIGHTS, VOCABULARY, *map(lexicon_name, sorted(lexicons)), MANIFEST, HELD_OUT):
         click.echo(f"{out / name}: {(out / name).stat().st_size} bytes")
 
 

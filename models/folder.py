@@ -1,16 +1,18 @@
 """The folder of an exported model: how a first version travels from where it is made to a coordinator.
 
-``program.tflite``, ``weights.bin``, ``vocabulary.txt``, and ``manifest.json`` that binds them by hash. Beside them may
-lie ``held_out.tsv``, public text that a coordinator measures its versions on; devices never get it.
+``program.tflite``, ``weights.bin``, ``vocabulary.txt``, a ``lexicon-LANGUAGE.bin`` for each language, and
+``manifest.json`` that binds them by hash. Beside them may lie ``held_out.tsv``, public text that a coordinator measures
+its versions on; devices never get it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from models.configurations import ModelConfiguration
-from models.manifest import Artifact, Manifest
+from models.manifest import Artifact, LexiconFile, Manifest
 from models.vocabulary import Vocabulary
 from wire.errors import UnavailableError
 from wire.parameters import Vector, weights_to_bytes
@@ -24,12 +26,28 @@ HELD_OUT = "held_out.tsv"
 HELD_OUT_EVERY, MOST_HELD_OUT = 10, 2000
 """A tenth of the messages, and no more than are measured in seconds: some ten thousand words."""
 
+NO_LEXICONS: Mapping[str, bytes] = MappingProxyType({})
+
 MINIMUM_AGENT_VERSION = "0.1.0"
 """The first agent that can run the programs of this release."""
 
 
+def lexicon_name(language: str) -> str:
+    """The file of a language's lexicon.
+
+    >>> lexicon_name("en")
+    'lexicon-en.bin'
+    """
+    return f"lexicon-{language}.bin"
+
+
 def write_model_folder(
-    folder: Path, shape: ModelConfiguration, vocabulary: Vocabulary, program: bytes, weights: Vector
+    folder: Path,
+    shape: ModelConfiguration,
+    vocabulary: Vocabulary,
+    program: bytes,
+    weights: Vector,
+    lexicons: Mapping[str, bytes] = NO_LEXICONS,
 ) -> Manifest:
     """Write version 0 of a model.
 
@@ -39,11 +57,13 @@ def write_model_folder(
         vocabulary: of V ids.
         program: exported for this configuration and V.
         weights: (n,) float32.
+        lexicons: language -> file of :mod:`models.lexicon`.
 
     Raises:
         UnavailableError: the folder cannot be written.
     """
     parts = {PROGRAM: program, WEIGHTS: weights_to_bytes(weights), VOCABULARY: vocabulary.to_bytes()}
+    parts |= {lexicon_name(language): data for language, data in lexicons.items()}
     manifest = Manifest(
         version=0,
         configuration=shape.name,
@@ -55,6 +75,7 @@ def write_model_folder(
         sequence_length=shape.sequence_length,
         hidden=shape.hidden,
         minimum_agent_version=MINIMUM_AGENT_VERSION,
+        lexicons=tuple(LexiconFile(language, Artifact.of(data)) for language, data in sorted(lexicons.items())),
     )
     write_files(folder, manifest, parts)
     return manifest

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from models.configurations import ModelConfiguration, lstm_layout
+from models.lexicon import MAX_LEXICON_BYTES
 from models.vocabulary import FIRST_WORD
 from wire.errors import RemoteProtocolError
 from wire.parameters import ParameterLayout
@@ -53,6 +54,18 @@ class Transfer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     base: Sha256Hex | None = None
 
 
+class LexiconFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The words of a language, for the keyboard: a file of :mod:`models.lexicon`.
+
+    Attributes:
+        language: ISO 639 code.
+        file: the lexicon.
+    """
+
+    language: Annotated[str, Meta(pattern=r"^[a-z]{2,3}\Z", max_length=3)]
+    file: Artifact
+
+
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One version of the model.
 
@@ -69,6 +82,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         minimum_agent_version: an older agent must not run this program, ``major.minor.patch``.
         transfers: ways to the same weights that may be shorter.
         mask: the coordinates of updates against this version, for codecs whose coordinates the coordinator chooses.
+        lexicons: words that keyboards know beside the vocabulary, in order of language.
     """
 
     version: Annotated[int, Meta(ge=0, lt=1 << 53)]
@@ -83,6 +97,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     minimum_agent_version: Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+\Z", max_length=32)]
     transfers: Annotated[tuple[Transfer, ...], Meta(max_length=64)] = ()
     mask: Artifact | None = None
+    lexicons: Annotated[tuple[LexiconFile, ...], Meta(max_length=64)] = ()
 
     @property
     def embedding(self) -> int:
@@ -153,6 +168,12 @@ def _check_agreement(manifest: Manifest, data: bytes) -> None:
         msg = (
             f"manifest: weights of this layout have {4 * manifest.layout.size} bytes, got {manifest.weights.size_bytes}"
         )
+        raise RemoteProtocolError(msg, code="manifest")
+    languages = [each.language for each in manifest.lexicons]
+    if languages != sorted(set(languages)) or any(
+        each.file.size_bytes > MAX_LEXICON_BYTES for each in manifest.lexicons
+    ):
+        msg = f"manifest: expected lexicons of at most {MAX_LEXICON_BYTES} bytes in order of language, each once"
         raise RemoteProtocolError(msg, code="manifest")
     if manifest.encode() != data:
         # Two spellings of one manifest would have two names.

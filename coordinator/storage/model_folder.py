@@ -7,7 +7,8 @@ from pathlib import Path
 from msgspec import structs
 
 from coordinator.ports import BlobStore
-from models.folder import MANIFEST, PROGRAM, VOCABULARY, WEIGHTS, write_files
+from models.folder import MANIFEST, PROGRAM, VOCABULARY, WEIGHTS, lexicon_name, write_files
+from models.lexicon import read_lexicon
 from models.manifest import Artifact, Manifest
 from models.vocabulary import Vocabulary
 from wire.errors import ConfigError, RemoteProtocolError
@@ -19,7 +20,7 @@ def import_model(folder: Path, artifacts: BlobStore) -> Manifest:
 
     Args:
         folder: as ``python -m models export`` writes it.
-        artifacts: where its four files go.
+        artifacts: where its files go.
 
     Returns:
         Its manifest, with version 0.
@@ -67,17 +68,21 @@ def export_version(sha256: str, artifacts: BlobStore, folder: Path) -> Manifest:
             PROGRAM: artifacts.get(held.program.sha256),
             WEIGHTS: artifacts.get(held.weights.sha256),
             VOCABULARY: artifacts.get(held.vocabulary.sha256),
+            **{lexicon_name(each.language): artifacts.get(each.file.sha256) for each in held.lexicons},
         },
     )
     return manifest
 
 
-def _read_model(folder: Path) -> tuple[Manifest, tuple[bytes, bytes, bytes]]:
+def _read_model(folder: Path) -> tuple[Manifest, tuple[bytes, ...]]:
     try:
         manifest = Manifest.decode(_read(folder / MANIFEST))
         program = _verified(folder / PROGRAM, manifest.program)
         weights = _verified(folder / WEIGHTS, manifest.weights)
         vocabulary = _verified(folder / VOCABULARY, manifest.vocabulary)
+        lexicons = [_verified(folder / lexicon_name(each.language), each.file) for each in manifest.lexicons]
+        for each in lexicons:
+            read_lexicon(each)
         weights_from_bytes(weights, manifest.layout)
         size = Vocabulary.from_bytes(vocabulary).size
     except RemoteProtocolError as error:
@@ -89,7 +94,7 @@ def _read_model(folder: Path) -> tuple[Manifest, tuple[bytes, bytes, bytes]]:
     if manifest.version != 0:
         msg = f"task.model: expected the initial version 0 in {folder}, got version {manifest.version}; export it again"
         raise ConfigError(msg)
-    return manifest, (program, weights, vocabulary)
+    return manifest, (program, weights, vocabulary, *lexicons)
 
 
 def _read(path: Path) -> bytes:

@@ -15,6 +15,7 @@ from edge_agent.core.prediction import Weights, advance, weights_of
 from edge_agent.ports import Floats, Model
 from edge_agent.session import personal_weights
 from edge_agent.shell.weights import mapped_weights
+from models.lexicon import WordList, read_lexicon
 from models.vocabulary import Vocabulary
 from wire.errors import NightjarError, UnavailableError
 
@@ -65,6 +66,18 @@ def load_best_model(model: Model) -> KeyboardModel:
             log.warning("personal_model_of_no_use", code=error.code)
             personal.unlink(missing_ok=True)
     return load_keyboard_model(model)
+
+
+def read_lexicon_of(model: Model, language: str) -> WordList | None:
+    """The lexicon of a language that came with a version; None if none did, or it cannot be read any more."""
+    path = model.lexicons.get(language)
+    if path is None:
+        return None
+    try:
+        return read_lexicon(path.read_bytes())
+    except (OSError, NightjarError) as error:
+        log.warning("lexicon_of_no_use", language=language, error=str(error))
+        return None
 
 
 def load_keyboard_model(model: Model, personal: Path | None = None) -> KeyboardModel:

@@ -20,7 +20,7 @@ from edge_agent import __version__
 from edge_agent.ports import Model
 from edge_agent.shell.http import Downloader
 from host.files import put_in_place, replace_file
-from models.folder import MANIFEST, PROGRAM, VOCABULARY, WEIGHTS
+from models.folder import MANIFEST, PROGRAM, VOCABULARY, WEIGHTS, lexicon_name
 from models.manifest import MAX_MANIFEST_BYTES, Manifest
 from models.vocabulary import Vocabulary
 from wire.codec.transfers import apply_transfer
@@ -41,12 +41,16 @@ class ModelFiles:
         folder: made if it is not there.
         downloader: where artifacts come from.
         agent_version: compared with what a manifest asks for.
+        lexicons: bring these, too; only a keyboard needs them.
     """
 
-    def __init__(self, folder: Path, downloader: Downloader, agent_version: str = __version__) -> None:
+    def __init__(
+        self, folder: Path, downloader: Downloader, agent_version: str = __version__, *, lexicons: bool = False
+    ) -> None:
         self._folder = folder
         self._downloader = downloader
         self._agent_version = agent_version
+        self._lexicons = lexicons
         folder.mkdir(parents=True, exist_ok=True)
 
     def current(self) -> Model | None:
@@ -69,7 +73,9 @@ class ModelFiles:
             self._bring(manifest, MAX_MANIFEST_BYTES, should_stop)
             wanted = Manifest.decode((self._folder / manifest).read_bytes())
             self._check_version(wanted)
-            for artifact in (wanted.program, wanted.vocabulary, *([wanted.mask] if wanted.mask else [])):
+            lexicons = [each.file for each in wanted.lexicons] if self._lexicons else []
+            masks = [wanted.mask] if wanted.mask else []
+            for artifact in (wanted.program, wanted.vocabulary, *masks, *lexicons):
                 self._bring(Sha256(artifact.sha256), artifact.size_bytes, should_stop)
             self._bring_weights(wanted, should_stop)
             model = self._open(manifest)
@@ -132,7 +138,9 @@ class ModelFiles:
                 raise RemoteProtocolError(msg, code="manifest")
         program, weights, vocabulary = paths
         mask = None if manifest.mask is None else self._folder / manifest.mask.sha256
-        return Model(name, manifest, program, weights, vocabulary, mask)
+        lexicons = {each.language: self._folder / each.file.sha256 for each in manifest.lexicons}
+        here = {language: path for language, path in lexicons.items() if path.exists()}
+        return Model(name, manifest, program, weights, vocabulary, mask, here)
 
     def _check_version(self, manifest: Manifest) -> None:
         if _numbers(self._agent_version) < _numbers(manifest.minimum_agent_version):
@@ -150,6 +158,7 @@ class ModelFiles:
         kept.add(f"{model.sha256}{PERSONAL}")
         if model.mask is not None:
             kept.add(model.mask.name)
+        kept |= {path.name for path in model.lexicons.values()}
         for path in self._folder.iterdir():
             if path.name not in kept:
                 path.unlink(missing_ok=True)
@@ -162,7 +171,10 @@ def exported_model(folder: Path) -> Model:
         RemoteProtocolError: its manifest is not valid.
     """
     manifest = Manifest.decode((folder / MANIFEST).read_bytes())
-    return Model(Sha256(manifest.sha256), manifest, folder / PROGRAM, folder / WEIGHTS, folder / VOCABULARY)
+    lexicons = {each.language: folder / lexicon_name(each.language) for each in manifest.lexicons}
+    return Model(
+        Sha256(manifest.sha256), manifest, folder / PROGRAM, folder / WEIGHTS, folder / VOCABULARY, lexicons=lexicons
+    )
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -26,6 +26,7 @@ from models.folder import write_model_folder
 from models.initial import initial_weights
 from models.ngram import NgramRecall, train_trigram
 from models.vocabulary import Vocabulary, words
+from models.word_lists import compiled
 from simulation.demo.configuration import (
     HELD_OUT,
     LOOPBACK,
@@ -45,6 +46,9 @@ from wire.parameters import Vector
 BUILD = Path("build")
 KEPT_RUNS = 5
 """Older runs in ``build/demo`` are removed: each has copies of the model."""
+
+LANGUAGE = "en"
+"""Of what the invented people type."""
 
 PERSONA_MESSAGES = 400
 """What an invented person typed, on average."""
@@ -124,7 +128,8 @@ def prepare(settings: DemoSettings, console: Console) -> PreparedRun:
         highlight=False,
         soft_wrap=True,
     )
-    write_model_folder(folder / "model", shape, vocabulary, program, weights)
+    lexicons = {LANGUAGE: compiled(LANGUAGE)}
+    write_model_folder(folder / "model", shape, vocabulary, program, weights, lexicons)
     _write_held_out(folder / HELD_OUT, text.phones)
     speed = 86_400 / (settings.day_s or defaults.day_s)
     coordinator = coordinator_table(settings, defaults, ports, trigram)

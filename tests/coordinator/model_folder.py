@@ -6,10 +6,12 @@ import numpy as np
 
 from models.configurations import ModelConfiguration, lstm_layout
 from models.folder import write_model_folder
+from models.lexicon import write_lexicon
 from models.manifest import Manifest
 from models.vocabulary import FIRST_WORD, Vocabulary
 
 WORDS = ("the", "a", "cat", "dog", "sat", "ran")
+LEXICONS = {"en": write_lexicon("en", {"the": 0.05, "cat": 0.001})}
 EMBEDDING, HIDDEN = 3, 5
 LAYOUT = lstm_layout(FIRST_WORD + len(WORDS), EMBEDDING, HIDDEN)
 INITIAL = np.linspace(-1, 1, LAYOUT.size, dtype=np.float32)
@@ -19,4 +21,4 @@ def write_model(folder: Path, words: tuple[str, ...] = WORDS, hidden: int = HIDD
     shape = ModelConfiguration("tiny", max_vocabulary=10**6, embedding=EMBEDDING, hidden=hidden)
     vocabulary = Vocabulary(words)
     weights = np.linspace(-1, 1, shape.layout(vocabulary.size).size, dtype=np.float32)
-    return write_model_folder(folder, shape, vocabulary, b"a program", weights)
+    return write_model_folder(folder, shape, vocabulary, b"a program", weights, LEXICONS)

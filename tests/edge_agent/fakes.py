@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import queue
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
@@ -17,7 +19,7 @@ from edge_agent.session import Desk, in_this_process
 from edge_agent.shell.database import Caps, Database
 from edge_agent.uplink import AgentIdentity
 from models.configurations import lstm_layout
-from models.manifest import Artifact, Manifest
+from models.manifest import Artifact, LexiconFile, Manifest
 from models.vocabulary import FIRST_WORD, Vocabulary
 from wire import messages, topics
 from wire.errors import RemoteProtocolError
@@ -183,7 +185,7 @@ class FakeProgram:
         return self.weights - self.anchor
 
 
-def write_model(folder: Path, version: int = 0) -> Model:
+def write_model(folder: Path, version: int = 0, lexicons: Mapping[str, bytes] = MappingProxyType({})) -> Model:
     """The small model as files; its program is none."""
     folder.mkdir(parents=True, exist_ok=True)
     parts = {
@@ -199,12 +201,15 @@ def write_model(folder: Path, version: int = 0) -> Model:
         sequence_length=6,
         hidden=5,
         minimum_agent_version="0.1.0",
+        lexicons=tuple(LexiconFile(language, Artifact.of(data)) for language, data in lexicons.items()),
         **{part: Artifact.of(data) for part, data in parts.items()},
     )
     paths = {}
     for part, data in parts.items():
         paths[part] = folder / hashlib.sha256(data).hexdigest()
         paths[part].write_bytes(data)
+    for each, data in zip(manifest.lexicons, lexicons.values(), strict=True):
+        (folder / each.file.sha256).write_bytes(data)
     (folder / manifest.sha256).write_bytes(manifest.encode())
     return Model(Sha256(manifest.sha256), manifest, **paths)
 

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 
 from models.configurations import configuration
+from models.lexicon import read_lexicon, write_lexicon
 from models.manifest import Artifact, Manifest, Transfer
 from tests.wire import independent_decoder
 from tests.wire.half_transfer import half_transfer
@@ -86,6 +87,7 @@ def targets() -> list[Target]:
     found.append(Target("sealed", [messages.encode(_ANNOUNCEMENT)], partial(messages.decode, "announce")))
     found.append(Target("topic", [b"nightjar/1/p/up/0/d/report", b"nightjar/1/p/announce"], _read_topic))
     found.append(Target("manifest", [_manifest()], Manifest.decode))
+    found.append(Target("lexicon", [write_lexicon("en", {"the": 0.05, "don't": 0.01})], read_lexicon))
     return found
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.configurations import configuration
-from models.manifest import MAX_MANIFEST_BYTES, Artifact, Manifest
+from models.manifest import MAX_MANIFEST_BYTES, Artifact, LexiconFile, Manifest
 from wire.errors import RemoteProtocolError
 
 LAYOUT = configuration("tiny").layout(100)
@@ -30,6 +30,16 @@ def test_bytes_round_trip_and_are_named_by_their_hash() -> None:
     assert Manifest.decode(data) == MANIFEST
     assert MANIFEST.sha256 == hashlib.sha256(data).hexdigest()
     assert (MANIFEST.vocabulary_size, MANIFEST.embedding, MANIFEST.hidden) == (100, 64, 128)
+
+
+def test_lexicons_are_in_order_each_language_once() -> None:
+    english, german = (LexiconFile(language, Artifact.of(b"words")) for language in ("en", "de"))
+    ordered = msgspec.structs.replace(MANIFEST, lexicons=(german, english))
+    assert Manifest.decode(ordered.encode()) == ordered
+    large = LexiconFile("en", Artifact("ab" * 32, 1_500_001))
+    for lexicons in ((english, german), (german, german), (large,)):
+        with pytest.raises(RemoteProtocolError, match="in order of language"):
+            Manifest.decode(msgspec.structs.replace(MANIFEST, lexicons=lexicons).encode())
 
 
 def test_an_artifact_is_named_by_its_hash() -> None:

@@ -4,7 +4,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from edge_agent.shell.keyboard_model import read_lexicon_of
 from edge_agent.shell.model_files import ModelFiles
+from models.lexicon import write_lexicon
 from models.manifest import Artifact, Transfer
 from tests.edge_agent.fakes import write_model
 from wire.codec.masks import mask_to_bytes
@@ -82,6 +84,21 @@ def test_files_that_no_model_needs_are_removed(files, remote, tmp_path):
     files.fetch(second.sha256, never)
     assert len(list((tmp_path / "artifacts").iterdir())) == 5
     assert files.current().manifest.version == 1
+
+
+def test_only_a_keyboard_fetches_lexicons_and_keeps_them_over_versions(files, remote, tmp_path):
+    german, english = (write_lexicon(language, {"haus": 0.1}) for language in ("de", "en"))
+    first, second = (write_model(remote, version, {"de": german, "en": english}) for version in (0, 1))
+    assert files.fetch(first.sha256, never).lexicons == {}
+    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), lexicons=True)
+    model = keyboard.fetch(first.sha256, never)
+    assert len(keyboard._downloader.asked) == 2
+    assert read_lexicon_of(model, "de").text == b"haus\n"
+    assert read_lexicon_of(model, "fr") is None
+    assert keyboard.fetch(second.sha256, never).lexicons == model.lexicons == keyboard.current().lexicons
+    assert len(keyboard._downloader.asked) == 4  # manifest and weights
+    model.lexicons["de"].write_bytes(b"damaged")
+    assert read_lexicon_of(model, "de") is None
 
 
 def test_a_failed_fetch_leaves_the_last_good_model(files, remote):

@@ -1,0 +1,106 @@
+r"""A lexicon: the common words of a language and how common each is, as a compact file beside the vocabulary.
+
+The vocabulary has the words that the model can predict; a lexicon has every word that a person may mean, so that the
+keyboard takes none of them for a slip. A file is one line of ASCII and a zlib stream::
+
+    nightjar-lexicon 1 LANGUAGE COUNT\n
+    zlib(COUNT words in UTF-8, each ended by \n, in order of (fold(word), word);
+         COUNT bytes, round(-12 ln p) of each word, at most 255)
+
+where p is the word's share of what is said. Where the words come from is :mod:`models.word_lists`'s concern.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from wire.errors import RemoteProtocolError
+
+STEPS_PER_NAT = 12
+MOST_WORDS = 100_000
+"""The next ones are said once in ten million words; more would cost a device memory and gain it little."""
+MAX_LEXICON_BYTES = 1_500_000
+_MAX_WORD_BYTES = 64
+_HEADER = re.compile(rb"nightjar-lexicon 1 ([a-z]{2,3}) ([1-9][0-9]{0,5})\n")
+
+
+def fold(word: str) -> str:
+    """What remains of a word without case, accents and apostrophes: people leave these out.
+
+    >>> fold("Don't"), fold("Café"), fold("Ёлка")
+    ('dont', 'cafe', 'елка')
+    """
+    word = word.lower()
+    if not word.isascii():
+        word = "".join(c for c in unicodedata.normalize("NFD", word) if not unicodedata.category(c).startswith("M"))
+        word = word.replace("\u2019", "")
+    return word.replace("'", "")
+
+
+@dataclass(frozen=True, slots=True)
+class WordList:
+    """The content of a lexicon.
+
+    Attributes:
+        language: ISO 639 code.
+        text: all words in UTF-8, each ended by a line feed, in order of (fold(word), word).
+        log_shares: (k,) float32, the natural logarithm of each word's share of what is said.
+    """
+
+    language: str
+    text: bytes
+    log_shares: npt.NDArray[np.float32]
+
+
+def write_lexicon(language: str, shares: Mapping[str, float]) -> bytes:
+    r"""The file of a lexicon: the commonest :data:`MOST_WORDS` of the words.
+
+    >>> read_lexicon(write_lexicon("en", {"the": 0.5, "don't": 0.1})).text
+    b"don't\nthe\n"
+
+    Args:
+        language: ISO 639 code.
+        shares: word -> its share of what is said, above 0.
+    """
+    common = sorted(shares, key=lambda word: (-shares[word], word))[:MOST_WORDS]
+    words = sorted(common, key=lambda word: (fold(word), word))
+    codes = [min(round(-STEPS_PER_NAT * math.log(shares[word])), 255) for word in words]
+    body = "".join(f"{word}\n" for word in words).encode() + bytes(codes)
+    return f"nightjar-lexicon 1 {language} {len(words)}\n".encode() + zlib.compress(body, 9)
+
+
+def read_lexicon(data: bytes) -> WordList:
+    """Read a file that came from elsewhere.
+
+    Raises:
+        RemoteProtocolError: not such a file, or larger than one may be.
+    """
+    header = _HEADER.match(data[:64])
+    if header is None or len(data) > MAX_LEXICON_BYTES:
+        msg = f"expected a lexicon of at most {MAX_LEXICON_BYTES} bytes, got {len(data)} bytes beginning {data[:24]!r}"
+        raise RemoteProtocolError(msg, code="lexicon")
+    language, count = header[1].decode(), int(header[2])
+    unpacker = zlib.decompressobj()
+    try:
+        body = unpacker.decompress(data[header.end() :], min(count, MOST_WORDS) * (_MAX_WORD_BYTES + 1))
+    except zlib.error as error:
+        msg = f"lexicon {language!r}: {error}"
+        raise RemoteProtocolError(msg, code="lexicon") from error
+    text, codes = body[:-count], body[-count:]
+    if not unpacker.eof or count > MOST_WORDS or text.count(b"\n") != count or not text.endswith(b"\n"):
+        msg = f"lexicon {language!r}: expected {count} words (at most {MOST_WORDS}) and as many bytes, got another body"
+        raise RemoteProtocolError(msg, code="lexicon")
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        msg = f"lexicon {language!r}: expected words in UTF-8: {error}"
+        raise RemoteProtocolError(msg, code="lexicon") from error
+    return WordList(language, text, (np.frombuffer(codes, np.uint8) / -STEPS_PER_NAT).astype(np.float32))

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.lexicon import MOST_WORDS, fold, read_lexicon, write_lexicon
+from models.word_lists import compiled, word_shares
+from wire.errors import ConfigError, RemoteProtocolError
+
+SHARES = {"the": 0.05, "don't": 0.01, "café": 0.0001, "cafe": 1e-12}
+
+
+def test_words_come_back_in_folded_order_with_their_shares():
+    listed = read_lexicon(write_lexicon("en", SHARES))
+    assert (listed.language, listed.text.decode().split()) == ("en", ["cafe", "café", "don't", "the"])
+    np.testing.assert_allclose(listed.log_shares[1:], np.log([0.0001, 0.01, 0.05]), atol=1 / 24)
+    assert listed.log_shares[0] == np.float32(-255 / 12)  # as rare as a byte can say
+
+
+@given(st.dictionaries(st.text("abcé'", min_size=1, max_size=6), st.floats(1e-9, 1), min_size=1, max_size=20))
+def test_any_words_come_back(shares):
+    listed = read_lexicon(write_lexicon("fr", shares))
+    assert listed.text.decode().splitlines() == sorted(shares, key=lambda word: (fold(word), word))
+
+
+def test_only_the_commonest_words_are_kept():
+    shares = {f"word{'x' * (n % 7)}{n}": 1.0 / (n + 1) for n in range(MOST_WORDS + 5)}
+    listed = read_lexicon(write_lexicon("en", shares))
+    assert len(listed.log_shares) == MOST_WORDS
+    assert f"{[*shares][-1]}\n".encode() not in listed.text
+
+
+WHOLE = write_lexicon("en", SHARES)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        WHOLE[:-1],
+        WHOLE[:10],
+        WHOLE + bytes(2_000_000),
+        WHOLE.replace(b" 4\n", b" 5\n"),
+        WHOLE.replace(b" 4\n", b" 3\n"),
+        WHOLE.replace(b" 4\n", b" 0\n"),
+        WHOLE.replace(b" 1 en", b" 2 en"),
+        b"nightjar-lexicon 1 en 1\n" + zlib.compress(b"\xff\n\x01"),
+        b"nightjar-lexicon 1 en 1\n" + zlib.compress(b"ab\x01"),
+        b"nightjar-lexicon 1 en 999999\n" + zlib.compress(bytes(100_000_000)),  # a bomb
+        b"nightjar-lexicon 1 en 1\nnot zlib",
+    ],
+    ids=range(12),
+)
+def test_bytes_that_are_no_lexicon_are_refused(data):
+    with pytest.raises(RemoteProtocolError, match="lexicon") as refused:
+        read_lexicon(data)
+    assert refused.value.code == "lexicon"
+
+
+def test_english_has_what_people_type_and_no_common_misspelling():
+    shares = word_shares("en")
+    assert {"kate", "anna", "here", "were", "world", "write", "card", "its", "ill", "cant", "wont"} <= shares.keys()
+    assert not {"recieve", "definately", "wierd", "becuase", "freind", "teh", "dont"} & shares.keys()
+    assert shares["the"] > shares["here"] > shares["receive"]
+    with pytest.raises(ConfigError, match="expected languages among de, en"):
+        word_shares("tlh")
+
+
+@pytest.mark.slow  # takes seconds: the longest lists are read whole
+@pytest.mark.parametrize("language", ["de", "en", "es", "fr", "it", "pt", "ru"])
+def test_every_language_has_fifty_thousand_words_in_little_room(language):
+    data = compiled(language)
+    assert len(data) <= 1_500_000
+    assert len(read_lexicon(data).log_shares) >= 50_000
