@@ -7,6 +7,7 @@ port, runtime) is found out before the first connection is made, and is a :class
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import queue
 import random
@@ -32,7 +33,7 @@ from edge_agent.shell.clock import SystemClock
 from edge_agent.shell.database import Caps, Database
 from edge_agent.shell.folder import ARTIFACTS, DATABASE, own_folder
 from edge_agent.shell.http import Downloader
-from edge_agent.shell.keyboard_model import load_best_model
+from edge_agent.shell.keyboard_model import load_best_model, read_lexicon_of
 from edge_agent.shell.memory import return_free_memory
 from edge_agent.shell.model_files import ModelFiles
 from edge_agent.shell.mqtt import BrokerAddress, MqttTransport
@@ -93,7 +94,9 @@ def run_agent(config: AgentConfig) -> None:
         thread = JobThread(tidy=return_free_memory)
         stack.callback(thread.close, LAST_BATCH_S)
         service_manager = ServiceManager(os.environ)
-        artifacts = ModelFiles(config.data_dir / ARTIFACTS, Downloader(config.coordinator_url, tls=tls))
+        artifacts = ModelFiles(
+            config.data_dir / ARTIFACTS, Downloader(config.coordinator_url, tls=tls), lexicons=config.keyboard.enabled
+        )
         keyboard = _keyboard(config, database, artifacts, typing, inbox)
         driver = Driver(
             identity,
@@ -302,7 +305,8 @@ def _keyboard(
     key = kept_key(config.data_dir)
 
     def show_model(model: Model) -> None:
-        suggester.replace_predictor(Blended(Reader(load_best_model(model)), database.texts()))
+        predictor = Blended(Reader(load_best_model(model)), database.texts())
+        suggester.replace_predictor(predictor, functools.partial(read_lexicon_of, model))
         return_free_memory()
 
     def wipe() -> None:

@@ -3,13 +3,13 @@
 The text before the caret is cut into the finished words of the current sentence and the prefix of the word being typed.
 A predictor scores every word it knows after the finished ones; the person's own words, which no vocabulary has, stand
 among them with the share that unknown words have. Without a prefix the best words are the next words. With one, they
-are the words that begin with it or are one slip away.
+are the words that begin with it or are one slip away; the lexicon of the language adds every word that the model lacks.
 
-*What space takes.* A finished word must not turn into another one unasked, so space takes the first suggestion only if
-what was typed is no word that anybody knows and the suggestion is plainly what was meant: the same letters with accents
-or apostrophes, one slip of the finger, or the only likely way to go on. Names (a capital inside a sentence), figures,
-abbreviations and what hangs on a sign (``@ada``) are left alone. The page shows which word space would take, and
-backspace takes it back.
+*What space takes.* A finished word must not turn into another one unasked. So space takes a word only if the lexicon of
+the language is here, what was typed is in no list (lexicon, vocabulary, own words), and a slip is likelier than a word
+that no list has (:mod:`edge_agent.keyboard.correction`). Names (a capital inside a sentence), figures, abbreviations
+and what hangs on a sign (``@ada``) are left alone. The page shows which word space would take, and backspace takes it
+back.
 
 An answer is never empty: without a model, or if it fails, common words stand in. This module does not learn, does not
 store what is typed, and knows nothing of the page.
@@ -27,28 +27,20 @@ from typing import NamedTuple
 import numpy as np
 import structlog
 
+from edge_agent.keyboard import correction
 from edge_agent.keyboard.common_words import Unigram, common_words
-from edge_agent.keyboard.lexicon import Lexicon, Numbers, fold
+from edge_agent.keyboard.lexicon import Lexicon, Numbers, PackedWords
 from edge_agent.ports import Floats, Learner, OwnWord, Predictor
-from models.vocabulary import FIRST_WORD, OOV, WORD_PATTERN, words
+from models.lexicon import WordList, fold
+from models.vocabulary import FIRST_WORD, OOV, WORD_PATTERN, Vocabulary, words
 from wire.errors import LocalProtocolError, NightjarError
 
 NO_MODEL_YET = "No model yet: common words until this device has fetched one from the coordinator."
 
 OWN_SHARE = 0.06
 """How many of the words that people type are in no vocabulary of 10,000: 6.2 % of chat (Ubuntu IRC)."""
-OTHER_SPELLING = 2.0
-"""What a word loses, in nats, that does not begin exactly as typed but for accents and apostrophes."""
-SLIP = 4.0
-"""What a word loses, in nats, that is one slip away: slips are rarer than unfinished words."""
-SLIP_LEAD = 2.0
-"""How far, in nats, a corrected word must be ahead of every unfinished one for space to take it."""
-SLIP_FROM = 3
-"""Letters from which on a slip is looked for: every shorter word is one slip away from another."""
-COMPLETE_FROM = 4
-"""Letters from which on space may finish a word."""
-COMPLETE_SHARE = 0.9
-"""What one word must have of the probability of all that begin so, for space to finish it."""
+_MOST_SLIPS = 20
+"""Of each list; the commonest ones."""
 
 log = structlog.get_logger()
 
@@ -161,9 +153,9 @@ class _Candidate(NamedTuple):
 class _Words:
     """The words of a predictor or of a person, and an index over them."""
 
-    def __init__(self, known: Sequence[str]) -> None:
+    def __init__(self, known: Sequence[str], *, in_order: bool = False) -> None:
         self.known = known
-        self.lexicon = Lexicon(known)
+        self.lexicon = Lexicon(known, in_order=in_order)
 
     def top(self, scores: Floats, among: Numbers, count: int) -> list[_Candidate]:
         return [_Candidate(float(scores[n]), self.known[n]) for n in best(scores, among, count).tolist()]
@@ -222,20 +214,41 @@ class _Own:
         self.everything = np.arange(len(counts), dtype=np.int64)
 
 
+class _Lacking:
+    """The words of a language that a vocabulary lacks, with their share of what is typed."""
+
+    def __init__(self, listed: WordList, vocabulary: Vocabulary) -> None:
+        self.language = listed.language
+        self.vocabulary = vocabulary
+        self.words = _Words(PackedWords(listed.text), in_order=True)
+        self.log_shares: Floats = listed.log_shares.copy()
+        self.log_shares[self.words.lexicon.numbers_of(vocabulary.words)] = -np.inf
+        lacking = float(np.exp(self.log_shares).sum())
+        self.log_shares += np.float32(np.log(OWN_SHARE / max(lacking, 1e-9)))
+
+
 class Suggester:
     """Suggests words from whichever predictor the agent holds; safe to call from several threads.
 
     Args:
         predictor: None as long as there is none.
         own: the person's own words.
+        lexicon: reads the lexicon of a language, an ISO 639 code; None where there is none.
     """
 
-    def __init__(self, predictor: Predictor | None = None, own: Iterable[OwnWord] = ()) -> None:
+    def __init__(
+        self,
+        predictor: Predictor | None = None,
+        own: Iterable[OwnWord] = (),
+        lexicon: Callable[[str], WordList | None] = lambda _: None,
+    ) -> None:
         self._lock = threading.Lock()
         self._loaded = None if predictor is None else _Loaded(predictor)
         self._learned = tuple(own)
         self._own = _Own(self._learned, self.knows)
         self._common: dict[str, _Loaded] = {}
+        self._read_lexicon = lexicon
+        self._lacking: tuple[str, Vocabulary, _Lacking | None] | None = None
 
     @property
     def version(self) -> int | None:
@@ -243,12 +256,21 @@ class Suggester:
         loaded = self._loaded
         return None if loaded is None else loaded.predictor.version
 
-    def replace_predictor(self, predictor: Predictor | None) -> None:
-        """Use this one from the next suggestion on; one that is being computed is finished with the old one."""
+    def replace_predictor(
+        self, predictor: Predictor | None, lexicon: Callable[[str], WordList | None] | None = None
+    ) -> None:
+        """Use this one from the next suggestion on; one that is being computed is finished with the old one.
+
+        Args:
+            predictor: None for common words.
+            lexicon: reads the lexicons that came with it; None keeps the ones in use.
+        """
         loaded = None if predictor is None else _Loaded(predictor)
         with self._lock:
             self._loaded = loaded
             self._own = _Own(self._learned, self.knows)
+            if lexicon is not None:
+                self._read_lexicon, self._lacking = lexicon, None
 
     def replace_own_words(self, own: Iterable[OwnWord]) -> None:
         """Use these own words from the next suggestion on."""
@@ -283,11 +305,12 @@ class Suggester:
         typed = read_typed(text)
         with self._lock:
             loaded, own = self._in_use(language), self._own
+            lacking = self._lacking_in(loaded.vocabulary, language)
             scores = loaded.log_probabilities(typed.finished)
             reason = loaded.failed if loaded is self._loaded else NO_MODEL_YET
         if not typed.prefix:
             return Suggestions(_next_words(loaded, own, scores, count), "", False, self._version(loaded), reason)
-        found, takes = _completions(loaded, own, scores, typed, count)
+        found, takes = _completions(loaded, own, lacking, scores, typed, count)
         return Suggestions(tuple(found[:count]), typed.prefix, takes, self._version(loaded), reason)
 
     def learn(self, text: str) -> None:
@@ -317,6 +340,14 @@ class Suggester:
             self._common = {language: _Loaded(common_words(language))}
         return self._common[language]
 
+    def _lacking_in(self, vocabulary: Vocabulary, language: str) -> _Lacking | None:
+        """The lexicon of a language beside a vocabulary; read when either changes."""
+        code = language.lower().split("-")[0]
+        if self._lacking is None or self._lacking[:2] != (code, vocabulary):
+            listed = self._read_lexicon(code) if code else None
+            self._lacking = code, vocabulary, None if listed is None else _Lacking(listed, vocabulary)
+        return self._lacking[2]
+
     @staticmethod
     def _version(loaded: _Loaded) -> int | None:
         return loaded.predictor.version
@@ -328,46 +359,62 @@ def _next_words(loaded: _Loaded, own: _Own, scores: Floats, count: int) -> tuple
     return tuple(own.written.get(one.word, one.word) for one in _each_once(found)[:count])
 
 
-def _completions(loaded: _Loaded, own: _Own, scores: Floats, typed: Typed, count: int) -> tuple[list[str], bool]:
+def _completions(
+    loaded: _Loaded, own: _Own, lacking: _Lacking | None, scores: Floats, typed: Typed, count: int
+) -> tuple[list[str], bool]:
     """Words that may be meant by a prefix, in the case it was typed; whether space takes the first."""
     prefix = typed.prefix
     lower = unicodedata.normalize("NFC", prefix.lower())
-    known = lower in own.written or loaded.vocabulary.id_of(lower) != OOV
+    known = any(_is_known(form, loaded, own, lacking) for form in _forms(lower))
 
-    parts = ((loaded.words, scores), (own.words, own.log_shares))
+    parts = [(loaded.words, scores), (own.words, own.log_shares)]
+    if lacking is not None:
+        parts.append((lacking.words, lacking.log_shares))
     # More than needed: what does not begin exactly as typed loses some of its score yet.
     going_on = [
-        one if one.word.startswith(lower) else one._replace(score=one.score - OTHER_SPELLING)
+        one if one.word.startswith(lower) else one._replace(score=one.score - correction.SPELT_ALIKE)
         for part, its_scores in parts
         for one in part.top(its_scores, part.lexicon.beginning_with(prefix), 2 * count)
     ]
     slips: list[_Candidate] = []
-    if not known and len(prefix) >= SLIP_FROM and not _has_figure(prefix):
-        slips = [
-            one._replace(score=one.score - SLIP)
-            for part, its_scores in parts
-            for one in part.top(its_scores, part.lexicon.one_slip_away(prefix), count)
-        ]
-    ranked = _each_once(sorted(going_on + slips, key=lambda one: -one.score))
-    takes = bool(ranked) and not known and _may_change(typed) and _is_meant(ranked[0], going_on, slips, prefix)
-    found = [one.word for one in ranked][:count]
+    if not known and not _has_figure(prefix):
+        slips = _slips(parts, prefix, "" if lacking is None else lacking.language)
+    takes = bool(slips) and lacking is not None and _may_change(typed)
+    takes = takes and slips[0].score > -correction.unlisted_cost(prefix)
+    meant = slips[:1] if takes else []
+    ranked = _each_once(meant + sorted(going_on + slips, key=lambda one: -one.score))
+    words = [one.word for one in ranked][:count]
     if takes:
-        found.insert(1, lower)  # one tap keeps what was typed
-    elif not known and lower not in found:
-        found.append(lower)
-    if len(found) < count:
-        found += _alike(loaded, scores, lower, count, found)
-    return [_as_typed(word, prefix, own) for word in found], takes
+        words.insert(1, lower)  # one tap keeps what was typed
+    elif lower not in words:
+        words.append(lower)
+    if len(words) < count:
+        words += _alike(loaded, scores, lower, count, words)
+    return [_as_typed(word, prefix, own) for word in words], takes
 
 
-def _is_meant(first: _Candidate, going_on: list[_Candidate], slips: list[_Candidate], prefix: str) -> bool:
-    """Whether the first candidate is plainly what was meant by an unknown word."""
-    if fold(first.word) == fold(prefix):
+def _forms(lower: str) -> tuple[str, ...]:
+    """A word, and what it is without quotation marks and a genitive: known if one of these is."""
+    bare = lower.strip("'")
+    return lower, bare, bare.removesuffix("'s")
+
+
+def _is_known(word: str, loaded: _Loaded, own: _Own, lacking: _Lacking | None) -> bool:
+    if word in own.written or loaded.vocabulary.id_of(word) != OOV:
         return True
-    if first in slips:
-        return first.score > max((one.score for one in going_on), default=-np.inf) + SLIP_LEAD
-    everything = sum(np.exp(one.score) for one in going_on)  # of the best few: the others are next to nothing
-    return len(prefix) >= COMPLETE_FROM and bool(np.exp(first.score) >= COMPLETE_SHARE * everything)
+    return lacking is not None and lacking.words.lexicon.number_of(word) is not None
+
+
+def _slips(parts: Sequence[tuple[_Words, Floats]], prefix: str, language: str) -> list[_Candidate]:
+    """The words that one slip turns into a prefix, the likeliest first."""
+    folded = fold(prefix)
+    slips = [
+        one._replace(score=one.score - correction.slip_cost(folded, fold(one.word), language))
+        for part, scores in parts
+        for one in part.top(scores, part.lexicon.at_most_one_slip_away(prefix), _MOST_SLIPS)
+        if len(prefix) >= correction.SLIP_FROM or fold(one.word) == folded
+    ]
+    return sorted(slips, key=lambda one: -one.score)
 
 
 def _may_change(typed: Typed) -> bool:

@@ -15,6 +15,7 @@ from edge_agent.keyboard.reader import Reader
 from edge_agent.keyboard.server import Serving, serve
 from edge_agent.keyboard.suggestions import Suggester
 from edge_agent.ports import OwnWord, RecallCount
+from models.lexicon import WordList, read_lexicon, write_lexicon
 from models.vocabulary import FIRST_WORD, Vocabulary
 from tests.browser import Watched, chromium  # noqa: F401 - a fixture
 from tests.edge_agent.keyboard.screen import DESKTOP, Screen
@@ -50,7 +51,7 @@ class BigramModel:
 
     def step(self, token: int, state: tuple[int, ...]) -> tuple[np.ndarray, tuple[int, ...]]:
         self.tokens.append(token)
-        scores = np.zeros(self.vocabulary.size, np.float32)
+        scores = np.full(self.vocabulary.size, 3.0, np.float32)
         scores[:FIRST_WORD] = -1e9
         last = {1: "<s>", 3: "<oov>"}.get(token) or self.vocabulary.word(token)
         for rank, word in enumerate(self.followers.get(last, [])):
@@ -106,6 +107,16 @@ class ListStore:
         self.texts, self.typed, self.counts = [], [], []
 
 
+LISTED = read_lexicon(
+    write_lexicon("en", {"receive": 1e-4, "kate": 1e-5, "late": 1e-4, "wont": 1e-6, "hello": 1e-3, "help": 1e-3})
+)
+
+
+def lexicon(language: str) -> WordList | None:
+    """Of English, a few words."""
+    return LISTED if language == "en" else None
+
+
 @dataclass
 class Bench:
     """A keyboard and everything a test may look at or change."""
@@ -140,7 +151,7 @@ class Bench:
 def bench() -> Bench:
     model = BigramModel()
     about = AgentInfo("phone-03", emulated=True, state="training", reason="selected for round 4")
-    return Bench(model, Suggester(Reader(model)), ListStore(), about)
+    return Bench(model, Suggester(Reader(model), lexicon=lexicon), ListStore(), about)
 
 
 @pytest.fixture

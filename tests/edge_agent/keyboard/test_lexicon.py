@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_agent.keyboard.lexicon import Lexicon, fold
+from edge_agent.keyboard.lexicon import Lexicon, PackedWords
+from models.lexicon import fold
 
 WORDS = ["the", "then", "don't", "café", "cafeteria", "ёлка", "йод", "naïve", "o'clock", "한국"]
 
@@ -47,17 +48,17 @@ def test_words_are_found_by_their_beginning(typed, words):
     ],
 )
 def test_words_are_found_by_one_slip(typed, words):
-    assert found(Lexicon(WORDS).one_slip_away(typed)) == words
+    assert found(Lexicon(WORDS).at_most_one_slip_away(typed)) == words
 
 
 def test_no_words_no_finds():
     assert Lexicon([]).beginning_with("a").tolist() == []
-    assert Lexicon([]).one_slip_away("a").tolist() == []
+    assert Lexicon([]).at_most_one_slip_away("a").tolist() == []
 
 
 def test_a_script_of_thousands_of_signs_has_no_slips_of_a_sign():
     many = [chr(0x4E00 + i) for i in range(200)]
-    assert Lexicon(many).one_slip_away(many[0] + "x").tolist() == [0]  # one too many still counts
+    assert Lexicon(many).at_most_one_slip_away(many[0] + "x").tolist() == [0]  # one too many still counts
 
 
 @given(st.lists(st.text("abé'", min_size=1, max_size=5), max_size=12, unique=True), st.text("abé'", max_size=4))
@@ -65,3 +66,14 @@ def test_beginning_with_is_what_a_slow_search_finds(words, typed):
     assert Lexicon(words).beginning_with(typed).tolist() == [
         number for number, word in enumerate(words) if fold(word).startswith(fold(typed))
     ]
+
+
+def test_packed_words_in_order_are_found_as_others_are():
+    ordered = sorted(WORDS, key=lambda word: (fold(word), word))
+    packed = Lexicon(PackedWords("".join(f"{word}\n" for word in ordered).encode()), in_order=True)
+    plain = Lexicon(ordered)
+    assert [*packed.words] == ordered
+    for typed in ("t", "caf", "hte", "йот", "zzz", ""):
+        assert packed.beginning_with(typed).tolist() == plain.beginning_with(typed).tolist()
+        assert packed.at_most_one_slip_away(typed).tolist() == plain.at_most_one_slip_away(typed).tolist()
+    assert [ordered[n] for n in packed.numbers_of(["the", "café", "cafe", "gone"])] == ["café", "the"]

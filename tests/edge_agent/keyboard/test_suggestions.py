@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from edge_agent.keyboard.reader import Reader
 from edge_agent.keyboard.suggestions import Suggester, Suggestions, Typed, best, in_case_of, read_typed
 from edge_agent.ports import OwnWord
+from models.lexicon import read_lexicon, write_lexicon
 from models.vocabulary import BOS, OOV, Vocabulary
 from wire.errors import LocalProtocolError, UnavailableError
 
@@ -93,9 +94,17 @@ def test_a_single_capital_is_a_beginning_not_a_shout():
     ("text", "words", "takes"),
     [
         ("Helko", ("Hello", "Helko", "Help"), True),  # one slip of the finger
+        ("hlelo", ("hello", "hlelo"), True),
         ("hlep", ("help", "hlep"), True),
         ("im", ("i'm", "im"), True),  # the same letters but for an apostrophe
-        ("helme", ("helmet", "helme"), True),  # there is no other way to go on
+        ("hell", ("hello", "hell"), True),  # the last letter is missing
+        ("Helm", ("Helmet", "Helm"), False),  # there is one way to go on, but nobody slipped
+        ("kate", ("kate",), False),  # a word of the lexicon, one slip from the model's "late"
+        ("Kate", ("Kate",), False),
+        ("wont", ("wont",), False),
+        ("'kate'", ("kate",), False),  # quotation marks
+        ("kate's", ("kate's",), False),
+        ("recieve", ("receive", "recieve"), True),  # a word that only the lexicon has
         ("hel", ("hello", "help", "helmet"), False),  # there are several
         ("how", ("how", "howl"), False),  # it is a word
         ("hello Helko", ("Hello", "Helko", "Help"), False),  # a name
@@ -104,19 +113,47 @@ def test_a_single_capital_is_a_beginning_not_a_shout():
         ("<helmt", ("helmet", "helmt", "hello"), False),  # markup
         ("@helmt", ("helmet", "helmt", "hello"), False),  # a handle
         ("example.helmt", ("helmet", "helmt", "hello"), False),  # an address
-        ("(helmt", ("helmet", "helmt"), True),
-        ("“helmt", ("helmet", "helmt"), True),
+        ("(helko", ("hello", "helko"), True),
+        ("“helko", ("hello", "helko"), True),
         ("hello xyzzy", ("xyzzy",), False),
         ("h", ("how", "hello", "help"), False),
     ],
 )
 def test_space_takes_only_what_was_plainly_meant(bench, text, words, takes):
-    found = bench.suggester.suggest(text)
+    found = bench.suggester.suggest(text, language="en-GB")
     assert found.space_takes is takes
     if takes:
         assert found.words[: len(words)] == words
     else:
         assert set(found.words) >= {words[0]}
+
+
+def test_without_a_lexicon_of_the_language_space_takes_nothing(bench):
+    for text in ("Helko", "hlep", "im", "recieve"):
+        assert bench.suggester.suggest(text, language="uk").space_takes is False
+    assert bench.suggester.suggest("hlep", language="uk").words[0] == "help"  # and offers as before
+
+
+def test_the_lexicon_completes_words_that_the_model_lacks_behind_those_that_it_has(bench):
+    assert bench.suggester.suggest("rec", language="en").words == ("receive", "rec")
+    assert bench.suggester.suggest("hel", language="en").words[:2] == ("hello", "help")
+
+
+def test_a_lexicon_is_read_once_for_a_language_and_model(bench):
+    asked = []
+
+    def lexicon(language):
+        asked.append(language)
+        return read_lexicon(write_lexicon("en", {"receive": 0.1}))
+
+    bench.suggester.replace_predictor(Reader(bench.model), lexicon)
+    for text in ("rec", "rece", ""):
+        bench.suggester.suggest(text, language="en")
+    assert asked == ["en"]
+    bench.suggester.suggest("rec", language="de")
+    bench.suggester.replace_predictor(Reader(type(bench.model)(vocabulary=Vocabulary(("receive",)))))
+    assert bench.suggester.suggest("rec", language="de").words == ("receive", "rec")
+    assert asked == ["en", "de", "de"]
 
 
 def test_own_words_stand_among_the_others_as_they_are_written(bench):
@@ -181,7 +218,7 @@ def test_word_that_the_vocabulary_has_by_now_is_no_own_word(bench):
 )
 def test_corrections_in_any_script(bench, text, word, takes):
     bench.use(vocabulary=Vocabulary(("café", "नमस्ते", "दुनिया", "tschüss", "привет")), followers={})
-    found = bench.suggester.suggest(text)
+    found = bench.suggester.suggest(text, language="en")
     assert (found.words[0], found.space_takes) == (word, takes)
 
 
