@@ -50,6 +50,7 @@ from models.corpora import Participant, Split
 from models.export import export_program
 from models.folder import write_model_folder
 from models.initial import initial_weights
+from models.lexicon import WordList
 from models.ngram import TrigramScores, train_scores
 from models.vocabulary import BOS, FIRST_WORD, Vocabulary, words
 from wire.errors import NightjarError
@@ -148,7 +149,7 @@ def measure(corpus: str, model: str, phones: int, messages: int, passes: float, 
         seed: of corpus, split, weights and sessions.
     """
     parts = corpora.split(corpora.load(corpus, seed), phones, seed, messages)
-    files, vocabulary = _global_model(parts, configuration(model), passes, seed)
+    files, vocabulary = global_model(parts, configuration(model), passes, seed)
     public = [vocabulary.encode(words(text)) for text in parts.public]
     trigram = TrigramPredictor(vocabulary, train_scores(public, vocabulary.size))
     names = ("trigram", "trigram_history", "global", "personalised", "blended")
@@ -190,6 +191,39 @@ def _replayed(suggest: Suggest, phone: Participant, vocabulary: Vocabulary) -> C
     return _sum(replay(suggest, message, vocabulary) for message in phone.held_out)
 
 
+class OwnKeyboard:
+    """The whole keyboard of a person: it has learned from what was typed, and goes on learning from what is sent.
+
+    Args:
+        predictor: what the person's history is blended with.
+        typed: messages of the past.
+        lexicon: reads the lexicon of a language.
+
+    Attributes:
+        suggester: what the page asks.
+    """
+
+    def __init__(
+        self,
+        predictor: Predictor,
+        typed: Sequence[str],
+        lexicon: Callable[[str], WordList | None] = lambda _: None,
+    ) -> None:
+        self.suggester = Suggester(Blended(predictor, typed), lexicon=lexicon)
+        self._own: Counter[str] = Counter()
+        for message in typed:
+            self._note(message)
+
+    def send(self, message: str) -> None:
+        """Learn from a message."""
+        self.suggester.learn(message)
+        self._note(message)
+
+    def _note(self, message: str) -> None:
+        self._own.update(word for word, _ in own_words_in(message, self.suggester.knows))
+        self.suggester.replace_own_words(OwnWord(w, w, n) for w, n in self._own.items() if n >= LEARNED_FROM)
+
+
 def blended(predictor: Predictor, phone: Participant) -> Counts:
     """Replay through the whole keyboard, which goes on learning from each message that is sent.
 
@@ -197,23 +231,15 @@ def blended(predictor: Predictor, phone: Participant) -> Counts:
         predictor: what the person's history is blended with.
         phone: whose messages.
     """
-    suggester = Suggester(Blended(predictor, phone.typed))
-    typed: Counter[str] = Counter()
-
-    def note(message: str) -> None:
-        typed.update(word for word, _ in own_words_in(message, suggester.knows))
+    keyboard = OwnKeyboard(predictor, phone.typed)
 
     def suggest(text: str) -> Sequence[str]:
-        return suggester.suggest(text).words
+        return keyboard.suggester.suggest(text).words
 
     def sent() -> Iterator[Counts]:
-        for message in phone.typed:
-            note(message)
         for message in phone.held_out:
-            suggester.replace_own_words(OwnWord(w, w, n) for w, n in typed.items() if n >= LEARNED_FROM)
             yield replay(suggest, message, predictor.vocabulary)
-            suggester.learn(message)
-            note(message)
+            keyboard.send(message)
 
     return _sum(sent())
 
@@ -225,8 +251,15 @@ def _sum(counts: Iterable[Counts]) -> Counts:
     return total
 
 
-def _global_model(parts: Split, shape: ModelConfiguration, passes: float, seed: int) -> tuple[Model, Vocabulary]:
-    """The model of the fleet in a folder of its own, trained once and kept."""
+def global_model(parts: Split, shape: ModelConfiguration, passes: float, seed: int) -> tuple[Model, Vocabulary]:
+    """The model of the fleet in a folder of its own, trained once and kept.
+
+    Args:
+        parts: its public text is learned.
+        shape: configuration.
+        passes: over that text.
+        seed: of weights and order.
+    """
     vocabulary = Vocabulary.build(parts.public, shape.max_vocabulary)
     digest = hashlib.sha256(repr((shape, passes, seed, LEARNING_RATE, CLIP_NORM)).encode())
     for text in parts.public:

@@ -1,0 +1,280 @@
+"""What space changes: words that were meant, which it must leave alone, and slips, which it should mend.
+
+The text of most users is public: model and vocabulary are made from it. The others type their held-out messages word by
+word, with the rest of theirs as history, into the keyboard's own suggester with the English lexicon.
+
+- ``correct_changed_share``: of the words that are typed as they stand in the messages and are right. A word is right if
+  a dictionary has it that is not the product's (symspellpy's), if it has a capital inside a sentence, or if two people
+  of the corpus typed it.
+- ``typos_mended_share``: of right words of three letters or more, struck with one slip and finished with a space. The
+  slip is one of Damerau's four (1964), each as often: a neighbouring key instead of a letter or after it, a letter left
+  out, two letters in the wrong order. A slip that makes another right word is not counted: nothing tells it from one.
+- ``typos_among_three_share``: of the same, before the space.
+- ``peers``: pyspellchecker and symspellpy on the same words and typos; they see one word at a time.
+- ``suggest_ms_p99``: from a key press to the suggestions, while a slip is typed.
+
+Constants were chosen on ``--part validation``, whose people are others than those of the test.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any
+
+import click
+import msgspec
+import numpy as np
+from rich.console import Console
+
+from benchmarks.keyboard import OwnKeyboard, global_model
+from benchmarks.measuring import quantile, show
+from edge_agent.keyboard.correction import neighbours
+from edge_agent.keyboard.reader import Reader
+from edge_agent.keyboard.suggestions import Suggester
+from edge_agent.shell.keyboard_model import load_keyboard_model
+from models import corpora
+from models.configurations import CONFIGURATIONS, configuration
+from models.corpora import Corpus
+from models.lexicon import read_lexicon
+from models.vocabulary import WORD_PATTERN
+from models.word_lists import compiled
+from simulation.progress import progress
+from wire.errors import NightjarError
+
+TITLE = "what space does, %"
+LANGUAGE = "en"
+SHORTEST = 3
+"""Letters of a word that a slip is made in."""
+_WORD = re.compile(WORD_PATTERN)
+_LETTERS = re.compile(r"[^\W\d_]+\Z")
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of words and of typos.
+
+    Attributes:
+        right: right words that were typed.
+        changed: those of them that space changed, as "typed -> changed".
+        typos: words that were typed with a slip.
+        mended: of these, by space.
+        among: of these, among the three before the space.
+        times_s: from a key press to the suggestions.
+    """
+
+    right: int = 0
+    changed: list[str] = field(default_factory=list)
+    typos: int = 0
+    mended: int = 0
+    among: int = 0
+    times_s: list[float] = field(default_factory=list)
+
+    def row(self, who: str) -> dict[str, Any]:
+        """The shares."""
+        return {
+            "keyboard": who,
+            "correct_changed_share": len(self.changed) / max(1, self.right),
+            "typos_mended_share": self.mended / max(1, self.typos),
+            "typos_among_three_share": self.among / max(1, self.typos),
+        }
+
+
+Keyboard = Callable[[str, str], tuple[str, Sequence[str]]]
+"""(text before, word as typed) -> what space makes of the word, and the suggestions; both in lower case."""
+
+
+def slip(word: str, generator: np.random.Generator) -> str:
+    """A word with one slip of the finger.
+
+    Args:
+        word: in lower case.
+        generator: chooses kind, place and key.
+    """
+    near = defaultdict(list)
+    for a, b in sorted(neighbours(LANGUAGE)):
+        near[a].append(b)
+    at = int(generator.integers(len(word)))
+    key = str(generator.choice(near.get(word[at], [word[at]])))
+    match generator.integers(4):
+        case 0:
+            return word[:at] + key + word[at + 1 :]
+        case 1:
+            return word[: at + 1] + key + word[at + 1 :]
+        case 2:
+            return word[:at] + word[at + 1 :]
+        case _:
+            at = min(at, len(word) - 2)
+            return word[:at] + word[at + 1] + word[at] + word[at + 2 :]
+
+
+class RightWords:
+    """Which words count as typed correctly.
+
+    Args:
+        corpus: a word that two of its people typed is right.
+    """
+
+    def __init__(self, corpus: Corpus) -> None:
+        seen: dict[str, str] = {}
+        self._shared: set[str] = set()
+        for user, messages in corpus.users.items():
+            for message in messages:
+                for word in _WORD.findall(message.lower()):
+                    if seen.setdefault(word, user) != user:
+                        self._shared.add(word)
+        listed = resources.files("symspellpy").joinpath("frequency_dictionary_en_82_765.txt").read_text("utf-8-sig")
+        self._dictionary = {line.split()[0] for line in listed.splitlines() if line}
+
+    def __contains__(self, word: str) -> bool:
+        return word in self._shared or word in self._dictionary
+
+
+def typed_words(message: str) -> Iterator[tuple[str, str]]:
+    """(text before, word as typed) of each word of a message."""
+    for match in _WORD.finditer(message):
+        yield message[: match.start()], match.group()
+
+
+def measure(corpus: str, model: str, phones: int, messages: int, passes: float, seed: int, part: str) -> dict[str, Any]:
+    """Figures of the keyboard and of its peers.
+
+    Args:
+        corpus: name or TSV file.
+        model: configuration.
+        phones: people whose messages are typed, half of them of each part.
+        messages: the last so many of each are used, a fifth of them typed.
+        passes: over the public text, of the model.
+        seed: of corpus, split, weights and slips.
+        part: ``test`` or ``validation``.
+    """
+    text = corpora.load(corpus, seed)
+    right = RightWords(text)
+    parts = corpora.split(text, phones, seed, messages)
+    files, _ = global_model(parts, configuration(model), passes, seed)
+    people = parts.phones[0::2] if part == "test" else parts.phones[1::2]
+    lexicon = read_lexicon(compiled(LANGUAGE))
+    ours, others = Outcome(), {name: Outcome() for name in PEERS}
+    peers = {name: make() for name, make in PEERS.items()}
+    generator = np.random.default_rng(seed)
+    for person in progress(Console(stderr=True), people, "people"):
+        keyboard = OwnKeyboard(Reader(load_keyboard_model(files)), person.typed, lambda _: lexicon)
+        for message in person.held_out:
+            for before, word, typo in _typed(message, right, generator):
+                _try(_through(keyboard.suggester), before, word, typo, right, ours)
+                for name, peer in peers.items():
+                    _try(peer, before, word, typo, right, others[name])
+            keyboard.send(message)
+    row = ours.row("nightjar")
+    row.pop("keyboard")
+    return {
+        **row,
+        "suggest_ms_p99": 1e3 * quantile(ours.times_s, 0.99),
+        "right_words": ours.right,
+        "typos": ours.typos,
+        "peers": [outcome.row(name) for name, outcome in others.items()],
+        "changed": ours.changed,
+    }
+
+
+def _typed(message: str, right: RightWords, generator: np.random.Generator) -> Iterator[tuple[str, str, str]]:
+    """(text before, word, the word with a slip or nothing) of each word."""
+    for before, word in typed_words(message):
+        lower = word.lower()
+        typo = ""
+        if len(lower) >= SHORTEST and lower in right and _LETTERS.match(lower) and lower.isascii():
+            typo = slip(lower, generator)
+        yield before, word, "" if typo in right else typo
+
+
+def _try(keyboard: Keyboard, before: str, word: str, typo: str, right: RightWords, outcome: Outcome) -> None:
+    name = word[0].isupper() and before.rstrip()[-1:] not in ("", ".", "!", "?")
+    if word.lower() in right or name:
+        outcome.right += 1
+        got, _ = keyboard(before, word)
+        if got != word.lower():
+            outcome.changed.append(f"{word} -> {got}")
+    if typo:
+        start = time.perf_counter()
+        got, offered = keyboard(before, typo)
+        outcome.times_s.append(time.perf_counter() - start)
+        outcome.typos += 1
+        outcome.mended += got == word.lower()
+        outcome.among += word.lower() in (got, *offered)
+
+
+def _through(suggester: Suggester) -> Keyboard:
+    def press(before: str, typed: str) -> tuple[str, Sequence[str]]:
+        shown = suggester.suggest(before + typed, language=LANGUAGE)
+        offered = [word.lower() for word in shown.words]
+        whole = shown.prefix == typed  # or the word goes on from what stands before it
+        return (offered[0] if shown.space_takes and whole else typed.lower()), offered
+
+    return press
+
+
+def _pyspellchecker() -> Keyboard:
+    from spellchecker import SpellChecker
+
+    checker = SpellChecker(language=LANGUAGE, distance=1)
+
+    def press(_before: str, typed: str) -> tuple[str, Sequence[str]]:
+        lower = typed.lower()
+        found = sorted(checker.candidates(lower) or (), key=lambda word: -checker.word_usage_frequency(word))
+        return checker.correction(lower) or lower, found[:3]
+
+    return press
+
+
+def _symspellpy() -> Keyboard:
+    from symspellpy import SymSpell, Verbosity
+
+    checker = SymSpell(max_dictionary_edit_distance=2)
+    place = resources.files("symspellpy").joinpath("frequency_dictionary_en_82_765.txt")
+    checker.load_dictionary(str(place), term_index=0, count_index=1, encoding="utf-8-sig")
+
+    def press(_before: str, typed: str) -> tuple[str, Sequence[str]]:
+        lower = typed.lower()
+        found = [one.term for one in checker.lookup(lower, Verbosity.ALL, max_edit_distance=2)]
+        return (found[0] if found else lower), found[:3]
+
+    return press
+
+
+PEERS: dict[str, Callable[[], Keyboard]] = {"pyspellchecker": _pyspellchecker, "symspellpy": _symspellpy}
+
+
+@click.command()
+@click.option("--corpus", default="personas", show_default=True, help="personas, pydoc, or a TSV file (user, text).")
+@click.option("--model", default="tiny", show_default=True, type=click.Choice(list(CONFIGURATIONS)))
+@click.option("--phones", default=40, show_default=True, type=click.IntRange(2), help="People, half of them of a part.")
+@click.option("--messages", default=200, show_default=True, type=click.IntRange(5), help="Of each; a fifth is typed.")
+@click.option("--passes", default=1.0, show_default=True, type=click.FloatRange(0, 1000), help="Over the public text.")
+@click.option("--seed", default=7, show_default=True, type=click.IntRange(0, 2**31))
+@click.option("--part", default="test", show_default=True, type=click.Choice(["test", "validation"]))
+@click.option("--json", "as_json", is_flag=True)
+def main(
+    *, corpus: str, model: str, phones: int, messages: int, passes: float, seed: int, part: str, as_json: bool
+) -> None:
+    """Type held-out messages, with and without slips."""
+    try:
+        figures = measure(corpus, model, phones, messages, passes, seed, part)
+    except NightjarError as error:
+        click.echo(f"correction: {error}", err=True)
+        sys.exit(error.exit_status)
+    if as_json:
+        sys.stdout.write(msgspec.json.encode(figures).decode() + "\n")
+        return
+    ours = {name: value for name, value in figures.items() if not isinstance(value, list)}
+    show(TITLE, [{"keyboard": "nightjar", **ours}], as_json=False, key="keyboards")
+    show("peers", figures["peers"], as_json=False, key="peers")
+    click.echo("changed: " + ", ".join(figures["changed"][:20]))
+
+
+if __name__ == "__main__":
+    main()

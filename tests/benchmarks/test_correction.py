@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import numpy as np
+
+from benchmarks.correction import PEERS, Outcome, RightWords, _try, _typed, slip, typed_words
+from models.corpora import Corpus
+
+
+def test_a_slip_is_one_of_damerau_on_neighbouring_keys():
+    generator = np.random.default_rng(1)
+    slips = {slip("tea", generator) for _ in range(400)}
+    assert {"tea"[:n] + "tea"[n + 1 :] for n in range(3)} <= slips  # left out
+    assert {"eta", "tae"} <= slips  # in the wrong order
+    assert {"rea", "tes", "twa"} <= slips  # another key
+    assert {"tera", "teas", "trea"} <= slips  # one more
+    assert not {"pea", "tpea"} & slips  # from the other end of the keyboard
+
+
+def test_words_are_right_that_a_dictionary_has_or_two_people_typed():
+    right = RightWords(Corpus("people", {"ann": ["my xorg", "xfoo xfoo"], "bob": ["xorg house"]}))
+    assert all(word in right for word in ("xorg", "house", "my"))
+    assert "xfoo" not in right
+    assert "recieve" not in right
+
+
+def test_a_message_is_typed_word_by_word_as_it_stands():
+    assert list(typed_words("Hi Ann, I'm 5!")) == [
+        ("", "Hi"),
+        ("Hi ", "Ann"),
+        ("Hi Ann, ", "I'm"),
+        ("Hi Ann, I'm ", "5"),
+    ]
+    right = RightWords(Corpus("people", {"ann": ["hello"]}))
+    typed = list(_typed("hello 5 qq", right, np.random.default_rng(1)))
+    assert [word for _, word, _ in typed] == ["hello", "5", "qq"]
+    assert [bool(typo) for _, _, typo in typed][1:] == [False, False]  # no word that is right
+
+
+def test_changes_and_mends_are_counted():
+    def keyboard(_before, typed):
+        return {"hlelo": "hello", "kate": "game"}.get(typed.lower(), typed.lower()), ["there", "hello"]
+
+    right, outcome = RightWords(Corpus("people", {"a": ["kate"], "b": ["kate"]})), Outcome()
+    _try(keyboard, "", "hello", "hlelo", right, outcome)
+    _try(keyboard, "hello ", "kate", "katw", right, outcome)
+    _try(keyboard, "hello ", "Zorblax", "", right, outcome)  # a name
+    _try(keyboard, "", "Zorblax", "", right, outcome)  # at the beginning nothing says so
+    assert outcome.row("ours") == {
+        "keyboard": "ours",
+        "correct_changed_share": 1 / 3,
+        "typos_mended_share": 0.5,
+        "typos_among_three_share": 0.5,
+    }
+    assert outcome.changed == ["kate -> game"]
+
+
+def test_the_peers_mend_a_plain_typo_and_leave_a_plain_word():
+    for make in PEERS.values():
+        keyboard = make()
+        assert keyboard("", "house")[0] == "house"
+        assert "receive" in (keyboard("", "recieve")[0], *keyboard("", "recieve")[1])
