@@ -12,6 +12,7 @@ MODULES = (
     "codec",
     "suggestion",
     "keyboard",
+    "correction",
     "ingest",
     "round",
     "web",

@@ -73,7 +73,7 @@ class BaselineConfig(msgspec.Struct, frozen=True, kw_only=True):
 class TaskConfig(TaskSettings, frozen=True, kw_only=True):
     """``[task]`` of the file: the first task, the model that it begins with, and what every version is measured by."""
 
-    model: Path  # folder with program.tflite, weights.bin, vocabulary.txt and manifest.json
+    model: Path  # folder as python -m models export writes it
     evaluation_text: Path | None = None  # the text that came with the model; a text like the devices' own is better
     baseline: BaselineConfig | None = None
 

@@ -35,10 +35,14 @@ from models.lexicon import WordList, fold
 from models.vocabulary import FIRST_WORD, OOV, WORD_PATTERN, Vocabulary, words
 from wire.errors import LocalProtocolError, NightjarError
 
+OTHER_LANGUAGE = "The model was trained in another language than this keyboard's: common words of yours instead."
 NO_MODEL_YET = "No model yet: common words until this device has fetched one from the coordinator."
 
 OWN_SHARE = 0.06
 """How many of the words that people type are in no vocabulary of 10,000: 6.2 % of chat (Ubuntu IRC)."""
+SPOKEN_SHARE = 0.75
+"""Of a model's commonest words, those that its language has: 0.90 to 0.97 of four English texts; others, up to 0.61."""
+_LOOKED_AT = 500
 _MOST_SLIPS = 20
 """Of each list; the commonest ones."""
 
@@ -215,7 +219,11 @@ class _Own:
 
 
 class _Lacking:
-    """The words of a language that a vocabulary lacks, with their share of what is typed."""
+    """The words of a language that a vocabulary lacks, with their share of what is typed.
+
+    Attributes:
+        shared: how many of the vocabulary's commonest words the language has, of 1.
+    """
 
     def __init__(self, listed: WordList, vocabulary: Vocabulary) -> None:
         self.language = listed.language
@@ -223,6 +231,8 @@ class _Lacking:
         self.words = _Words(PackedWords(listed.text), in_order=True)
         self.log_shares: Floats = listed.log_shares.copy()
         self.log_shares[self.words.lexicon.numbers_of(vocabulary.words)] = -np.inf
+        commonest = vocabulary.words[:_LOOKED_AT]
+        self.shared = len(self.words.lexicon.numbers_of(commonest)) / max(1, len(commonest))
         lacking = float(np.exp(self.log_shares).sum())
         self.log_shares += np.float32(np.log(OWN_SHARE / max(lacking, 1e-9)))
 
@@ -249,6 +259,7 @@ class Suggester:
         self._common: dict[str, _Loaded] = {}
         self._read_lexicon = lexicon
         self._lacking: tuple[str, Vocabulary, _Lacking | None] | None = None
+        self._spoken: dict[str, bool] = {}
 
     @property
     def version(self) -> int | None:
@@ -267,7 +278,7 @@ class Suggester:
         """
         loaded = None if predictor is None else _Loaded(predictor)
         with self._lock:
-            self._loaded = loaded
+            self._loaded, self._spoken = loaded, {}
             self._own = _Own(self._learned, self.knows)
             if lexicon is not None:
                 self._read_lexicon, self._lacking = lexicon, None
@@ -307,7 +318,8 @@ class Suggester:
             loaded, own = self._in_use(language), self._own
             lacking = self._lacking_in(loaded.vocabulary, language)
             scores = loaded.log_probabilities(typed.finished)
-            reason = loaded.failed if loaded is self._loaded else NO_MODEL_YET
+            no_model = NO_MODEL_YET if self._loaded is None else OTHER_LANGUAGE
+            reason = loaded.failed if loaded is self._loaded else no_model
         if not typed.prefix:
             return Suggestions(_next_words(loaded, own, scores, count), "", False, self._version(loaded), reason)
         found, takes = _completions(loaded, own, lacking, scores, typed, count)
@@ -334,11 +346,18 @@ class Suggester:
         return Recall(counted, top1, top3)
 
     def _in_use(self, language: str) -> _Loaded:
-        if self._loaded is not None:
+        if self._loaded is not None and self._speaks(self._loaded.vocabulary, language):
             return self._loaded
         if language not in self._common:
             self._common = {language: _Loaded(common_words(language))}
         return self._common[language]
+
+    def _speaks(self, vocabulary: Vocabulary, language: str) -> bool:
+        """Whether a vocabulary is of a language; nothing speaks against it where there is no lexicon."""
+        if language not in self._spoken:
+            lacking = self._lacking_in(vocabulary, language)
+            self._spoken[language] = lacking is None or lacking.shared >= SPOKEN_SHARE
+        return self._spoken[language]
 
     def _lacking_in(self, vocabulary: Vocabulary, language: str) -> _Lacking | None:
         """The lexicon of a language beside a vocabulary; read when either changes."""

@@ -26,6 +26,8 @@ export const LANGUAGES = {
   de: { name: "Deutsch", layout: "qwertz" },
   es: { name: "español", layout: "spanish" },
   fr: { name: "français", layout: "azerty" },
+  it: { name: "italiano", layout: "qwerty" },
+  pt: { name: "português", layout: "qwerty" },
   ru: { name: "русский", layout: "russian" },
   uk: { name: "українська", layout: "ukrainian" },
   und: { name: "another language", layout: "qwerty" },

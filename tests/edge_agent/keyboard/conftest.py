@@ -108,7 +108,11 @@ class ListStore:
 
 
 LISTED = read_lexicon(
-    write_lexicon("en", {"receive": 1e-4, "kate": 1e-5, "late": 1e-4, "wont": 1e-6, "hello": 1e-3, "help": 1e-3})
+    write_lexicon(
+        "en",
+        dict.fromkeys(WORDS, 1e-4)
+        | {"receive": 1e-4, "kate": 1e-5, "late": 1e-4, "wont": 1e-6, "hello": 1e-3, "help": 1e-3},
+    )
 )
 
 
@@ -131,9 +135,9 @@ class Bench:
         self.about = replace(self.about, last_trained_at_s=1_750_000_000.0, last_report_bytes=12_345)
 
     def use(self, **changes: object) -> BigramModel:
-        """Another model from now on."""
+        """Another model from now on; words of another kind have no lexicon."""
         model = BigramModel(**changes)
-        self.suggester.replace_predictor(Reader(model))
+        self.suggester.replace_predictor(Reader(model), (lambda _: None) if "vocabulary" in changes else lexicon)
         return model
 
     def note_typing(self) -> None:

@@ -144,7 +144,7 @@ def test_a_lexicon_is_read_once_for_a_language_and_model(bench):
 
     def lexicon(language):
         asked.append(language)
-        return read_lexicon(write_lexicon("en", {"receive": 0.1}))
+        return read_lexicon(write_lexicon("en", dict.fromkeys((*bench.model.vocabulary.words, "receive"), 0.01)))
 
     bench.suggester.replace_predictor(Reader(bench.model), lexicon)
     for text in ("rec", "rece", ""):
@@ -154,6 +154,18 @@ def test_a_lexicon_is_read_once_for_a_language_and_model(bench):
     bench.suggester.replace_predictor(Reader(type(bench.model)(vocabulary=Vocabulary(("receive",)))))
     assert bench.suggester.suggest("rec", language="de").words == ("receive", "rec")
     assert asked == ["en", "de", "de"]
+
+
+def test_a_model_of_another_language_gives_way_to_common_words_and_it_is_said(bench):
+    english = read_lexicon(write_lexicon("en", dict.fromkeys(bench.model.vocabulary.words, 0.01)))
+    german = read_lexicon(write_lexicon("de", {"freundschaft": 1e-5, "hello": 1e-6}))
+    bench.suggester.replace_predictor(Reader(bench.model), {"en": english, "de": german}.get)
+    assert bench.suggester.suggest("", language="en").words == ("hello", "how", "i'm")
+    shown = bench.suggester.suggest("", language="de-AT")
+    assert (shown.words, shown.version) == (("ich", "du", "das"), None)
+    assert "another language" in shown.reason
+    assert bench.suggester.suggest("freun", language="de").words[0] == "freundschaft"
+    assert bench.suggester.suggest("", language="fr").words == ("hello", "how", "i'm")  # nobody can tell
 
 
 def test_own_words_stand_among_the_others_as_they_are_written(bench):
@@ -217,7 +229,10 @@ def test_word_that_the_vocabulary_has_by_now_is_no_own_word(bench):
     ],
 )
 def test_corrections_in_any_script(bench, text, word, takes):
-    bench.use(vocabulary=Vocabulary(("café", "नमस्ते", "दुनिया", "tschüss", "привет")), followers={})
+    words = ("café", "नमस्ते", "दुनिया", "tschüss", "привет")
+    listed = read_lexicon(write_lexicon("en", dict.fromkeys(words, 0.1)))
+    model = type(bench.model)(vocabulary=Vocabulary(words), followers={})
+    bench.suggester.replace_predictor(Reader(model), lambda _: listed)
     found = bench.suggester.suggest(text, language="en")
     assert (found.words[0], found.space_takes) == (word, takes)
 
