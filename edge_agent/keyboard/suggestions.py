@@ -218,23 +218,28 @@ class _Own:
         self.everything = np.arange(len(counts), dtype=np.int64)
 
 
-class _Lacking:
-    """The words of a language that a vocabulary lacks, with their share of what is typed.
+class _Language:
+    """The words of a language with their share of what is typed.
+
+    Those that the vocabulary lacks share what unknown words have. The others have what is said everywhere, which counts
+    where a model that has seen little text finds a common word all but impossible.
 
     Attributes:
+        code: ISO 639.
         shared: how many of the vocabulary's commonest words the language has, of 1.
     """
 
     def __init__(self, listed: WordList, vocabulary: Vocabulary) -> None:
-        self.language = listed.language
-        self.vocabulary = vocabulary
+        self.code = listed.language
         self.words = _Words(PackedWords(listed.text), in_order=True)
-        self.log_shares: Floats = listed.log_shares.copy()
-        self.log_shares[self.words.lexicon.numbers_of(vocabulary.words)] = -np.inf
+        known = self.words.lexicon.numbers_of(vocabulary.words)
+        lacking = 1.0 - float(np.exp(listed.log_shares[known]).sum())
+        self.log_shares: Floats = listed.log_shares + np.float32(np.log(OWN_SHARE))
+        in_vocabulary = self.log_shares[known]
+        self.log_shares -= np.float32(np.log(max(lacking, OWN_SHARE)))
+        self.log_shares[known] = in_vocabulary
         commonest = vocabulary.words[:_LOOKED_AT]
         self.shared = len(self.words.lexicon.numbers_of(commonest)) / max(1, len(commonest))
-        lacking = float(np.exp(self.log_shares).sum())
-        self.log_shares += np.float32(np.log(OWN_SHARE / max(lacking, 1e-9)))
 
 
 class Suggester:
@@ -258,7 +263,7 @@ class Suggester:
         self._own = _Own(self._learned, self.knows)
         self._common: dict[str, _Loaded] = {}
         self._read_lexicon = lexicon
-        self._lacking: tuple[str, Vocabulary, _Lacking | None] | None = None
+        self._language: tuple[str, Vocabulary, _Language | None] | None = None
         self._spoken: dict[str, bool] = {}
 
     @property
@@ -281,7 +286,7 @@ class Suggester:
             self._loaded, self._spoken = loaded, {}
             self._own = _Own(self._learned, self.knows)
             if lexicon is not None:
-                self._read_lexicon, self._lacking = lexicon, None
+                self._read_lexicon, self._language = lexicon, None
 
     def replace_own_words(self, own: Iterable[OwnWord]) -> None:
         """Use these own words from the next suggestion on."""
@@ -316,13 +321,13 @@ class Suggester:
         typed = read_typed(text)
         with self._lock:
             loaded, own = self._in_use(language), self._own
-            lacking = self._lacking_in(loaded.vocabulary, language)
+            spoken = self._language_beside(loaded.vocabulary, language)
             scores = loaded.log_probabilities(typed.finished)
             no_model = NO_MODEL_YET if self._loaded is None else OTHER_LANGUAGE
             reason = loaded.failed if loaded is self._loaded else no_model
         if not typed.prefix:
             return Suggestions(_next_words(loaded, own, scores, count), "", False, self._version(loaded), reason)
-        found, takes = _completions(loaded, own, lacking, scores, typed, count)
+        found, takes = _completions(loaded, own, spoken, scores, typed, count)
         return Suggestions(tuple(found[:count]), typed.prefix, takes, self._version(loaded), reason)
 
     def learn(self, text: str) -> None:
@@ -355,17 +360,17 @@ class Suggester:
     def _speaks(self, vocabulary: Vocabulary, language: str) -> bool:
         """Whether a vocabulary is of a language; nothing speaks against it where there is no lexicon."""
         if language not in self._spoken:
-            lacking = self._lacking_in(vocabulary, language)
-            self._spoken[language] = lacking is None or lacking.shared >= SPOKEN_SHARE
+            spoken = self._language_beside(vocabulary, language)
+            self._spoken[language] = spoken is None or spoken.shared >= SPOKEN_SHARE
         return self._spoken[language]
 
-    def _lacking_in(self, vocabulary: Vocabulary, language: str) -> _Lacking | None:
+    def _language_beside(self, vocabulary: Vocabulary, language: str) -> _Language | None:
         """The lexicon of a language beside a vocabulary; read when either changes."""
         code = language.lower().split("-")[0]
-        if self._lacking is None or self._lacking[:2] != (code, vocabulary):
+        if self._language is None or self._language[:2] != (code, vocabulary):
             listed = self._read_lexicon(code) if code else None
-            self._lacking = code, vocabulary, None if listed is None else _Lacking(listed, vocabulary)
-        return self._lacking[2]
+            self._language = code, vocabulary, None if listed is None else _Language(listed, vocabulary)
+        return self._language[2]
 
     @staticmethod
     def _version(loaded: _Loaded) -> int | None:
@@ -379,16 +384,16 @@ def _next_words(loaded: _Loaded, own: _Own, scores: Floats, count: int) -> tuple
 
 
 def _completions(
-    loaded: _Loaded, own: _Own, lacking: _Lacking | None, scores: Floats, typed: Typed, count: int
+    loaded: _Loaded, own: _Own, spoken: _Language | None, scores: Floats, typed: Typed, count: int
 ) -> tuple[list[str], bool]:
     """Words that may be meant by a prefix, in the case it was typed; whether space takes the first."""
     prefix = typed.prefix
     lower = unicodedata.normalize("NFC", prefix.lower())
-    known = any(_is_known(form, loaded, own, lacking) for form in _forms(lower))
+    known = any(_is_known(form, loaded, own, spoken) for form in _forms(lower))
 
     parts = [(loaded.words, scores), (own.words, own.log_shares)]
-    if lacking is not None:
-        parts.append((lacking.words, lacking.log_shares))
+    if spoken is not None:
+        parts.append((spoken.words, spoken.log_shares))
     # More than needed: what does not begin exactly as typed loses some of its score yet.
     going_on = [
         one if one.word.startswith(lower) else one._replace(score=one.score - correction.SPELT_ALIKE)
@@ -397,8 +402,8 @@ def _completions(
     ]
     slips: list[_Candidate] = []
     if not known and not _has_figure(prefix):
-        slips = _slips(parts, prefix, "" if lacking is None else lacking.language)
-    takes = bool(slips) and lacking is not None and _may_change(typed)
+        slips = _slips(parts, prefix, "" if spoken is None else spoken.code)
+    takes = bool(slips) and spoken is not None and _may_change(typed)
     takes = takes and slips[0].score > -correction.unlisted_cost(prefix)
     meant = slips[:1] if takes else []
     ranked = _each_once(meant + sorted(going_on + slips, key=lambda one: -one.score))
@@ -418,10 +423,10 @@ def _forms(lower: str) -> tuple[str, ...]:
     return lower, bare, bare.removesuffix("'s")
 
 
-def _is_known(word: str, loaded: _Loaded, own: _Own, lacking: _Lacking | None) -> bool:
+def _is_known(word: str, loaded: _Loaded, own: _Own, spoken: _Language | None) -> bool:
     if word in own.written or loaded.vocabulary.id_of(word) != OOV:
         return True
-    return lacking is not None and lacking.words.lexicon.number_of(word) is not None
+    return spoken is not None and spoken.words.lexicon.number_of(word) is not None
 
 
 def _slips(parts: Sequence[tuple[_Words, Floats]], prefix: str, language: str) -> list[_Candidate]:

@@ -111,7 +111,7 @@ LISTED = read_lexicon(
     write_lexicon(
         "en",
         dict.fromkeys(WORDS, 1e-4)
-        | {"receive": 1e-4, "kate": 1e-5, "late": 1e-4, "wont": 1e-6, "hello": 1e-3, "help": 1e-3},
+        | {"receive": 1e-3, "kate": 1e-5, "late": 1e-4, "wont": 1e-6, "hello": 1e-3, "help": 1e-3},
     )
 )
 
