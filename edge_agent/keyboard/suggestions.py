@@ -282,11 +282,13 @@ class Suggester:
             lexicon: reads the lexicons that came with it; None keeps the ones in use.
         """
         loaded = None if predictor is None else _Loaded(predictor)
+        read, language = lexicon or self._read_lexicon, self._language
+        if loaded is not None and language is not None:  # now, and not at the next key press
+            language = language[0], loaded.vocabulary, _read_language(read, language[0], loaded.vocabulary)
         with self._lock:
             self._loaded, self._spoken = loaded, {}
             self._own = _Own(self._learned, self.knows)
-            if lexicon is not None:
-                self._read_lexicon, self._language = lexicon, None
+            self._read_lexicon, self._language = read, language
 
     def replace_own_words(self, own: Iterable[OwnWord]) -> None:
         """Use these own words from the next suggestion on."""
@@ -368,13 +370,17 @@ class Suggester:
         """The lexicon of a language beside a vocabulary; read when either changes."""
         code = language.lower().split("-")[0]
         if self._language is None or self._language[:2] != (code, vocabulary):
-            listed = self._read_lexicon(code) if code else None
-            self._language = code, vocabulary, None if listed is None else _Language(listed, vocabulary)
+            self._language = code, vocabulary, _read_language(self._read_lexicon, code, vocabulary)
         return self._language[2]
 
     @staticmethod
     def _version(loaded: _Loaded) -> int | None:
         return loaded.predictor.version
+
+
+def _read_language(read: Callable[[str], WordList | None], code: str, vocabulary: Vocabulary) -> _Language | None:
+    listed = read(code) if code else None
+    return None if listed is None else _Language(listed, vocabulary)
 
 
 def _next_words(loaded: _Loaded, own: _Own, scores: Floats, count: int) -> tuple[str, ...]:
