@@ -7,6 +7,7 @@ import io
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 import msgspec
@@ -17,6 +18,7 @@ from coordinator.commands.actions import ask_service, change
 from coordinator.commands.options import config_option, json_option
 from coordinator.commands.setting import configuration, create_for_owner, show, when
 from coordinator.enrolment.routes import ClaimMade, carried
+from wire.addresses import is_loopback
 from wire.errors import ConfigError
 
 
@@ -59,6 +61,12 @@ def create(
             made = structs.replace(made, url=url.rstrip("/"))
         file = carried(made)
         write(file)
+    if is_loopback(urlsplit(made.url).hostname or ""):
+        click.echo(
+            f"warning: no other machine reaches {made.url}, the address that devices get: set enrolment.names in the "
+            "configuration, or give --url",
+            err=True,
+        )
     if qr:
         click.echo(_qr_code(file), err=as_json)
     if out is not None:

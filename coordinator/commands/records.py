@@ -9,8 +9,9 @@ import msgspec
 
 from coordinator.commands.actions import change, reason_option
 from coordinator.commands.options import config_option, json_option, limit_option
-from coordinator.commands.setting import configuration, opened, show
+from coordinator.commands.setting import configuration, opened, show, when
 from coordinator.engine.clock import WallClock
+from coordinator.rounds.lease import counted_rounds
 from coordinator.web.rows import RoundRow, device_row, round_detail, round_row
 from coordinator.web.words import duration, percent, si_bytes
 from wire.errors import ConfigError
@@ -102,7 +103,16 @@ def show_device(config_path: Path, device: str, *, as_json: bool) -> None:
         msg = f"no device {device} was ever heard of; 'device list' shows the last ones"
         raise ConfigError(msg)
     known = msgspec.to_builtins(lease)
-    show(known, ("what", "value"), list(known.items()), as_json=as_json)
+    known["rounds_counted"] = counted_rounds(lease)
+    cells = [(name, _in_words(name, value)) for name, value in known.items()]
+    show(known, ("what", "value"), cells, as_json=as_json)
+
+
+def _in_words(name: str, value: object) -> object:
+    """A field of a lease for people."""
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return when(value) if name.endswith("_s") and isinstance(value, float) and value else value
 
 
 @devices.command()

@@ -174,6 +174,9 @@ def export(config_path: Path, version: int, form: str, out: Path, *, as_json: bo
     """
     config = configuration(config_path)
     record, artifacts = _found(config, version), FileBlobs(config.data_dir / "artifacts")
+    if out.is_file() or (out.is_dir() and any(out.iterdir())):
+        msg = f"--out {out} is there already, and nothing is written over it: give another name"
+        raise ConfigError(msg)
     if form == FOLDER:
         manifest = export_version(record.manifest, artifacts, out)
         if (config.task.model / HELD_OUT).is_file():

@@ -130,6 +130,15 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 # Events
 
 
+def counted_rounds(lease: Lease) -> list[int]:
+    """Rounds that counted a report of the device, as far back as the lease goes, newest first.
+
+    >>> counted_rounds(Lease(device=DeviceId("a"), last_round=9, rounds_counted=0b1011))
+    [9, 8, 6]
+    """
+    return [lease.last_round - back for back in range(SHARE_WINDOW) if lease.rounds_counted >> back & 1]
+
+
 class Heard(msgspec.Struct, frozen=True):
     """The device sent something."""
 

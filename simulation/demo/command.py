@@ -104,6 +104,12 @@ def demo(
             _serve_until_interrupted(fleet, console)
     if as_json:
         click.echo(msgspec.json.encode(result))
+    if result["versions_refused"] and result["version"] == 0:
+        msg = (
+            f"nothing was let out: the quality gate refused all {result['versions_refused']} versions, because recall "
+            f"fell; 'nightjar-coordinator model list --config {prepared.folder / 'coordinator.toml'}' says by how much"
+        )
+        raise UnavailableError(msg)
     if result["rounds_committed"] < rounds:
         msg = (
             f"{result['rounds_committed']} of {rounds} rounds were committed within {limit_s / 60:.1f} minutes; "

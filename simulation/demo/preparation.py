@@ -163,10 +163,14 @@ def prepare(settings: DemoSettings, console: Console) -> PreparedRun:
 def _run_folder(settings: DemoSettings) -> Path:
     if settings.folder is not None:
         folder = settings.folder
-        if folder.exists() and any(folder.iterdir()):
-            msg = f"--folder {folder} is not empty: give a new one, a run begins from nothing"
-            raise ConfigError(msg)
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if any(folder.iterdir()):
+                msg = f"--folder {folder} is not empty: give a new one, a run begins from nothing"
+                raise ConfigError(msg)
+        except OSError as error:
+            msg = f"--folder {folder} cannot be used: {error.strerror or error}; give a folder that can be written"
+            raise ConfigError(msg) from error
         return folder.resolve()
     runs = BUILD / "demo"
     runs.mkdir(parents=True, exist_ok=True)

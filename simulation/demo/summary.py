@@ -42,6 +42,7 @@ def result_of(
         "dense_bytes": task["dense_bytes"],
         "bytes_up": counters["bytes_up"],
         "bytes_down": counters["bytes_down"],
+        "version": last["version"],
         "top1_initial": first["top1"],
         "top1_final": last["top1"],
         "top3_initial": first["top3"],
@@ -52,6 +53,7 @@ def result_of(
         "phones_better": sum(after > before for before, after in by_phone.values()),
         "phones_worse": sum(after < before for before, after in by_phone.values()),
         "top1_by_round": [v["top1"] for v in versions],
+        "versions_refused": sum(v["stage"] == "refused" for v in versions),
         "parameters": task["parameters"],
         "model": prepared.settings.model,
         "corpus": prepared.corpus_name,
@@ -76,6 +78,7 @@ def summary_table(result: Result) -> Table:
     ratio = f", {result['dense_bytes'] / median:.0f}x smaller" if median else ""
     for name, value in (
         ("rounds", f"{result['rounds_committed']} committed, {result['rounds_abandoned']} abandoned"),
+        ("versions", _versions(result)),
         ("reports", f"{result['reports_accepted']} accepted, {result['reports_rejected']} not counted"),
         ("dropouts", dropouts),
         ("bytes a report", f"{median:,} (median) beside {result['dense_bytes']:,} dense{ratio}"),
@@ -92,3 +95,9 @@ def summary_table(result: Result) -> Table:
     ):
         table.add_row(name, value)
     return table
+
+
+def _versions(result: Result) -> str:
+    refused = result["versions_refused"]
+    what = f"{refused} refused by the quality gate: recall fell" if refused else "none refused by the quality gate"
+    return f"{what}; phones have version {result['version']}"

@@ -135,6 +135,9 @@ def _headline(state: State) -> RenderableType:
     return Panel(text, border_style="cyan")
 
 
+_BAR = 30
+"""Characters of the longest bar."""
+
 _STYLES = {"training": "bold green", "reporting": "green", "checked-in": "cyan", "preparing": "cyan"}
 
 
@@ -160,22 +163,30 @@ def _phones(state: State) -> RenderableType:
 def _rounds(state: State) -> RenderableType:
     table = Table(title="top-1 recall by round", expand=True, title_justify="left", box=None, padding=(0, 1))
     for heading in ("round", "recall", "", "reports", "dropouts"):
-        table.add_column(heading, ratio=1 if heading == "" else None)
+        table.add_column(heading, width=_BAR if heading == "" else None, no_wrap=heading != "dropouts")
     initial = next((v for v in state["versions"] if v["version"] == 0), None)
     shown = [("start", initial["top1"] if initial else None, "", "")]
+    reasons: list[str] = []
     for done in [r for r in state["rounds"] if r["phase"] in {"committed", "abandoned"}][-8:]:
         dropped = ", ".join(f"{n} {cause}" for cause, n in sorted(done["dropped"].items()))
         label = str(done["number"]) if done["phase"] == "committed" else f"{done['number']} abandoned"
-        shown.append((label, done["top1"], f"{done['accepted']}/{done['selected']}", dropped or done["reason"]))
+        shown.append((label, done["top1"], f"{done['accepted']}/{done['selected']}", dropped))
+        if done["phase"] == "abandoned" and done["reason"]:
+            reasons.append(f"round {done['number']}: {done['reason']}")
     baseline = state["task"].get("baseline")
     scale = max([top1 or 0.0 for _, top1, _, _ in shown] + [(baseline or {}).get("top1") or 0.0, 0.01])
     for label, top1, reports, dropped in shown:
-        bar = "█" * round(30 * (top1 or 0.0) / scale)
+        bar = "█" * round(_BAR * (top1 or 0.0) / scale)
         table.add_row(label, percent(top1), Text(bar, style="green"), reports, Text(dropped, style="dim"))
     if baseline:
-        bar = "█" * round(30 * baseline["top1"] / scale)
+        bar = "█" * round(_BAR * baseline["top1"] / scale)
         table.add_row(baseline["label"], percent(baseline["top1"]), Text(bar, style="blue"), "", "")
-    return table
+    refused = [v["version"] for v in state["versions"] if v["stage"] == "refused"]
+    if refused:
+        reasons.append(
+            f"versions refused, as recall fell: {len(refused)}; phones keep version {state['task']['version']}"
+        )
+    return Group(table, *(Text(reason, style="yellow") for reason in reasons[-3:]))
 
 
 def _traffic(state: State) -> RenderableType:

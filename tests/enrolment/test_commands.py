@@ -84,6 +84,14 @@ def test_a_claim_that_cannot_be_wiped_is_a_warning_of_a_device_that_is_enrolled(
     assert (again.exit_code, json.loads(again.stdout)["anew"]) == (0, False)
 
 
+@pytest.mark.parametrize(("url", "warned"), [("https://127.0.0.1:1", True), ("https://nightjar.example:1", False)])
+def test_a_claim_that_no_other_machine_can_use_comes_with_a_warning(world, url, warned):
+    arguments = ["enrol-token", "create", f"claim-{warned}".lower(), "--url", url, "--config", str(world.path)]
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 0, done.output
+    assert ("no other machine reaches https://127.0.0.1:1" in done.stderr) is warned
+
+
 def test_claims_are_listed_without_their_characters_and_revoked(operator):
     made = json.loads(operator("enrol-token", "create", "shelf", "--uses", "3", "--prefix", "pi", "--json"))
     listed = operator("enrol-token", "list")

@@ -15,7 +15,7 @@ EARLY = {
     "round": None,
     "devices": [],
     "rounds": [],
-    "versions": [{"version": 0, "manifest": "m0", "top1": None, "top3": None}],
+    "versions": [{"version": 0, "manifest": "m0", "top1": None, "top3": None, "stage": "current"}],
     "counters": {
         "rounds_committed": 0,
         "rounds_abandoned": 0,
@@ -55,12 +55,12 @@ def done():
     state = middle()
     state["round"] = None
     state["task"] |= {"state": "done", "version": 1}
-    state["versions"].append({"version": 1, "manifest": "m1", "top1": 0.125, "top3": 0.25})
+    state["versions"].append({"version": 1, "manifest": "m1", "top1": 0.125, "top3": 0.25, "stage": "current"})
     committed = {"number": 1, "phase": "committed", "reason": "", "selected": 2, "accepted": 1, "seconds": 2.0}
     abandoned = {"number": 2, "phase": "abandoned", "reason": "waiting: 1 of 2 phones eligible", "selected": 0}
     state["rounds"] = [
-        committed | {"dropped": {"unplugged": 1}, "top1": 0.125, "top3": 0.25},
-        abandoned | {"accepted": 0, "seconds": 1.0, "dropped": {}, "top1": None, "top3": None},
+        committed | {"dropped": {"unplugged": 1}, "top1": 0.125, "top3": 0.25, "stage": "current"},
+        abandoned | {"accepted": 0, "seconds": 1.0, "dropped": {}, "top1": None, "top3": None, "stage": "current"},
     ]
     state["counters"] |= {
         "rounds_committed": 1,

@@ -1,4 +1,5 @@
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -56,6 +57,11 @@ def test_the_three_ports_differ_and_a_taken_one_is_refused_by_name():
         taken.listen()
         with pytest.raises(ConfigError, match=str(taken.getsockname()[1])):
             free_ports(taken.getsockname()[1])
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_with_a_remedy():
+    with pytest.raises(ConfigError, match=r"--folder /proc/x cannot be used: .*; give a folder that can be written"):
+        prepare(settings(folder=Path("/proc/x")), None)
 
 
 def test_a_folder_that_is_not_empty_is_left_alone(tmp_path):

@@ -23,6 +23,17 @@ def test_the_result_counts_what_was_not_counted_and_for_whom_recall_rose():
     assert result["runtime"] == "r 1"
     assert result["seconds"] == 12.3
     assert result["emulated"] is True
+    assert (result["version"], result["versions_refused"]) == (1, 0)
+
+
+def test_refused_versions_are_counted_and_said():
+    state = states.done()
+    state["versions"][1]["stage"], state["task"]["version"] = "refused", 0
+    result = result_of(state, PREPARED, {}, seconds=1.0)
+    assert (result["version"], result["versions_refused"]) == (0, 1)
+    console = Console(file=io.StringIO(), width=120)
+    console.print(summary_table(result))
+    assert "1 refused by the quality gate: recall fell; phones have version 0" in console.file.getvalue()
 
 
 def test_the_table_can_be_drawn_with_and_without_reports():

@@ -44,3 +44,18 @@ def test_the_picture_says_who_dropped_out_why_and_how_good_the_model_is():
     assert "trigram" in done
     assert "2 abandoned" in done
     assert "400 B a report (dense 4,000 B)" in done
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_bars_stay_as_long_as_they_are_and_reasons_have_a_line_of_their_own(columns):
+    state = states.done()
+    state["rounds"][-1]["reason"] = "waiting: 0 of 2 phones eligible; 5 unplugged, 3 eligible only for a moment"
+    state["versions"][1]["stage"] = "refused"
+    console = Console(file=io.StringIO(), width=columns)
+    console.print(picture(state))
+    lines = console.file.getvalue().splitlines()
+    bars = {line.count("█") for line in lines if "█" in line}
+    assert len(bars) > 1, "bars of unequal recall are equal"
+    assert not any("█" in line and "…" in line for line in lines)
+    assert any(line.startswith("round 2: waiting: 0 of 2 phones eligible; 5 unplugged") for line in lines)
+    assert any("versions refused, as recall fell: 1; phones keep version 1" in line for line in lines)

@@ -9,7 +9,7 @@ from flask import Blueprint, redirect, render_template, url_for
 from msgspec import Meta
 from werkzeug.wrappers import Response as AnyResponse
 
-from coordinator.rounds.lease import SHARE_WINDOW, Lease
+from coordinator.rounds.lease import SHARE_WINDOW, counted_rounds
 from coordinator.storage.fleet import GROUPS
 from coordinator.storage.reading import HeardPosition, Wanted
 from coordinator.tasks.operations import BlockDevice, UnblockDevice
@@ -70,7 +70,7 @@ def add_devices(blueprint: Blueprint, site: Site) -> None:
             lease = view.lease(asking.device(name))
             if lease is None:
                 asking.missing(f"device {name}: none of that name was ever heard of")
-            reports = view.reports_of(lease.device, rounds_of(lease))
+            reports = view.reports_of(lease.device, counted_rounds(lease))
             current = view.current_version()
         holds_newest = current is not None and lease.weights == site.manifest(current.manifest).weights.sha256
         return render_template(
@@ -95,13 +95,3 @@ def add_devices(blueprint: Blueprint, site: Site) -> None:
         asking.form(Nothing)
         operate(ports, UnblockDevice(asking.device(name)))
         return redirect(url_for("pages.one_device", name=name), 303)
-
-
-def rounds_of(lease: Lease) -> list[int]:
-    """The rounds in which a report of a device counted, of those that a lease remembers; newest first.
-
-    >>> from wire.identifiers import DeviceId
-    >>> rounds_of(Lease(device=DeviceId("a"), last_round=9, rounds_counted=0b1011))
-    [9, 8, 6]
-    """
-    return [lease.last_round - back for back in range(SHARE_WINDOW) if lease.rounds_counted >> back & 1]

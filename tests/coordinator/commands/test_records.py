@@ -35,6 +35,25 @@ def test_devices_are_listed_and_shown(ask):
     assert ask("device", "show", "a")["examples"] == 7
 
 
+def test_a_device_is_shown_without_bit_masks_and_epochs(run, site, ask):
+    assert isinstance(ask("device", "show", "a")["rounds_counted"], list)
+    status, out, _ = run("device", "show", "a", "--config", site.config)
+    assert status == 0
+    rows = dict(line.split(maxsplit=1) for line in out.splitlines() if len(line.split(maxsplit=1)) == 2)
+    assert rows["rounds_counted"].strip() == "none"
+    assert rows["last_seen_s"].startswith(("19", "20"))  # a date
+    assert "-" in rows["last_seen_s"]
+
+
+def test_an_export_replaces_nothing(run, site, tmp_path):
+    precious = tmp_path / "precious.txt"
+    precious.write_text("mine")
+    for out in (precious, tmp_path):
+        status, _, err = run("model", "export", 1, "--out", out, "--config", site.config)
+        assert (status, "nothing is written over it" in err) == (ConfigError.exit_status, True)
+    assert precious.read_text() == "mine"
+
+
 def test_what_a_device_says_cannot_steer_the_terminal(run, site):
     status, out, _ = run("device", "list", "--config", site.config)
     assert status == 0
