@@ -73,11 +73,10 @@ class ModelFiles:
             self._bring(manifest, MAX_MANIFEST_BYTES, should_stop)
             wanted = Manifest.decode((self._folder / manifest).read_bytes())
             self._check_version(wanted)
-            lexicons = [each.file for each in wanted.lexicons] if self._lexicons else []
-            masks = [wanted.mask] if wanted.mask else []
-            for artifact in (wanted.program, wanted.vocabulary, *masks, *lexicons):
+            for artifact in (wanted.program, wanted.vocabulary, *([wanted.mask] if wanted.mask else [])):
                 self._bring(Sha256(artifact.sha256), artifact.size_bytes, should_stop)
             self._bring_weights(wanted, should_stop)
+            self._bring_lexicons(wanted, should_stop)
             model = self._open(manifest)
             self._check_vocabulary(model)
             replace_file(self._folder / "current", manifest.encode())
@@ -120,6 +119,14 @@ class ModelFiles:
             finally:
                 (self._folder / file).unlink(missing_ok=True)
         self._bring(name, wanted.weights.size_bytes, should_stop)
+
+    def _bring_lexicons(self, wanted: Manifest, should_stop: Callable[[], bool]) -> None:
+        """Without one the keyboard corrects nothing, which is no reason to go without the model."""
+        for each in wanted.lexicons if self._lexicons else ():
+            try:
+                self._bring(Sha256(each.file.sha256), each.file.size_bytes, should_stop)
+            except (RemoteProtocolError, IntegrityError) as error:
+                log.warning("lexicon_of_no_use", language=each.language, error=str(error))
 
     def _keep(self, name: Sha256, data: bytes) -> None:
         found = hashlib.sha256(data).hexdigest()

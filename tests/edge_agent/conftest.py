@@ -33,7 +33,7 @@ class Exported:
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     folder = _folder(tmp_path_factory)
     model = exported_model(folder)
-    files = (folder / MANIFEST, model.program, model.weights, model.vocabulary)
+    files = (folder / MANIFEST, model.program, model.weights, model.vocabulary, *model.lexicons.values())
     artifacts = {hashlib.sha256(data).hexdigest(): data for data in (path.read_bytes() for path in files)}
     return Exported(model, artifacts, model.vocabulary.read_text().split())
 

@@ -101,6 +101,14 @@ def test_only_a_keyboard_fetches_lexicons_and_keeps_them_over_versions(files, re
     assert read_lexicon_of(model, "de") is None
 
 
+def test_a_model_comes_without_the_lexicon_that_is_not_there(remote, tmp_path):
+    published = write_model(remote, 0, {"en": write_lexicon("en", {"house": 0.1})})
+    (remote / published.manifest.lexicons[0].file.sha256).unlink()
+    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), lexicons=True)
+    assert keyboard.fetch(published.sha256, never).lexicons == {}
+    assert keyboard.current() is not None
+
+
 def test_a_failed_fetch_leaves_the_last_good_model(files, remote):
     first, second = write_model(remote, 0), write_model(remote, 1)
     files.fetch(first.sha256, never)
