@@ -134,7 +134,7 @@ class _Cookie(SecureCookieSessionInterface):
         """The session in the cookie; requests without a cookie, mostly from devices, skip the decoding."""
         return super().open_session(app, request) if request.cookies else SecureCookieSession()
 
-    def get_cookie_name(self, app: Flask) -> str:  # noqa: ARG002 - Flask asks so
+    def get_cookie_name(self, app: Flask) -> str:  # noqa: ARG002 - Flask's signature
         return "nightjar"
 
     def get_cookie_samesite(self, app: Flask) -> str:  # noqa: ARG002
