@@ -22,7 +22,7 @@ from wire.errors import ConfigError
 
 @click.group("enrol-token")
 def enrol_token() -> None:
-    """Claims: one-time secrets on an SD card that let its device enrol."""
+    """Claims: secrets that let devices enrol; a device's card carries one."""
 
 
 @enrol_token.command()

@@ -33,7 +33,7 @@ from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
 CURRENT, FORMER = "current.pem", "former.pem"
 """Files; each holds a key and its certificate."""
 LIFE_DAYS = 3650.0
-"""Lifetime of an authority: an SD card that lay in a drawer for years must still trust it."""
+"""Lifetime of an authority: a device whose card lay in a drawer for years must still find one that it trusts."""
 BACKDATED_S = 86400.0
 """How far back validity begins: a board without a real-time clock boots with the time of its last shutdown."""
 MOST_CSR_BYTES = 4096

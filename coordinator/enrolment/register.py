@@ -184,8 +184,8 @@ class Register:
     def seen(self, serial: str, now_s: float) -> DeviceId | None:
         """The device of a certificate that grants access now: issued, not revoked, and its device not blocked.
 
-        The first use burns the claim. If the certificate came from a claim, the device was enrolled again, so its older
-        certificates are revoked.
+        The first use burns the claim. A certificate from a claim means that the device was enrolled anew, so the first
+        use also revokes the device's other credentials.
         """
         blocked = sa.select(devices.c.blocked).where(devices.c.device == credentials.c.device).scalar_subquery()
         query = sa.select(credentials.c.device, credentials.c.standing, credentials.c.claim, blocked).where(
@@ -267,7 +267,7 @@ class Register:
 
 
 def claim_names(claim: Claim | None) -> bool:
-    """Whether a claim names its device: then an operator may want a device that exists to enrol again."""
+    """Whether a claim names its device; then an operator wants that device enrolled, even if it is known already."""
     return claim is not None and bool(claim.device)
 
 

@@ -187,9 +187,7 @@ def _server(
     key, csr = new_request()
     (certificate,) = signer.ask(CertifyServer(csr, names, SERVER_DAYS))
     replace_file(folder / key_file, key.encode())
-    replace_file(
-        folder / file, (certificate + authority).encode()
-    )  # the whole chain, so that clients see where it ends
+    replace_file(folder / file, (certificate + authority).encode())  # the whole chain: clients see where it ends
     return True
 
 

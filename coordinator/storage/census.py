@@ -23,7 +23,7 @@ FRESH_S = 1.0
 REST_SHARE = 50
 """A count that took one second stays fresh for fifty, so counting uses at most a fiftieth of one core."""
 PATIENCE_S = 0.03
-"""Longest count, by the duration of the last one, that a caller waits for."""
+"""A caller waits for a new count only if the last one took no longer than this."""
 LATELY_S = 7 * 86400.0
 """Devices not heard from for longer are left out of the versions that devices hold."""
 VERSIONS_NAMED = 20

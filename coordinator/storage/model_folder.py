@@ -25,7 +25,7 @@ def import_model(folder: Path, artifacts: BlobStore) -> Manifest:
         Its manifest, with version 0.
 
     Raises:
-        ConfigError: a file is missing, or its hash differs from the manifest's.
+        ConfigError: a file is missing, its hash differs from the manifest's, or the model cannot be used.
     """
     manifest, parts = _read_model(folder)
     for data in (*parts, manifest.encode()):
@@ -37,7 +37,7 @@ def check_model(folder: Path) -> Manifest:
     """Check that a folder could be imported; returns its manifest.
 
     Raises:
-        ConfigError: a file is missing, or its hash differs from the manifest's.
+        ConfigError: a file is missing, its hash differs from the manifest's, or the model cannot be used.
     """
     return _read_model(folder)[0]
 

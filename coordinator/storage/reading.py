@@ -151,7 +151,7 @@ class Reading(abc.ABC):
     def search_devices(
         self, wanted: Wanted, limit: int, after: HeardPosition | None
     ) -> tuple[list[Lease], HeardPosition | None]:
-        """Devices that match the criteria: the last heard from first; sorted by name for a name or ``blocked``.
+        """Devices that match the criteria, the last heard from first; sorted by name if ``name`` or ``blocked`` is set.
 
         Args:
             wanted: the criteria.

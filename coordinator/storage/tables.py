@@ -147,9 +147,8 @@ devices = Table(
     Column("blocked", String(200), nullable=False, server_default=""),  # reason; empty for a device that is not blocked
     Column("refusals", Integer, nullable=False, server_default="0"),
     Column("barred_until_s", Float, nullable=False, server_default="0"),
-    Column(
-        "taken_back", String(500), nullable=False, server_default=""
-    ),  # the newest agent release that did not work on it, and why
+    # The newest release of the agent that did not work on the device, and why.
+    Column("taken_back", String(500), nullable=False, server_default=""),
     Index("devices_by_last_seen", "last_seen_s"),
     Index("devices_blocked", "device", sqlite_where=text("blocked <> ''"), postgresql_where=text("blocked <> ''")),
 )

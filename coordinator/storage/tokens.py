@@ -43,7 +43,7 @@ class TokenTable:
 
     @contextmanager
     def lent(self, record: TokenRecord) -> Iterator[None]:
-        """Store a token for the duration of the block; its use is audited, its creation and removal are not."""
+        """Store a token for the duration of the block; changes made with it are audited, the token itself is not."""
         with self._database.transaction() as tx:
             tx.add_token(record)
         try:

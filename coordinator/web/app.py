@@ -65,9 +65,7 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
         answer: dict[str, object] = {"ok": not troubles, "reasons": troubles}
         if open_limits := ports.not_enforced():  # limits of the broker; no reason to report the service as unhealthy
             answer["not_enforced"] = open_limits
-        if (
-            ports.config.broker.kind is BrokerKind.EXTERNAL
-        ):  # a check would end the session of the client that has the id
+        if ports.config.broker.kind is BrokerKind.EXTERNAL:  # a check would end the session of the id's client
             answer["not_checked"] = ["client ids"]
         return _json(answer), 503 if troubles else 200
 

@@ -32,7 +32,7 @@ HEARTBEAT_S = 15.0
 STREAM_S = 300.0
 """Lifetime of a stream; then the browser reconnects by itself, and an abandoned stream ends."""
 GONE = "waitress.client_disconnected"
-"""Key in the WSGI environment: a function that says whether the browser has disconnected, as it does at every click."""
+"""Key in the WSGI environment: a function that says whether the browser has disconnected, as at each link click."""
 AGAIN_MS = 2000
 """How long the browser waits before it reconnects."""
 
@@ -70,7 +70,7 @@ class Pulse:
             return f"{self._process}-{self._number}"
 
     def wait(self, seen: str, timeout_s: float, gone: Callable[[], bool] = lambda: False) -> str:
-        """Wait until the revision differs from ``seen``, the time is up or the client is gone; the revision by then."""
+        """Wait until the revision differs from ``seen``, the time is up or the client is gone; return the revision."""
         deadline_s = time.monotonic() + timeout_s
         while (now := self.revision()) == seen and time.monotonic() < deadline_s and not gone():
             if self.rest(self._poll_s):

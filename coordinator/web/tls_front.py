@@ -239,9 +239,7 @@ async def _forward(
     pumps = {asyncio.create_task(_pump(reader, back)), answering := asyncio.create_task(_pump(there, writer))}
     try:
         await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-        if (
-            reader.exception() is None and not reader.at_eof()
-        ):  # the server stopped reading, for example because the request is too large
+        if reader.exception() is None and not reader.at_eof():  # the server ended first, as on too large a request
             await asyncio.wait_for(asyncio.shield(answering), STOP_TIMEOUT_S)
             writer.close()
             await asyncio.wait_for(writer.wait_closed(), STOP_TIMEOUT_S)
