@@ -1,1 +1,1 @@
-"""The commands of ``nightjar-coordinator`` beside ``serve`` and ``broker``: they look on, or keep house."""
+"""The commands of ``nightjar-coordinator`` other than ``serve`` and ``broker``: inspection, changes and maintenance."""

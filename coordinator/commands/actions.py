@@ -1,7 +1,7 @@
-"""``token`` and ``audit``, and how every command that changes something has the running service do it.
+"""The commands ``token`` and ``audit``, and the client through which commands ask the running service for a change.
 
-A running service must take changes itself, so they go to its HTTP API. A user who may write the database's file may do
-everything anyway; such a person needs no token: one is made for this one request, and revoked after it.
+The running service must make changes itself, so they go to its HTTP API. The user needs no token, because a user who
+may write the database file can do everything anyway: a temporary token is created for the request and then revoked.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ reason_option = click.option("--reason", required=True, help="Kept in the audit 
 
 
 def ask_service(config: CoordinatorConfig, method: str, path: str, body: object | None = None) -> Any:
-    """The answer of the running service.
+    """Send a request to the running service; returns its answer.
 
     Raises:
-        UnavailableError: it does not run, or cannot do it now.
-        ConfigError: it refuses.
+        UnavailableError: the service is not running, or cannot handle the request now.
+        ConfigError: the service refuses the request.
     """
     who = f"cli-{getpass.getuser()}-{os.getpid()}"
     characters, record = new_token(who, Role.ADMIN, WallClock().now_s(), ONE_REQUEST_S)
@@ -68,10 +68,10 @@ def _detail(data: bytes) -> str:
 
 
 def change(config_path: Path, path: str, body: object, *, as_json: bool) -> None:
-    """Have the service change something, and say whether there was anything to change."""
+    """Ask the service for a change, and print whether there was anything to change."""
     answer = ask_service(configuration(config_path), "POST", path, body)
-    said = "done" if answer["changed"] else "it was so already"
-    show(answer, ("",), [(said,)], as_json=as_json)
+    outcome = "done" if answer["changed"] else "it was so already"
+    show(answer, ("",), [(outcome,)], as_json=as_json)
 
 
 @click.group()
@@ -86,7 +86,7 @@ def token() -> None:
 @click.option("--role", required=True, type=click.Choice([role.value for role in Role]), help="What it may do.")
 @click.option("--days", default=90.0, show_default=True, type=click.FloatRange(min=0, min_open=True), help="It lives.")
 def create_token(config_path: Path, name: str, role: str, days: float, *, as_json: bool) -> None:
-    """Make a token; it is shown this once."""
+    """Create a token; its secret text is shown only once."""
     characters, record = new_token(name, Role(role), WallClock().now_s(), days * DAY_S)
     with opened(configuration(config_path)) as database:
         if not TokenTable(database).add(record, f"cli-{getpass.getuser()}"):
@@ -100,12 +100,12 @@ def create_token(config_path: Path, name: str, role: str, days: float, *, as_jso
 @config_option
 @json_option
 def list_tokens(config_path: Path, *, as_json: bool) -> None:
-    """Every token, without its characters."""
+    """List all tokens, without their secret text."""
     with opened(configuration(config_path)) as database:
         held = TokenTable(database).all()
-    found = [{name: getattr(t, name) for name in ("name", "role", "created_s", "expires_s")} for t in held]
-    cells = [(each["name"], each["role"], when(each["created_s"]), when(each["expires_s"])) for each in found]
-    show(found, ("name", "role", "made", "until"), cells, as_json=as_json)
+    tokens = [{name: getattr(t, name) for name in ("name", "role", "created_s", "expires_s")} for t in held]
+    cells = [(each["name"], each["role"], when(each["created_s"]), when(each["expires_s"])) for each in tokens]
+    show(tokens, ("name", "role", "made", "until"), cells, as_json=as_json)
 
 
 @token.command("revoke")
@@ -113,7 +113,7 @@ def list_tokens(config_path: Path, *, as_json: bool) -> None:
 @json_option
 @click.argument("name")
 def revoke_token(config_path: Path, name: str, *, as_json: bool) -> None:
-    """Revoke a token, at once."""
+    """Revoke a token at once."""
     with opened(configuration(config_path)) as database:
         if not TokenTable(database).remove(name, f"cli-{getpass.getuser()}", WallClock().now_s()):
             msg = f"there is no token {name}; 'token list' shows them"
@@ -126,8 +126,8 @@ def revoke_token(config_path: Path, name: str, *, as_json: bool) -> None:
 @json_option
 @limit_option
 def audit(config_path: Path, limit: int, *, as_json: bool) -> None:
-    """Every change that somebody made, newest first."""
+    """List the changes in the audit log, newest first."""
     with opened(configuration(config_path)) as database, database.transaction() as view:
-        found = view.audit(limit)
-    cells = [(e.number, when(e.at_s), e.who, e.action, e.target, e.before, e.after) for e in found]
-    show(found, ("", "when", "who", "did", "to", "before", "after"), cells, as_json=as_json)
+        entries = view.audit(limit)
+    cells = [(e.number, when(e.at_s), e.who, e.action, e.target, e.before, e.after) for e in entries]
+    show(entries, ("", "when", "who", "did", "to", "before", "after"), cells, as_json=as_json)

@@ -1,4 +1,4 @@
-"""``authority``: the certificate authority's own process, and its rotation."""
+"""The command ``authority``: runs the certificate authority's process, and rotates its key."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from wire.errors import ConfigError
 
 @click.group()
 def authority() -> None:
-    """The certificate authority of the devices (docs/enrolment.md)."""
+    """The devices' certificate authority (docs/enrolment.md)."""
 
 
 @authority.command()
 @click.option("--folder", required=True, type=click.Path(path_type=Path), help="Of its key; made at the first use.")
 def serve(folder: Path) -> None:
-    """Sign what the service asks for, line by line on standard input; the service runs this by itself."""
+    """Answer the service's signing requests, one per line on standard input; the service starts this by itself."""
     answer(sys.stdin.buffer, sys.stdout.buffer, folder, WallClock().now_s)
 
 
@@ -34,17 +34,20 @@ def serve(folder: Path) -> None:
 @config_option
 @json_option
 def show_authority(config_path: Path, *, as_json: bool) -> None:
-    """Whom devices trust, and who still depends on an authority that is to go."""
+    """Show the trusted authorities, and the devices that still depend on one that is being retired."""
     config = configuration(config_path)
     held = _here(config)
-    found = [fingerprint(certificate) for certificate in held.certificates()]
-    left = _left(config, held) if held.rotating else []
-    document = {"authorities": found, "rotating": held.rotating, "devices_of_the_former": left}
-    cells = [(name, "signs servers" if number == 0 else "signs devices") for number, name in enumerate(found)]
+    fingerprints = [fingerprint(certificate) for certificate in held.certificates()]
+    dependent = _left(config, held) if held.rotating else []
+    document = {"authorities": fingerprints, "rotating": held.rotating, "devices_of_the_former": dependent}
+    cells = [(name, "signs servers" if number == 0 else "signs devices") for number, name in enumerate(fingerprints)]
     if not held.rotating:
-        cells = [(found[0], "signs servers and devices")]
+        cells = [(fingerprints[0], "signs servers and devices")]
     show(
-        document, ("sha256", ""), [*cells, *((device, "depends on the former one") for device in left)], as_json=as_json
+        document,
+        ("sha256", ""),
+        [*cells, *((device, "depends on the former one") for device in dependent)],
+        as_json=as_json,
     )
 
 
@@ -52,11 +55,11 @@ def show_authority(config_path: Path, *, as_json: bool) -> None:
 @config_option
 @json_option
 def prepare(config_path: Path, *, as_json: bool) -> None:
-    """Write the folder 'tls' of data_dir, for a broker that starts before the service does."""
+    """Write the folder 'tls' in data_dir, for a broker that starts before the service."""
     config = configuration(config_path)
     signer, folder = signer_of(config), config.data_dir / FOLDER
     try:
-        refresh(config, signer, refused_serials(folder), WallClock().now_s())  # those whom the service refuses stay out
+        refresh(config, signer, refused_serials(folder), WallClock().now_s())  # keeps refused certificates refused
     finally:
         signer.close()
     show({"folder": str(folder)}, ("written",), [(folder,)], as_json=as_json)
@@ -66,15 +69,15 @@ def prepare(config_path: Path, *, as_json: bool) -> None:
 @config_option
 @json_option
 def rotate(config_path: Path, *, as_json: bool) -> None:
-    """Begin with a new key; the service may be running. Devices come along within a day; then 'retire'."""
+    """Begin a rotation with a new key; the service may be running. Devices follow within a day; then run 'retire'."""
     config = configuration(config_path)
     held = _here(config)
     held.rotate(WallClock().now_s())
-    found = [fingerprint(certificate) for certificate in held.certificates()]
+    fingerprints = [fingerprint(certificate) for certificate in held.certificates()]
     show(
-        {"authorities": found},
+        {"authorities": fingerprints},
         ("sha256", ""),
-        [(found[0], "former: signs servers until 'retire'"), (found[1], "signs devices from now on")],
+        [(fingerprints[0], "former: signs servers until 'retire'"), (fingerprints[1], "signs devices from now on")],
         as_json=as_json,
     )
 
@@ -84,18 +87,18 @@ def rotate(config_path: Path, *, as_json: bool) -> None:
 @json_option
 @click.option("--lock-out", is_flag=True, help="Even if devices have not come along; they need a new claim then.")
 def retire(config_path: Path, *, as_json: bool, lock_out: bool) -> None:
-    """End a rotation: the former authority is worth nothing from now on."""
+    """End a rotation: certificates of the former authority are invalid from now on."""
     config = configuration(config_path)
     held = _here(config)
-    left = _left(config, held) if held.rotating else []
-    if left and not lock_out:
+    dependent = _left(config, held) if held.rotating else []
+    if dependent and not lock_out:
         msg = (
-            f"{len(left)} device(s) have no certificate of the new authority yet: {', '.join(left[:10])}; "
+            f"{len(dependent)} device(s) have no certificate of the new authority yet: {', '.join(dependent[:10])}; "
             "wait for them, or forget them, or give --lock-out"
         )
         raise ConfigError(msg)
     held.retire()
-    show({"locked_out": left}, ("retired; locked out",), [(", ".join(left) or "nobody",)], as_json=as_json)
+    show({"locked_out": dependent}, ("retired; locked out",), [(", ".join(dependent) or "nobody",)], as_json=as_json)
 
 
 def _here(config: CoordinatorConfig) -> Authority:

@@ -1,6 +1,6 @@
-"""What can be wrong with a coordinator's machine, each finding with its remedy.
+"""The checks of ``doctor``: what may be wrong on a coordinator's machine; each finding has a remedy.
 
-Looks only: nothing is changed, no port is kept, and a service may be running.
+Read-only: nothing is changed, no port stays in use, and the service may be running.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from models.child_environment import child_environment
 from wire.errors import ConfigError, NightjarError, UnavailableError
 
 SCARCE_BYTES = 2 * 10**9
-"""A month of rounds of a small fleet with the large model, and the database."""
+"""Free space below which ``doctor`` warns: a month of a small fleet's rounds with the large model, and the database."""
 _TENSORFLOW_TIMEOUT_S = 120
 _ANSWER_TIMEOUT_S = 5
 
 
 class CheckupFinding(msgspec.Struct, frozen=True):
-    """One check.
+    """Result of one check.
 
     Attributes:
-        category: what it is about.
+        category: the subject of the check.
         level: ok, warning or fault.
-        found: what was seen.
-        remedy: what to do; empty if all is well.
+        found: what was found.
+        remedy: what to do; empty if nothing is wrong.
     """
 
     category: str
@@ -48,7 +48,7 @@ class CheckupFinding(msgspec.Struct, frozen=True):
 
 
 def check_up(config: CoordinatorConfig) -> Iterator[CheckupFinding]:
-    """Every check, one after the other; the last takes seconds."""
+    """Run all checks in order; the last one takes seconds."""
     running = _answers(config)
     yield from _storage(config)
     yield from _model(config)
@@ -114,7 +114,7 @@ def _model(config: CoordinatorConfig) -> Iterator[CheckupFinding]:
 
 
 def _answers(config: CoordinatorConfig) -> list[str] | None:
-    """Troubles of the coordinator that answers on our port; None if none does."""
+    """Troubles reported by the coordinator that runs on our port; None if none is running."""
     try:
         with http_pool(config) as pool:
             body = pool.request("GET", f"{config.url}/healthz", timeout=_ANSWER_TIMEOUT_S, retries=False).data
@@ -168,7 +168,7 @@ def _broker(config: CoordinatorConfig, *, running: bool) -> Iterator[CheckupFind
 
 
 def _tensorflow(config: CoordinatorConfig) -> CheckupFinding:
-    """Whether TensorFlow can be imported, and whether it sees a GPU: in a process of its own, as for the worker."""
+    """Whether TensorFlow can be imported and sees a GPU; checked in a separate process, as the worker uses it."""
     look = "import tensorflow as tf; print(tf.__version__, len(tf.config.list_physical_devices('GPU')))"
     try:
         child = subprocess.run(  # noqa: S603 - our own interpreter

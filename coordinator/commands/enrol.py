@@ -1,4 +1,4 @@
-"""``enrol-token`` and ``enrolment``: claims for cards, and who came with them."""
+"""The commands ``enrol-token`` and ``enrolment``: claims for SD cards, and the devices that used them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from wire.errors import ConfigError
 
 @click.group("enrol-token")
 def enrol_token() -> None:
-    """Claims: what a card carries, and what lets its device in once."""
+    """Claims: secrets that let devices enrol; a device's card carries one."""
 
 
 @enrol_token.command()
@@ -53,9 +53,9 @@ def create(
     approval: bool,
     qr: bool,
 ) -> None:
-    """Make a claim; it is shown this once, and with --out only in that file."""
+    """Create a claim; its secret text is shown only once, and with --out it is only in that file."""
     wanted = {"name": name, "hours": hours, "device": device, "prefix": prefix, "uses": uses, "approval": approval}
-    with _secret_file(out) as write:  # first: a claim that cannot be written down must not be made
+    with _secret_file(out) as write:  # opened first: no claim may be made that cannot be written
         made = msgspec.convert(ask_service(configuration(config_path), "POST", "/claims", wanted), ClaimMade)
         if url:
             made = structs.replace(made, url=url.rstrip("/"))
@@ -78,8 +78,8 @@ def create(
 @config_option
 @json_option
 def list_claims(config_path: Path, *, as_json: bool) -> None:
-    """Every claim, without its characters."""
-    found = ask_service(configuration(config_path), "GET", "/claims")["items"]
+    """List all claims, without their secret text."""
+    claims = ask_service(configuration(config_path), "GET", "/claims")["items"]
     cells = [
         (
             each["name"],
@@ -88,9 +88,9 @@ def list_claims(config_path: Path, *, as_json: bool) -> None:
             "by hand" if each["approval"] else "by itself",
             when(each["expires_s"]),
         )
-        for each in found
+        for each in claims
     ]
-    show(found, ("name", "devices", "left", "let in", "until"), cells, as_json=as_json)
+    show(claims, ("name", "devices", "left", "let in", "until"), cells, as_json=as_json)
 
 
 @enrol_token.command()
@@ -98,27 +98,27 @@ def list_claims(config_path: Path, *, as_json: bool) -> None:
 @json_option
 @click.argument("name")
 def revoke(config_path: Path, name: str, *, as_json: bool) -> None:
-    """Revoke a claim, at once; who came in by it stays in."""
+    """Revoke a claim at once; devices that it enrolled stay enrolled."""
     ask_service(configuration(config_path), "DELETE", f"/claims/{name}")
     show({"revoked": name}, ("revoked",), [(name,)], as_json=as_json)
 
 
 @click.group()
 def enrolment() -> None:
-    """Keys that came with a claim, and what became of them."""
+    """Keys of devices: list, approve and refuse them."""
 
 
 @enrolment.command("list")
 @config_option
 @json_option
 def list_keys(config_path: Path, *, as_json: bool) -> None:
-    """The newest keys, newest first."""
-    found = ask_service(configuration(config_path), "GET", "/enrolments")["items"]
+    """List the newest keys, newest first."""
+    keys = ask_service(configuration(config_path), "GET", "/enrolments")["items"]
     cells = [
         (k["device"], k["standing"], k["claim"] or "(renewal)", k["address"], when(k["expires_s"]), k["key"][:16])
-        for k in found
+        for k in keys
     ]
-    show(found, ("device", "", "claim", "from", "until", "key"), cells, as_json=as_json)
+    show(keys, ("device", "", "claim", "from", "until", "key"), cells, as_json=as_json)
 
 
 @enrolment.command()
@@ -126,7 +126,7 @@ def list_keys(config_path: Path, *, as_json: bool) -> None:
 @json_option
 @click.argument("key")
 def approve(config_path: Path, key: str, *, as_json: bool) -> None:
-    """Let a waiting device in; KEY is what 'enrolment list' shows, or the device's name."""
+    """Approve a waiting device; KEY is what 'enrolment list' shows, or the device's name."""
     change(config_path, f"/enrolments/{_waiting(config_path, key)}/approve", {}, as_json=as_json)
 
 
@@ -135,7 +135,7 @@ def approve(config_path: Path, key: str, *, as_json: bool) -> None:
 @json_option
 @click.argument("key")
 def refuse(config_path: Path, key: str, *, as_json: bool) -> None:
-    """Do not let a waiting device in; KEY as for 'approve'."""
+    """Refuse a waiting device; KEY is what 'enrolment list' shows, or the device's name."""
     change(config_path, f"/enrolments/{_waiting(config_path, key)}/refuse", {}, as_json=as_json)
 
 
@@ -154,7 +154,7 @@ def _waiting(config_path: Path, key: str) -> str:
 
 @contextlib.contextmanager
 def _secret_file(path: Path | None) -> Iterator[Callable[[bytes], object]]:
-    """A new file that nobody else may read, to be written once; gone again if what is done meanwhile fails."""
+    """A new file that only its owner may read, to be written once; deleted if the block fails."""
     if path is None:
         yield len
         return

@@ -1,4 +1,4 @@
-"""``round`` and ``device``: what the database knows, whether the service runs or not."""
+"""The commands ``round`` and ``device``; listing and showing need only the database, not the running service."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROUND_COLUMNS = ("round", "task", "phase", "accepted", "selected", "took", "ver
 
 @click.group("round")
 def rounds() -> None:
-    """Rounds: list them, or look at one."""
+    """Rounds: list them, or show one."""
 
 
 @rounds.command("list")
@@ -30,13 +30,13 @@ def rounds() -> None:
 @json_option
 @limit_option
 def list_rounds(config_path: Path, limit: int, *, as_json: bool) -> None:
-    """The newest rounds."""
+    """List the newest rounds."""
     with opened(configuration(config_path)) as database, database.transaction() as view:
         summaries = view.recent_rounds(limit)
         made = {record.version: record for record in view.versions(limit)}
     now_s = WallClock().now_s()
-    found = [round_row(each, made.get(-1 if each.version is None else each.version), now_s) for each in summaries]
-    show(found, _ROUND_COLUMNS, [_round_cells(row) for row in found], as_json=as_json)
+    rows = [round_row(each, made.get(-1 if each.version is None else each.version), now_s) for each in summaries]
+    show(rows, _ROUND_COLUMNS, [_round_cells(row) for row in rows], as_json=as_json)
 
 
 @rounds.command("show")
@@ -44,7 +44,7 @@ def list_rounds(config_path: Path, limit: int, *, as_json: bool) -> None:
 @json_option
 @click.argument("number", type=click.IntRange(1))
 def show_round(config_path: Path, number: int, *, as_json: bool) -> None:
-    """One round, with what became of each selected device."""
+    """Show one round, with the outcome of each selected device."""
     with opened(configuration(config_path)) as database, database.transaction() as view:
         detail = round_detail(view, number, WallClock().now_s())
     if detail is None:
@@ -73,7 +73,7 @@ def _round_cells(row: RoundRow) -> tuple[object, ...]:
 
 @click.group("device")
 def devices() -> None:
-    """Devices: list them, or look at one."""
+    """Devices: list, show, block, unblock or forget them."""
 
 
 @devices.command("list")
@@ -81,14 +81,14 @@ def devices() -> None:
 @json_option
 @limit_option
 def list_devices(config_path: Path, limit: int, *, as_json: bool) -> None:
-    """The devices that were heard of last."""
+    """List the devices that were heard from last."""
     with opened(configuration(config_path)) as database, database.transaction() as view:
-        found = [device_row(lease, WallClock().now_s()) for lease in view.leases(limit)]
+        rows = [device_row(lease, WallClock().now_s()) for lease in view.leases(limit)]
     cells = [
         (row.device, row.state, row.reason, duration(row.last_seen_s_ago), row.examples, row.runtime, row.emulated)
-        for row in found
+        for row in rows
     ]
-    show(found, ("device", "state", "reason", "heard", "messages", "runtime", "emulated"), cells, as_json=as_json)
+    show(rows, ("device", "state", "reason", "heard", "messages", "runtime", "emulated"), cells, as_json=as_json)
 
 
 @devices.command("show")
@@ -96,7 +96,7 @@ def list_devices(config_path: Path, limit: int, *, as_json: bool) -> None:
 @json_option
 @click.argument("device")
 def show_device(config_path: Path, device: str, *, as_json: bool) -> None:
-    """Everything that is known of one device."""
+    """Show everything that is known about one device."""
     with opened(configuration(config_path)) as database, database.transaction() as view:
         lease = view.lease(device_id(device))
     if lease is None:
@@ -121,7 +121,7 @@ def _in_words(name: str, value: object) -> object:
 @click.argument("device")
 @reason_option
 def block(config_path: Path, device: str, reason: str, *, as_json: bool) -> None:
-    """Keep a device out: it is not selected, and its reports are refused."""
+    """Block a device: it is not selected, and its reports are refused."""
     change(config_path, f"/devices/{device_id(device)}/block", {"reason": reason}, as_json=as_json)
 
 
@@ -130,7 +130,7 @@ def block(config_path: Path, device: str, reason: str, *, as_json: bool) -> None
 @json_option
 @click.argument("device")
 def unblock(config_path: Path, device: str, *, as_json: bool) -> None:
-    """Let a device in again."""
+    """Unblock a device."""
     change(config_path, f"/devices/{device_id(device)}/unblock", {}, as_json=as_json)
 
 
@@ -139,5 +139,5 @@ def unblock(config_path: Path, device: str, *, as_json: bool) -> None:
 @json_option
 @click.argument("device")
 def forget(config_path: Path, device: str, *, as_json: bool) -> None:
-    """Revoke every certificate of a device, for good; it comes back with a new claim only."""
+    """Revoke every certificate of a device for good; it can return only with a new claim."""
     change(config_path, f"/devices/{device_id(device)}/forget", {}, as_json=as_json)

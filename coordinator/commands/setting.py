@@ -1,4 +1,4 @@
-"""What the commands share: the configuration, the database behind it, and how an answer is printed."""
+"""Helpers that the commands share: load the configuration, open its database, create private files, print answers."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from wire.errors import ConfigError
 
 
 def configuration(path: Path) -> CoordinatorConfig:
-    """The configuration of a file and of the environment.
+    """Load the configuration from a file and the environment.
 
     Raises:
-        ConfigError: it cannot be used; the message has every fault.
+        ConfigError: the configuration is invalid; the message lists every fault.
     """
     return load_config(path, os.environ)
 
 
 @contextmanager
 def opened(config: CoordinatorConfig) -> Iterator[Database]:
-    """The database of a coordinator, which may be running on it; its tables are not changed.
+    """Open the database of a coordinator, which may be running; the tables are not migrated.
 
     Raises:
-        ConfigError: there is none, or it is of another version of Nightjar.
-        UnavailableError: it cannot be read.
+        ConfigError: there is no database, or its tables have another version than this program's.
+        UnavailableError: the database cannot be read.
     """
     path = database_file(config.data_dir)
     if not config.database_url and not path.is_file():
@@ -49,11 +49,11 @@ def opened(config: CoordinatorConfig) -> Iterator[Database]:
 
 
 def create_for_owner(path: Path) -> int:
-    """Make a file that nobody else may read, and that was not there; its open descriptor, for writing.
+    """Create a file that only its owner may read; returns its open descriptor, for writing.
 
     Raises:
-        ConfigError: it is there, and is left as it is.
-        OSError: it cannot be made.
+        ConfigError: the file exists already; it is not changed.
+        OSError: the file cannot be created.
     """
     try:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -67,25 +67,25 @@ def show(document: object, columns: Sequence[str], rows: Sequence[Sequence[objec
 
     Args:
         document: the whole answer, for a program.
-        columns: headings of the table for a person.
-        rows: its cells.
-        as_json: print the document.
+        columns: headings of the table for people.
+        rows: cells of the table.
+        as_json: print the document instead of the table.
     """
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
         return
     table = Table(*columns, box=box.SIMPLE_HEAD)
     for row in rows:
-        # What a device says of itself may hold anything: no markup, no control characters.
+        # Text from a device may contain anything, so remove control characters; the console interprets no markup.
         table.add_row(*(_printable(cell) for cell in row))
     console = Console(markup=False, highlight=False)
     if not console.is_terminal:
-        console.width = 200  # a pipe has no width to keep to
+        console.width = 200  # a pipe has no width limit
     console.print(table)
 
 
 def when(seconds: float) -> str:
-    """A point of time for people, in UTC."""
+    """A date and time for people, in UTC; "-" for 0."""
     return datetime.datetime.fromtimestamp(seconds, tz=datetime.UTC).isoformat(" ", "seconds") if seconds else "-"
 
 

@@ -1,4 +1,4 @@
-"""``task``: several tasks on one population, made, looked at, paused, resumed and stopped by their names."""
+"""The command ``task``: creates, lists, shows, pauses, resumes and stops the tasks of a population."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from wire.messages import Work
 
 _COLUMNS = ("task", "kind", "status", "committed", "version", "best top-1", "round", "experiment", "reason")
 _OF_ITS_OWN = ("target_top1", "no_progress_rounds", "variant", "source")
-"""Settings of the file's task that another one does not begin with."""
+"""Settings of the configuration's task that a new task does not inherit."""
 
 name_argument = click.argument("name", required=False)
 
 
 @click.group()
 def task() -> None:
-    """Tasks: make one, list them, look at one, pause, resume or stop one; without a name it is the file's."""
+    """Tasks: create, list, show, pause, resume or stop them; the default name is the configuration's task."""
 
 
 @task.command("create")
@@ -59,7 +59,7 @@ def create_task(
     *,
     as_json: bool,
 ) -> None:
-    """Make a task; what is not given is as the configuration's [task] has it."""
+    """Create a task; settings that are not given are taken from [task] in the configuration."""
     config = configuration(config_path)
     wanted: dict[str, Any] = msgspec.to_builtins(config.task.settings())
     for left_out in _OF_ITS_OWN:
@@ -74,7 +74,7 @@ def create_task(
         wanted["rounds"] = rounds
     wanted |= {"name": name, "kind": kind}
     if model is not None:
-        # Stored under its hash beside the others; nobody fetches it unless the task is made.
+        # Stored under its hash with the other artifacts; devices fetch it only if the task is created.
         wanted["manifest"] = import_model(model, FileBlobs(config.data_dir / "artifacts")).sha256
     ask_service(config, "POST", "/tasks", wanted)
     _show_one(config, name, as_json=as_json)
@@ -84,10 +84,10 @@ def create_task(
 @config_option
 @json_option
 def list_tasks(config_path: Path, *, as_json: bool) -> None:
-    """Every task, in the order in which they were made."""
+    """List all tasks, in order of creation."""
     config = configuration(config_path)
     with opened(config) as database, database.transaction() as view:
-        found = task_rows(view, config.task.name)
+        rows = task_rows(view, config.task.name)
     cells = [
         (
             t.name,
@@ -100,9 +100,9 @@ def list_tasks(config_path: Path, *, as_json: bool) -> None:
             t.experiment or None,
             t.reason,
         )
-        for t in found
+        for t in rows
     ]
-    show(found, _COLUMNS, cells, as_json=as_json)
+    show(rows, _COLUMNS, cells, as_json=as_json)
 
 
 @task.command("show")
@@ -110,7 +110,7 @@ def list_tasks(config_path: Path, *, as_json: bool) -> None:
 @json_option
 @name_argument
 def show_task(config_path: Path, name: str | None, *, as_json: bool) -> None:
-    """One task with all its settings."""
+    """Show one task with all its settings."""
     config = configuration(config_path)
     _show_one(config, name or config.task.name, as_json=as_json)
 
@@ -121,7 +121,7 @@ def show_task(config_path: Path, name: str | None, *, as_json: bool) -> None:
 @name_argument
 @reason_option
 def pause(config_path: Path, name: str | None, reason: str, *, as_json: bool) -> None:
-    """No new rounds; devices that have begun may finish."""
+    """Pause a task: it opens no new rounds; devices that have begun may finish."""
     change(config_path, f"{_path(config_path, name)}/pause", {"reason": reason}, as_json=as_json)
 
 
@@ -130,7 +130,7 @@ def pause(config_path: Path, name: str | None, reason: str, *, as_json: bool) ->
 @json_option
 @name_argument
 def resume(config_path: Path, name: str | None, *, as_json: bool) -> None:
-    """Rounds again."""
+    """Resume a task: it opens rounds again."""
     change(config_path, f"{_path(config_path, name)}/resume", {}, as_json=as_json)
 
 
@@ -140,7 +140,7 @@ def resume(config_path: Path, name: str | None, *, as_json: bool) -> None:
 @click.argument("name")
 @reason_option
 def stop(config_path: Path, name: str, reason: str, *, as_json: bool) -> None:
-    """No more rounds, for good; devices that have begun may finish."""
+    """Stop a task for good: it opens no more rounds; devices that have begun may finish."""
     change(config_path, f"{_path(config_path, name)}/stop", {"reason": reason}, as_json=as_json)
 
 
@@ -150,15 +150,15 @@ def _path(config_path: Path, name: str | None) -> str:
 
 def _show_one(config: CoordinatorConfig, name: str, *, as_json: bool) -> None:
     with opened(config) as database, database.transaction() as view:
-        found = task_detail(view, name, config.task.name, WallClock().now_s())
-    if found is None:
+        detail = task_detail(view, name, config.task.name, WallClock().now_s())
+    if detail is None:
         msg = f"there is no task {name}; 'task list' shows them"
         raise ConfigError(msg)
-    said = msgspec.to_builtins(found)
-    settings, rounds = said.pop("settings"), said.pop("rounds")
-    said["created_s"], said["since_s"] = when(found.created_s), when(found.since_s)
-    cells = [*said.items(), *_flat(settings), ("newest rounds", ", ".join(str(row["number"]) for row in rounds))]
-    show(found, ("what", "value"), cells, as_json=as_json)
+    fields = msgspec.to_builtins(detail)
+    settings, rounds = fields.pop("settings"), fields.pop("rounds")
+    fields["created_s"], fields["since_s"] = when(detail.created_s), when(detail.since_s)
+    cells = [*fields.items(), *_flat(settings), ("newest rounds", ", ".join(str(row["number"]) for row in rounds))]
+    show(detail, ("what", "value"), cells, as_json=as_json)
 
 
 def _flat(table: dict[str, Any], where: str = "") -> list[tuple[str, object]]:
@@ -177,7 +177,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _parsed(pair: str) -> dict[str, Any]:
-    """``a.b=1`` as tables; a value that is not TOML is taken as the text that it is."""
+    """Parse ``a.b=1`` into nested tables; a value that is not valid TOML is taken as plain text."""
     name, sign, value = pair.partition("=")
     if not sign or not name:
         msg = f"--set: expected NAME=VALUE, such as plan.learning_rate=0.5, got {pair!r}"
@@ -188,12 +188,12 @@ def _parsed(pair: str) -> dict[str, Any]:
         parsed = value
     for part in reversed(name.split(".")):
         parsed = {part: parsed}
-    found: dict[str, Any] = parsed
-    return found
+    nested: dict[str, Any] = parsed
+    return nested
 
 
 def _lay_over(table: dict[str, Any], other: dict[str, Any]) -> None:
-    """Put what is given over what there is, table by table."""
+    """Merge other settings into a table, recursively; the others take precedence."""
     for name, value in other.items():
         if isinstance(value, dict):
             below = table.setdefault(name, {})

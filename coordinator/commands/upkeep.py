@@ -1,4 +1,4 @@
-"""``init``, ``doctor``, ``backup`` and ``restore``: before, beside and after the service."""
+"""The maintenance commands ``init``, ``doctor``, ``backup`` and ``restore``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from coordinator.web.words import si_bytes
 from wire.errors import ConfigError, UnavailableError
 
 FOUND_FAULTS = 1
-"""Exit status of ``doctor`` when something has to be mended."""
+"""Exit status of ``doctor`` if it finds a fault."""
 
 
 @click.command()
@@ -33,17 +33,18 @@ FOUND_FAULTS = 1
 @click.option("--key/--no-key", default=True, help="Make the key that signs models, too; else 'serve' does.")
 @json_option
 def init(path: Path, *, key: bool, as_json: bool) -> None:
-    """Write a configuration file with every setting and why it is what it is; '-' prints it.
+    """Write a configuration file with every setting and the reason for its value; '-' prints it.
 
-    The key that signs what devices obey is made in the data folder beside it, if there is none, for its owner only; and
-    a recovery key beside the file, which belongs on paper or on a stick: it can name another key when that one is lost.
+    Also creates the key that signs orders to devices, in the data folder beside the file, if there is none; only its
+    owner may read it. A recovery key is written beside the file. Keep it on paper or a USB stick: it can authorise
+    another key if the signing key is lost.
     """
     text = (resources.files("coordinator") / "example.toml").read_text(encoding="utf-8")
     if str(path) == "-":
         click.echo(text, nl=False)
         return
     try:
-        descriptor = create_for_owner(path)  # a password may come to stand in it
+        descriptor = create_for_owner(path)  # owner only: the file may later hold a password
     except OSError as error:
         msg = f"cannot write {path}: {error.strerror or error}"
         raise UnavailableError(msg) from error
@@ -70,7 +71,7 @@ def init(path: Path, *, key: bool, as_json: bool) -> None:
 @config_option
 @json_option
 def doctor(config_path: Path, *, as_json: bool) -> None:
-    """Look for what is wrong with this machine; the exit status is 1 if something has to be mended."""
+    """Check this machine for problems; the exit status is 1 if something must be fixed."""
     try:
         findings = list(check_up(configuration(config_path)))
     except ConfigError as error:
@@ -87,7 +88,7 @@ def doctor(config_path: Path, *, as_json: bool) -> None:
 @click.option("--with-keys", is_flag=True, help="The keys that sign orders and make devices, too: keep it like those.")
 @click.argument("folder", type=click.Path(path_type=Path))
 def backup(config_path: Path, folder: Path, *, as_json: bool, with_keys: bool) -> None:
-    """Copy the database and what it needs into a new FOLDER; the service may be running."""
+    """Copy the database and the files it needs into a new FOLDER; the service may be running."""
     config = configuration(config_path)
     if config.database_url:
         named = "artifacts of data_dir, and keys.json (and signing.pem and authority, if the keys shall be in it)"
@@ -108,7 +109,7 @@ def backup(config_path: Path, folder: Path, *, as_json: bool, with_keys: bool) -
 @json_option
 @click.argument("folder", type=click.Path(path_type=Path))
 def restore(config_path: Path, folder: Path, *, as_json: bool) -> None:
-    """Fill the empty data folder from the backup in FOLDER; restore a PostgreSQL database before."""
+    """Fill the empty data folder from the backup in FOLDER; restore a PostgreSQL database first."""
     config = configuration(config_path)
     data_dir, now_s = config.data_dir, WallClock().now_s()
     with only_one(data_dir):

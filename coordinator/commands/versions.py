@@ -1,6 +1,6 @@
-"""``model``: versions of the model, what became of them, and what an operator does about it.
+"""The command ``model``: inspects, measures, promotes, rolls back and exports versions, and manages the signing key.
 
-Looking works whether the service runs or not. Whatever needs TensorFlow runs in a process of its own.
+Inspection needs only the database, not the running service. Work that needs TensorFlow runs in a separate process.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ def models() -> None:
 @json_option
 @limit_option
 def list_versions(config_path: Path, limit: int, *, as_json: bool) -> None:
-    """The newest versions: where each is, and its recall on held-out text and on devices."""
+    """List the newest versions, each with its stage and its recall on held-out text and on devices."""
     with opened(configuration(config_path)) as database, database.transaction() as view:
-        found = [version_detail(record, view.federated(record.version)) for record in view.versions(limit)]
-    show(found, _COLUMNS, [_cells(each) for each in found], as_json=as_json)
+        details = [version_detail(record, view.federated(record.version)) for record in view.versions(limit)]
+    show(details, _COLUMNS, [_cells(each) for each in details], as_json=as_json)
 
 
 @models.command("show")
@@ -71,13 +71,13 @@ def list_versions(config_path: Path, limit: int, *, as_json: bool) -> None:
 @json_option
 @_version
 def show_version(config_path: Path, version: int, *, as_json: bool) -> None:
-    """One version: what it was made of, what was measured of it, and what became of it."""
+    """Show one version: its lineage, its metrics, and its stage with the reason for it."""
     config = configuration(config_path)
     record = _found(config, version)
     with opened(config) as database, database.transaction() as view:
-        found = version_detail(record, view.federated(version))
-    rows = [(name, value) for name, value in msgspec.to_builtins(found).items() if value not in (None, "")]
-    show(found, ("what", "value"), rows, as_json=as_json)
+        detail = version_detail(record, view.federated(version))
+    rows = [(name, value) for name, value in msgspec.to_builtins(detail).items() if value not in (None, "")]
+    show(detail, ("what", "value"), rows, as_json=as_json)
 
 
 @models.command()
@@ -106,9 +106,9 @@ def evaluate(config_path: Path, version: int, text: Path | None, *, as_json: boo
 @click.option("--corpus", required=True, help="Text to train on: a corpus file (user, text), personas, or pydoc.")
 @click.option("--epochs", default=10, show_default=True, type=click.IntRange(1, 1000), help="Passes over the corpus.")
 def baseline(config_path: Path, corpus: str, epochs: int, *, as_json: bool) -> None:
-    """Measure what versions are compared with: a trigram, and task.model trained in one place.
+    """Measure the baselines for versions: a trigram model, and task.model trained centrally.
 
-    Takes minutes, and may run beside the service. The pages draw what comes out; it replaces what was measured before.
+    Takes minutes, and may run beside the service. The pages show the result, which replaces earlier measurements.
     """
     config = configuration(config_path)
     task = config.task
@@ -117,10 +117,10 @@ def baseline(config_path: Path, corpus: str, epochs: int, *, as_json: bool) -> N
         raise ConfigError(msg)
     plan = ["--learning-rate", str(task.plan.learning_rate), "--clip-norm", str(task.plan.clip_norm)]
     command = ["baselines", str(task.model), "--corpus", corpus, "--text", str(task.evaluation_text), *plan]
-    said = _child([*command, "--epochs", str(epochs), "--seed", str(config.seed)])
-    found = msgspec.json.decode(said, type=Baselines)
+    output = _child([*command, "--epochs", str(epochs), "--seed", str(config.seed)])
+    measured = msgspec.json.decode(output, type=Baselines)
     who, now_s = f"cli-{getpass.getuser()}", WallClock().now_s()
-    kept = KeptBaselines(measured=found, made_s=now_s, code_version=__version__)
+    kept = KeptBaselines(measured=measured, made_s=now_s, code_version=__version__)
     with opened(config) as database, database.transaction() as tx:
         former = tx.baselines()
         tx.save_baselines(kept)
@@ -131,7 +131,7 @@ def baseline(config_path: Path, corpus: str, epochs: int, *, as_json: bool) -> N
                 action="measure-baselines",
                 target=task.name,
                 before="none" if former is None else _recalls(former.measured),
-                after=_recalls(found),
+                after=_recalls(measured),
             )
         )
     rows = [(c.label, percent(c.top1), percent(c.top3), c.loss, c.source) for c in compared(task, kept)]
@@ -144,7 +144,7 @@ def baseline(config_path: Path, corpus: str, epochs: int, *, as_json: bool) -> N
 @_version
 @reason_option
 def promote(config_path: Path, version: int, reason: str, *, as_json: bool) -> None:
-    """Give a version to all devices, whatever became of it before; the running service does it."""
+    """Give a version to all devices, whatever its stage was before; the service must be running."""
     change(config_path, f"/versions/{version}/promote", {"reason": reason}, as_json=as_json)
 
 
@@ -155,7 +155,7 @@ def promote(config_path: Path, version: int, reason: str, *, as_json: bool) -> N
 @click.option("--to", type=click.IntRange(0), help="The version that devices get instead; else the one before.")
 @click.option("--version", type=click.IntRange(0), help="The one to take back; else the canary, or the current one.")
 def rollback(config_path: Path, reason: str, to: int | None, version: int | None, *, as_json: bool) -> None:
-    """Take back the version that some devices try, or else the one that all have."""
+    """Roll back a version: by default the canary if there is one, else the current version."""
     wanted = {"reason": reason, "version": version, "to": to}
     body = {name: value for name, value in wanted.items() if value is not None}
     change(config_path, "/versions/rollback", body, as_json=as_json)
@@ -168,9 +168,9 @@ def rollback(config_path: Path, reason: str, to: int | None, version: int | None
 @click.option("--to", "form", default=FOLDER, show_default=True, type=click.Choice([FOLDER, *FORMATS]), help="Format.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder or file that is written.")
 def export(config_path: Path, version: int, form: str, out: Path, *, as_json: bool) -> None:
-    """Write a version as a model folder, safetensors, a SavedModel, or an int8 .tflite that predicts.
+    """Export a version as a model folder, safetensors, a SavedModel, or an int8 .tflite for inference.
 
-    A model folder can be the first version of another coordinator (task.model).
+    A model folder can become the first version of another coordinator (task.model).
     """
     config = configuration(config_path)
     record, artifacts = _found(config, version), FileBlobs(config.data_dir / "artifacts")
@@ -196,7 +196,7 @@ def export(config_path: Path, version: int, form: str, out: Path, *, as_json: bo
 @click.option("--new", is_flag=True, help="Make another, which devices take on the word of this one.")
 @click.option("--recovery", type=click.Path(path_type=Path), help="Recovery key that signs the new one instead.")
 def key(config_path: Path, recovery: Path | None, *, new: bool, as_json: bool) -> None:
-    """The public key that signs orders: what agents are given as coordinator_key. It is made if there is none."""
+    """Show the public key of orders, which agents get as coordinator_key; the key is created if there is none."""
     config = configuration(config_path)
     if new:
         with only_one(config.data_dir):
@@ -234,12 +234,12 @@ def _convert(folder: Path, form: str, out: Path) -> None:
     if form not in NEED_TENSORFLOW:
         exchange(folder, form, out)
         return
-    # Half a gigabyte of TensorFlow, and a converter that may crash.
+    # In a child process: TensorFlow takes half a gigabyte, and its converter may crash.
     _child(["exchange", str(folder), "--to", form, "--out", str(out)], _CONVERSION_TIMEOUT_S)
 
 
 def _child(arguments: list[str], timeout_s: float = _TRAINING_TIMEOUT_S) -> str:
-    """What ``python -m models`` prints; meanwhile how far it is goes to our standard error."""
+    """Run ``python -m models``; returns its output, and forwards its training progress to standard error."""
     last = ""
     with subprocess.Popen(  # noqa: S603 - our own module
         [sys.executable, "-m", "models", *arguments],
@@ -254,9 +254,9 @@ def _child(arguments: list[str], timeout_s: float = _TRAINING_TIMEOUT_S) -> str:
             last = line.strip() or last
             if line.startswith(CENTRAL_TRAINING):
                 click.echo(line, nl=False, err=True)
-        said = child.stdout.read() if child.stdout else ""  # one line, which fits into the pipe until we come to it
+        output = child.stdout.read() if child.stdout else ""  # a single line, so the pipe can buffer it until now
         watchdog.cancel()
     if child.returncode:
         msg = f"it could not be done: {last[:300]}"
         raise (ConfigError if child.returncode == ConfigError.exit_status else UnavailableError)(msg)
-    return said
+    return output

@@ -1,1 +1,1 @@
-"""Enrolment: claims, the certificate authority, and who may come in with which certificate (docs/enrolment.md)."""
+"""Enrolment: claims, the certificate authority, and which certificates grant access (docs/enrolment.md)."""

@@ -1,11 +1,12 @@
-"""The certificate authority: a P-256 key in a folder of its own, and the three things that are signed with it.
+"""The certificate authority: a P-256 key in its own folder, which signs device and server certificates and CRLs.
 
-Certificates of devices may only be shown by clients, and those of servers only by servers (extended key usage), so no
-device can pass for the coordinator. What a device asks for counts for nothing but its public key: name, lifetime and
-extensions are ours. While the authority changes (``rotate``, then ``retire``) there are two: the current one signs
-devices, and the former one still signs servers, because devices out there know no other.
+Device certificates are valid only for clients, and server certificates only for servers (extended key usage), so no
+device can pass for the coordinator. Only the public key is taken from a device's request: the authority sets the name,
+lifetime and extensions. During a rotation (``rotate``, then ``retire``) there are two authorities: the current one
+signs device certificates, and the former one still signs server certificates, because devices in the field trust only
+that one.
 
-It is the only module that reads the authority's key, and it runs in a process of its own
+This is the only module that reads the authority's key, and it runs in a process of its own
 (:mod:`coordinator.enrolment.authority_process`). Source: RFC 5280; CSR: RFC 2986.
 """
 
@@ -30,11 +31,11 @@ from host.files import private_folder, replace_file
 from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
 
 CURRENT, FORMER = "current.pem", "former.pem"
-"""Each holds a key and its certificate."""
+"""Files; each holds a key and its certificate."""
 LIFE_DAYS = 3650.0
-"""A card that lay in a drawer for years must still find an authority that it knows."""
+"""Lifetime of an authority: a device whose card lay in a drawer for years must still find one that it trusts."""
 BACKDATED_S = 86400.0
-"""A board without a clock of its own wakes up with the time of its last shutdown."""
+"""How far back validity begins: a board without a real-time clock boots with the time of its last shutdown."""
 MOST_CSR_BYTES = 4096
 
 _DAY_S = 86400.0
@@ -47,14 +48,14 @@ class _Signer:
 
 
 class Authority:
-    """The authority in a folder; made at the first use.
+    """The authority in a folder; created at the first use.
 
     Args:
-        folder: of its key; closed to everybody else.
+        folder: holds the key; only its owner has access.
         now_s: wall-clock time.
 
     Raises:
-        ConfigError: somebody else could read the key, or it is not one.
+        ConfigError: other users can read the key, or the file holds no valid key.
         UnavailableError: the folder cannot be read or written.
     """
 
@@ -66,74 +67,74 @@ class Authority:
                 replace_file(folder / CURRENT, _new(now_s))
             self._current = _read(folder / CURRENT)
             former = _read(folder / FORMER) if (folder / FORMER).exists() else None
-        # A power cut in the middle of a rotation leaves the same one twice.
+        # A power cut in the middle of a rotation leaves the same authority in both files.
         self._former = former if former and former.certificate != self._current.certificate else None
 
     @property
     def rotating(self) -> bool:
-        """Whether there are two."""
+        """Whether a rotation is in progress, so that there are two authorities."""
         return self._former is not None
 
     def certificates(self) -> list[str]:
-        """Of every authority that counts, as PEM: the one that signs servers first."""
+        """Certificates of all valid authorities, PEM; the one that signs server certificates first."""
         return [_pem(signer.certificate) for signer in self._signers()]
 
     def certify_device(self, csr: str, device: str, days: float, now_s: float) -> str:
-        """A certificate for the key of a request, as PEM.
+        """Issue a device certificate for the key in a request, as PEM.
 
         Args:
-            csr: PKCS #10 request, PEM; only its key is looked at, and that the asker has it.
+            csr: PKCS #10 request, PEM; only its public key is used, and its signature proves possession of the key.
             device: becomes the common name.
-            days: of life.
+            days: lifetime.
             now_s: wall-clock time.
 
         Raises:
-            RemoteProtocolError: no request with a P-256 key, or not signed with it.
+            RemoteProtocolError: the request is malformed, has no P-256 key, or is not signed with its key.
         """
         return _pem(self._certify(self._current, requested_key(csr), device, [], days, now_s))
 
     def certify_server(self, csr: str, names: Sequence[str], days: float, now_s: float) -> str:
-        """A certificate for the coordinator or a broker of ours, as PEM.
+        """Issue a certificate for the coordinator or its own broker, as PEM.
 
         Args:
-            csr: as above.
+            csr: PKCS #10 request, PEM; only its public key is used, and its signature proves possession of the key.
             names: DNS names and addresses that people and devices use; the first becomes the common name.
-            days: of life.
+            days: lifetime.
             now_s: wall-clock time.
 
         Raises:
-            RemoteProtocolError: as above.
+            RemoteProtocolError: the request is malformed, has no P-256 key, or is not signed with its key.
         """
         return _pem(self._certify(self._former or self._current, requested_key(csr), names[0], names, days, now_s))
 
     def revocations(self, serials: Sequence[int], now_s: float) -> list[str]:
-        """A list of revoked certificates by each authority, as PEM.
+        """Revocation lists (CRLs), PEM; one signed by each authority.
 
-        They say nothing of when the next one comes that could ever pass: a broker that is not told anything new must
-        not lock everybody out.
+        Their next-update date is so far away that they never expire in practice: a broker that gets no new list must
+        not lock all devices out.
         """
         return [_pem(_revocations(signer, serials, now_s)) for signer in self._signers()]
 
     def rotate(self, now_s: float) -> None:
-        """Begin with a new key; the old authority stays as the former one until :meth:`retire`.
+        """Create a new key; the old authority stays as the former one until :meth:`retire`.
 
         Raises:
-            ConfigError: there is a former one still.
+            ConfigError: the last rotation has not finished, so there is still a former authority.
         """
         if self._former is not None:
             msg = "the last rotation is not finished: 'authority retire' ends it when every device has come along"
             raise ConfigError(msg)
         with _disk(self._folder):
-            # The former one first, so that a power cut in between loses nothing.
+            # Write the former authority first, so that a power cut in between loses nothing.
             replace_file(self._folder / FORMER, _bytes(self._current))
             replace_file(self._folder / CURRENT, _new(now_s))
             self._former, self._current = self._current, _read(self._folder / CURRENT)
 
     def retire(self) -> None:
-        """Forget the former authority: its certificates are worth nothing from now on.
+        """Delete the former authority: its certificates are invalid from now on.
 
         Raises:
-            ConfigError: there is none.
+            ConfigError: there is no former authority.
         """
         if self._former is None:
             msg = "there is no former authority; 'authority rotate' begins a rotation"
@@ -170,7 +171,7 @@ def requested_key(csr: str) -> ec.EllipticCurvePublicKey:
     """The public key of a certificate request.
 
     Raises:
-        RemoteProtocolError: no request with a P-256 key, or not signed with it.
+        RemoteProtocolError: the request is malformed, has no P-256 key, or is not signed with its key.
     """
     msg = "expected a PKCS #10 request in PEM, with a P-256 key and signed with it"
     if len(csr) > MOST_CSR_BYTES:
@@ -187,7 +188,7 @@ def requested_key(csr: str) -> ec.EllipticCurvePublicKey:
 
 
 def key_fingerprint(key: ec.EllipticCurvePublicKey) -> str:
-    """Hash of a public key: what a credential is known by, before and after it has a certificate."""
+    """Hash of a public key: identifies a credential before and after its certificate is issued."""
     digest = hashes.Hash(hashes.SHA256())
     digest.update(
         key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo),
@@ -196,12 +197,12 @@ def key_fingerprint(key: ec.EllipticCurvePublicKey) -> str:
 
 
 def fingerprint(certificate: str) -> str:
-    """sha256 of a certificate's DER: the pin that a claim file carries."""
+    """sha256 of a certificate's DER encoding, as hex."""
     return x509.load_pem_x509_certificate(certificate.encode()).fingerprint(hashes.SHA256()).hex()
 
 
 def new_request() -> tuple[str, str]:
-    """A fresh key and a request for it, both PEM; for servers of ours."""
+    """A fresh key and its certificate request, both PEM; for the coordinator's own servers."""
     key = ec.generate_private_key(ec.SECP256R1())
     request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(key, hashes.SHA256())
     return _key_pem(key).decode(), _pem(request)
@@ -209,7 +210,7 @@ def new_request() -> tuple[str, str]:
 
 def _new(now_s: float) -> bytes:
     key = ec.generate_private_key(ec.SECP256R1())
-    name = f"Nightjar authority {os.urandom(4).hex()}"  # chains are found by names, so two authorities differ
+    name = f"Nightjar authority {os.urandom(4).hex()}"  # chains are built by name, so no two authorities may share one
     certificate = (
         _dated(name, LIFE_DAYS, now_s)
         .issuer_name(_name(name))
@@ -241,7 +242,7 @@ def _revocations(signer: _Signer, serials: Sequence[int], now_s: float) -> x509.
         issuer_name=signer.certificate.subject,
         last_update=_time(now_s - BACKDATED_S),
         next_update=_time(now_s + LIFE_DAYS * _DAY_S),
-        # All at once: a builder to which each is added copies those before it.
+        # Pass all at once: add_revoked_certificate copies the whole list each time.
         revoked_certificates=[revoked.serial_number(serial).build() for serial in serials],
     )
     return builder.add_extension(_authority_identifier(signer), critical=False).sign(signer.key, hashes.SHA256())

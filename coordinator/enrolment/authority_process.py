@@ -1,8 +1,8 @@
-"""The authority's process, and how the service asks it: a line of JSON for each question and for each answer.
+"""The authority's process and its client: one line of JSON for each question and for each answer.
 
-The process that faces the network never reads the authority's key. What it asks is a program that reads questions
-from its standard input: by default ``nightjar-coordinator authority serve`` as our own child, and by configuration
-anything that answers the same way, such as that command under another user (``sudo -u``) or on another machine
+The process that faces the network never reads the authority's key. It asks a program that reads questions from its
+standard input: by default ``nightjar-coordinator authority serve`` as a child process. It can be configured to be any
+program that speaks this protocol, such as that command under another user (``sudo -u``) or on another machine
 (``ssh``).
 """
 
@@ -21,11 +21,11 @@ from host.children import LineChild, answer_lines
 from wire.errors import NightjarError, RemoteProtocolError, UnavailableError
 
 ANSWER_S, START_S, SERIAL_S = 3.0, 20.0, 0.001
-"""Longest waits: for an answer, for a process that starts first, and for each certificate on a list."""
+"""Timeout of an answer; what is added to it if the process has to start, and for each certificate on a list."""
 
 
 class CertifyDevice(msgspec.Struct, frozen=True, tag=True):
-    """A certificate for a device's key."""
+    """Asks for a certificate for a device's key."""
 
     csr: str
     device: str
@@ -33,7 +33,7 @@ class CertifyDevice(msgspec.Struct, frozen=True, tag=True):
 
 
 class CertifyServer(msgspec.Struct, frozen=True, tag=True):
-    """A certificate for a server's key; its certificate and that of the authority come back."""
+    """Asks for a certificate for a server's key."""
 
     csr: str
     names: list[str]
@@ -41,23 +41,23 @@ class CertifyServer(msgspec.Struct, frozen=True, tag=True):
 
 
 class Revoke(msgspec.Struct, frozen=True, tag=True):
-    """Lists of revoked certificates, one of each authority; serial numbers as decimal text."""
+    """Asks for revocation lists, one from each authority; serial numbers are decimal text."""
 
     serials: list[str]
 
 
 class ListAuthorities(msgspec.Struct, frozen=True, tag=True):
-    """The certificates that everybody has to trust."""
+    """Asks for the certificates of the authorities that servers and devices must trust."""
 
 
 class Signed(msgspec.Struct, frozen=True, tag=True):
-    """What was asked for: PEM documents."""
+    """The requested PEM documents."""
 
     documents: list[str]
 
 
 class Unsigned(msgspec.Struct, frozen=True, tag=True):
-    """Why not; ``csr`` is the asker's fault, anything else ours."""
+    """Why the authority did not sign; code ``csr`` blames the requester, any other code blames us."""
 
     code: str
     reason: str
@@ -71,7 +71,7 @@ _ANSWERS: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
 
 
 def serve(questions: BinaryIO, answers: BinaryIO, folder: Path, now_s: Callable[[], float]) -> None:
-    """Answer until the input ends; the folder is read for each question, so a rotation needs no restart."""
+    """Answer questions until the input ends; the folder is read for each one, so a rotation needs no restart."""
     answer_lines(questions, answers, lambda line: msgspec.json.encode(_answer(line, folder, now_s())))
 
 
@@ -95,7 +95,9 @@ def _answer(line: bytes, folder: Path, now_s: float) -> Answer:
 
 
 class AuthorityClient:
-    """Asks the authority's process; started at the first question, and again when it is gone or hangs. Any thread.
+    """Client of the authority's process. Thread-safe.
+
+    The process starts at the first question, and again after it exited or hung.
 
     Args:
         command: the program and its arguments.
@@ -107,10 +109,10 @@ class AuthorityClient:
         self._child = LineChild(command)
 
     def ask(self, question: Question) -> list[str]:
-        """PEM documents.
+        """Ask a question; the answer is PEM documents.
 
         Raises:
-            RemoteProtocolError: the request to be certified is none.
+            RemoteProtocolError: the certificate request is invalid.
             UnavailableError: the authority does not answer, or cannot sign now.
         """
         match self._answer(question):
@@ -150,5 +152,5 @@ class AuthorityClient:
 
 
 def own_command(folder: Path) -> list[str]:
-    """What serves the authority in a folder."""
+    """The command that serves the authority in a folder."""
     return [sys.executable, "-m", "coordinator", "authority", "serve", "--folder", str(folder)]

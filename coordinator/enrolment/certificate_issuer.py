@@ -1,8 +1,8 @@
-"""Where devices get their certificates: a claim and a key in, a certificate out; and renewals.
+"""The certificate issuer: exchanges a claim and a key for a certificate, and renews certificates.
 
-Puts together what is decided (:mod:`coordinator.enrolment.claims`), kept (:mod:`coordinator.enrolment.register`) and
-signed (:mod:`coordinator.enrolment.authority_process`). Each step can be cut off and asked for again: a key has one
-certificate.
+Combines the decision (:mod:`coordinator.enrolment.claims`), the records (:mod:`coordinator.enrolment.register`) and
+the signature (:mod:`coordinator.enrolment.authority_process`). Each step can be interrupted and repeated: a key gets
+only one certificate.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from wire.errors import UnavailableError
 from wire.identifiers import DeviceId
 
 PREFIX = "njc_"
-"""Tells a claim from a token; secret scanners look for such things."""
+"""Distinguishes a claim from a token; secret scanners look for such prefixes."""
 _RANDOM_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Certified:
-    """A device's certificate, and what it needs to use it.
+    """A device's certificate, and what the device needs to use it.
 
     Attributes:
-        device: whom it stands for.
+        device: the device that it identifies.
         certificate: PEM.
         expires_s: wall-clock time.
-        renew_s: when to ask for the next one; wall-clock time.
-        authorities: PEM, of every authority that the device must trust.
+        renew_s: when to ask for the next certificate; wall-clock time.
+        authorities: certificates of all authorities that the device must trust, PEM.
     """
 
     device: DeviceId
@@ -49,7 +49,7 @@ class Certified:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A person has to let it in."""
+    """The device waits for a person's approval."""
 
     device: DeviceId
 
@@ -60,7 +60,7 @@ Outcome = Certified | Waiting | ClaimRefused
 def new_claim(
     name: str, now_s: float, lifetime_s: float, *, device: str, prefix: str, uses: int, approval: bool
 ) -> tuple[str, Claim]:
-    """A fresh claim: its characters, which are shown once, and what is kept of it."""
+    """A fresh claim: its secret text, which is shown once, and the record to store."""
     characters = PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
     return characters, Claim(
         name=name,
@@ -76,25 +76,25 @@ def new_claim(
 
 
 def claim_hash(characters: str) -> str:
-    """What is kept of a claim."""
+    """sha256 of a claim's secret text, as hex; only this hash is stored."""
     return hashlib.sha256(characters.encode()).hexdigest()
 
 
 class CertificateIssuer:
-    """Certifies keys. Any thread.
+    """Issues and renews device certificates. Thread-safe.
 
     Args:
-        config: of the coordinator.
-        register: of claims and keys.
+        config: the coordinator's settings.
+        register: stores claims and keys.
         signer: the authority.
         clock: wall-clock time.
-        coordinator_key: public key of the coordinator's orders, in hex.
-        recovery_key: public key that may name another one; empty if there is none.
+        coordinator_key: public key that verifies the coordinator's orders, as hex.
+        recovery_key: public key that may authorise a new ``coordinator_key``, as hex; empty if there is none.
 
     Attributes:
-        register: as given.
-        coordinator_key: that signs orders, as hex; told to devices.
-        recovery_key: that may replace it, as hex; told to devices.
+        register: stores claims and keys.
+        coordinator_key: public key that verifies orders, as hex; sent to devices.
+        recovery_key: public key that may authorise a new ``coordinator_key``, as hex; sent to devices.
     """
 
     def __init__(
@@ -114,9 +114,9 @@ class CertificateIssuer:
         self._clock = clock
 
     def authorities(self) -> tuple[str, ...]:
-        """Certificates that devices must trust, PEM; the one that signs servers first.
+        """Certificates of the authorities that devices must trust, PEM; the one that signs server certificates first.
 
-        Those that our servers have read: in the seconds after a rotation the authority knows others already.
+        Read from the servers' folder: for some seconds after a rotation the authority's own list is newer.
 
         Raises:
             UnavailableError: the disk does not work.
@@ -124,7 +124,7 @@ class CertificateIssuer:
         return authorities_in(self._config.data_dir / FOLDER)
 
     def enrol(self, claim: str, csr: str, address: str) -> Outcome:
-        """What a claim and a request for a certificate come to.
+        """Redeem a claim with a certificate request.
 
         Raises:
             RemoteProtocolError: it is not a valid certificate request.
@@ -144,7 +144,7 @@ class CertificateIssuer:
                 return ClaimRefused("revoked", "it was revoked just now") if held is None else self._certify(held)
 
     def renew(self, device: DeviceId, csr: str, address: str) -> Outcome:
-        """The next certificate of a device that showed its last one.
+        """Issue the next certificate to a device that authenticated with its current one.
 
         Raises:
             RemoteProtocolError: it is not a valid certificate request.
@@ -159,7 +159,7 @@ class CertificateIssuer:
         return self._certify(held)
 
     def standing(self, serial: str) -> Certified | None:
-        """The certificate with a serial number as its device should know it; None if there is none any more."""
+        """The live certificate with a serial number, and what its device needs to use it; None if there is none."""
         held = self.register.by_serial(serial)
         return None if held is None else self._as_certified(held)
 
@@ -167,17 +167,17 @@ class CertificateIssuer:
         if held.standing is KeyState.GRANTED:
             life_days = self._config.enrolment.device_days
             (certificate,) = self._signer.ask(CertifyDevice(held.csr, held.device, life_days))
-            read = x509.load_pem_x509_certificate(certificate.encode())
-            signed_by = next((each for each in self.authorities() if _signed(read, each)), None)
+            parsed = x509.load_pem_x509_certificate(certificate.encode())
+            signed_by = next((each for each in self.authorities() if _signed(parsed, each)), None)
             if signed_by is None:
                 msg = "the authority was replaced just now; try again in some seconds"
                 raise UnavailableError(msg)
             held = self.register.issue(
                 held.key,
                 certificate,
-                str(read.serial_number),
+                str(parsed.serial_number),
                 fingerprint(signed_by),
-                read.not_valid_after_utc.timestamp(),
+                parsed.not_valid_after_utc.timestamp(),
             )
         return self._as_certified(held)
 
@@ -186,7 +186,7 @@ class CertificateIssuer:
         life_s = self._config.enrolment.device_days * DAY_S
         due_s = held.expires_s - (1 - RENEWED_AFTER) * life_s
         if held.authority != fingerprint(authorities[-1]):
-            due_s = 0.0  # the authority is being replaced: at once
+            due_s = 0.0  # the authority is being replaced: renew at once
         return Certified(held.device, held.certificate, held.expires_s, due_s, authorities)
 
 

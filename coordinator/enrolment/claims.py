@@ -1,11 +1,11 @@
-"""What becomes of a claim, and of the key that somebody shows with it. Pure.
+"""The rules for redeeming a claim with a key; pure functions.
 
-A *claim* lets a number of devices in, for a while. A *credential* is a public key that came with a claim, and what
-became of it: a key is certified once, and a second request with the same claim and key gets the same
-certificate. So a device that lost power at any step asks again and is not enrolled twice, and a claim that was copied
-from a card is worth nothing to another key once the card's own was there.
+A *claim* admits a number of devices for a limited time. A *credential* is a public key that was sent with a claim, and
+its state. A key is certified once, and a second request with the same claim and key gets the same certificate. So a
+device that lost power at any step asks again and is not enrolled twice, and a claim that was copied from a card is
+useless with another key once the card's own device has used it.
 
-A claim is burnt for a key when its certificate was seen at work (``ACTIVE``): from then on the pair is refused, too.
+A claim is burnt for a key when the key's certificate is first used (``ACTIVE``): from then on the pair is refused.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ import msgspec
 from wire.identifiers import DeviceId
 
 NAME_DIGITS = 8
-"""Of a key's hash in the name of a device: enough that twenty thousand hardly collide, and a collision is refused."""
+"""Digits of a key's hash in a device name: twenty thousand devices hardly collide, and a collision is refused."""
 
 
 class KeyState(enum.Enum):
-    """What became of a key."""
+    """State of a key."""
 
     WAITING = "waiting"
-    """For a person who lets it in."""
+    """Waits for a person's approval."""
     GRANTED = "granted"
-    """It is to get a certificate."""
+    """Admitted; its certificate has not been issued yet."""
     ISSUED = "issued"
-    """It has one, which was not seen yet."""
+    """Its certificate has been issued but not used yet."""
     ACTIVE = "active"
-    """Its certificate was seen at work."""
+    """Its certificate has been used."""
     REVOKED = "revoked"
-    """For good."""
+    """Revoked or refused for good."""
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """A claim as it is kept.
+    """A claim as stored.
 
     Attributes:
         name: for people and the audit log.
-        sha256: of its characters; they have 256 random bits, so a slow hash would protect nothing.
-        device: the name that its device gets; empty for names of ``prefix`` and the key's hash.
-        prefix: see above.
-        uses: how many keys it lets in.
-        uses_left: how many more.
-        approval: a person lets each of them in.
+        sha256: hash of the secret text, which has 256 random bits, so a slow hash would add no protection.
+        device: name of the device that it admits; empty if names are made from ``prefix`` and the key's hash.
+        prefix: first part of device names, if ``device`` is empty.
+        uses: how many keys it admits in total.
+        uses_left: how many more keys it admits.
+        approval: whether a person must approve each key.
         created_s: wall-clock time.
         expires_s: wall-clock time.
     """
@@ -63,20 +63,20 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Credential(msgspec.Struct, frozen=True, kw_only=True):
-    """A key, and what became of it.
+    """A device's key and its certificate.
 
     Attributes:
         key: sha256 of the public key.
-        device: whom it stands for.
-        claim: by which it came; empty for a renewal.
+        device: the device that it identifies.
+        claim: name of the claim that admitted it; empty for a renewal.
         standing: see :class:`KeyState`.
-        csr: the request, PEM.
-        certificate: PEM; empty before.
-        serial: of the certificate, decimal; empty before.
-        authority: fingerprint of the authority that signed it; empty before.
-        address: where it was asked from.
+        csr: the certificate request, PEM.
+        certificate: PEM; empty before it is issued.
+        serial: serial number of the certificate, decimal; empty before it is issued.
+        authority: fingerprint of the authority that signed the certificate; empty before it is issued.
+        address: network address that sent the request.
         requested_s: wall-clock time.
-        expires_s: when the certificate ends; 0 before.
+        expires_s: when the certificate expires; 0 before it is issued.
     """
 
     key: str
@@ -94,10 +94,10 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """This key is new, the claim is good.
+    """The key is new and the claim is valid.
 
     Attributes:
-        device: whom it will stand for.
+        device: the device that the key will identify.
         standing: WAITING or GRANTED.
     """
 
@@ -107,18 +107,18 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """This key came before, with this claim, and is still on its way."""
+    """The key was sent with this claim before, and its certificate has not been used yet."""
 
     credential: Credential
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimRefused:
-    """No.
+    """The claim or the key is refused.
 
     Attributes:
         code: stable name for the device and the audit log.
-        reason: in words.
+        reason: explanation for people.
     """
 
     code: str
@@ -129,11 +129,11 @@ Verdict = Admitted | Known | ClaimRefused
 
 
 def redeem(claim: Claim | None, held: Credential | None, key: str, now_s: float) -> Verdict:
-    """What becomes of a claim that somebody shows with a key.
+    """Decide on a claim that is sent with a key.
 
     Args:
-        claim: with the hash of the characters that were shown; None if there is none.
-        held: what is known of the key.
+        claim: the stored claim whose hash matches; None if there is none.
+        held: the stored credential of the key; None if the key is new.
         key: sha256 of the public key.
         now_s: wall-clock time.
 
@@ -160,7 +160,7 @@ def _again(claim: Claim, held: Credential) -> Verdict:
         return ClaimRefused("key-known", "this key came with another claim; a device makes a new key for a new claim")
     match held.standing:
         case KeyState.WAITING | KeyState.GRANTED | KeyState.ISSUED:
-            return Known(held)  # also when the claim has expired meanwhile: it was in time
+            return Known(held)  # even if the claim has expired since: the first request was in time
         case KeyState.ACTIVE:
             return ClaimRefused(
                 "claim-burnt", "the certificate of this key is in use; nobody needs to ask for it again"

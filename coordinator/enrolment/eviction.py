@@ -1,7 +1,8 @@
-"""Ends a device's open connection to the broker, by taking its session over, and clears the status that it left.
+"""Ends a device's open MQTT connection by taking over its session, and clears its retained status.
 
-A broker that reads a list of revocations again asks newcomers for it, not those who are in. MQTT has no word for
-throwing somebody out, but one that each broker knows: a session belongs to who connected with its name last (3.1.4).
+A broker that reloads its revocation list checks it only on new connections. MQTT has no message that disconnects
+another client, but every broker implements session takeover: the client that connected last with a client id owns the
+session (MQTT 3.1.1, 3.1.4).
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ TIMEOUT_S = 3.0
 
 
 def end_session(broker: BrokerConfig, tls: ssl.SSLContext, population: Population, device: DeviceId) -> None:
-    """Take over the session of a device, end it, and clear its status, which is its last will by then.
+    """Take over a device's session, end it, and clear the retained status, which is by then the device's last will.
 
     Args:
-        broker: where the coordinator connects, and as whom.
-        tls: as the coordinator connects.
-        population: whose topics.
-        device: whose name the session has.
+        broker: the coordinator's address and login at the broker.
+        tls: the coordinator's TLS context.
+        population: names the topics.
+        device: client id of the session.
 
     Raises:
-        UnavailableError: the broker does not let us.
+        UnavailableError: the broker cannot be reached, or does not allow the takeover.
     """
     client = paho.Client(CallbackAPIVersion.VERSION2, device, clean_session=True, protocol=paho.MQTTv311)
     client.username_pw_set(broker.username, broker.password or None)

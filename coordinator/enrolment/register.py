@@ -1,7 +1,7 @@
-"""Claims and credentials in the database, each change with its entry in the audit log.
+"""Claims and credentials in the database; each change also writes an audit entry.
 
-The web server and the command line use it beside the driver, which never touches these tables. Each method is one
-transaction. What becomes of a claim is decided by :mod:`coordinator.enrolment.claims`.
+Used by the web server and the command line; the driver never touches these tables. Each method is one transaction.
+:mod:`coordinator.enrolment.claims` decides whether a claim is accepted.
 """
 
 from __future__ import annotations
@@ -20,40 +20,41 @@ from wire.identifiers import DeviceId
 
 _LIVE = (KeyState.ISSUED.value, KeyState.ACTIVE.value)
 MOST_CERTIFICATES = 8
-"""Of one device at once. It renews after two thirds of a certificate's life, so it has two, and some more after a
-rotation of the authority or a power cut. Each is a row, and a line in the list of revoked ones after ``forget``."""
+"""Valid certificates per device. A device renews after two thirds of a certificate's life, so it has two, and a few
+more after a rotation of the authority or a power cut. Each is a row, and an entry in the revocation list after
+``forget``."""
 MOST_REFUSALS = 1000
-"""Entries of the audit log that strangers can cause, for each reason; the oldest go."""
+"""Audit entries per refusal reason, because strangers can cause them; the oldest are deleted."""
 
 
 class KeyPosition(NamedTuple):
-    """A position in the list of keys by when they came."""
+    """A position in the list of keys, which is sorted by the time of their request."""
 
     requested_s: float
     key: str
 
 
 class Register:
-    """Who may come in.
+    """The register of claims and credentials.
 
     Args:
-        database: of the coordinator.
+        database: the coordinator's database.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._one_at_a_time = threading.Lock()  # SQLite's transactions begin with their first write, not before
+        self._one_at_a_time = threading.Lock()  # SQLite transactions begin only at their first write
 
     # Claims
 
     def claims(self) -> list[Claim]:
-        """Every claim, in ascending order of their names."""
+        """All claims, sorted by name."""
         with self._database.connection() as tx:
             rows = tx.execute(sa.select(claims).order_by(claims.c.name)).mappings()
             return [Claim(**row) for row in rows]
 
     def add_claim(self, claim: Claim, who: str) -> bool:
-        """Keep a claim; False, and nothing is changed, if there is or was one of that name."""
+        """Store a claim; False, without any change, if a claim of that name exists or existed."""
         with self._one_at_a_time, self._database.connection() as tx:
             taken = sa.select(claims.c.name).where(claims.c.name == claim.name)
             used = sa.select(credentials.c.claim).where(credentials.c.claim == claim.name).limit(1)
@@ -64,7 +65,7 @@ class Register:
             return True
 
     def remove_claim(self, name: str, who: str, now_s: float) -> bool:
-        """Revoke a claim, at once; False if there is none of that name. Who came in by it stays in."""
+        """Revoke a claim at once; False if no claim has that name. Devices that it enrolled stay enrolled."""
         with self._one_at_a_time, self._database.connection() as tx:
             held = _claim(tx, claims.c.name == name)
             if held is None:
@@ -74,7 +75,7 @@ class Register:
             return True
 
     def redeem(self, claim_sha256: str, key: str, csr: str, address: str, now_s: float) -> Verdict:
-        """See what becomes of a claim and a key, and keep that; what is refused stands in the audit log."""
+        """Decide on a claim and a key, and store the verdict; refusals go to the audit log."""
         with self._one_at_a_time, self._database.connection() as tx:
             claim, held = _claim(tx, claims.c.sha256 == claim_sha256), _credential(tx, credentials.c.key == key)
             verdict = redeem(claim, held, key, now_s)
@@ -102,7 +103,7 @@ class Register:
     # Credentials
 
     def waiting(self) -> int:
-        """How many keys wait for a person."""
+        """Number of keys that wait for approval."""
         query = sa.select(sa.func.count()).where(credentials.c.standing == KeyState.WAITING.value)
         with self._database.connection() as tx:
             return int(tx.scalar(query) or 0)
@@ -110,7 +111,7 @@ class Register:
     def credentials(
         self, standings: Iterable[KeyState] = tuple(KeyState), limit: int = 1000, after: KeyPosition | None = None
     ) -> list[Credential]:
-        """The newest credentials, newest first; only those behind a position in that list."""
+        """Credentials in the given states, newest first; with ``after``, only those that follow this position."""
         wanted = [standing.value for standing in standings]
         query = (
             sa.select(credentials)
@@ -125,19 +126,19 @@ class Register:
             return [_from_row(row) for row in tx.execute(query).mappings()]
 
     def credential(self, key: str) -> Credential | None:
-        """What is known of a key."""
+        """The credential of a key; None if the key is unknown."""
         with self._database.connection() as tx:
             return _credential(tx, credentials.c.key == key)
 
     def by_serial(self, serial: str) -> Credential | None:
-        """The live credential whose certificate has that serial number."""
+        """The live credential whose certificate has this serial number; None if there is none."""
         with self._database.connection() as tx:
             return _credential(tx, sa.and_(credentials.c.serial == serial, credentials.c.standing.in_(_LIVE)))
 
     def renew(self, key: str, device: DeviceId, csr: str, address: str, now_s: float) -> Credential | ClaimRefused:
-        """What is known of a device's new key; it becomes known if it is not, unless the device has enough of them.
+        """The credential of a device's new key; an unknown key is added, unless the device has too many certificates.
 
-        A key that is another device's stays that: the caller compares.
+        If the key belongs to another device, that device's credential is returned unchanged: the caller must compare.
         """
         live = sa.and_(credentials.c.standing.in_(_LIVE), credentials.c.expires_s > now_s)
         counts = sa.or_(credentials.c.standing == KeyState.GRANTED.value, live)
@@ -163,7 +164,7 @@ class Register:
             return held
 
     def issue(self, key: str, certificate: str, serial: str, authority: str, expires_s: float) -> Credential:
-        """Keep the certificate of a key, unless there is one already; the credential with its certificate."""
+        """Store a key's certificate, unless it has one already; the credential with its certificate."""
         with self._one_at_a_time, self._database.connection() as tx:
             _change(
                 tx,
@@ -181,21 +182,22 @@ class Register:
         return held
 
     def seen(self, serial: str, now_s: float) -> DeviceId | None:
-        """Whose certificate that is, if it may come in now: issued, not revoked, its device not blocked.
+        """The device of a certificate that grants access now: issued, not revoked, and its device not blocked.
 
-        The first time burns the claim. A device that was enrolled anew has no more use for what it had before.
+        The first use burns the claim. A certificate from a claim means that the device was enrolled anew, so the first
+        use also revokes the device's other credentials.
         """
         blocked = sa.select(devices.c.blocked).where(devices.c.device == credentials.c.device).scalar_subquery()
         query = sa.select(credentials.c.device, credentials.c.standing, credentials.c.claim, blocked).where(
             credentials.c.serial == serial, credentials.c.standing.in_(_LIVE)
         )
         with self._database.connection() as tx:
-            found = tx.execute(query).first()
-        if found is None or found[3]:
+            row = tx.execute(query).first()
+        if row is None or row[3]:
             return None
-        device = DeviceId(found[0])
-        if found[1] == KeyState.ISSUED.value:
-            self._activate(serial, device, found[2], now_s)
+        device = DeviceId(row[0])
+        if row[1] == KeyState.ISSUED.value:
+            self._activate(serial, device, row[2], now_s)
         return device
 
     def _activate(self, serial: str, device: DeviceId, claim: str, now_s: float) -> None:
@@ -206,7 +208,7 @@ class Register:
                 standing=KeyState.ACTIVE.value,
             ):
                 return
-            if claim:  # by a claim, not a renewal: an operator meant this device to begin anew
+            if claim:  # a claim, not a renewal: an operator wanted this device enrolled again
                 _change(
                     tx,
                     sa.and_(credentials.c.device == device, credentials.c.serial != serial),
@@ -215,7 +217,7 @@ class Register:
             _note(tx, now_s, device, "burn-claim" if claim else "renewed", claim or device, "issued", "active")
 
     def decide(self, key: str, who: str, now_s: float, *, approved: bool) -> bool:
-        """Let a waiting key in, or not; False if it does not wait."""
+        """Approve or refuse a waiting key; False if it is not waiting."""
         standing = KeyState.GRANTED if approved else KeyState.REVOKED
         with self._one_at_a_time, self._database.connection() as tx:
             waiting = sa.and_(credentials.c.key == key, credentials.c.standing == KeyState.WAITING.value)
@@ -227,7 +229,7 @@ class Register:
             return True
 
     def revoke(self, device: DeviceId, who: str, now_s: float) -> bool:
-        """Every credential of a device, for good; False if it has none."""
+        """Revoke all credentials of a device for good; False if it has none."""
         with self._one_at_a_time, self._database.connection() as tx:
             live = sa.and_(credentials.c.device == device, credentials.c.standing != KeyState.REVOKED.value)
             if not _change(tx, live, standing=KeyState.REVOKED.value):
@@ -236,7 +238,11 @@ class Register:
             return True
 
     def shut_out(self, now_s: float) -> dict[str, DeviceId]:
-        """Serial numbers of certificates that must not come in, though they have not ended: serial -> device."""
+        """Unexpired certificates that must be refused, because they are revoked or their device is blocked.
+
+        Returns:
+            Serial number -> device.
+        """
         blocked = sa.select(devices.c.device).where(devices.c.blocked != "")
         query = sa.select(credentials.c.serial, credentials.c.device).where(
             credentials.c.serial != "",
@@ -247,7 +253,7 @@ class Register:
             return {row[0]: DeviceId(row[1]) for row in tx.execute(query)}
 
     def signed_by(self, authority: str, now_s: float) -> list[DeviceId]:
-        """Devices that have no other live certificate than those of an authority; in ascending order."""
+        """Devices whose live certificates are all signed by one authority (given by its fingerprint), sorted."""
         live = sa.and_(credentials.c.standing.in_(_LIVE), credentials.c.expires_s > now_s)
         others = sa.select(credentials.c.device).where(live, credentials.c.authority != authority)
         query = (
@@ -261,7 +267,7 @@ class Register:
 
 
 def claim_names(claim: Claim | None) -> bool:
-    """Whether a claim says itself which device it is for: then an operator meant that device to begin anew."""
+    """Whether a claim names its device; then an operator wants that device enrolled, even if it is known already."""
     return claim is not None and bool(claim.device)
 
 

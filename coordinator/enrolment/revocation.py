@@ -1,10 +1,11 @@
 """Ends the access of revoked and blocked devices within seconds, open connections included.
 
-One thread compares the register with what the servers know, every second and whoever changed it (a page, the command
-line, the driver): it writes whom the servers must refuse, has them read it, and ends the connections that are open.
-It never waits for the authority. Another thread has the authority sign what mosquitto wants signed; until that is done
-mosquitto denies every topic to the device, by its name, and its session is ended at each look. Doing it again does no
-harm, so nothing is remembered over a restart; and a fault is tried again, and is a trouble of the service meanwhile.
+One thread compares the register with the servers' files every second, so a change counts wherever it was made (a page,
+the command line, the driver). It writes the refused certificates to the files, makes the servers reload them, and ends
+open connections. It never waits for the authority. Another thread has the authority sign the list that mosquitto needs;
+until then mosquitto denies every topic to the device by its name, and the device's session is ended at each check.
+Every step is idempotent, so nothing is stored across a restart. A failed step is retried, and meanwhile reported as a
+trouble of the service.
 """
 
 from __future__ import annotations
@@ -24,27 +25,28 @@ from wire.identifiers import DeviceId
 
 LOOK_S = 1.0
 REFRESH_S = 5.0
-"""Our own certificate and the authorities change rarely; what is revoked is signed at once. A device that gets a
-certificate of a new authority is not let in before."""
+"""How often server certificates and authorities are checked: they change rarely. New revocations are signed at once.
+A certificate of a new authority is accepted only after this check."""
 EVICT_AT_LOOKS = frozenset({0, 1, 2, 20, 40, 60, 80, 100})
-"""Looks after a revocation at which sessions are ended. Again at once, because a broker reads its files a moment after
-it is told to; and up to when mosquitto gives up a connection (90 s) that came before and said nothing until then."""
+"""Checks after a revocation at which sessions are ended. The first ones are close together, because a broker reads its
+files a moment after the signal. The later ones cover a client that finished its TLS handshake before the revocation:
+mosquitto accepts its CONNECT for up to 90 s."""
 MOST_LOOKS = max(EVICT_AT_LOOKS) + 1
 PATIENCE_LOOKS = 3
-"""Looks after a revocation when a list that is not signed yet is a trouble."""
+"""Checks after a revocation at which a list that is still not signed is reported as a trouble."""
 
 _log = structlog.get_logger("coordinator")
 
 
 class RevocationEnforcer:
-    """Runs in threads of its own until it is closed.
+    """Enforces revocations in its own threads until it is closed.
 
     Args:
-        config: of the coordinator.
-        register: says who is out.
+        config: the coordinator's settings.
+        register: knows which certificates are revoked or blocked.
         signer: the authority.
         clock: wall-clock time.
-        changed: tells the servers that their files changed; any thread.
+        changed: makes the servers reload their files; called from any thread.
         evict: ends the open connections of devices and of certificates, or raises UnavailableError.
     """
 
@@ -60,7 +62,7 @@ class RevocationEnforcer:
         self._config, self._register, self._signer, self._clock = config, register, signer, clock
         self._changed, self._evict = changed, evict
         self._out: dict[str, DeviceId] = {}
-        self._looks: dict[str, int] = {}  # since they were revoked
+        self._looks: dict[str, int] = {}  # serial -> checks since its revocation
         self._signed: frozenset[str] = frozenset()
         self._written: tuple[Collection[str], Collection[DeviceId]] | None = None
         self._troubles: dict[str, str] = {}
@@ -72,18 +74,18 @@ class RevocationEnforcer:
 
     @property
     def troubles(self) -> list[str]:
-        """Why a revocation may not be in force everywhere; empty if all are. Any thread."""
+        """Why a revocation may not be in force everywhere; empty if all are. Thread-safe."""
         return [f"revocation is impaired: {reason}" for reason in list(self._troubles.values())]
 
     def start(self) -> None:
-        """Begin to look; what was so before needs nobody to be thrown out."""
+        """Start checking; connections of certificates that were already revoked are not ended again."""
         self._out = self._register.shut_out(self._clock.now_s())
         self._signed = revoked_serials(self._config.data_dir / FOLDER)
         for thread in self._threads:
             thread.start()
 
     def close(self) -> None:
-        """Stop looking."""
+        """Stop checking."""
         self._closing.set()
         self._to_sign.set()
         for thread in self._threads:
@@ -91,7 +93,7 @@ class RevocationEnforcer:
                 thread.join(timeout=10)
 
     def look(self) -> None:
-        """Refuse and disconnect every device that is shut out, without asking the authority.
+        """Refuse and disconnect every revoked or blocked device, without asking the authority.
 
         Raises:
             NightjarError: the database, the disk or the broker does not work now.
@@ -118,7 +120,7 @@ class RevocationEnforcer:
         }
 
     def sign(self) -> None:
-        """Have the authority sign what is to be signed.
+        """Have the authority sign revocation lists and server certificates that are due.
 
         Raises:
             NightjarError: the disk or the authority does not work now.
@@ -127,8 +129,8 @@ class RevocationEnforcer:
         changes = sign(self._config, self._signer, out, self._clock.now_s())
         if changes:
             self._changed(changes)
-        self._signed = out  # after the brokers were told, for now a look may let names in again
-        self._written = None  # somebody may have written the folder anew ('authority prepare')
+        self._signed = out  # only after the brokers reloaded: now a check may lift the denial by name
+        self._written = None  # 'authority prepare' may have rewritten the folder
 
     def _until_next_look(self) -> None:
         self._closing.wait(LOOK_S)
@@ -152,4 +154,4 @@ class RevocationEnforcer:
                     _log.error("gate_not_kept", reason=str(error))
             except Exception as error:
                 self._troubles[name] = repr(error)
-                _log.exception("gate_failed")  # a defect of ours must not leave the door open for good
+                _log.exception("gate_failed")  # a bug must not stop enforcement for good

@@ -1,6 +1,6 @@
-"""The HTTP side of enrolment, below ``/api/v1``: devices with a claim or a certificate, and operators with a token.
+"""HTTP routes of enrolment, below ``/api/v1``: for devices with a claim or a certificate, and operators with a token.
 
-Only there with ``transport = "tls"``; in plain text a claim could be read on its way.
+They work only with ``transport = "tls"``: in plain text a claim could be read in transit.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ from wire.identifiers import DeviceId, device_id
 
 HOUR_S = 3600.0
 ATTEMPTS_PER_MINUTE = 60
-"""Of one address: a shelf of boards behind one router starts at once; a claim has 256 random bits either way."""
+"""Rate limit per address; high, because a shelf of boards behind one router may start at once. It need not stop
+guessing: a claim has 256 random bits."""
 ASK_AGAIN_S = 30
 CLAIM_FIELDS = ("claim", "url", "authority")
-"""What a card carries of :class:`ClaimMade`."""
+"""Fields of :class:`ClaimMade` that the claim file holds."""
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 
 class ClaimWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A claim to be made: for one device by its name, or for several with names of a prefix and their key."""
+    """A claim to create: for one device by name, or for several whose names are made from a prefix and their key."""
 
     name: TokenName
     hours: Annotated[float, Meta(gt=0, le=24 * 90)] = 24.0
@@ -49,7 +50,7 @@ class ClaimWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ClaimMade(msgspec.Struct, frozen=True):
-    """The only answer that ever holds a claim's characters, as the file that a card carries."""
+    """A new claim, with the fields of its claim file; the only answer that ever holds the secret text."""
 
     claim: str
     url: str
@@ -59,7 +60,7 @@ class ClaimMade(msgspec.Struct, frozen=True):
 
 
 class ClaimView(msgspec.Struct, frozen=True):
-    """A claim without its characters."""
+    """A claim without its secret text."""
 
     name: str
     device: str
@@ -72,13 +73,13 @@ class ClaimView(msgspec.Struct, frozen=True):
 
 
 class Claims(msgspec.Struct, frozen=True):
-    """Every claim."""
+    """All claims."""
 
     items: list[ClaimView]
 
 
 class CredentialView(msgspec.Struct, frozen=True):
-    """A key, and what became of it."""
+    """A device's key and its state."""
 
     key: str
     device: str
@@ -96,13 +97,13 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 def add_enrolment(blueprint: Blueprint, spec: SpecTree, ports: WebPorts, limiter: Limiter) -> None:
-    """Give the API its enrolment.
+    """Add the enrolment routes to the API.
 
     Args:
-        blueprint: of the API.
-        spec: describes it.
-        ports: of the service; without ``office`` these routes answer 404.
-        limiter: of the application.
+        blueprint: the API's blueprint.
+        spec: collects the OpenAPI description.
+        ports: the service's interfaces; without ``office`` these routes answer 404.
+        limiter: the application's rate limiter.
     """
     _for_devices(blueprint, spec, ports, limiter)
     _for_operators(blueprint, spec, ports)
@@ -116,7 +117,7 @@ def _for_devices(blueprint: Blueprint, spec: SpecTree, ports: WebPorts, limiter:
     @spec.validate(resp=_answers(Enrolled, 404, 415, waiting=True), **rules)
     @open_to_all
     def enrol(json: EnrolmentWanted) -> Any:
-        """A certificate for a claim and a key; 202 while a person has to let the device in."""
+        """Issue a certificate for a claim and a key; 202 while the device waits for approval."""
         try:
             return _answer(_office(ports).enrol(json.claim, json.csr, _address()), ports)
         except RemoteProtocolError as error:
@@ -126,17 +127,17 @@ def _for_devices(blueprint: Blueprint, spec: SpecTree, ports: WebPorts, limiter:
     @spec.validate(resp=_answers(Enrolled, 404, waiting=True), **rules)
     @for_devices
     def myself() -> Any:
-        """The certificate that the device showed, and when to renew it; the first time burns its claim."""
-        found = _office(ports).standing(g.serial)
-        if found is None:
+        """The certificate that the device authenticated with, and when to renew it; the first use burns its claim."""
+        certified = _office(ports).standing(g.serial)
+        if certified is None:
             abort(403, "this certificate does not count any more")
-        return _answer(found, ports)
+        return _answer(certified, ports)
 
     @blueprint.post("/enrolment/self")
     @spec.validate(resp=_answers(Enrolled, 404, 415, waiting=True), **rules)
     @for_devices
     def renew(json: RenewalWanted) -> Any:
-        """The next certificate, for a fresh key."""
+        """Issue the device's next certificate, for a fresh key."""
         try:
             return _answer(_office(ports).renew(g.device, json.csr, _address()), ports)
         except RemoteProtocolError as error:
@@ -144,10 +145,11 @@ def _for_devices(blueprint: Blueprint, spec: SpecTree, ports: WebPorts, limiter:
 
 
 def make_claim(ports: WebPorts, wanted: ClaimWanted, who: str) -> ClaimMade:
-    """Make a claim in the caller's name; its text is shown this once.
+    """Create a claim in the caller's name; its secret text is shown only once.
 
     Raises:
-        HTTPException: 404, in plain text; 422, if it cannot be like that; 409, if there is or was one of that name.
+        HTTPException: 404, without TLS; 422, if the fields contradict each other; 409, if a claim of that name exists
+            or existed.
     """
     office = _office(ports)
     if wanted.device and (wanted.uses != 1 or _device(wanted.device) == ports.config.broker.username):
@@ -168,25 +170,25 @@ def make_claim(ports: WebPorts, wanted: ClaimWanted, who: str) -> ClaimMade:
 
 
 def carried(made: ClaimMade) -> bytes:
-    """The claim file: what a card carries."""
+    """Content of the claim file, which goes on the device's SD card."""
     return msgspec.json.encode({field: getattr(made, field) for field in CLAIM_FIELDS}) + b"\n"
 
 
 def end_claim(ports: WebPorts, name: str, who: str) -> None:
-    """Revoke a claim, at once.
+    """Revoke a claim at once.
 
     Raises:
-        HTTPException: 404, if there is none of that name.
+        HTTPException: 404, if no claim has that name.
     """
     if not _office(ports).register.remove_claim(name, who, ports.clock.now_s()):
         abort(404, f"there is no claim {name[:64]}")
 
 
 def decide(ports: WebPorts, key: str, who: str, *, approved: bool) -> None:
-    """Let a waiting device in, or not.
+    """Approve or refuse a waiting device.
 
     Raises:
-        HTTPException: 404, if no such key waits.
+        HTTPException: 404, if no such key is waiting.
     """
     if not _KEY.fullmatch(key):
         abort(404, "expected the sha256 of a key")
@@ -198,7 +200,7 @@ def forget(ports: WebPorts, name: str, who: str) -> bool:
     """Revoke every certificate of a device; False if it has none.
 
     Raises:
-        HTTPException: 404, in plain text, or if no device can have that name.
+        HTTPException: 404, without TLS, or if the device name is invalid.
     """
     return _office(ports).register.revoke(_device(name), who, ports.clock.now_s())
 
@@ -210,7 +212,7 @@ def _for_operators(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> Non
     @spec.validate(resp=_answers(Claims, 404), **rules)
     @needs(Role.OPERATOR)
     def claims() -> Claims:
-        """Every claim, without its characters."""
+        """List all claims, without their secret text."""
         held = _office(ports).register.claims()
         return Claims([ClaimView(**{f: getattr(each, f) for f in ClaimView.__struct_fields__}) for each in held])
 
@@ -218,14 +220,14 @@ def _for_operators(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> Non
     @spec.validate(resp=_answers(ClaimMade, 404, 409, 415, status=201), **rules)
     @needs(Role.ADMIN)
     def create_claim(json: ClaimWanted) -> tuple[ClaimMade, int]:
-        """Make a claim; its characters are told once."""
+        """Create a claim; its secret text is shown only once."""
         return make_claim(ports, json, g.caller.name), 201
 
     @blueprint.delete("/claims/<name>")
     @spec.validate(resp=_answers(Changed, 404), **rules)
     @needs(Role.ADMIN)
     def revoke_claim(name: str) -> Changed:
-        """Revoke a claim, at once; who came in by it stays in."""
+        """Revoke a claim at once; devices that it enrolled stay enrolled."""
         end_claim(ports, name, g.caller.name)
         return Changed(changed=True)
 
@@ -233,7 +235,7 @@ def _for_operators(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> Non
     @spec.validate(resp=_answers(Credentials, 404), **rules)
     @needs(Role.OPERATOR)
     def enrolments() -> Credentials:
-        """The newest keys, newest first."""
+        """List the newest keys, newest first."""
         held = _office(ports).register.credentials()
         return Credentials(
             [
@@ -246,7 +248,7 @@ def _for_operators(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> Non
     @spec.validate(resp=_answers(Changed, 404, 415), **rules)
     @needs(Role.ADMIN)
     def approve(key: str, json: Nothing) -> Changed:  # noqa: ARG001 - checked to be empty
-        """Let a waiting device in."""
+        """Approve a waiting device."""
         decide(ports, key, g.caller.name, approved=True)
         return Changed(changed=True)
 
@@ -254,7 +256,7 @@ def _for_operators(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> Non
     @spec.validate(resp=_answers(Changed, 404, 415), **rules)
     @needs(Role.ADMIN)
     def refuse(key: str, json: Nothing) -> Changed:  # noqa: ARG001 - checked to be empty
-        """Do not let a waiting device in."""
+        """Refuse a waiting device."""
         decide(ports, key, g.caller.name, approved=False)
         return Changed(changed=True)
 
@@ -262,7 +264,7 @@ def _for_operators(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> Non
     @spec.validate(resp=_answers(Changed, 404, 415), **rules)
     @needs(Role.ADMIN)
     def forget_device(name: str, json: Nothing) -> Changed:  # noqa: ARG001 - checked to be empty
-        """Revoke every certificate of a device, for good; it comes back with a new claim only."""
+        """Revoke every certificate of a device for good; it can return only with a new claim."""
         return Changed(forget(ports, name, g.caller.name))
 
 

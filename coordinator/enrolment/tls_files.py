@@ -1,10 +1,11 @@
-"""The folder ``tls``: what our HTTPS server and a broker on this machine need, as files that they understand.
+"""The folder ``tls``: the files that the HTTPS server and a broker on this machine read.
 
-``server.key`` and ``server.pem`` (ours), ``broker.key`` and ``broker.pem`` (a broker's, which devices do not accept as
-the coordinator's), ``authorities.pem`` (whom to trust), ``revoked.pem`` (whom not any more, signed by the authorities,
-for mosquitto), ``refused`` (the same serial numbers for the embedded broker) and ``access`` (mosquitto's access list).
-The last two take no signature: while the authority does not sign, ``access`` denies every topic to the devices whose
-revoked certificates are not in ``revoked.pem`` yet. Each file is written whole; who reads it is told when it changed.
+``server.key`` and ``server.pem`` (the coordinator's), ``broker.key`` and ``broker.pem`` (the broker's, which devices do
+not accept as the coordinator's), ``authorities.pem`` (trusted authorities), ``revoked.pem`` (revocation lists, signed
+by the authorities, for mosquitto), ``refused`` (serial numbers of refused certificates, for the embedded broker) and
+``access`` (mosquitto's access list). The last two need no signature: while the authority does not sign, ``access``
+denies every topic to devices whose revoked certificates are not in ``revoked.pem`` yet. Each file is replaced
+atomically; its readers are notified when it changed.
 """
 
 from __future__ import annotations
@@ -29,26 +30,26 @@ from wire.errors import UnavailableError
 from wire.identifiers import DeviceId
 
 FOLDER, AUTHORITY_FOLDER = "tls", "authority"
-"""In ``data_dir``."""
+"""Folders in ``data_dir``."""
 SERVER_KEY, SERVER, AUTHORITIES, REVOKED = "server.key", "server.pem", "authorities.pem", "revoked.pem"
 BROKER_KEY, BROKER = "broker.key", "broker.pem"
 REFUSED, ACCESS = "refused", "access"
 
 RENEWED_AFTER = 2 / 3
-"""Of a certificate's life: a device that is away for a month still finds its way back."""
+"""Share of a certificate's life after which it is renewed: a device that is away for a month can still reconnect."""
 DAY_S = 86400.0
 SERVER_DAYS = 365.0
-"""How long our own certificate lasts; it is made anew at each start, too."""
+"""Lifetime of the coordinator's and the broker's certificates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What became different; each is a reason for servers to read their files again.
+    """Which files changed, so that servers must reload them.
 
     Attributes:
-        server: our certificate, or the broker's.
-        authorities: whom to trust.
-        revoked: whom not.
+        server: the coordinator's or the broker's certificate.
+        authorities: the trusted authorities.
+        revoked: the revoked certificates.
     """
 
     server: bool
@@ -56,12 +57,12 @@ class Changes:
     revoked: bool
 
     def __bool__(self) -> bool:
-        """Whether anything did."""
+        """Whether anything changed."""
         return self.server or self.authorities or self.revoked
 
 
 def signer_of(config: CoordinatorConfig) -> AuthorityClient:
-    """The authority of a coordinator."""
+    """Client of the coordinator's authority."""
     return AuthorityClient(config.enrolment.signer or own_command(config.data_dir / AUTHORITY_FOLDER))
 
 
@@ -69,9 +70,9 @@ def refresh(config: CoordinatorConfig, signer: AuthorityClient, shut_out: Iterab
     """Bring the whole folder up to date.
 
     Args:
-        config: of the coordinator.
+        config: the coordinator's settings.
         signer: the authority.
-        shut_out: serial numbers of certificates that must not come in.
+        shut_out: serial numbers of certificates that must be refused.
         now_s: wall-clock time.
 
     Raises:
@@ -84,12 +85,12 @@ def refresh(config: CoordinatorConfig, signer: AuthorityClient, shut_out: Iterab
 
 
 def refuse(config: CoordinatorConfig, shut_out: Iterable[str], denied: Iterable[DeviceId]) -> bool:
-    """Write who must not come in, as far as that takes no signature; whether anything changed.
+    """Write the files that need no signature (``refused`` and ``access``); whether anything changed.
 
     Args:
-        config: of the coordinator.
-        shut_out: serial numbers of certificates that must not come in.
-        denied: devices that mosquitto must keep out by name.
+        config: the coordinator's settings.
+        shut_out: serial numbers of certificates that must be refused.
+        denied: devices that mosquitto must refuse by name.
 
     Raises:
         UnavailableError: the disk does not work now.
@@ -103,7 +104,17 @@ def refuse(config: CoordinatorConfig, shut_out: Iterable[str], denied: Iterable[
 
 
 def sign(config: CoordinatorConfig, signer: AuthorityClient, shut_out: Iterable[str], now_s: float) -> Changes:
-    """Have signed what is to be signed; arguments and errors as above."""
+    """Write the files that the authority signs, where they are out of date.
+
+    Args:
+        config: the coordinator's settings.
+        signer: the authority.
+        shut_out: serial numbers of certificates that must be refused.
+        now_s: wall-clock time.
+
+    Raises:
+        UnavailableError: the disk or the authority does not work now.
+    """
     folder = _folder(config)
     with _disk(folder):
         authorities = signer.ask(ListAuthorities())
@@ -120,34 +131,34 @@ def sign(config: CoordinatorConfig, signer: AuthorityClient, shut_out: Iterable[
 
 
 def names_of(config: CoordinatorConfig) -> list[str]:
-    """Names and addresses in our certificate."""
+    """Names and addresses in the coordinator's certificate."""
     ours = [] if config.host in {"0.0.0.0", "::"} else [config.host]  # noqa: S104 - compared only
-    found = [*config.enrolment.names, *ours, socket.gethostname(), "localhost", "127.0.0.1"]
-    return list(dict.fromkeys(found))
+    names = [*config.enrolment.names, *ours, socket.gethostname(), "localhost", "127.0.0.1"]
+    return list(dict.fromkeys(names))
 
 
 def url_for_devices(config: CoordinatorConfig) -> str:
-    """Where devices find us: by the first of our names."""
+    """The coordinator's URL for devices; its host is the first of :func:`names_of`."""
     name = names_of(config)[0]
     return f"https://{f'[{name}]' if ':' in name else name}:{config.port}"
 
 
 def refused_serials(folder: Path) -> frozenset[str]:
-    """Serial numbers of certificates that must not come in, decimal; none before the file is first written."""
+    """Serial numbers of certificates that must be refused, decimal; empty before the file is first written."""
     path = folder / REFUSED
     return frozenset(path.read_text().split() if path.exists() else ())
 
 
 def revoked_serials(folder: Path) -> frozenset[str]:
-    """Serial numbers that stand in the lists of all authorities, decimal."""
+    """Serial numbers that are in the revocation lists of all authorities, decimal."""
     return frozenset.intersection(*_listed((folder / REVOKED).read_bytes()))
 
 
 def authorities_in(folder: Path) -> tuple[str, ...]:
-    """Certificates of the folder's authorities, PEM; the one that signs servers first.
+    """Certificates of the folder's authorities, PEM; the one that signs server certificates first.
 
     Raises:
-        UnavailableError: they cannot be read.
+        UnavailableError: the file cannot be read.
     """
     try:
         text = (folder / AUTHORITIES).read_text()
@@ -159,10 +170,12 @@ def authorities_in(folder: Path) -> tuple[str, ...]:
 
 
 def authority_names(folder: Path) -> frozenset[str]:
-    """Common names of the folder's authorities; each has one of its own."""
-    found = x509.load_pem_x509_certificates((folder / AUTHORITIES).read_bytes())
+    """Common names of the folder's authorities; each authority's is unique."""
+    certificates = x509.load_pem_x509_certificates((folder / AUTHORITIES).read_bytes())
     return frozenset(
-        str(name.value) for each in found for name in each.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+        str(name.value)
+        for each in certificates
+        for name in each.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
     )
 
 
@@ -174,28 +187,28 @@ def _server(
     key, csr = new_request()
     (certificate,) = signer.ask(CertifyServer(csr, names, SERVER_DAYS))
     replace_file(folder / key_file, key.encode())
-    replace_file(folder / file, (certificate + authority).encode())  # the whole chain: that it ends here is seen, too
+    replace_file(folder / file, (certificate + authority).encode())  # the whole chain: clients see where it ends
     return True
 
 
 def _serves(key_path: Path, path: Path, authority: str, names: list[str], now_s: float) -> bool:
-    """Whether the certificate at hand will do."""
+    """Whether the existing server certificate can still be used."""
     try:
-        found = x509.load_pem_x509_certificates(path.read_bytes())
+        chain = x509.load_pem_x509_certificates(path.read_bytes())
         key = serialization.load_pem_private_key(key_path.read_bytes(), None)
     except (FileNotFoundError, ValueError, TypeError):
         return False
-    ours, issuer = found[0], x509.load_pem_x509_certificate(authority.encode())
+    ours, issuer = chain[0], x509.load_pem_x509_certificate(authority.encode())
     held = ours.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     fresh = now_s < ours.not_valid_after_utc.timestamp() - (1 - RENEWED_AFTER) * SERVER_DAYS * DAY_S
-    ours_too = key.public_key() == ours.public_key()  # a power cut may have left the key of the next one
-    return ours_too and fresh and found[1:] == [issuer] and [str(name.value) for name in held] == names
+    ours_too = key.public_key() == ours.public_key()  # a power cut may have left the next certificate's key
+    return ours_too and fresh and chain[1:] == [issuer] and [str(name.value) for name in held] == names
 
 
 def _revoked(
     folder: Path, serials: frozenset[str], authorities: int, signer: AuthorityClient, *, trust_changed: bool
 ) -> bool:
-    """A list is signed anew only when it says something else: signing gives other bytes each time."""
+    """Renew the revocation lists only if their content changed: each signing yields different bytes."""
     path = folder / REVOKED
     if not trust_changed and path.exists() and _listed(path.read_bytes()) == [serials] * authorities:
         return False
@@ -204,7 +217,7 @@ def _revoked(
 
 @functools.lru_cache(maxsize=1)
 def _listed(pem: bytes) -> list[frozenset[str]]:
-    """Serial numbers in each list; they are read again every few seconds, and may be 64,000."""
+    """Serial numbers in each list; cached, as they are read every few seconds and there may be 64,000."""
     lists = [x509.load_pem_x509_crl(each) for each in _documents(pem)]
     return [frozenset(str(revoked.serial_number) for revoked in each) for each in lists]
 

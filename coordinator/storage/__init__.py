@@ -1,1 +1,1 @@
-"""Storage: the database and the files beside it. Adapters: they translate and retry, and decide nothing."""
+"""Storage: adapters for the database and the files beside it; they make no decisions."""

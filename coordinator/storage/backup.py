@@ -1,15 +1,15 @@
-"""Backups: a folder with the database and the artifacts that it names, made while the service runs.
+"""Backups: a folder with the database and the artifacts that it references, written while the service runs.
 
-The database is copied first (``VACUUM INTO``: one moment of it, without what was deleted), then the artifacts, which
-are stored before a row names them and never change.
+The database is copied first (``VACUUM INTO``: a consistent snapshot without deleted data), then the artifacts. These
+are stored before any row references them, and never change.
 
-Keys are copied only on request: with them one can sign what devices obey, and make devices and servers.
+Keys are copied only on request: whoever has them can sign orders to devices, and issue certificates.
 
-A restored coordinator must not use a round's number again: devices may still hold reports of rounds that the backup
-does not know. So restoring adds an abandoned round with a number far ahead, further the older the backup is (it may
-have been restored before), and new rounds are counted from there. What devices obey has numbers of its own, which are
-drawn anew at each start and need nothing of a backup (docs/adr/0036). Nor may a claim be used again that was used after
-the backup, so restoring revokes every claim.
+A restored coordinator must not reuse a round's number: devices may still hold reports of rounds that the backup does
+not have. So restoring adds an abandoned round with a number far ahead, and new rounds are numbered from there. The gap
+grows with the age of the backup, because the same backup may have been restored before. Orders have separate numbers,
+which are drawn anew at each start and do not depend on a backup (docs/adr/0036). A claim that was used after the backup
+must not be usable again, so restoring revokes every claim.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from models.manifest import Manifest
 from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
 
 ARTIFACTS = "artifacts"
-"""Folder of a coordinator's data, and of a backup."""
+"""Subfolder of a data folder and of a backup."""
 ROUNDS_SKIPPED = 1_000_000
-"""Far more rounds than can have passed since any backup; one more for each second since then, which is more than were
-held since the same backup was restored before."""
+"""Far more rounds than can have passed since any backup. One more number is skipped for each second since the backup's
+last round, which exceeds the rounds held since an earlier restore of the same backup."""
 
 
 def back_up(data_dir: Path, folder: Path, *, with_keys: bool = False) -> int:
-    """Copy a coordinator's data, which may be in use.
+    """Back up a coordinator's data, which may be in use.
 
     Args:
-        data_dir: of the coordinator.
+        data_dir: the coordinator's data folder.
         folder: for the backup; must not exist.
-        with_keys: the keys of :func:`keys_in`, too.
+        with_keys: also copy the keys that :func:`keys_in` lists.
 
     Returns:
-        Its length in bytes.
+        Size of the backup in bytes.
 
     Raises:
-        ConfigError: nothing to copy, or the folder is there already.
-        UnavailableError: no room, or a broken disk; nothing is left in the folder.
+        ConfigError: there is nothing to copy, or the folder exists already.
+        UnavailableError: the disk is full or broken; no partial backup is left behind.
     """
     if not database_file(data_dir).is_file():
         msg = f"there is no coordinator's database in {data_dir}; check data_dir in the configuration"
@@ -81,20 +81,20 @@ def back_up(data_dir: Path, folder: Path, *, with_keys: bool = False) -> int:
 
 
 def restore(folder: Path, data_dir: Path, now_s: float) -> int:
-    """Make a coordinator's data of a backup.
+    """Restore a coordinator's data folder from a backup.
 
     Args:
         folder: the backup.
-        data_dir: must not hold a database.
+        data_dir: the data folder; must not hold a database.
         now_s: wall-clock time.
 
     Returns:
         The last round number that counts as used.
 
     Raises:
-        ConfigError: no backup, or there is data already.
+        ConfigError: the folder is no backup, or the data folder holds a database already.
         IntegrityError: the backup is damaged.
-        UnavailableError: no room, or a broken disk.
+        UnavailableError: the disk is full or broken.
     """
     if not database_file(folder).is_file():
         msg = f"{folder} is not a backup: there is no {database_file(folder).name} in it"
@@ -115,20 +115,20 @@ def restore(folder: Path, data_dir: Path, now_s: float) -> int:
 
 
 def restore_beside(url: str, folder: Path, data_dir: Path, now_s: float) -> int:
-    """Make a coordinator's data of a PostgreSQL database that was restored already, and of the files of its backup.
+    """Restore a coordinator's data folder next to a PostgreSQL database that has been restored already.
 
     Args:
-        url: of the database, as SQLAlchemy wants it; its tables are brought up to date.
-        folder: the backup, with what lay in ``artifacts``.
-        data_dir: may hold some of it already.
+        url: SQLAlchemy URL of the database; its tables are brought up to date.
+        folder: the backup, with the folder ``artifacts``.
+        data_dir: the data folder; may hold some of the files already.
         now_s: wall-clock time.
 
     Returns:
         The last round number that counts as used.
 
     Raises:
-        ConfigError: something that the database names is not in the folder.
-        UnavailableError: the database does not work, no room, or a broken disk.
+        ConfigError: the folder lacks an artifact that the database references.
+        UnavailableError: the database does not work, or the disk is full or broken.
     """
     if not (folder / ARTIFACTS).is_dir():
         msg = f"{folder} is not a backup: there is no folder {ARTIFACTS} in it"
@@ -141,7 +141,7 @@ def restore_beside(url: str, folder: Path, data_dir: Path, now_s: float) -> int:
 
 
 def _fill(data_dir: Path, folder: Path, url: str, now_s: float) -> int:
-    """Bring the tables up to date, copy what they name, and use up numbers of rounds; the last one used."""
+    """Bring the tables up to date, copy the files they reference, skip round numbers; the last number used."""
     Database(url).close()
     lacking = _lacking(url, folder)
     if lacking:
@@ -154,13 +154,13 @@ def _fill(data_dir: Path, folder: Path, url: str, now_s: float) -> int:
 
 
 def keys_in(folder: Path) -> set[str]:
-    """Which keys a data folder or a backup holds: ``signing``, of what devices obey, and ``authority``, of devices."""
+    """Which keys a data folder or a backup holds: ``signing`` (of orders) and ``authority`` (of certificates)."""
     places = {"signing": folder / KEY_FILE, "authority": folder / AUTHORITY_FOLDER / CURRENT}
     return {name for name, path in places.items() if path.is_file()}
 
 
 def missing(folder: Path) -> list[str]:
-    """Hashes that the database of a data folder names and that are not there, or damaged."""
+    """Hashes of artifacts that a data folder's database references but that are missing or damaged."""
     return _lacking(_sqlite(database_file(folder)), folder)
 
 
@@ -210,11 +210,11 @@ def _copy_artifacts(source: Path, target: Path) -> None:
 
 
 def _copy_keys(source: Path, target: Path, *, with_keys: bool) -> None:
-    """What everybody may know of the key that signs; and the keys themselves, unless the target has some."""
-    there = keys_in(target)
-    if "signing" not in there and (source / KEYS_FILE).is_file():
+    """Copy the public record of the signing key, and on request the keys that the target does not have."""
+    existing = keys_in(target)
+    if "signing" not in existing and (source / KEYS_FILE).is_file():
         replace_file(target / KEYS_FILE, (source / KEYS_FILE).read_bytes())
-    copied = keys_in(source) - there if with_keys else set()
+    copied = keys_in(source) - existing if with_keys else set()
     if "signing" in copied:
         replace_file(target / KEY_FILE, (source / KEY_FILE).read_bytes())
     if "authority" in copied:
@@ -222,7 +222,7 @@ def _copy_keys(source: Path, target: Path, *, with_keys: bool) -> None:
 
 
 def _copy_authority(source: Path, target: Path) -> None:
-    """What the authority signs with. A rotation in between is seen, and both files are taken again."""
+    """Copy the authority's keys; both files are read again if a rotation changes them in between."""
     private_folder(target / AUTHORITY_FOLDER)
     held: dict[str, bytes] | None = None
     while held != (now := _authority_files(source)):
@@ -237,7 +237,7 @@ def _authority_files(folder: Path) -> dict[str, bytes]:
 
 
 def _end_claims(url: str, now_s: float) -> None:
-    """Which of them were used after the backup, nobody knows any more."""
+    """Revoke all claims: it is unknown which of them were used after the backup."""
     database = Database(url, migrate=False)
     try:
         register = Register(database)
@@ -248,14 +248,14 @@ def _end_claims(url: str, now_s: float) -> None:
 
 
 def _skip_numbers(url: str, now_s: float) -> int:
-    """Use up the numbers that may have been given to rounds after the backup; the last one used."""
+    """Skip the round numbers that may have been used after the backup; returns the last one skipped."""
     database = Database(url, migrate=False)
     try:
         with database.transaction() as view:
             last = view.last_round_number()
             newest = view.round(last)
             if newest is None:
-                return 0  # no device was ever asked for anything
+                return 0  # no round ever took place, so no device holds a report
             marker = Round(
                 number=last + ROUNDS_SKIPPED + max(0, int(now_s - newest.opened_at_s)),
                 base_version=newest.base_version,

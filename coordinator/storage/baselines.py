@@ -1,6 +1,6 @@
-"""What the recall of versions is compared with: measured by ``model baseline``, or given in the configuration.
+"""Baselines for the recall of versions: measured by ``model baseline``, or given in the configuration.
 
-Nothing is measured here; :mod:`models.baselines` does that, in a process of its own.
+They are measured by :mod:`models.baselines`, in a separate process.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ TRIGRAM, CENTRAL = "trigram", "central"
 
 
 class KeptBaselines(msgspec.Struct, frozen=True, kw_only=True):
-    """What was measured, as the database keeps it.
+    """Measured baselines, as the database stores them.
 
     Attributes:
-        measured: the figures, and what they were made of.
-        made_s: wall-clock time.
-        code_version: of Nightjar.
+        measured: the figures, and the data and settings that gave them.
+        made_s: when they were measured; wall-clock time.
+        code_version: Nightjar's version at the time.
     """
 
     measured: Baselines
@@ -28,14 +28,14 @@ class KeptBaselines(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """A recall to compare with, for people.
+    """A baseline to show to people.
 
     Attributes:
-        label: what it is.
+        label: name of the baseline.
         top1: recall of the best suggestion, 0 to 1.
-        top3: recall of the best three, 0 to 1.
-        loss: mean cross-entropy per target, nats; None where nobody knows it.
-        source: where the figures are from, in words.
+        top3: recall of the best three suggestions, 0 to 1.
+        loss: mean cross-entropy per target, nats; None if unknown.
+        source: where the figures come from, in words.
     """
 
     label: str
@@ -46,11 +46,11 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compared(task: TaskConfig, kept: KeptBaselines | None) -> list[Compared]:
-    """The trigram and the central model, as far as they are known: what was measured counts more than what was given.
+    """The baselines to show: the trigram and the central model if measured, otherwise the configured one, if any.
 
     Args:
-        task: of the file.
-        kept: what was measured on the text that versions are measured on; None if nothing was.
+        task: task settings from the configuration file.
+        kept: baselines measured on the current held-out text; None if there are none.
     """
     if kept is None:
         return [] if task.baseline is None else [_given(task.baseline)]

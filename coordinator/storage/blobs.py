@@ -1,7 +1,6 @@
-"""Content-addressed files: a blob's name is its sha256.
+"""A content-addressed store in files: a blob's name is its sha256.
 
-Written to a temporary file, flushed to the disk, renamed; so a blob is there whole or not at all, also after a power
-cut.
+A blob is written to a temporary file, synced to disk and renamed, so it is complete or absent, even after a power cut.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ from wire.errors import IntegrityError, UnavailableError
 from wire.identifiers import sha256 as checked_sha256
 
 WRITING = ".writing-"
-"""Begins the names of files that are not whole yet."""
+"""Prefix of the names of incomplete files."""
 
 
 class FileBlobs:
     """Blobs in a folder, spread over 256 subfolders.
 
     Args:
-        folder: made if it is not there.
+        folder: created if missing.
 
     Raises:
-        UnavailableError: the folder cannot be made.
+        UnavailableError: the folder cannot be created.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -37,19 +36,19 @@ class FileBlobs:
             raise unavailable(folder, error) from error
 
     def path(self, sha256: str) -> Path:
-        """Where a blob lies, if it is there.
+        """Path of a blob, which need not exist.
 
         Raises:
-            RemoteProtocolError: not a sha256; it could be a path to somewhere else.
+            RemoteProtocolError: the name is not a sha256, so it could be a path to another folder.
         """
         name = checked_sha256(sha256)
         return self._folder / name[:2] / name
 
     def put(self, data: bytes) -> str:
-        """Store durably; the hash.
+        """Store a blob durably; returns its hash.
 
         Raises:
-            UnavailableError: no room, or a broken disk.
+            UnavailableError: the disk is full or broken.
         """
         name = hashlib.sha256(data).hexdigest()
         target = self.path(name)
@@ -63,11 +62,11 @@ class FileBlobs:
         return name
 
     def get(self, sha256: str) -> bytes:
-        """Read and verify.
+        """Read a blob and verify its hash.
 
         Raises:
             IntegrityError: there is no such blob, or its bytes are damaged.
-            UnavailableError: it cannot be read.
+            UnavailableError: the blob cannot be read.
         """
         path = self.path(sha256)
         try:
@@ -77,15 +76,15 @@ class FileBlobs:
             raise IntegrityError(msg) from error
         except OSError as error:
             raise unavailable(path, error) from error
-        found = hashlib.sha256(data).hexdigest()
-        if found != sha256:
-            msg = f"{path} is damaged: its bytes have the sha256 {found}"
+        actual = hashlib.sha256(data).hexdigest()
+        if actual != sha256:
+            msg = f"{path} is damaged: its bytes have the sha256 {actual}"
             raise IntegrityError(msg)
         return data
 
 
 def _write(target: Path, data: bytes) -> None:
-    """Not by ``replace_file``: the service and its worker may store the same blob at the same time."""
+    """Write a blob; ``replace_file`` would not do, as the service and its worker may store one at the same time."""
     handle, partial = tempfile.mkstemp(prefix=WRITING, dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -97,5 +96,5 @@ def _write(target: Path, data: bytes) -> None:
 
 
 def unavailable(path: Path, error: OSError) -> UnavailableError:
-    """What to raise when the disk refuses."""
+    """The error to raise after a failed disk operation."""
     return UnavailableError(f"{path}: {error.strerror or error}; free some space or give another data_dir")

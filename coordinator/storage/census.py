@@ -1,8 +1,8 @@
-"""Counts all devices, and as rarely as that is expensive.
+"""The census: counts all devices; the more a count costs, the more rarely it is repeated.
 
-Everything else on the pages costs the same for ten devices and for a million; what the population does as a whole can
-only be counted. So everybody who asks gets the same count, it is made anew only when it is no longer fresh, and where
-counting takes long nobody waits for it: the last one is shown, with its age.
+Everything else on the pages costs the same for ten devices and for a million; totals over the population need a full
+count. So all callers share one count, which is repeated only when it is stale. If counting takes long, it runs in the
+background, and callers get the last count with its age.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from coordinator.storage.fleet import Census
 from wire.errors import UnavailableError
 
 FRESH_S = 1.0
-"""A person does not see a difference sooner."""
+"""How long a count stays fresh at least; a person does not notice a change sooner."""
 REST_SHARE = 50
-"""A count that took a second is good for fifty: counting takes at most a fiftieth of one core."""
+"""A count that took one second stays fresh for fifty, so counting uses at most a fiftieth of one core."""
 PATIENCE_S = 0.03
-"""Who asks waits for a count that takes no longer than this."""
+"""A caller waits for a new count only if the last one took no longer than this."""
 LATELY_S = 7 * 86400.0
-"""Devices that were not heard of for longer do not say what is out in the world."""
+"""Devices not heard from for longer are left out of the versions that devices hold."""
 VERSIONS_NAMED = 20
-"""The newest ones are told apart by what devices hold; the rest is older."""
+"""Newest versions that are counted separately; all others count as older."""
 
 _log = structlog.get_logger("coordinator")
 
 
 class CensusTaker:
-    """Knows how many devices do what. Any thread may ask.
+    """Takes and caches the census. Thread-safe.
 
     Args:
-        database: where the devices are.
-        weights_of: the hash of the weights that a manifest names, by the manifest's hash.
+        database: the coordinator's database.
+        weights_of: maps a manifest's hash to the hash of its weights.
         clock: wall-clock time.
-        fresh_s: how long a count is good for, at least.
+        fresh_s: how long a count stays fresh at least.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class CensusTaker:
         self._counting = False
 
     def now(self) -> Census:
-        """The last count, or a new one if that is not fresh.
+        """The last count, or a new one if the last is stale and counting is quick.
 
         Raises:
             UnavailableError: the database cannot be read now.
@@ -97,6 +97,6 @@ class CensusTaker:
         self._latest = Census(counted_s=now_s, known=known, states=states, holders=held)
         self._counted_at_s = time.monotonic()
         took_s = self._counted_at_s - begun_s
-        # One that took long although the last did not met a machine that stood still, and is no reason to rest.
+        # A single slow count after a quick one means that the machine stalled; it must not lengthen the pause.
         self._took_s, self._costs_s = took_s, min(took_s, self._took_s)
         return self._latest

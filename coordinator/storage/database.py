@@ -1,11 +1,11 @@
-"""The database: SQLAlchemy Core over SQLite in WAL mode, or over PostgreSQL by its URL.
+"""The database adapter: SQLAlchemy Core over SQLite in WAL mode, or over PostgreSQL.
 
-Rounds and effects are JSON with a few columns beside them to search by; everything else has a column of its own. One
-thread writes (the driver); web threads read in transactions of their own.
+Rounds and effects are JSON with a few columns to search by; all other data has its own columns. One thread writes (the
+driver); web threads read in their own transactions.
 
-The driver handles hundreds of messages in one transaction, so a view *writes behind*: what is changed again and again
-(the round, leases, counters) is written once, and rows of one kind (reports, effects) go out together, at the end of
-the transaction or before anything is read that they could change.
+The driver handles hundreds of messages in one transaction, so a view *writes behind*: values that change repeatedly
+(the round, leases, counters) are written once, and rows of one kind (reports, effects) are inserted in batches. This
+happens at the end of the transaction, or before a read that they could affect.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ from wire.errors import ConfigError, UnavailableError
 from wire.identifiers import DeviceId
 
 BUSY_TIMEOUT_S = 10
-"""How long one connection waits for another's write; ours take milliseconds."""
+"""How long a connection waits for another's write lock; our writes take milliseconds."""
 STATES_TOLD_APART = 50
-"""Devices choose their reasons; a person reads four of them."""
+"""Most states and reasons that are counted separately: devices choose their reasons, and a person reads four."""
 RHYTHM, HELD_OUT_TEXT, MEASURED_SINCE, BASELINES = "rhythm", "held-out-text", "measured-since", "baselines"
 ORDER_NUMBER = "order-number"
-"""Their names among the facts."""
+"""Names in the table ``facts``."""
 IN_MEMORY = "sqlite://"
-"""URL of a database that is nowhere but in memory: for tests and simulations."""
+"""URL of a database that exists only in memory: for tests and simulations."""
 
 _Fact = TypeVar("_Fact")
 _ROUND = msgspec.json.Decoder(Round)
@@ -74,15 +74,15 @@ _TASK, _SETTINGS = msgspec.json.Decoder(Task), msgspec.json.Decoder(TaskSettings
 
 
 def database_file(data_dir: Path) -> Path:
-    """Where a coordinator keeps its SQLite database."""
+    """Path of a coordinator's SQLite database."""
     return data_dir / "coordinator.sqlite"
 
 
 def database_url(config: CoordinatorConfig) -> str:
-    """Where a coordinator keeps its database, as SQLAlchemy wants it.
+    """SQLAlchemy URL of a coordinator's database.
 
     Raises:
-        ConfigError: no URL of PostgreSQL.
+        ConfigError: ``database_url`` is not a PostgreSQL URL.
     """
     if not config.database_url:
         return f"sqlite:///{database_file(config.data_dir)}"
@@ -98,17 +98,17 @@ def database_url(config: CoordinatorConfig) -> str:
 
 
 class Database:
-    """The repository of the coordinator.
+    """The coordinator's database.
 
     Args:
-        url: SQLAlchemy's, such as ``sqlite:////var/lib/nightjar/coordinator.sqlite``; :data:`IN_MEMORY` ends with this
-            object.
-        after_statement: called after every statement; lets a test stop the world there.
-        migrate: bring its tables up to date first; a reader must not, while a service may be running on them.
+        url: SQLAlchemy URL, such as ``sqlite:////var/lib/nightjar/coordinator.sqlite``; with :data:`IN_MEMORY` the data
+            is lost when the object is closed.
+        after_statement: called after every statement; lets a test interrupt execution there.
+        migrate: bring the tables up to date first; a reader must not do so while a service may be using them.
 
     Raises:
-        UnavailableError: it cannot be opened or migrated.
-        ConfigError: its tables are of another version of Nightjar: of a newer one, or it is not to be migrated.
+        UnavailableError: the database cannot be opened or migrated.
+        ConfigError: the tables are newer than this program, or outdated and ``migrate`` is false.
     """
 
     def __init__(self, url: str, after_statement: Callable[[], None] | None = None, *, migrate: bool = True) -> None:
@@ -130,16 +130,16 @@ class Database:
             except Exception:
                 self.close()
                 raise
-        # Counted here, so that many can be inserted at once; nobody else adds any.
+        # Numbered here, so that many can be inserted in one statement; no other process adds effects.
         self._effect_numbers = itertools.count(last + 1)
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close all connections."""
         self._engine.dispose()
 
     @contextmanager
     def transaction(self) -> Iterator[DatabaseView]:
-        """Begin; commit at the end of the block, roll back if it raises.
+        """Begin a transaction; commits at the end of the block, rolls back if it raises.
 
         Raises:
             UnavailableError: the database cannot be read or written now.
@@ -151,7 +151,7 @@ class Database:
 
     @contextmanager
     def connection(self) -> Iterator[sa.Connection]:
-        """A transaction for a module with tables of its own; commits at the end of the block.
+        """A transaction for a module that has its own tables; commits at the end of the block.
 
         Raises:
             UnavailableError: the database cannot be read or written now.
@@ -164,10 +164,10 @@ class Database:
         try:
             yield
         except IntegrityError:
-            raise  # a defect of ours, not of the disk
+            raise  # a bug, not a fault of the disk
         except DBAPIError as error:
-            where, said = self._engine.url.render_as_string(), str(error.orig)
-            msg = f"the database {where} does not work: {said}; {_remedy(said)}"
+            where, reason = self._engine.url.render_as_string(), str(error.orig)
+            msg = f"the database {where} does not work: {reason}; {_remedy(reason)}"
             raise UnavailableError(msg) from error
 
 
@@ -180,7 +180,7 @@ def _remedy(said: str) -> str:
 
 
 class DatabaseView(VersionQueries, Reading):
-    """What a transaction can read and write; see :class:`coordinator.ports.Transaction` for each method."""
+    """An open transaction; :class:`coordinator.ports.Transaction` describes each method."""
 
     def __init__(self, connection: sa.Connection, effect_numbers: Iterator[int]) -> None:
         self._connection = connection
@@ -196,7 +196,7 @@ class DatabaseView(VersionQueries, Reading):
         self._rhythm_changed = False
 
     def flush(self) -> None:
-        """Write what is held back."""
+        """Write all buffered changes."""
         over: list[Round] = []
         if self._rounds:
             self._put(rounds, [_round_row(state) for state in self._rounds.values()])
@@ -236,14 +236,14 @@ class DatabaseView(VersionQueries, Reading):
     # Tasks
 
     def tasks(self) -> list[TaskRecord]:
-        """Every task, in the order in which they were made."""
+        """All tasks, in order of creation."""
         query = sa.select(tasks.c.state, tasks.c.settings).order_by(tasks.c.number)
         return [_task(state, settings) for state, settings in self._connection.execute(query)]
 
     def task(self, name: str) -> TaskRecord | None:
-        """A task."""
-        found = self._connection.execute(sa.select(tasks.c.state, tasks.c.settings).where(tasks.c.name == name)).first()
-        return None if found is None else _task(found.state, found.settings)
+        """A task; None if there is none of this name."""
+        row = self._connection.execute(sa.select(tasks.c.state, tasks.c.settings).where(tasks.c.name == name)).first()
+        return None if row is None else _task(row.state, row.settings)
 
     def save_task(self, record: TaskRecord) -> None:
         """Insert or replace a task."""
@@ -260,19 +260,19 @@ class DatabaseView(VersionQueries, Reading):
     # Rounds
 
     def open_rounds(self) -> list[Round]:
-        """The rounds that are not over, in ascending order."""
+        """The open rounds, in ascending order."""
         self.flush()
         over = [phase.value for phase in TERMINAL]
         return self._find_rounds(_ROUNDS.where(rounds.c.phase.not_in(over)).order_by(rounds.c.number))
 
     def round(self, number: int) -> Round | None:
-        """A round, over or not."""
-        found = self._rounds.get(number) or self._closed_rounds.get(number)
-        if found is None:
-            found = next(iter(self._find_rounds(_ROUNDS.where(rounds.c.number == number))), None)
-            if found is not None and found.phase in TERMINAL:  # late reports ask for it again and again
-                self._closed_rounds[number] = found
-        return found
+        """A round, open or closed; None if there is none with this number."""
+        state = self._rounds.get(number) or self._closed_rounds.get(number)
+        if state is None:
+            state = next(iter(self._find_rounds(_ROUNDS.where(rounds.c.number == number))), None)
+            if state is not None and state.phase in TERMINAL:  # cached: late reports look it up repeatedly
+                self._closed_rounds[number] = state
+        return state
 
     def last_round_number(self) -> int:
         """Number of the newest round; 0 before the first."""
@@ -294,7 +294,7 @@ class DatabaseView(VersionQueries, Reading):
     # Reports and chunks
 
     def reports(self, round_number: int) -> list[StoredReport]:
-        """Accepted reports of a round, in ascending order of devices."""
+        """Accepted reports of a round, sorted by device."""
         self.flush()
         query = sa.select(reports).where(reports.c.round == round_number).order_by(reports.c.device)
         return [StoredReport(**row) for row in self._connection.execute(query).mappings()]
@@ -309,19 +309,19 @@ class DatabaseView(VersionQueries, Reading):
         self._connection.execute(sa.delete(report_frames).where(report_frames.c.round == round_number))
 
     def chunks(self, round_number: int, device: DeviceId, attempt: int) -> list[StoredChunk]:
-        """Chunks of one report, in ascending order."""
+        """Stored chunks of one report, in ascending order."""
         columns = [chunks.c[name] for name in StoredChunk.__struct_fields__]
         query = sa.select(*columns).where(_of_report(round_number, device, attempt)).order_by(chunks.c.number)
         return [StoredChunk(**row) for row in self._connection.execute(query).mappings()]
 
     def chunk_frames(self, round_number: int, device: DeviceId, attempt: int) -> list[bytes]:
-        """Their frames, in the same order."""
+        """Frames of the stored chunks of one report, in ascending order."""
         query = sa.select(chunks.c.body).where(_of_report(round_number, device, attempt)).order_by(chunks.c.number)
         return list(self._connection.scalars(query))
 
     def add_chunk(self, chunk: StoredChunk, frame: bytes) -> None:
-        """Insert a chunk that is not there yet, and its frame."""
-        self.flush()  # its round comes first
+        """Insert a chunk that is not stored yet, and its frame."""
+        self.flush()  # the chunk references its round, which must be written first
         self._connection.execute(sa.insert(chunks).values({**structs.asdict(chunk), "body": frame}))
 
     def drop_chunks(self, round_number: int, device: DeviceId | None = None) -> None:
@@ -329,14 +329,14 @@ class DatabaseView(VersionQueries, Reading):
         dropped = sa.delete(chunks).where(chunks.c.round == round_number)
         self._connection.execute(dropped if device is None else dropped.where(chunks.c.device == device))
 
-    # States of optimizers; the worker writes them (coordinator.storage.private)
+    # Optimizer states; the worker writes them (coordinator.storage.private)
 
     def drop_state(self, sha256: str) -> None:
-        """Delete the state of an optimizer if it is there."""
+        """Delete an optimizer state if it exists."""
         self._connection.execute(sa.delete(optimizer_states).where(optimizer_states.c.sha256 == sha256))
 
     def sweep_states(self) -> int:
-        """Delete states that no version has, left by a kill between a state and its version; how many."""
+        """Delete orphaned states, left by a kill between writing a state and its version; returns how many."""
         needed = sa.select(versions.c.optimizer_state).where(versions.c.optimizer_state.is_not(None))
         return self._connection.execute(
             sa.delete(optimizer_states).where(optimizer_states.c.sha256.not_in(needed))
@@ -345,14 +345,14 @@ class DatabaseView(VersionQueries, Reading):
     # Devices
 
     def lease(self, device: DeviceId) -> Lease | None:
-        """What is known of a device."""
-        found = self._leases.get(device)
-        if found is None:
+        """A device's lease; None if the device is unknown."""
+        lease = self._leases.get(device)
+        if lease is None:
             row = self._connection.execute(sa.select(devices).where(devices.c.device == device)).mappings().first()
             if row is None:
                 return None
-            found = self._leases[device] = lease_from(row)
-        return found
+            lease = self._leases[device] = lease_from(row)
+        return lease
 
     def save_lease(self, lease: Lease) -> None:
         """Insert or replace a device."""
@@ -360,42 +360,42 @@ class DatabaseView(VersionQueries, Reading):
         self._changed_leases.add(lease.device)
 
     def devices_since(self, since_s: float) -> int:
-        """How many devices were seen since."""
+        """Number of devices seen since ``since_s``."""
         self.flush()
         return self._scalar(sa.select(sa.func.count()).select_from(devices).where(devices.c.last_seen_s >= since_s))
 
     def device_states(self) -> Mapping[tuple[str, str], int]:
-        """How many devices are in which state; the reason is only told apart for ineligible ones."""
+        """(State, reason) -> number of devices; the reason is empty except for ineligible devices."""
         self.flush()
         reason = sa.case((devices.c.state == "ineligible", devices.c.reason), else_="").label("reason")
         many = sa.func.count().label("many")
         query = sa.select(devices.c.state, reason, many).group_by(devices.c.state, reason)
-        found = self._connection.execute(query.order_by(many.desc()).limit(STATES_TOLD_APART))
-        return {(state, why): count for state, why, count in found}
+        rows = self._connection.execute(query.order_by(many.desc()).limit(STATES_TOLD_APART))
+        return {(state, why): count for state, why, count in rows}
 
     # Effects and counters
 
     def effects(self) -> list[tuple[int, PendingEffect]]:
-        """Effects that were not done, in the order in which they were added."""
+        """Pending effects, in the order in which they were added."""
         self.flush()
         query = sa.select(effects.c.number, effects.c.body).order_by(effects.c.number)
         return [(number, effect_json.from_json(body)) for number, body in self._connection.execute(query)]
 
     def add_effect(self, effect: PendingEffect) -> int:
-        """Insert an effect; its number."""
+        """Insert an effect; returns its number."""
         number = next(self._effect_numbers)
         self._effects.append((number, effect))
         return number
 
     def begin_effects(self) -> list[tuple[int, PendingEffect, int]]:
-        """As ``effects``, each with how often a process began with it, this time included."""
+        """Pending effects in order, each with the number of processes that have started it, including this one."""
         self.flush()
         self._connection.execute(sa.update(effects).values(begun=effects.c.begun + 1))
         query = sa.select(effects.c.number, effects.c.body, effects.c.begun).order_by(effects.c.number)
         return [(number, effect_json.from_json(body), begun) for number, body, begun in self._connection.execute(query)]
 
     def remove_effects(self, numbers: Sequence[int]) -> None:
-        """These effects are done."""
+        """Delete effects that are done."""
         if numbers:
             self.flush()
             which = effects.c.number == sa.bindparam("done")
@@ -408,63 +408,63 @@ class DatabaseView(VersionQueries, Reading):
     # Small facts
 
     def rhythm(self) -> Rhythm:
-        """When devices check in, and how long rounds take."""
+        """The rhythm of the population: when devices check in, and how long rounds take."""
         if self._rhythm is None:
             self._rhythm = self._fact(RHYTHM, Rhythm) or Rhythm()
         return self._rhythm
 
     def save_rhythm(self, rhythm: Rhythm) -> None:
-        """Replace it."""
+        """Replace the rhythm."""
         self._rhythm, self._rhythm_changed = rhythm, True
 
     def held_out_text(self) -> str:
-        """Hash of the text that versions were measured on last; empty if there was none."""
+        """Hash of the held-out text that versions were last measured on; empty if there was none."""
         return self._fact(HELD_OUT_TEXT, str) or ""
 
     def save_held_out_text(self, sha256: str) -> None:
-        """Replace it; the versions that there are were measured on another one."""
+        """Replace the hash of the held-out text; existing versions were measured on another text."""
         self._save_fact(HELD_OUT_TEXT, sha256)
         self._save_fact(MEASURED_SINCE, self.last_version_number())
 
     def measured_since(self) -> int:
-        """Versions with a higher number were measured on the present held-out text."""
-        found = self._fact(MEASURED_SINCE, int)
-        return -1 if found is None else found
+        """Versions with a number higher than this were measured on the current held-out text."""
+        number = self._fact(MEASURED_SINCE, int)
+        return -1 if number is None else number
 
     def baselines(self) -> KeptBaselines | None:
-        """What versions are compared with, if it was measured on the text that they are measured on."""
+        """The measured baselines; None unless they were measured on the current held-out text."""
         kept = self._fact(BASELINES, KeptBaselines)
         return None if kept is None or kept.measured.text_sha256 != self.held_out_text() else kept
 
     def save_baselines(self, kept: KeptBaselines) -> None:
-        """Replace it."""
+        """Replace the measured baselines."""
         self._save_fact(BASELINES, kept)
 
     def draw_number(self, now_s: float) -> int:
-        """The number of what devices are to obey from now on: of milliseconds, so that it needs no backup."""
+        """Draw the number of the next orders; based on the clock in milliseconds, so that it needs no backup."""
         number = max((self._fact(ORDER_NUMBER, int) or 0) + 1, int(now_s * 1000))
         self._save_fact(ORDER_NUMBER, number)
         return number
 
     def _fact(self, name: str, kind: type[_Fact]) -> _Fact | None:
-        found = self._connection.scalar(sa.select(facts.c.value).where(facts.c.name == name))
-        return None if found is None else msgspec.json.decode(found, type=kind)
+        value = self._connection.scalar(sa.select(facts.c.value).where(facts.c.name == name))
+        return None if value is None else msgspec.json.decode(value, type=kind)
 
     def _save_fact(self, name: str, value: object) -> None:
         self._put(facts, [{"name": name, "value": msgspec.json.encode(value)}])
 
     def add_audit(self, entry: AuditEntry) -> None:
-        """Note a change; the database gives it its number."""
+        """Add an audit entry; the database assigns its number."""
         values = structs.asdict(entry)
         del values["number"]
         self._connection.execute(sa.insert(audit).values(values))
 
     def add_token(self, token: TokenRecord) -> None:
-        """Insert a token, or replace the one of that name."""
+        """Insert a token, or replace the one with the same name."""
         self._connection.execute(upsert(self._connection.dialect.name, tokens), structs.asdict(token))
 
     def remove_token(self, name: str) -> bool:
-        """Revoke a token; False if there is none."""
+        """Revoke a token; False if there is none of this name."""
         return self._connection.execute(sa.delete(tokens).where(tokens.c.name == name)).rowcount > 0
 
     def _scalar(self, query: sa.Select[Any]) -> int:
@@ -493,13 +493,13 @@ def _round_row(state: Round) -> dict[str, Any]:
 
 
 def _engine(url: str) -> sa.Engine:
-    if url == IN_MEMORY:  # one connection for all threads: another one would see an empty database
+    if url == IN_MEMORY:  # all threads share one connection: a second one would see an empty database
         return sa.create_engine(url, poolclass=sa.StaticPool, connect_args={"check_same_thread": False})
     return sa.create_engine(url)
 
 
 def _close_to_others(url: sa.URL) -> None:
-    """Make the file before SQLite does, which makes it readable for others; its -wal and -shm take over its mode."""
+    """Create the file before SQLite would create it readable by others; its -wal and -shm inherit the mode."""
     if url.get_backend_name() == "sqlite" and url.database:
         try:
             private_file(Path(url.database))
@@ -510,9 +510,9 @@ def _close_to_others(url: sa.URL) -> None:
 
 def _configure_sqlite(connection: Any, _record: object) -> None:
     cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode = WAL")  # readers of the web page do not block the driver
-    cursor.execute("PRAGMA synchronous = FULL")  # a receipt is a promise that holds through a power cut
-    cursor.execute("PRAGMA secure_delete = ON")  # what is deleted of a report is overwritten
+    cursor.execute("PRAGMA journal_mode = WAL")  # web pages that read do not block the driver
+    cursor.execute("PRAGMA synchronous = FULL")  # a receipt is a promise that must survive a power cut
+    cursor.execute("PRAGMA secure_delete = ON")  # deleted report data is overwritten
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.execute(f"PRAGMA busy_timeout = {1000 * BUSY_TIMEOUT_S}")
     cursor.close()

@@ -1,7 +1,6 @@
-"""How the whole population is, in numbers: what its devices do, what they hold, and how that went over the day.
+"""Statistics of the whole population: what its devices do, which versions they hold, and samples of both over time.
 
-Data and pure sums; counting devices is the database's business, and when to count is
-:mod:`coordinator.storage.census`'.
+Data types and pure sums; the database counts devices, and :mod:`coordinator.storage.census` decides when.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ GROUPS: Mapping[str, frozenset[str]] = {
     "not eligible": frozenset({"ineligible"}),
     "offline": frozenset({"offline"}),
 }
-"""What a person tells apart -> lifecycle states, in the order in which they are drawn."""
+"""Group shown to people -> its lifecycle states, in drawing order."""
 ELIGIBLE = ("waiting", "at work")
-"""Groups whose devices are idle, charging and unmetered; one that was told to come back later may be so or not."""
+"""Groups whose devices are surely idle, charging and unmetered; a resting device may or may not be."""
 OTHER = "other"
-"""A device that never said what it does, or says something that we do not know."""
+"""Group of devices that never reported a state, or reported an unknown one."""
 
 
 class Census(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,9 +28,9 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         counted_s: wall-clock time.
-        known: devices that were ever heard of.
-        states: (lifecycle state, reason) -> devices; the reason is only told apart for ineligible ones.
-        holders: version -> devices that were heard of lately and hold its weights; None stands for older weights.
+        known: number of devices ever heard from.
+        states: (lifecycle state, reason) -> number of devices; the reason is empty except for ineligible devices.
+        holders: version -> number of devices heard from lately that hold its weights; None stands for older weights.
     """
 
     counted_s: float
@@ -51,16 +50,16 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of a moment, for the plots over the day.
+    """A sample of the fleet at one moment, for the plots over time.
 
     Attributes:
         at_s: wall-clock time.
-        groups: as :attr:`Census.groups`.
-        holders: version -> devices, as :attr:`Census.holders`, the version as a string and ``older`` for the rest.
-        reports: accepted so far.
-        bytes_up: from devices so far.
-        bytes_down: to devices so far, without what a proxy or cache in front of us served.
-        busy: share of one core that this process used since the sample before.
+        groups: group -> number of devices (:attr:`Census.groups`).
+        holders: version -> number of devices (:attr:`Census.holders`); the version as a string, ``older`` for None.
+        reports: reports accepted so far.
+        bytes_up: bytes received from devices so far.
+        bytes_down: bytes sent to devices so far, without those served by a proxy or cache in front of us.
+        busy: share of one core that this process used since the previous sample.
     """
 
     at_s: float
@@ -78,8 +77,8 @@ def grouped(states: Mapping[tuple[str, str], int]) -> dict[str, int]:
     >>> grouped({("ineligible", "in use"): 3, ("training", ""): 2, ("", ""): 1})
     {'waiting': 0, 'at work': 2, 'resting': 0, 'not eligible': 3, 'offline': 0, 'other': 1}
     """
-    found = dict.fromkeys(GROUPS, 0)
+    counts = dict.fromkeys(GROUPS, 0)
     for (state, _reason), devices in states.items():
         name = next((name for name, members in GROUPS.items() if state in members), OTHER)
-        found[name] = found.get(name, 0) + devices
-    return found
+        counts[name] = counts.get(name, 0) + devices
+    return counts

@@ -1,6 +1,6 @@
-"""One process at a time writes into a data folder; others are refused.
+"""The lock of a data folder: one process at a time writes into it, and others are refused.
 
-The kernel gives the lock back when its holder ends, however it ends. It holds on one machine only.
+The kernel releases the lock when its holder exits for any reason. It works on one machine only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from wire.errors import ConfigError
 
 @contextmanager
 def only_one(data_dir: Path) -> Iterator[None]:
-    """Hold the data folder, so that no other coordinator writes into it; the folder is made if it is not there.
+    """Lock the data folder, so that no other coordinator writes into it; the folder is created if missing.
 
     Args:
         data_dir: the folder.
@@ -25,7 +25,7 @@ def only_one(data_dir: Path) -> Iterator[None]:
         ConfigError: the folder cannot be used, or another process holds it.
     """
     try:
-        private_folder(data_dir)  # reports that wait tell something about people
+        private_folder(data_dir)  # reports not yet aggregated reveal something about people
         lock = take_lock(data_dir / "lock")
     except BlockingIOError as error:
         msg = f"data_dir: another coordinator runs on {data_dir}; stop it, or give this one another folder"

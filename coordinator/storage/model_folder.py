@@ -1,4 +1,4 @@
-"""Takes the initial model from a folder as :mod:`models.folder` writes it, and trusts nothing in it."""
+"""Import and export of a model folder (format: :mod:`models.folder`); an imported folder is fully verified."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def import_model(folder: Path, artifacts: BlobStore) -> Manifest:
     """Store the model of a folder as version 0.
 
     Args:
-        folder: as ``python -m models export`` writes it.
-        artifacts: where its files go.
+        folder: written by ``python -m models export``.
+        artifacts: store for its files.
 
     Returns:
         Its manifest, with version 0.
 
     Raises:
-        ConfigError: a file is missing, or does not have the hash that the manifest gives.
+        ConfigError: a file is missing, its hash differs from the manifest's, or the model cannot be used.
     """
     manifest, parts = _read_model(folder)
     for data in (*parts, manifest.encode()):
@@ -35,31 +35,31 @@ def import_model(folder: Path, artifacts: BlobStore) -> Manifest:
 
 
 def check_model(folder: Path) -> Manifest:
-    """See whether a folder could be imported; its manifest.
+    """Check that a folder could be imported; returns its manifest.
 
     Raises:
-        ConfigError: as :func:`import_model`.
+        ConfigError: a file is missing, its hash differs from the manifest's, or the model cannot be used.
     """
     return _read_model(folder)[0]
 
 
 def export_version(sha256: str, artifacts: BlobStore, folder: Path) -> Manifest:
-    """Write a version as a folder that :func:`import_model` takes; there it is the first version.
+    """Write a version as a folder that :func:`import_model` accepts; in the folder it is version 0.
 
     Args:
-        sha256: of the version's manifest.
-        artifacts: where its files are.
-        folder: made if it is not there.
+        sha256: hash of the version's manifest.
+        artifacts: store of its files.
+        folder: created if missing.
 
     Returns:
-        The manifest that was written.
+        The written manifest.
 
     Raises:
         IntegrityError: an artifact is missing or damaged.
         UnavailableError: the folder cannot be written.
     """
     held = Manifest.decode(artifacts.get(sha256))
-    # How devices came to these weights is of no use elsewhere.
+    # How devices got these weights (transfers, mask) does not matter to another coordinator.
     manifest = structs.replace(held, version=0, transfers=(), mask=None)
     write_files(
         folder,
@@ -109,10 +109,10 @@ def _read(path: Path) -> bytes:
 
 def _verified(path: Path, artifact: Artifact) -> bytes:
     data = _read(path)
-    found = Artifact.of(data)
-    if found != artifact:
+    actual = Artifact.of(data)
+    if actual != artifact:
         msg = (
-            f"task.model: {path} has the sha256 {found.sha256} and {found.size_bytes} bytes, its manifest says "
+            f"task.model: {path} has the sha256 {actual.sha256} and {actual.size_bytes} bytes, its manifest says "
             f"{artifact.sha256} and {artifact.size_bytes}; export the model again"
         )
         raise ConfigError(msg)

@@ -1,4 +1,4 @@
-"""What the worker reads and writes of the database: frames of reports, and states of server optimizers."""
+"""The worker's tables in the database: report frames and server-optimizer states."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from wire.identifiers import DeviceId
 
 
 class PrivateTables:
-    """Implements :class:`coordinator.ports.PrivateStore`; each call is a transaction of its own.
+    """Implements :class:`coordinator.ports.PrivateStore`; each call is its own transaction.
 
     Args:
-        database: where the tables are.
+        database: the coordinator's database.
     """
 
     def __init__(self, database: Database) -> None:
@@ -26,7 +26,7 @@ class PrivateTables:
         """The frame of a report.
 
         Raises:
-            IntegrityError: it is not there.
+            IntegrityError: the database does not have it.
             UnavailableError: the database cannot be read now.
         """
         key = {"round": round_number, "device": device, "attempt": attempt}
@@ -39,10 +39,10 @@ class PrivateTables:
         return bytes(body)
 
     def state(self, sha256: str) -> bytes:
-        """The state of an optimizer.
+        """The state of a server optimizer.
 
         Raises:
-            IntegrityError: it is not there.
+            IntegrityError: the database does not have it.
             UnavailableError: the database cannot be read now.
         """
         with self._database.connection() as connection:
@@ -54,7 +54,7 @@ class PrivateTables:
         return bytes(body)
 
     def keep_state(self, data: bytes) -> str:
-        """Store the state of an optimizer durably; its hash.
+        """Store the state of a server optimizer durably; returns its hash.
 
         Raises:
             UnavailableError: the database cannot be written now.

@@ -1,8 +1,8 @@
-"""What people ask the database: lists, sums and the history of the fleet. The half of a view that the pages read.
+"""Queries for people: lists, totals and the history of the fleet; the part of a database view that the pages read.
 
-No question costs more because there were more rounds or devices: lists go on from a key (never from an offset), sums
-are kept along, a search looks at a bounded number of rows and says where it stopped, and only the census counts all
-devices (:mod:`coordinator.storage.census` says how rarely).
+No query gets slower with more rounds or devices: lists use keyset pagination (never an offset), totals are maintained
+incrementally, and a search examines a bounded number of rows and returns where it stopped. Only the census counts all
+devices (:mod:`coordinator.storage.census` limits how often).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from coordinator.tasks.operations import AuditEntry, TokenRecord
 from wire.identifiers import DeviceId
 
 MEDIAN_OF = 1000
-"""The median is of the newest reports, so that it stays cheap and tells of today."""
+"""Number of newest reports that the median covers, so that it stays cheap and current."""
 ROWS_SEARCHED = 20_000
-"""Devices that one search looks at; it goes on behind them when it is asked to."""
+"""Devices that one search examines; the next page continues after them."""
 WEIGHTS_TOLD_APART = 50
-"""Versions that devices hold; nobody looks at more."""
+"""Most weights that are counted separately; people do not look at more."""
 LAST_CHARACTER = "\uffff"
-"""Sorts behind everything that a device's id may contain."""
+"""Sorts after every character that a device's id may contain."""
 
 _SUMMARY = msgspec.json.Decoder(RoundSummary)
 _SAMPLE = msgspec.json.Decoder(Sample)
@@ -39,21 +39,21 @@ _ROUND = msgspec.json.Decoder(Round)
 
 
 class HeardPosition(msgspec.Struct, frozen=True):
-    """A position in the list of devices by when they were last heard of."""
+    """A position in the list of devices, which is sorted by when they were last heard from."""
 
     last_seen_s: float
     device: str
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """Which devices are searched for; what is empty does not matter.
+    """Search criteria for devices; an empty one matches all.
 
     Attributes:
-        name: with which the id begins.
+        name: prefix of the device id.
         states: lifecycle states.
-        reason: in their own words.
-        blocked: only those that an operator shut out.
-        weights: hashes of weights that they hold.
+        reason: reason for its state that the device gave.
+        blocked: whether to return only devices that an operator blocked.
+        weights: hashes of weights, of which the device holds one.
     """
 
     name: str = ""
@@ -64,20 +64,20 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reading(abc.ABC):
-    """Questions of people to an open transaction."""
+    """Queries for people in an open transaction."""
 
     _connection: sa.Connection
 
     @abc.abstractmethod
     def flush(self) -> None:
-        """Write what is held back."""
+        """Write all buffered changes."""
 
     # Rounds
 
     def recent_rounds(
         self, limit: int, before: int | None = None, phase: Phase | None = None, task: str | None = None
     ) -> list[RoundSummary]:
-        """The newest rounds, in ascending order; only those with a number below ``before``, of a phase, of a task."""
+        """The newest rounds in ascending order, optionally only below the number ``before``, in a phase, of a task."""
         self.flush()
         query = sa.select(rounds.c.number, round_summaries.c.body).join_from(rounds, round_summaries, isouter=True)
         query = query.order_by(rounds.c.number.desc()).limit(limit)
@@ -87,13 +87,13 @@ class Reading(abc.ABC):
             query = query.where(rounds.c.phase == phase.value)
         if task is not None:
             query = query.where(rounds.c.task == task)
-        found = self._connection.execute(query).all()[::-1]
-        kept = {number: _SUMMARY.decode(body) for number, body in found if body is not None}
-        open_still = self._summed_up([number for number, body in found if body is None])
-        return [kept.get(number) or open_still[number] for number, _ in found]
+        rows = self._connection.execute(query).all()[::-1]
+        kept = {number: _SUMMARY.decode(body) for number, body in rows if body is not None}
+        open_still = self._summed_up([number for number, body in rows if body is None])
+        return [kept.get(number) or open_still[number] for number, _ in rows]
 
     def _summed_up(self, numbers: Collection[int]) -> dict[int, RoundSummary]:
-        """Summaries of rounds that have none: they are not over, or ended before summaries were kept."""
+        """Summaries of rounds without a stored one: they are still open, or ended before summaries were stored."""
         if not numbers:
             return {}
         of_each: dict[int, list[tuple[float, int, int]]] = {number: [] for number in numbers}
@@ -105,13 +105,13 @@ class Reading(abc.ABC):
         return {state.number: RoundSummary.of(state, of_each[state.number]) for state in decoded}
 
     def accepted_reports(self) -> int:
-        """Accepted reports of all rounds."""
+        """Number of accepted reports in all rounds."""
         self.flush()
         query = sa.select(counters.c.value).where(counters.c.name == "reports_accepted")
         return int(self._connection.scalar(query) or 0)
 
     def report_bytes_median(self) -> int | None:
-        """Median length of the accepted reports of the newest rounds."""
+        """Median size of the newest rounds' accepted reports, in bytes; None if there are none."""
         self.flush()
         newest = sa.select(reports.c.size_bytes).order_by(reports.c.round.desc()).limit(MEDIAN_OF).subquery()
         many = self._connection.scalar(sa.select(sa.func.count()).select_from(newest)) or 0
@@ -124,8 +124,8 @@ class Reading(abc.ABC):
         """The accepted reports of a device in these rounds, newest first."""
         self.flush()
         query = sa.select(reports).where(reports.c.device == device, reports.c.round.in_(round_numbers))
-        found = self._connection.execute(query.order_by(reports.c.round.desc()))
-        return [StoredReport(**row) for row in found.mappings()]
+        rows = self._connection.execute(query.order_by(reports.c.round.desc()))
+        return [StoredReport(**row) for row in rows.mappings()]
 
     def reports_in(self, round_number: int, chosen: Collection[DeviceId]) -> list[StoredReport]:
         """The accepted reports of these devices in a round."""
@@ -136,13 +136,13 @@ class Reading(abc.ABC):
     # Devices
 
     def leases(self, limit: int) -> list[Lease]:
-        """The devices seen last, in ascending order of their names."""
+        """The devices seen most recently, sorted by name."""
         self.flush()
         query = sa.select(devices).order_by(devices.c.last_seen_s.desc()).limit(limit)
         return sorted(self._fetch_leases(query), key=lambda lease: lease.device)
 
     def leases_after(self, limit: int, device: str) -> list[Lease]:
-        """The devices whose names come after that one, in ascending order."""
+        """The devices whose names sort after ``device``, in ascending order."""
         self.flush()
         return self._fetch_leases(
             sa.select(devices).where(devices.c.device > device).order_by(devices.c.device).limit(limit)
@@ -151,24 +151,24 @@ class Reading(abc.ABC):
     def search_devices(
         self, wanted: Wanted, limit: int, after: HeardPosition | None
     ) -> tuple[list[Lease], HeardPosition | None]:
-        """Devices that are wanted: by when they were heard of, newest first; by name if they are searched by that.
+        """Devices that match the criteria, the last heard from first; sorted by name if ``name`` or ``blocked`` is set.
 
         Args:
-            wanted: which.
-            limit: at most so many.
-            after: goes on behind this one.
+            wanted: the criteria.
+            limit: most devices to return.
+            after: the position to continue after; None to start at the beginning.
 
         Returns:
-            The devices, and where to go on; None if there are no more. They may be fewer than asked for although there
-            are more, when many had to be looked at.
+            The devices, and the position to continue after; None if there are no more. There may be fewer than
+            ``limit`` although more match, if the search stopped at its limit of rows.
         """
         self.flush()
         heard, name = devices.c.last_seen_s, devices.c.device
         rows = sa.select(devices)
         order: tuple[sa.ColumnElement[Any], ...] = (heard.desc(), name.desc())
-        by_name = bool(wanted.name) or wanted.blocked  # blocked ones are few, and have an index of their own
+        by_name = bool(wanted.name) or wanted.blocked  # blocked devices are few, and have their own index
         if by_name:
-            # Byte by byte: a locale's order would tear apart what begins alike.
+            # Compare bytes: in a locale's collation, names with the same prefix need not be adjacent.
             by_byte = name if self._connection.dialect.name == "sqlite" else name.collate("C")
             rows, order = rows.where(by_byte >= wanted.name, by_byte < wanted.name + LAST_CHARACTER), (by_byte.asc(),)
             rows = rows.where(devices.c.blocked != "") if wanted.blocked else rows
@@ -176,14 +176,14 @@ class Reading(abc.ABC):
         elif after is not None:
             rows = rows.where(heard <= after.last_seen_s, (heard < after.last_seen_s) | (name < after.device))
         looked_at = rows.order_by(*order).limit(ROWS_SEARCHED).cte("looked_at")
-        found = sa.select(looked_at)
+        matching = sa.select(looked_at)
         if wanted.states:
-            found = found.where(looked_at.c.state.in_(wanted.states))
+            matching = matching.where(looked_at.c.state.in_(wanted.states))
         if wanted.reason is not None:
-            found = found.where(looked_at.c.reason == wanted.reason)
+            matching = matching.where(looked_at.c.reason == wanted.reason)
         if wanted.weights:
-            found = found.where(looked_at.c.weights.in_(wanted.weights))
-        leases = self._fetch_leases(found.limit(limit))
+            matching = matching.where(looked_at.c.weights.in_(wanted.weights))
+        leases = self._fetch_leases(matching.limit(limit))
         if len(leases) == limit:
             return leases, HeardPosition(leases[-1].last_seen_s, leases[-1].device)
         last = rows.with_only_columns(heard, name).order_by(*order).offset(ROWS_SEARCHED - 1).limit(1)
@@ -191,7 +191,7 @@ class Reading(abc.ABC):
         return leases, None if row is None else HeardPosition(row.last_seen_s, row.device)
 
     def holders(self, since_s: float) -> dict[str | None, int]:
-        """Hash of weights -> devices that were heard of since and hold them, the most frequent ones."""
+        """Hash of weights -> number of devices that hold them, heard from since ``since_s``; the most common hashes."""
         self.flush()
         many = sa.func.count().label("many")
         query = sa.select(devices.c.weights, many).where(devices.c.last_seen_s >= since_s)
@@ -204,22 +204,22 @@ class Reading(abc.ABC):
     # The fleet over time
 
     def add_sample(self, sample: Sample, keep_s: float) -> None:
-        """Keep a moment, and forget those older than ``keep_s`` before it."""
+        """Store a sample, and delete samples that are more than ``keep_s`` older."""
         row = {"at_s": sample.at_s, "body": msgspec.json.encode(sample)}
         self._connection.execute(sa.delete(samples).where(samples.c.at_s < sample.at_s - keep_s))
         self._connection.execute(sa.insert(samples).values(row))
 
     def samples(self, since_s: float, every_s: int) -> list[Sample]:
-        """Moments since then, oldest first: the first of each stretch of ``every_s`` seconds, and the newest."""
+        """Samples since ``since_s``, oldest first: the first in each interval of ``every_s``, and the newest."""
         stretch = sa.cast(samples.c.at_s, sa.BigInteger) // every_s
         first = sa.select(sa.func.min(samples.c.at_s)).where(samples.c.at_s >= since_s).group_by(stretch)
         newest = sa.select(sa.func.max(samples.c.at_s)).where(samples.c.at_s >= since_s)
-        told = samples.c.at_s.in_(sa.union(first, newest))
-        query = sa.select(samples.c.body).where(told).order_by(samples.c.at_s)
+        chosen = samples.c.at_s.in_(sa.union(first, newest))
+        query = sa.select(samples.c.body).where(chosen).order_by(samples.c.at_s)
         return [_SAMPLE.decode(body) for body in self._connection.scalars(query)]
 
     def counters(self) -> Mapping[str, int]:
-        """Every counter by name."""
+        """All counters by name."""
         self.flush()
         rows = self._connection.execute(sa.select(counters.c.name, counters.c.value))
         return {row.name: row.value for row in rows}
@@ -227,38 +227,38 @@ class Reading(abc.ABC):
     # Changes and tokens
 
     def audit(self, limit: int, before: int | None = None) -> list[AuditEntry]:
-        """The newest changes, newest first; only those with a number below ``before``."""
+        """The newest audit entries, newest first, optionally only those with a number below ``before``."""
         query = sa.select(audit).order_by(audit.c.number.desc()).limit(limit)
         if before is not None:
             query = query.where(audit.c.number < before)
         return [AuditEntry(**row) for row in self._connection.execute(query).mappings()]
 
     def pulse(self) -> object:
-        """Differs from what it was whenever the pages could look different; cheap enough for every second."""
+        """A value that changes whenever the pages could look different; cheap enough to read every second."""
         over = [phase.value for phase in TERMINAL]
         open_now = sa.select(rounds.c.number, rounds.c.phase).where(rounds.c.phase.not_in(over))
         changed = self._connection.scalar(sa.select(sa.func.max(audit.c.number)))
         return self.counters(), self._connection.execute(open_now).all(), changed
 
     def tokens(self) -> list[TokenRecord]:
-        """Every token, in ascending order of their names."""
+        """All tokens, sorted by name."""
         query = sa.select(tokens).order_by(tokens.c.name)
         return [TokenRecord(**row) for row in self._connection.execute(query).mappings()]
 
     def token(self, sha256: str) -> TokenRecord | None:
-        """The token with that hash."""
+        """The token with this hash; None if there is none."""
         row = self._connection.execute(sa.select(tokens).where(tokens.c.sha256 == sha256)).mappings().first()
         return None if row is None else TokenRecord(**row)
 
 
 def lease_from(row: sa.RowMapping) -> Lease:
-    """A device as its row says."""
+    """A device's lease, from its row."""
     values: dict[str, Any] = {str(name): value for name, value in row.items()}
     return Lease(**{**values, "presence": Presence(values["presence"])})
 
 
 def summary_row(state: Round, connection: sa.Connection) -> dict[str, Any]:
-    """What is kept of a round that is over; its reports must be written already."""
+    """The summary row of a round that has ended; its reports must be written first."""
     columns = (reports.c.loss, reports.c.num_examples, reports.c.size_bytes)
     figures = connection.execute(sa.select(*columns).where(reports.c.round == state.number))
     summary = RoundSummary.of(state, [(loss, examples, size) for loss, examples, size in figures])

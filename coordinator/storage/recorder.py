@@ -1,7 +1,7 @@
-"""Keeps a sample of the fleet every minute, so that the pages can show the day: what its devices did, and the traffic.
+"""The recorder: stores a sample of the fleet every minute, for the pages' plots of device activity and traffic.
 
-It writes beside the driver, in tables that the driver never touches. A minute that could not be written is a gap in a
-plot, and no more.
+It writes in parallel to the driver, in tables that the driver never touches. A sample that cannot be written only
+leaves a gap in a plot.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from wire.errors import UnavailableError
 
 PERIOD_S = 60.0
 KEEP_S = 7 * 86400.0
-"""A week shows the rhythm of a population; ten thousand samples are two megabytes."""
+"""How long samples are kept: a week shows the rhythm of a population; its ten thousand samples take two megabytes."""
 OLDER = "older"
 
 _log = structlog.get_logger("coordinator")
 
 
 class Recorder:
-    """A thread that keeps samples until it is closed.
+    """A thread that records samples until it is closed.
 
     Args:
-        database: where to keep them.
+        database: stores the samples.
         census: counts the devices.
         clock: wall-clock time.
     """
@@ -43,17 +43,17 @@ class Recorder:
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
 
     def start(self) -> None:
-        """Begin, with a sample at once."""
+        """Start the thread; it records the first sample at once."""
         self._thread.start()
 
     def close(self) -> None:
-        """End; waits for a sample that is being written."""
+        """Stop the thread; waits for a sample that is being written."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def record(self) -> None:
-        """Keep one sample.
+        """Record one sample.
 
         Raises:
             UnavailableError: the database cannot be read or written now.
@@ -78,15 +78,15 @@ class Recorder:
 
 
 def sample_of(census: Census, at_s: float, reports: int, bytes_up: int, bytes_down: int, busy: float) -> Sample:
-    """What is kept of a moment.
+    """Build a sample.
 
     Args:
-        census: of that moment.
+        census: count of devices at that moment.
         at_s: wall-clock time.
-        reports: accepted so far.
-        bytes_up: from devices so far.
-        bytes_down: to them so far.
-        busy: share of one core.
+        reports: reports accepted so far.
+        bytes_up: bytes received from devices so far.
+        bytes_down: bytes sent to devices so far.
+        busy: share of one core that this process used since the previous sample.
     """
     return Sample(
         at_s=at_s,

@@ -1,6 +1,6 @@
-"""The version of the tables: created or brought up to date in one transaction, or refused in words.
+"""The schema version: creates the tables or upgrades them in one transaction.
 
-A program that is older than its database says so and leaves it alone.
+A program that is older than its database reports an error and changes nothing.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _log = structlog.get_logger("coordinator")
 
 
 def upgrade(engine: sa.Engine) -> None:
-    """Bring the tables up to date; nothing happens if they are.
+    """Bring the tables up to date, if they are not.
 
     Raises:
-        ConfigError: a newer Nightjar made them.
+        ConfigError: a newer Nightjar made the tables.
         DBAPIError: the database does not work.
     """
     with engine.connect() as connection:
@@ -34,7 +34,7 @@ def upgrade(engine: sa.Engine) -> None:
             return
         connection.rollback()
         if engine.dialect.name == "sqlite":
-            # Python's driver begins no transaction by itself for statements that change tables.
+            # Python's driver does not start a transaction by itself for DDL statements.
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         if version is not None:
             _log.info("database_upgrade", tables=version, wanted=head())
@@ -45,10 +45,10 @@ def upgrade(engine: sa.Engine) -> None:
 
 
 def check(engine: sa.Engine) -> None:
-    """See to it that the tables are those of this program.
+    """Check that the tables have the version of this program.
 
     Raises:
-        ConfigError: they are older or newer.
+        ConfigError: the tables are older or newer.
         DBAPIError: the database does not work.
     """
     with engine.connect() as connection:
@@ -62,10 +62,10 @@ def check(engine: sa.Engine) -> None:
 
 
 def copy_sqlite(source: Path, target: Path) -> None:
-    """Copy a SQLite database, which may be in use, as it is at one moment; what was deleted is not in the copy.
+    """Take a consistent copy of a SQLite database that may be in use; deleted data is not in the copy.
 
     Raises:
-        UnavailableError: it cannot be read, or there is no room.
+        UnavailableError: the database cannot be read, or the disk is full.
     """
     try:
         held = sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)
@@ -92,7 +92,7 @@ def _version(connection: sa.Connection) -> str | None:
 
 
 def head() -> str | None:
-    """The version of the tables that this program wants."""
+    """The version of the tables that this program needs."""
     return _scripts().get_current_head()
 
 
@@ -101,7 +101,7 @@ def _scripts() -> ScriptDirectory:
 
 
 def migrations() -> Config:
-    """Where Alembic finds the changes; ``attributes["connection"]`` is to be set."""
+    """Alembic's configuration; the caller must set ``attributes["connection"]``."""
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     return config

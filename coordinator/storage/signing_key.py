@@ -1,8 +1,8 @@
-"""The key that signs what devices obey: a file beside the data, made at the first start, that only its owner may read.
+"""The signing key of orders: a file in the data folder, created at the first start and readable only by its owner.
 
-With the file one can give orders to this population's devices. Beside it lies what everybody may know
-(``keys.json``): the public half of the recovery key, and how the key came to be. A key is made only where neither is:
-one that no device knows would be obeyed by none.
+Whoever has the file can give orders to this population's devices. ``keys.json`` beside it is public: the public half of
+the recovery key, and the chain of successions that led to the current key. A key is created only if neither file
+exists: devices would not obey a key that they do not know.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from wire.messages import MOST_SUCCESSIONS, Succession
 from wire.signatures import signed_bytes, succession_bytes
 
 KEY_FILE, NEXT_KEY_FILE, KEYS_FILE = "signing.pem", "signing-next.pem", "keys.json"
-"""In the data folder; backups have ``keys.json``, too."""
+"""Files in the data folder; a backup has ``keys.json``, too."""
 
 
 class Keys(msgspec.Struct, frozen=True, kw_only=True):
-    """What everybody may know of the keys.
+    """The public record of the keys.
 
     Attributes:
-        recovery: public half of the recovery key, in hex; empty if there is none.
-        successions: how the key came to be, oldest first.
+        recovery: public half of the recovery key, as hex; empty if there is none.
+        successions: signed changes of the signing key that led to the current one, oldest first.
     """
 
     recovery: str = ""
@@ -41,13 +41,13 @@ class KeySigner:
     """Signs messages; implements :class:`coordinator.ports.Signer`.
 
     Args:
-        key: private.
-        keys: what devices are told of it.
+        key: private key.
+        keys: the public record of the keys.
 
     Attributes:
-        public: the public half, in hex.
-        recovery: the public half of the recovery key, in hex; empty if there is none.
-        successions: how the key came to be, oldest first.
+        public: public half of the signing key, as hex.
+        recovery: public half of the recovery key, as hex; empty if there is none.
+        successions: signed changes of the signing key that led to the current one, oldest first.
     """
 
     def __init__(self, key: Ed25519PrivateKey, keys: Keys) -> None:
@@ -57,16 +57,16 @@ class KeySigner:
         self.successions = keys.successions
 
     def sign(self, topic: str, text: str) -> str:
-        """The signature of a message that is published on a topic, in hex; the same each time."""
+        """The signature of a message that is published on a topic, as hex; deterministic."""
         return self._key.sign(signed_bytes(topic, text)).hex()
 
 
 def load_signer(data_dir: Path) -> KeySigner:
-    """The signer of a data folder; its key is made if there never was one.
+    """The signer of a data folder; its key is created if there never was one.
 
     Raises:
-        ConfigError: the key is lost, another than devices were told, none at all, or others may read it.
-        UnavailableError: it cannot be read or written.
+        ConfigError: the key is missing, invalid, not the one that devices know, or readable by others.
+        UnavailableError: the key cannot be read or written.
     """
     path = data_dir / KEY_FILE
     keys = _read_keys(data_dir)
@@ -80,7 +80,7 @@ def load_signer(data_dir: Path) -> KeySigner:
         newest = keys.successions[-1].key if keys.successions else ""
         following = data_dir / NEXT_KEY_FILE
         if following.exists() and public_half(read_key(following)) == newest:
-            following.replace(path)  # the last change of keys was cut off here
+            following.replace(path)  # the last key change was interrupted here
         if not path.exists():
             msg = f"{path} is missing, and devices know it: restore it from a backup, or {_REMEDY}"
             raise ConfigError(msg)
@@ -94,17 +94,17 @@ def load_signer(data_dir: Path) -> KeySigner:
 
 
 def change_key(data_dir: Path, population: Population, recovery: Ed25519PrivateKey | None, now_s: float) -> KeySigner:
-    """Sign with a new key from now on: devices follow the old one's word, or the recovery key's.
+    """Change the signing key; devices accept the new key if the old key or the recovery key signed the succession.
 
     Args:
-        data_dir: of a coordinator that does not run.
-        population: whose devices.
-        recovery: signs if the old key is lost; None takes the old key.
+        data_dir: data folder of a coordinator that is not running.
+        population: its devices' population.
+        recovery: key that signs the succession if the old key is lost; None to sign with the old key.
         now_s: wall-clock time.
 
     Raises:
-        ConfigError: there is no old key, or that is another recovery key than devices know.
-        UnavailableError: the disk does not work.
+        ConfigError: the old key is invalid, or ``recovery`` is not the recovery key that devices know.
+        UnavailableError: the old key cannot be read, or the disk does not work.
     """
     known, key = _read_keys(data_dir) or Keys(), Ed25519PrivateKey.generate()
     number = 0
@@ -117,9 +117,9 @@ def change_key(data_dir: Path, population: Population, recovery: Ed25519PrivateK
         signer = recovery
         known = replace(known, recovery=public_half(recovery))
         number = max([int(now_s), 1, *(step.number + 1 for step in known.successions)])
-    said = succession_bytes(population, public_half(signer), public_half(key), number)
+    message = succession_bytes(population, public_half(signer), public_half(key), number)
     step = Succession(
-        key=public_half(key), signer=public_half(signer), signature=signer.sign(said).hex(), number=number
+        key=public_half(key), signer=public_half(signer), signature=signer.sign(message).hex(), number=number
     )
     try:
         private_folder(data_dir)
@@ -131,14 +131,14 @@ def change_key(data_dir: Path, population: Population, recovery: Ed25519PrivateK
 
 
 def make_recovery_key(data_dir: Path, path: Path) -> str:
-    """Make the recovery key of a coordinator that has none; its public half, empty if it has one already.
+    """Create a recovery key if the coordinator has none; returns its public half, empty if it has one already.
 
     Args:
-        data_dir: of the coordinator.
-        path: where the private half goes, for its owner only; it does not stay on this machine.
+        data_dir: the coordinator's data folder.
+        path: file for the private half, readable only by its owner; to be moved off this machine.
 
     Raises:
-        UnavailableError: it cannot be written, or is there already.
+        UnavailableError: the file cannot be written, or exists already.
     """
     known = _read_keys(data_dir) or Keys()
     if known.recovery:
@@ -155,11 +155,11 @@ def make_recovery_key(data_dir: Path, path: Path) -> str:
 
 
 def read_key(path: Path) -> Ed25519PrivateKey:
-    """A private key.
+    """Read a private key from a file.
 
     Raises:
-        ConfigError: the file holds no such key, or others may read it.
-        UnavailableError: it cannot be read.
+        ConfigError: the file holds no Ed25519 key, or others may read it.
+        UnavailableError: the file cannot be read.
     """
     try:
         if path.stat().st_mode & 0o077:
@@ -178,7 +178,7 @@ def read_key(path: Path) -> Ed25519PrivateKey:
 
 
 def public_half(key: Ed25519PrivateKey) -> str:
-    """The public key of a private one, in hex."""
+    """The public half of a private key, as hex."""
     return key.public_key().public_bytes_raw().hex()
 
 

@@ -1,4 +1,4 @@
-"""The tables. Migrations make them (``storage/migrations``); a test compares both."""
+"""The database tables. Migrations create them (``storage/migrations``); a test compares both."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ tasks = Table(
     "tasks",
     METADATA,
     Column("name", String(64), primary_key=True),
-    Column("number", BigInteger, nullable=False, unique=True),  # in the order in which they were made
+    Column("number", BigInteger, nullable=False, unique=True),  # in order of creation
     Column("status", String(16), nullable=False),  # coordinator.tasks.task.TaskStatus
     Column("state", LargeBinary, nullable=False),  # JSON of coordinator.tasks.task.Task
     Column("settings", LargeBinary, nullable=False),  # JSON of coordinator.tasks.settings.TaskSettings
@@ -47,7 +47,7 @@ versions = Table(
     Column("top1", Float),
     Column("top3", Float),
     Column("loss", Float),
-    Column("hits", LargeBinary),  # which held-out words were foreseen
+    Column("hits", LargeBinary),  # which held-out words were predicted
     Column("stage", String(16), nullable=False, server_default="current"),  # coordinator.versions.rollout.Stage
     Column("reason", String(500), nullable=False, server_default=""),
     Column("since_s", Float, nullable=False, server_default="0"),
@@ -78,7 +78,7 @@ round_summaries = Table(
     "round_summaries",
     METADATA,
     Column("number", BigInteger, ForeignKey("rounds.number"), primary_key=True, autoincrement=False),
-    Column("body", LargeBinary, nullable=False),  # JSON of coordinator.ports.RoundSummary, once the round is over
+    Column("body", LargeBinary, nullable=False),  # JSON of coordinator.ports.RoundSummary; written when the round ends
 )
 
 reports = Table(
@@ -99,7 +99,7 @@ reports = Table(
 )
 
 report_frames = Table(
-    "report_frames",  # emptied when the round is over
+    "report_frames",  # a round's frames are deleted when it ends
     METADATA,
     Column("round", BigInteger, nullable=False),
     Column("device", String(64), nullable=False),
@@ -117,7 +117,7 @@ chunks = Table(
     Column("number", Integer, nullable=False),
     Column("count", Integer, nullable=False),
     Column("total_bytes", BigInteger, nullable=False),
-    Column("body", LargeBinary, nullable=False),  # its frame
+    Column("body", LargeBinary, nullable=False),  # the chunk's frame
     PrimaryKeyConstraint("round", "device", "attempt", "number"),
 )
 
@@ -143,11 +143,12 @@ devices = Table(
     Column("examples", BigInteger, nullable=False),
     Column("emulated", Boolean, nullable=False),
     Column("last_round", BigInteger, nullable=False),
-    Column("rounds_counted", BigInteger, nullable=False),  # one bit a round
-    Column("blocked", String(200), nullable=False, server_default=""),  # why; empty for a device that may take part
+    Column("rounds_counted", BigInteger, nullable=False),  # one bit per round
+    Column("blocked", String(200), nullable=False, server_default=""),  # reason; empty for a device that is not blocked
     Column("refusals", Integer, nullable=False, server_default="0"),
     Column("barred_until_s", Float, nullable=False, server_default="0"),
-    Column("taken_back", String(500), nullable=False, server_default=""),  # a release of the agent, and why
+    # The newest release of the agent that did not work on the device, and why.
+    Column("taken_back", String(500), nullable=False, server_default=""),
     Index("devices_by_last_seen", "last_seen_s"),
     Index("devices_blocked", "device", sqlite_where=text("blocked <> ''"), postgresql_where=text("blocked <> ''")),
 )
@@ -155,18 +156,18 @@ devices = Table(
 effects = Table(
     "effects",
     METADATA,
-    # SQLite counts up by itself only in a plain INTEGER column.
+    # SQLite auto-increments only a plain INTEGER column.
     Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
     Column("body", LargeBinary, nullable=False),  # JSON of coordinator.engine.effects.PendingEffect
-    Column("begun", Integer, nullable=False, server_default="0"),  # by how many processes, and still to be done
-    sqlite_autoincrement=True,  # numbers are never used again
+    Column("begun", Integer, nullable=False, server_default="0"),  # how many processes started it without finishing
+    sqlite_autoincrement=True,  # numbers are never reused
 )
 
 facts = Table(
     "facts",
     METADATA,
     Column("name", String(100), primary_key=True),
-    Column("value", LargeBinary, nullable=False),  # JSON, of a type for each name
+    Column("value", LargeBinary, nullable=False),  # JSON; the type depends on the name
 )
 
 tokens = Table(
@@ -174,7 +175,7 @@ tokens = Table(
     METADATA,
     Column("name", String(64), primary_key=True),
     Column("role", String(16), nullable=False),  # coordinator.tasks.operations.Role
-    Column("sha256", String(64), nullable=False, unique=True),  # of the token, which nobody keeps
+    Column("sha256", String(64), nullable=False, unique=True),  # of the token, which itself is not stored
     Column("created_s", Float, nullable=False),
     Column("expires_s", Float, nullable=False),
 )
@@ -189,7 +190,7 @@ audit = Table(
     Column("target", String(64), nullable=False),
     Column("before", String(200), nullable=False),
     Column("after", String(200), nullable=False),
-    sqlite_autoincrement=True,  # a number that is missing was deleted
+    sqlite_autoincrement=True,  # a gap in the numbers means that an entry was deleted
 )
 
 counters = Table(
@@ -210,7 +211,7 @@ claims = Table(
     "claims",
     METADATA,
     Column("name", String(64), primary_key=True),
-    Column("sha256", String(64), nullable=False, unique=True),  # of the claim, which nobody keeps
+    Column("sha256", String(64), nullable=False, unique=True),  # of the claim's secret text, which itself is not stored
     Column("device", String(64), nullable=False),
     Column("prefix", String(64), nullable=False),
     Column("uses", Integer, nullable=False),
@@ -245,7 +246,10 @@ _INSERTS: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.in
 
 @functools.cache
 def upsert(dialect: str, table: Table) -> Any:
-    """Inserts a row or replaces the one of its primary key; a counter is added to. Both dialects write it alike."""
+    """A statement that inserts or replaces a row by its primary key; in ``counters`` it adds to the value instead.
+
+    Its syntax is the same in both dialects.
+    """
     statement = _INSERTS[dialect](table)
     keys = [column.name for column in table.primary_key]
     others = {column.name: statement.excluded[column.name] for column in table.columns if column.name not in keys}

@@ -1,4 +1,4 @@
-"""Tokens of the HTTP API in the database: looked up for each request, made and revoked with an audit entry."""
+"""HTTP API tokens in the database: looked up at each request; creation and revocation write an audit entry."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from coordinator.tasks.operations import AuditEntry, TokenRecord
 class TokenTable:
     """The tokens of a coordinator.
 
-    The web server and the command line use it beside the driver, which never touches these tables but for audit
-    entries of its own; each call is one transaction.
+    Used by the web server and the command line. The driver never touches these tables, except to add its own audit
+    entries. Each call is one transaction.
 
     Args:
-        database: of the coordinator.
+        database: the coordinator's database.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def find(self, sha256: str) -> TokenRecord | None:
-        """The token with that hash."""
+        """The token with this hash; None if there is none."""
         with self._database.transaction() as tx:
             return tx.token(sha256)
 
     def all(self) -> list[TokenRecord]:
-        """Every token, in ascending order of their names."""
+        """All tokens, sorted by name."""
         with self._database.transaction() as tx:
             return tx.tokens()
 
     def add(self, record: TokenRecord, who: str) -> bool:
-        """Keep a token; False, and nothing is changed, if there is one of that name."""
+        """Store a token; False, without any change, if a token of that name exists."""
         with self._database.transaction() as tx:
             if any(held.name == record.name for held in tx.tokens()):
                 return False
@@ -43,7 +43,7 @@ class TokenTable:
 
     @contextmanager
     def lent(self, record: TokenRecord) -> Iterator[None]:
-        """Keep a token as long as the block lasts; what is done with it is noted, it itself is not."""
+        """Store a token for the duration of the block; changes made with it are audited, the token itself is not."""
         with self._database.transaction() as tx:
             tx.add_token(record)
         try:
@@ -53,7 +53,7 @@ class TokenTable:
                 tx.remove_token(record.name)
 
     def remove(self, name: str, who: str, now_s: float) -> bool:
-        """Revoke a token, at once; False if there is none of that name."""
+        """Revoke a token at once; False if no token has that name."""
         with self._database.transaction() as tx:
             held = [record for record in tx.tokens() if record.name == name]
             if not held:

@@ -1,4 +1,4 @@
-"""What the database says of versions of the model: the part of a view that has to do with them."""
+"""Queries on model versions: the part of a database view that reads and writes them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from coordinator.storage.tables import federated, upsert, versions
 from coordinator.versions.rollout import Rollout, Stage
 
 _JSON: dict[str, Any] = {"lineage": Lineage}
-"""Columns that are JSON, and of what."""
+"""Columns that hold JSON -> type of their content."""
 
 
 class VersionMeasurement(msgspec.Struct, frozen=True):
-    """How good a version is, and which round made it."""
+    """A version's metrics, and the round that made it."""
 
     version: int
     round: int | None
@@ -28,24 +28,24 @@ class VersionMeasurement(msgspec.Struct, frozen=True):
 
 
 class VersionQueries:
-    """Versions of an open transaction; see :class:`coordinator.ports.VersionStore` for each method."""
+    """Version queries in an open transaction; :class:`coordinator.ports.VersionStore` describes each method."""
 
     _connection: sa.Connection
 
     def version(self, number: int) -> VersionRecord | None:
-        """A version."""
+        """A version; None if there is none with this number."""
         return self._first_version(sa.select(versions).where(versions.c.version == number))
 
     def current_version(self, task: str | None = None) -> VersionRecord | None:
-        """The version of a task that devices have; of all tasks without one."""
+        """The current version of a task; without a task, the newest current version of any."""
         return self._newest(Stage.CURRENT, task)
 
     def canary_version(self, task: str | None = None) -> VersionRecord | None:
-        """The version of a task that some devices try; of all tasks without one."""
+        """The canary version of a task; without a task, the newest canary version of any."""
         return self._newest(Stage.CANARY, task)
 
     def last_version_number(self) -> int:
-        """Number of the newest version, wherever it is."""
+        """Number of the newest version at any stage; 0 if there is none."""
         return self._connection.scalar(sa.select(sa.func.max(versions.c.version))) or 0
 
     def add_version(self, record: VersionRecord) -> None:
@@ -58,17 +58,17 @@ class VersionQueries:
         self._connection.execute(sa.update(versions).where(which).values(_row(record)))
 
     def federated(self, version: int) -> Tally:
-        """What devices found of a version."""
-        found = self._connection.scalar(sa.select(federated.c.tally).where(federated.c.version == version))
-        return Tally() if found is None else msgspec.json.decode(found, type=Tally)
+        """The tally of metrics that devices measured for a version."""
+        tally = self._connection.scalar(sa.select(federated.c.tally).where(federated.c.version == version))
+        return Tally() if tally is None else msgspec.json.decode(tally, type=Tally)
 
     def save_federated(self, version: int, tally: Tally) -> None:
-        """Replace it."""
+        """Insert or replace the tally of a version."""
         row = {"version": version, "tally": msgspec.json.encode(tally)}
         self._connection.execute(upsert(self._connection.dialect.name, federated), row)
 
     def versions(self, limit: int, before: int | None = None, task: str | None = None) -> list[VersionRecord]:
-        """The newest versions, in ascending order; only those with a number below ``before``, and of a task."""
+        """The newest versions in ascending order, optionally only those below the number ``before`` or of a task."""
         query = sa.select(versions).order_by(versions.c.version.desc()).limit(limit)
         if before is not None:
             query = query.where(versions.c.version < before)
@@ -77,13 +77,13 @@ class VersionQueries:
         return self._versions(query)[::-1]
 
     def versions_made_in(self, rounds: Iterable[RoundSummary]) -> dict[int, VersionRecord]:
-        """The versions that came out of these rounds, by number."""
+        """The versions that these rounds produced, by number."""
         numbers = [each.version for each in rounds if each.version is not None]
-        found = self._versions(sa.select(versions).where(versions.c.version.in_(numbers)))
-        return {record.version: record for record in found}
+        records = self._versions(sa.select(versions).where(versions.c.version.in_(numbers)))
+        return {record.version: record for record in records}
 
     def measured(self, limit: int, task: str) -> list[VersionMeasurement]:
-        """How good the newest versions of a task are, in ascending order; without those that were not measured."""
+        """Metrics of a task's newest versions, in ascending order; versions that were not measured are left out."""
         figures = (versions.c.top1, versions.c.top3, versions.c.loss)
         query = sa.select(versions.c.version, versions.c.round, *figures).where(versions.c.task == task)
         newest = self._connection.execute(query.order_by(versions.c.version.desc()).limit(limit)).all()

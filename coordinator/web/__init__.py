@@ -1,1 +1,1 @@
-"""The coordinator's HTTP side: artifacts for devices, the dashboard and its API for people."""
+"""The coordinator's web server: artifacts for devices, the dashboard and its API for people."""

@@ -1,8 +1,8 @@
-"""Who may ask for what: tokens with a role each, and what each role may do.
+"""Access control: tokens, their roles, and what each role may do.
 
-A token is ``nj_`` and 43 random characters; the database holds its sha256 only. It comes as ``Authorization: Bearer``,
-or as the password of HTTP Basic, so that a browser can ask for it by itself. A user who may write the database's file
-may make tokens (the command line does), because such a person may do everything anyway.
+A token is ``nj_`` and 43 random characters; the database holds only its sha256. It comes as ``Authorization: Bearer``,
+or as the password of HTTP Basic, so that a browser can prompt for it. A user who may write the database file may create
+tokens (the command line does so), because such a user can do everything anyway.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _RANDOM_BYTES = 32
 
 
 class Role(enum.Enum):
-    """What a token may do; each role may do what the one before may."""
+    """What a token may do; each role includes the ones before it."""
 
     VIEWER = "viewer"
-    """Look at everything that the pages show."""
+    """May see everything that the pages show."""
     OPERATOR = "operator"
-    """Pause the task, block devices."""
+    """May pause the task and block devices."""
     ADMIN = "admin"
-    """Make and revoke tokens."""
+    """May create and revoke tokens."""
 
     def may(self, wanted: Role) -> bool:
         """Whether this role includes another.
@@ -42,11 +42,11 @@ class Role(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks.
+    """The caller of a request.
 
     Attributes:
         name: for the audit log.
-        role: what is allowed; None for somebody without a token.
+        role: what the caller may do; None without a token.
     """
 
     name: str
@@ -54,11 +54,11 @@ class Caller:
 
 
 ANYBODY = Caller("", None)
-"""Without a token."""
+"""A caller without a valid token."""
 
 
 def new_token(name: str, role: Role, now_s: float, lifetime_s: float) -> tuple[str, TokenRecord]:
-    """A fresh token: its characters, which are shown once, and what is kept of it."""
+    """A fresh token: its secret text, which is shown once, and the record to store."""
     characters = PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
     record = TokenRecord(
         name=name, role=role.value, sha256=fingerprint(characters), created_s=now_s, expires_s=now_s + lifetime_s
@@ -67,7 +67,7 @@ def new_token(name: str, role: Role, now_s: float, lifetime_s: float) -> tuple[s
 
 
 def fingerprint(characters: str) -> str:
-    """What is kept of a token.
+    """sha256 of a token's secret text, as hex; only this hash is stored.
 
     >>> fingerprint("nj_x")[:8]
     'ee72a0cc'
@@ -85,7 +85,7 @@ def presented(authorization: Authorization | None) -> str | None:
 
 
 def caller(record: TokenRecord | None, now_s: float) -> Caller:
-    """Who a token stands for; nobody if it is unknown or too old."""
+    """The caller that a token stands for; :data:`ANYBODY` if it is unknown or expired."""
     if record is None or now_s >= record.expires_s:
         return ANYBODY
     return Caller(record.name, Role(record.role))

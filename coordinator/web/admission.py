@@ -1,8 +1,8 @@
-"""At the door of every request: who asks, and whether this view takes more than that.
+"""Admission control: identifies the caller of every request, and checks whether the caller may use the view.
 
-Devices fetch artifacts by their hash, with their certificate where there are any (docs/enrolment.md), and supervisors
-ask for our health; everything else is for people with a token, or for everybody where ``public_reading`` says so. A
-browser asks for the token by itself (HTTP Basic: any name, the token as the password).
+Devices fetch artifacts by hash, with their certificate if TLS is on (docs/enrolment.md), and supervisors query our
+health. Everything else needs a token, unless ``public_reading`` opens it for reading. A browser can prompt for the
+token (HTTP Basic: any name, the token as the password).
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from coordinator.web.tls_front import SERIAL
 from wire.addresses import is_address, is_loopback, network_of
 
 ROOT = "/api/v1"
-"""What lies below it answers with JSON, also when it refuses."""
+"""Root of the API; all answers below it are JSON, including errors."""
 NOT_FOR_PEOPLE = (ROOT, "/api/", "/metrics", "/docs/", "/artifacts/", "/healthz")
-"""Below these nobody gets a page, not even with an error on it."""
+"""Path prefixes below which no HTML page is served, not even for an error."""
 SESSION_TOKEN = "token"  # noqa: S105 - the name of a field
-"""In the cookie of a browser that is logged in: the hash of its token."""
+"""Key in the cookie of a logged-in browser: the hash of its token."""
 OPEN_TO_ALL = frozenset({"health", "static"})
 ARTIFACT = "artifact"
 MOST_BODY_BYTES = 1 << 16
 REFUSALS_PER_MINUTE = 30
-"""Of one address, over all views; a token has 256 random bits, so this only keeps the log and the database calm."""
+"""Rate limit per address over all views. It only spares the log and the database: a token has 256 random bits."""
 
 _View = TypeVar("_View", bound=Callable[..., Any])
 
 
 def needs(role: Role) -> Callable[[_View], _View]:
-    """Say which role a view takes; one that says nothing takes a viewer's."""
+    """Declare which role a view needs; an undeclared view needs a viewer's."""
 
     def mark(view: _View) -> _View:
         view.needs = role  # type: ignore[attr-defined]
@@ -50,22 +50,22 @@ def needs(role: Role) -> Callable[[_View], _View]:
 
 
 def for_devices(view: _View) -> _View:
-    """Say that a view is for devices, which show their certificate."""
+    """Declare that a view is for devices, which present their certificate."""
     view.for_devices = True  # type: ignore[attr-defined]
     return view
 
 
 def open_to_all(view: _View) -> _View:
-    """Say that a view is for everybody: it sees for itself whom it serves."""
+    """Declare that a view is open to all callers: it checks for itself whom it serves."""
     view.open_to_all = True  # type: ignore[attr-defined]
     return view
 
 
 def add_admission(app: Flask, ports: WebPorts) -> Limiter:
-    """See to it that nobody gets further than the role allows, or asks too often after being refused.
+    """Enforce roles, and rate-limit callers that are refused too often.
 
     Returns:
-        The limiter; views may have limits of their own.
+        The limiter; views may add their own limits.
     """
     app.config["MAX_CONTENT_LENGTH"] = MOST_BODY_BYTES
     names = frozenset(name.lower() for name in names_of(ports.config))
@@ -95,7 +95,7 @@ def add_admission(app: Flask, ports: WebPorts) -> Limiter:
         elif g.serial and ports.office is not None:
             g.device = ports.office.register.seen(g.serial, now_s)
 
-    # Between the two: who is refused must have been counted before.
+    # Registered between identify and admit, so that the limit is checked before a request is refused.
     limiter = Limiter(
         client_network,
         app=app,
@@ -107,7 +107,7 @@ def add_admission(app: Flask, ports: WebPorts) -> Limiter:
 
     @limiter.request_filter
     def is_never_refused() -> bool:
-        """What is asked for most is not looked up in any count."""
+        """Whether a request skips the limiter: the most frequent requests are never refused."""
         return request.endpoint in OPEN_TO_ALL or may_fetch()
 
     @app.before_request
@@ -135,7 +135,7 @@ def add_admission(app: Flask, ports: WebPorts) -> Limiter:
 
 
 def client_network() -> str:
-    """Whose limits a request counts for: its address, and for IPv6 all that one client can choose among."""
+    """The key of a request's rate limits: its address, or for IPv6 the network that one client can choose from."""
     address = get_remote_address()
     return network_of(address) if is_address(address) else address
 
@@ -168,7 +168,7 @@ def _refusal(asks: Caller, wanted: Role) -> Response | None:
 def _no_json() -> Response | None:
     if request.method == "POST" and request.path.startswith(ROOT):
         if request.mimetype != "application/json":
-            # Also what keeps pages of other sites from posting with the browser's cookie.
+            # This also keeps pages of other sites from posting with the browser's cookie.
             return problem(415, "send a JSON document, with 'Content-Type: application/json'")
         if not isinstance(request.get_json(silent=True), dict):
             return problem(422, "the body is no JSON object; send {} where there is nothing to say")
@@ -176,21 +176,21 @@ def _no_json() -> Response | None:
 
 
 def _foreign_name(names: frozenset[str]) -> Response | None:
-    """Refuse a request by a name that is none of ours: of a page whose own name was made to lead to this machine."""
+    """Refuse a request whose host name is not ours: a page may have pointed its own name here (DNS rebinding)."""
     name = urlsplit(f"//{request.host}").hostname or ""
     if name in names or is_address(name) or is_loopback(name):
         return None
-    said = f"this coordinator is not called {name[:64]}; give the name in enrolment.names, or ask by its address"
-    return abort(421, said) if wants_page() else problem(421, said)
+    detail = f"this coordinator is not called {name[:64]}; give the name in enrolment.names, or ask by its address"
+    return abort(421, detail) if wants_page() else problem(421, detail)
 
 
 def wants_page() -> bool:
-    """Whether the request comes from a browser that a person uses."""
+    """Whether the request is for an HTML page, for a person."""
     return not request.path.startswith(NOT_FOR_PEOPLE)
 
 
 def _is_ours(asked: Request) -> bool:
-    """Whether a form comes from a page of ours.
+    """Whether a form was sent from one of our pages.
 
     Source: Fetch Metadata Request Headers, W3C working draft; RFC 6454 for ``Origin``.
     """

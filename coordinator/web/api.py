@@ -1,8 +1,7 @@
-"""``/api/v1``: what the pages show and what operators change, as JSON; the OpenAPI document is made from this module.
+"""``/api/v1``: the JSON API for what the pages show and operators change; the OpenAPI document is generated from it.
 
-Looking is open where ``public_reading`` says so, else it takes a viewer's token; changing anything always takes one.
-Errors are problem documents (RFC 9457). Lists come in pages: ``next`` of an answer is the position that goes into the
-query of the next request.
+Reading needs a viewer's token unless ``public_reading`` opens it; changes always need a token. Errors are problem
+documents (RFC 9457). Lists are paged: the next request passes the answer's ``next`` as its position.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ DAY_S = 86400.0
 
 
 def add_api(app: Flask, ports: WebPorts, limiter: Limiter) -> None:
-    """Give the application its API, and the document that describes it."""
+    """Add the API and its OpenAPI document to the application."""
     blueprint = Blueprint("api", __name__, url_prefix=ROOT)
     spec = SpecTree(
         "flask",
@@ -77,7 +76,7 @@ def add_api(app: Flask, ports: WebPorts, limiter: Limiter) -> None:
 
 
 def _announce_problems(document: dict[str, Any]) -> None:
-    """Give the errors in the specification their own content type, which spectree cannot."""
+    """Set the errors' content type in the OpenAPI document, which spectree cannot do."""
     for operations in document["paths"].values():
         for operation in operations.values():
             for status, answer in operation["responses"].items():
@@ -105,31 +104,31 @@ def _add_reading(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
     @spec.validate(resp=answers(docs.Rounds), **looks)
     @needs(Role.VIEWER)
     def rounds(query: docs.Newest) -> docs.Rounds:
-        """Rounds, newest first."""
+        """List rounds, newest first."""
         now_s = ports.clock.now_s()
         with ports.repository.transaction() as view:
-            found = view.recent_rounds(query.limit, query.before)[::-1]
-            made = view.versions_made_in(found)
-        items = [round_row(each, made.get(each.version or 0), now_s) for each in found]
+            summaries = view.recent_rounds(query.limit, query.before)[::-1]
+            made = view.versions_made_in(summaries)
+        items = [round_row(each, made.get(each.version or 0), now_s) for each in summaries]
         return docs.Rounds(items, items[-1].number if len(items) == query.limit else None)
 
     @blueprint.get("/rounds/<int:number>")
     @spec.validate(resp=answers(RoundDetail, 404), **looks)
     @needs(Role.VIEWER)
     def one_round(number: int) -> RoundDetail:
-        """A round, with what became of each selected device."""
+        """Show a round, with the outcome of each selected device."""
         states = current_app.extensions["census"].now().states
         with ports.repository.transaction() as view:
-            found = round_detail(view, _number(number), ports.clock.now_s(), states)
-        if found is None:
+            detail = round_detail(view, _number(number), ports.clock.now_s(), states)
+        if detail is None:
             abort(404, f"there is no round {number}")
-        return found
+        return detail
 
     @blueprint.get("/counters")
     @spec.validate(resp=answers(Counters), **looks)
     @needs(Role.VIEWER)
     def counted() -> Counters:
-        """Rounds, reports, dropouts and bytes since the database was made."""
+        """Count rounds, reports, dropouts and bytes since the database was created."""
         with ports.repository.transaction() as view:
             return counters(view)
 
@@ -137,7 +136,7 @@ def _add_reading(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
     @spec.validate(resp=answers(docs.DeviceList), **looks)
     @needs(Role.VIEWER)
     def devices(query: docs.Following) -> docs.DeviceList:
-        """Devices, in ascending order of their names."""
+        """List devices, sorted by name."""
         now_s = ports.clock.now_s()
         with ports.repository.transaction() as view:
             items = [device_row(lease, now_s) for lease in view.leases_after(query.limit, query.after)]
@@ -147,18 +146,18 @@ def _add_reading(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
     @spec.validate(resp=answers(DeviceView, 404), **looks)
     @needs(Role.VIEWER)
     def one_device(name: str) -> DeviceView:
-        """A device as last heard of."""
+        """Show a device's last known state."""
         with ports.repository.transaction() as view:
-            found = view.lease(_device(name))
-        if found is None:
+            lease = view.lease(_device(name))
+        if lease is None:
             abort(404, f"no device {name} was ever heard of")
-        return device_row(found, ports.clock.now_s())
+        return device_row(lease, ports.clock.now_s())
 
     @blueprint.get("/audit")
     @spec.validate(resp=answers(docs.AuditLog), **looks)
     @needs(Role.OPERATOR)
     def audit(query: docs.Newest) -> docs.AuditLog:
-        """Every change that somebody made, newest first."""
+        """List the changes in the audit log, newest first."""
         with ports.repository.transaction() as view:
             items = view.audit(query.limit, query.before)
         return docs.AuditLog(items, items[-1].number if len(items) == query.limit else None)
@@ -174,14 +173,14 @@ def _add_changing(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None
     @spec.validate(resp=answers(docs.Changed, 404, 415), **changes)
     @needs(Role.OPERATOR)
     def block(name: str, json: docs.Why) -> docs.Changed:
-        """Keep a device out; it need not be known yet."""
+        """Block a device; it need not be known yet."""
         return change(ports, BlockDevice(_device(name), json.reason))
 
     @blueprint.post("/devices/<name>/unblock")
     @spec.validate(resp=answers(docs.Changed, 404, 415), **changes)
     @needs(Role.OPERATOR)
     def unblock(name: str, json: docs.Nothing) -> docs.Changed:  # noqa: ARG001 - checked to be empty
-        """Let a device in again."""
+        """Unblock a device."""
         return change(ports, UnblockDevice(_device(name)))
 
 
@@ -192,14 +191,14 @@ def _add_tokens(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
     @spec.validate(resp=answers(docs.Tokens), **rules)
     @needs(Role.ADMIN)
     def tokens() -> docs.Tokens:
-        """Every token, without its characters."""
+        """List all tokens, without their secret text."""
         return docs.Tokens([docs.TokenView(t.name, t.role, t.created_s, t.expires_s) for t in ports.tokens.all()])
 
     @blueprint.post("/tokens")
     @spec.validate(resp=answers(docs.TokenMade, 409, 415, status=201), **rules)
     @needs(Role.ADMIN)
     def create_token(json: docs.TokenWanted) -> tuple[docs.TokenMade, int]:
-        """Make a token; its characters are told once."""
+        """Create a token; its secret text is shown only once."""
         characters, record = new_token(json.name, json.role, ports.clock.now_s(), json.days * DAY_S)
         if not ports.tokens.add(record, g.caller.name):
             abort(409, f"there is a token {json.name} already; revoke it first, or take another name")
@@ -209,7 +208,7 @@ def _add_tokens(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
     @spec.validate(resp=answers(docs.Changed, 404), **rules)
     @needs(Role.ADMIN)
     def revoke_token(name: str) -> docs.Changed:
-        """Revoke a token, at once."""
+        """Revoke a token at once."""
         if not ports.tokens.remove(name, g.caller.name, ports.clock.now_s()):
             abort(404, f"there is no token {name[:64]}")
         return docs.Changed(changed=True)

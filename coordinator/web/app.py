@@ -1,7 +1,7 @@
-"""The Flask application: pages, artifacts and figures. It reads; what changes something is :mod:`.api`, by the driver.
+"""The Flask application: pages, artifacts and metrics. It only reads; changes go to the driver (:mod:`.operating`).
 
-No scripts or styles from elsewhere. Only artifacts are served by hash; reports and optimizer states lie in
-another store that this module does not know.
+Pages load no scripts or styles from other hosts. Only artifacts are served by hash; reports and optimizer states are in
+another store that this module cannot access.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from wire.errors import RemoteProtocolError, UnavailableError
 _log = structlog.get_logger("coordinator")
 
 ARTIFACT_AGE_S = 365 * 86400
-"""An artifact's bytes never change, so caches may keep it for a year (RFC 9111's customary most)."""
+"""An artifact's bytes never change, so caches may keep it for a year (the customary maximum; RFC 9111)."""
 
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
@@ -44,14 +44,14 @@ _HEADERS = {
 
 
 def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
-    """The application, ready for any WSGI server with a thread for each of :data:`~.live.MOST_STREAMS` more.
+    """Create the application, for any WSGI server that has :data:`~.live.MOST_STREAMS` extra threads for streams.
 
     Args:
-        ports: what it needs of the service.
-        fresh_s: how long a count of all devices is good for, at least.
+        ports: the application's interface to the service.
+        fresh_s: how long a count of all devices stays fresh at least.
     """
     app = Flask(__name__)
-    app.secret_key = secrets.token_bytes(32)  # nothing on disk to steal; a restart ends all logins
+    app.secret_key = secrets.token_bytes(32)  # never on disk, so it cannot be stolen; a restart ends all logins
     app.session_interface = _Cookie(ports.config)
     read_manifest = functools.lru_cache(maxsize=64)(lambda sha256: Manifest.decode(ports.artifacts.get(sha256)))
     census = CensusTaker(ports.repository, lambda sha256: read_manifest(sha256).weights.sha256, ports.clock, fresh_s)
@@ -63,9 +63,9 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
     def health() -> tuple[Response, int]:
         troubles = ports.troubles()
         answer: dict[str, object] = {"ok": not troubles, "reasons": troubles}
-        if open_limits := ports.not_enforced():  # of the broker; it is no reason to take us out of service
+        if open_limits := ports.not_enforced():  # limits of the broker; no reason to report the service as unhealthy
             answer["not_enforced"] = open_limits
-        if ports.config.broker.kind is BrokerKind.EXTERNAL:  # a try would end the session of whoever has that id
+        if ports.config.broker.kind is BrokerKind.EXTERNAL:  # a check would end the session of the id's client
             answer["not_checked"] = ["client ids"]
         return _json(answer), 503 if troubles else 200
 
@@ -100,16 +100,16 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
 
     @app.errorhandler(HTTPException)
     def explain(error: HTTPException) -> Response:
-        code, said = error.code or 500, error.description or ""
+        code, detail = error.code or 500, error.description or ""
         if request.path.startswith(ROOT):
-            return problem(code, said)
+            return problem(code, detail)
         if error.response is not None:
             return cast(Response, error.response)
         if wants_page() and code >= 400:
             name = "login.html" if code == 401 else "error.html"
-            page = render_template(name, code=code, name=error.name, said=said, back=request.full_path.rstrip("?"))
+            page = render_template(name, code=code, name=error.name, said=detail, back=request.full_path.rstrip("?"))
             return Response(page, code)
-        return Response(f"{code} {error.name}: {said}\n", code, content_type="text/plain; charset=utf-8")
+        return Response(f"{code} {error.name}: {detail}\n", code, content_type="text/plain; charset=utf-8")
 
     @app.errorhandler(UnavailableError)
     def cannot(error: UnavailableError) -> Response:
@@ -129,17 +129,17 @@ class _Cookie(SecureCookieSessionInterface):
         self._tls = config.tls
 
     def open_session(self, app: Flask, request: Request) -> SecureCookieSession | None:
-        """What the cookie says; devices have none, and ask most."""
+        """The session in the cookie; requests without a cookie, mostly from devices, skip the decoding."""
         return super().open_session(app, request) if request.cookies else SecureCookieSession()
 
-    def get_cookie_name(self, app: Flask) -> str:  # noqa: ARG002 - Flask asks so
+    def get_cookie_name(self, app: Flask) -> str:  # noqa: ARG002 - Flask's signature
         return "nightjar"
 
     def get_cookie_samesite(self, app: Flask) -> str:  # noqa: ARG002
         return "Strict"
 
     def get_cookie_secure(self, app: Flask) -> bool:  # noqa: ARG002
-        return self._tls or request.is_secure  # the second, where a trusted proxy says so
+        return self._tls or request.is_secure  # is_secure: a trusted proxy says so
 
 
 def _pulse(ports: WebPorts) -> object:

@@ -1,4 +1,4 @@
-"""The documents of the HTTP API: what comes and what goes, checked by their types."""
+"""Request and response documents of the HTTP API, validated by their types."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Days = Annotated[float, Meta(gt=0, le=3650)]
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """What went wrong (RFC 9457)."""
+    """A problem document (RFC 9457)."""
 
     title: str
     status: int
@@ -29,58 +29,58 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Newest(msgspec.Struct, frozen=True):
-    """Which part of a list that is read backwards."""
+    """Which part of a list that starts with the newest."""
 
     limit: Limit = 100
     before: Number | None = None
 
 
 class Following(msgspec.Struct, frozen=True):
-    """Which part of a list in ascending order."""
+    """Which part of a list that is in ascending order."""
 
     limit: Limit = 100
     after: Annotated[str, Meta(max_length=64)] = ""
 
 
 class Rounds(msgspec.Struct, frozen=True):
-    """Newest first."""
+    """Rounds, newest first."""
 
     items: list[RoundRow]
     next: int | None
 
 
 class VersionList(msgspec.Struct, frozen=True):
-    """Newest first."""
+    """Versions, newest first."""
 
     items: list[VersionRow]
     next: int | None
 
 
 class BaselineList(msgspec.Struct, frozen=True):
-    """What the recall of the first task's versions is compared with; the trigram before the central model."""
+    """Baselines for the recall of the first task's versions; the trigram before the central model."""
 
     items: list[Compared]
 
 
 class DeviceList(msgspec.Struct, frozen=True):
-    """In ascending order of their names."""
+    """Devices, sorted by name."""
 
     items: list[DeviceView]
     next: str | None
 
 
 class AuditLog(msgspec.Struct, frozen=True):
-    """Newest first."""
+    """Audit entries, newest first."""
 
     items: list[AuditEntry]
     next: int | None
 
 
 class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A task; ``reason`` is why it is not active and who made it so, or what its round waits for.
+    """A task; ``reason`` says why it is not active and who changed that, or what its round is waiting for.
 
-    ``version`` is the newest that it made, or that it tries; ``rounds_wanted`` 0 means endless; ``share`` is of the
-    devices of its ``experiment``, if it has one.
+    ``version`` is the newest that it made or evaluates; ``rounds_wanted`` 0 means endless; ``share`` is its share of
+    the devices of its ``experiment``, if it has one.
     """
 
     name: str
@@ -101,26 +101,26 @@ class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskDetail(TaskRow, frozen=True, kw_only=True):
-    """A task with all its settings, and its newest rounds, newest first."""
+    """A task with all its settings, and its latest rounds, newest first."""
 
     settings: TaskSettings
     rounds: list[RoundRow]
 
 
 class Tasks(msgspec.Struct, frozen=True):
-    """In the order in which they were made."""
+    """Tasks, in order of creation."""
 
     items: list[TaskRow]
 
 
 class TaskWanted(TaskSettings, frozen=True, kw_only=True):
-    """A task to be made; ``manifest`` names a model that was imported, which a training task is to begin with."""
+    """A task to create; ``manifest`` is the hash of an imported model that a training task starts from."""
 
     manifest: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$(?!\n)")] | None = None
 
 
 class Why(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The reason of a change, kept in the audit log."""
+    """The reason for a change, for the audit log."""
 
     reason: Reason
 
@@ -130,13 +130,13 @@ class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Changed(msgspec.Struct, frozen=True):
-    """Whether anything had to be changed."""
+    """Whether the request changed anything."""
 
     changed: bool
 
 
 class TokenWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A token to be made."""
+    """A token to create."""
 
     name: TokenName
     role: Role
@@ -144,7 +144,7 @@ class TokenWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TokenView(msgspec.Struct, frozen=True):
-    """A token without its characters; times are seconds since 1970."""
+    """A token without its secret text; times are seconds since 1970."""
 
     name: str
     role: str
@@ -153,13 +153,13 @@ class TokenView(msgspec.Struct, frozen=True):
 
 
 class Tokens(msgspec.Struct, frozen=True):
-    """Every token."""
+    """All tokens."""
 
     items: list[TokenView]
 
 
 class TokenMade(msgspec.Struct, frozen=True):
-    """The only answer that ever holds a token's characters."""
+    """A new token; the only answer that ever holds its secret text."""
 
     name: str
     role: str

@@ -1,9 +1,9 @@
-"""``/live``: tells open pages that there is something new, as server-sent events; what it is, they fetch themselves.
+"""``/live``: server-sent events that tell open pages to refresh; each page then fetches its new content itself.
 
-So there is one way in which a page is made, with and without JavaScript, and a page that was away for an hour needs no
-more than one that was away for a second. A stream holds a thread of the web server while it lasts; therefore there are
-few of them, with threads of their own beside those that answer (:data:`MOST_STREAMS`), and each ends after a while. Who
-gets none asks again from time to time. Whether there is something new is found out once for all of them.
+So pages are rendered in one way, with and without JavaScript, and a page that was hidden for an hour needs no more than
+one that was hidden for a second. Each stream occupies a thread of the web server. Therefore streams are few, have their
+own threads beside those for requests (:data:`MOST_STREAMS`), and end after a while. A page that gets no stream polls
+from time to time. One check for changes serves all streams.
 
 Source: HTML Living Standard, section 9.2, server-sent events.
 """
@@ -22,26 +22,26 @@ from coordinator.web.admission import needs
 from wire.errors import UnavailableError
 
 MOST_STREAMS = 16
-"""Open pages at a time, of all people; a hidden one lets go of its stream."""
+"""Most pages with a stream at a time, over all users; a hidden page gives its stream up."""
 POLL_S = 1.0
-"""How soon news is seen."""
+"""Interval between checks for changes."""
 AT_MOST_EVERY_S = 2.0
-"""A stream tells no more often: each time, a page is fetched."""
+"""Shortest interval between two events of a stream: each makes a page refresh."""
 HEARTBEAT_S = 15.0
-"""A client or proxy that receives nothing for longer may close the connection."""
+"""Longest silence of a stream; after a longer one, a client or proxy may close the connection."""
 STREAM_S = 300.0
-"""Then the browser connects again by itself, and a stream that nobody reads does not last."""
+"""Lifetime of a stream; then the browser reconnects by itself, and an abandoned stream ends."""
 GONE = "waitress.client_disconnected"
-"""In the WSGI environment: says whether the browser has hung up, as it does with every click on a link."""
+"""Key in the WSGI environment: a function that says whether the browser has disconnected, as at each link click."""
 AGAIN_MS = 2000
-"""When it connects again."""
+"""How long the browser waits before it reconnects."""
 
 
 class Pulse:
-    """Says whether there is something new.
+    """Detects changes that the pages should show.
 
     Args:
-        read: something that differs when there is; asked at most once in ``poll_s``, and only while somebody waits.
+        read: returns a value that changes with them; called at most once per ``poll_s``, and only while someone waits.
         poll_s: see :data:`POLL_S`.
     """
 
@@ -50,27 +50,27 @@ class Pulse:
         self._poll_s = poll_s
         self._lock = threading.Lock()
         self._ended = threading.Event()
-        self._process = secrets.token_hex(4)  # after a restart everything is new
+        self._process = secrets.token_hex(4)  # after a restart every revision is new
         self._number = 0
         self._found: object = None
         self._polled_at_s = float("-inf")
         self.slots = threading.BoundedSemaphore(MOST_STREAMS)
 
     def revision(self) -> str:
-        """Names the state of things; another one when there is something new."""
+        """Identifies the current state; differs after any change."""
         with self._lock:
             if time.monotonic() - self._polled_at_s >= self._poll_s:
                 try:
-                    found = self._read()
+                    value = self._read()
                 except UnavailableError as error:
-                    found = str(error)
+                    value = str(error)
                 self._polled_at_s = time.monotonic()
-                self._number += found != self._found
-                self._found = found
+                self._number += value != self._found
+                self._found = value
             return f"{self._process}-{self._number}"
 
     def wait(self, seen: str, timeout_s: float, gone: Callable[[], bool] = lambda: False) -> str:
-        """The revision, as soon as it is another one than ``seen``, when the time is over, or who waits is gone."""
+        """Wait until the revision differs from ``seen``, the time is up or the client is gone; return the revision."""
         deadline_s = time.monotonic() + timeout_s
         while (now := self.revision()) == seen and time.monotonic() < deadline_s and not gone():
             if self.rest(self._poll_s):
@@ -78,7 +78,7 @@ class Pulse:
         return now
 
     def rest(self, seconds: float) -> bool:
-        """Do nothing for so long; True at once if everything ends."""
+        """Sleep; returns True at once if the pulse is closed."""
         return self._ended.wait(seconds)
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ class Pulse:
 
 
 def add_live(blueprint: Blueprint, pulse: Pulse) -> None:
-    """Give the pages their stream."""
+    """Add the event stream to the pages."""
 
     @blueprint.get("/live")
     @needs(Role.VIEWER)
@@ -97,7 +97,7 @@ def add_live(blueprint: Blueprint, pulse: Pulse) -> None:
         seen = request.headers.get("Last-Event-ID") or request.args.get("seen", "")
         gone = request.environ.get(GONE, lambda: False)
         answer = Response(_events(pulse, seen, gone), content_type="text/event-stream; charset=utf-8")
-        answer.headers["X-Accel-Buffering"] = "no"  # a proxy must hand each event on at once
+        answer.headers["X-Accel-Buffering"] = "no"  # a proxy must forward each event at once
         answer.call_on_close(pulse.slots.release)
         return answer
 

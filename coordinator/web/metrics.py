@@ -1,8 +1,8 @@
-"""``/metrics``: the coordinator's figures in Prometheus' text format.
+"""``/metrics``: the coordinator's metrics in Prometheus' text format.
 
-Everything is read from the database when it is asked for, so a restart loses no count and a kill counts nothing twice.
-``docs/metrics.md`` lists the names. What a round waits for is told by its phase and by the devices' states here, and in
-a sentence on the dashboard.
+All values are read from the database at each request, so a restart loses no count and a kill counts nothing twice.
+``docs/metrics.md`` lists the names. A round's phase and the devices' states show here what the round is waiting for;
+the dashboard says it in a sentence.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["CONTENT_TYPE", "render"]
 
 
 class _Counted(NamedTuple):
-    """How a counter of the database is published; ``label`` is empty for one number."""
+    """How a counter in the database is exported; ``label`` is empty for a counter without labels."""
 
     stored: str
     name: str
@@ -77,13 +77,13 @@ _OTHER = "other"
 
 
 def render(repository: Database, task: str, troubles: list[str], states: Mapping[tuple[str, str], int]) -> bytes:
-    """The page.
+    """Render the metrics page.
 
     Args:
-        repository: to read.
-        task: the configuration's, whose model goes out.
+        repository: the database to read.
+        task: name of the configuration's task, whose model is rolled out.
         troubles: why the service does not work; empty if it does.
-        states: (lifecycle state, reason) -> devices.
+        states: (lifecycle state, reason) -> number of devices.
 
     Raises:
         UnavailableError: the database cannot be read now.
@@ -100,7 +100,7 @@ def render(repository: Database, task: str, troubles: list[str], states: Mapping
 
 
 class _Collected(Collector):
-    """Families that were read already, in one transaction."""
+    """Metric families that have already been read, in one transaction."""
 
     def __init__(self, families: list[Metric]) -> None:
         self._families = families
@@ -133,8 +133,8 @@ def _gauges(view: DatabaseView, task: str, states: Mapping[tuple[str, str], int]
     status = GaugeMetricFamily("nightjar_task_status", "1 for what has become of a task.", labels=["task", "status"])
     phase = GaugeMetricFamily("nightjar_round_phase", "1 for the phase of the open round.", labels=["task", "phase"])
     for record in tasks:
-        for one in TaskStatus:
-            status.add_metric([record.name, one.value], float(record.state.status is one))
+        for possible in TaskStatus:
+            status.add_metric([record.name, possible.value], float(record.state.status is possible))
         current = rounds.get(record.name)
         for each in (Phase.SELECTION, Phase.REPORTING, Phase.COMMITTING):
             phase.add_metric([record.name, each.value], float(current is not None and current.phase is each))
@@ -146,8 +146,8 @@ def _gauges(view: DatabaseView, task: str, states: Mapping[tuple[str, str], int]
             family.add_metric([each_task], float(value(state)))
         yield family
     devices = GaugeMetricFamily("nightjar_devices", "Devices by the state of their agent.", labels=["state"])
-    for said, many in _devices(states).items():
-        devices.add_metric([said], many)
+    for state_name, many in _devices(states).items():
+        devices.add_metric([state_name], many)
     yield devices
     if version is not None:
         yield _gauge("model_version", "The version that devices are to have.", version.version)
@@ -159,7 +159,7 @@ def _gauges(view: DatabaseView, task: str, states: Mapping[tuple[str, str], int]
 
 
 def _devices(states: Mapping[tuple[str, str], int]) -> dict[str, int]:
-    # A device writes its state and its reason; a label that it could choose would cost a time series each.
+    # Devices choose these strings; as labels, each new one would create a time series.
     many = dict.fromkeys((*_STATES, _OTHER), 0)
     for (state, _reason), devices in states.items():
         many[state if state in many else _OTHER] += devices

@@ -1,4 +1,4 @@
-"""Hands an operator's change to the driver and waits for its answer; for the API and for the pages' buttons."""
+"""Passes an operator's change to the driver and waits for the result; for the API and the pages' buttons."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from coordinator.web import documents as docs
 from coordinator.web.ports import WebPorts
 
 ANSWER_TIMEOUT_S = 10.0
-"""The driver answers within a second, unless the disk or the database does not work."""
+"""Longest wait; the driver answers within a second, unless the disk or the database does not work."""
 
 
 def operate(ports: WebPorts, operation: Operation) -> bool:
     """Make a change in the caller's name; False if nothing had to change.
 
     Raises:
-        HTTPException: 409, if it cannot be done; 503, if it could not be stored yet.
+        HTTPException: 409, if the driver refuses the change; 503, if it could not be stored yet.
     """
     answer: queue.SimpleQueue[bool | OperationRefused] = queue.SimpleQueue()
     ports.post(Operated(operation, g.caller.name, answer.put))
@@ -33,5 +33,5 @@ def operate(ports: WebPorts, operation: Operation) -> bool:
 
 
 def change(ports: WebPorts, operation: Operation) -> docs.Changed:
-    """The same as the answer of a view of the API."""
+    """Make a change in the caller's name, and return the answer of an API view."""
     return docs.Changed(operate(ports, operation))

@@ -1,4 +1,4 @@
-"""What the web application needs of the service."""
+"""The web application's interface to the service."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from wire.addresses import is_loopback
 
 @dataclass(frozen=True, slots=True)
 class WebPorts:
-    """What the application needs of the service.
+    """The parts of the service that the application uses.
 
     Attributes:
         config: the whole configuration.
-        repository: to read.
-        artifacts: to serve.
+        repository: the database, for reading.
+        artifacts: the artifacts to serve.
         clock: wall-clock time.
         broker: name of the broker.
-        troubles: why the service does not work, in words; empty if it does.
-        tokens: of people and programs.
-        post: takes ArtifactServed and Operated.
-        not_enforced: what the broker should have refused and did not.
-        office: certifies devices; None in plain text.
+        troubles: returns why the service does not work, in words; empty if it does.
+        tokens: the tokens of people and programs.
+        post: posts ArtifactServed and Operated to the driver.
+        not_enforced: returns what the broker should have refused but did not.
+        office: issues certificates to devices; None without TLS.
     """
 
     config: CoordinatorConfig
@@ -45,6 +45,6 @@ class WebPorts:
 
     @property
     def public_reading(self) -> bool:
-        """Whether everybody who reaches us may look."""
+        """Whether reading needs no token."""
         chosen = self.config.public_reading
         return is_loopback(self.config.host) and not self.config.proxied if chosen is None else chosen

@@ -1,4 +1,4 @@
-"""Rounds, versions, devices and counters as people see them: over the API, on the pages, on the command line."""
+"""Views of rounds, versions, devices and counters for people: in the API, on the pages, on the command line."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from coordinator.storage.database import DatabaseView
 
 
 class DeviceView(msgspec.Struct, frozen=True):
-    """A device as last heard of; ``blocked`` is why an operator shut it out, or empty.
+    """A device's last known state; ``blocked`` is why an operator blocked it, or empty.
 
-    ``taken_back`` is the newest release of the agent that did not work there, with its reason, or empty.
+    ``taken_back`` is the newest agent release that did not work on it, with the reason, or empty.
     """
 
     device: str
@@ -32,9 +32,9 @@ class DeviceView(msgspec.Struct, frozen=True):
 
 
 class RoundRow(msgspec.Struct, frozen=True):
-    """A round that is over or open; ``version`` and the figures after it are None where there are none.
+    """A round, open or closed; ``version`` and the figures after it are None if there are none.
 
-    ``cause`` is why it was abandoned, for counting; empty if it was not.
+    ``cause`` is a code for why it was abandoned; empty if it was not.
     """
 
     number: int
@@ -68,8 +68,8 @@ class SeatView(msgspec.Struct, frozen=True):
 class RoundDetail(RoundRow, frozen=True, kw_only=True):
     """A round with its seats.
 
-    ``pool`` are the devices that wait for it, ``elsewhere`` is what the others do while it waits -> how many do so.
-    ``deadline_in_s`` is of the phase; 0 when nothing is waited for.
+    ``pool`` lists the devices that wait for it; ``elsewhere`` maps what the other devices do during selection to their
+    number. ``deadline_in_s`` is the time left in the phase; 0 if the round is not waiting for devices.
     """
 
     base_version: int
@@ -82,7 +82,7 @@ class RoundDetail(RoundRow, frozen=True, kw_only=True):
 
 
 class VersionRow(msgspec.Struct, frozen=True):
-    """A version; ``stage`` is where it is (docs/models.md), ``created`` is seconds since 1970."""
+    """A version; ``stage`` is its rollout stage (docs/models.md), ``created`` is seconds since 1970."""
 
     version: int
     task: str
@@ -96,7 +96,7 @@ class VersionRow(msgspec.Struct, frozen=True):
 
 
 class Counters(msgspec.Struct, frozen=True):
-    """Sums since the database was made."""
+    """Totals since the database was created."""
 
     rounds_committed: int
     rounds_abandoned: int
@@ -118,13 +118,13 @@ class Counters(msgspec.Struct, frozen=True):
 def round_detail(
     view: DatabaseView, number: int, now_s: float, states: Mapping[tuple[str, str], int] | None = None
 ) -> RoundDetail | None:
-    """One round of any age with each of its seats; None if there is none of that number.
+    """A round, open or closed, with all its seats; None if there is none of this number.
 
     Args:
         view: an open transaction.
-        number: of the round.
+        number: number of the round.
         now_s: wall-clock time.
-        states: (lifecycle state, reason) -> devices; None if nobody counted them.
+        states: (lifecycle state, reason) -> number of devices; None if they were not counted.
     """
     state = view.round(number)
     if state is None:
@@ -160,18 +160,18 @@ def round_detail(
 
 
 def open_round_of(view: DatabaseView, record: TaskRecord) -> Round | None:
-    """The round of a task that is not over; None between two."""
+    """The open round of a task; None between two rounds."""
     return next((state for state in view.open_rounds() if state.task == record.name), None)
 
 
 def why_not_active(record: TaskRecord) -> str:
-    """Why a task opens no rounds, and who made it so; empty if it does."""
+    """Why a task opens no rounds, and who changed that; empty if it opens rounds."""
     state = record.state
     return f"{state.reason} ({state.who})" if state.who else state.reason
 
 
 def device_row(lease: Lease, now_s: float) -> DeviceView:
-    """A device as people see it."""
+    """The view of a device."""
     return DeviceView(
         device=lease.device,
         online=lease.online,
@@ -187,7 +187,7 @@ def device_row(lease: Lease, now_s: float) -> DeviceView:
 
 
 def round_row(summary: RoundSummary, made: VersionRecord | None, now_s: float) -> RoundRow:
-    """A round as people see it; ``made`` is the version that it committed."""
+    """The view of a round; ``made`` is the version that it committed, if any."""
     metrics = None if made is None else made.metrics
     ended_s = now_s if summary.closed_at_s is None else summary.closed_at_s
     return RoundRow(
@@ -210,7 +210,7 @@ def round_row(summary: RoundSummary, made: VersionRecord | None, now_s: float) -
 
 
 def version_row(record: VersionRecord) -> VersionRow:
-    """A version as people see it."""
+    """The view of a version."""
     metrics = record.metrics
     return VersionRow(
         version=record.version,
@@ -226,7 +226,7 @@ def version_row(record: VersionRecord) -> VersionRow:
 
 
 def counters(view: DatabaseView) -> Counters:
-    """Everything that is counted."""
+    """The view of all counters."""
     counted = view.counters()
     return Counters(
         rounds_committed=view.rounds_in(Phase.COMMITTED),
@@ -248,7 +248,7 @@ def counters(view: DatabaseView) -> Counters:
 
 
 def by_label(counted: Mapping[str, int], stored: str) -> dict[str, int]:
-    """The counters that were kept under one name, one for each label, without those that are 0.
+    """The counters stored under one name, by label; zeros are left out.
 
     >>> by_label({"dropouts:in-use": 3, "dropouts:other": 0, "bytes_up": 9}, "dropouts")
     {'in-use': 3}

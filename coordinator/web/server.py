@@ -1,8 +1,8 @@
-"""The HTTP server around the application, and how it ends: nobody who is being answered is cut off.
+"""The HTTP server of the application, with a graceful shutdown: requests in progress are answered first.
 
-waitress sends in one loop and answers in threads. At the end it takes no new connection any more, answers what has
-come, and then closes what is left. With a socket of systemd's (:mod:`host.systemd`) whoever
-connects meanwhile waits in that socket's queue for the next process.
+waitress sends in one loop and runs the application in threads. On shutdown it accepts no new connections, answers the
+requests that have arrived, and then closes the remaining connections. With a socket from systemd (:mod:`host.systemd`),
+clients that connect meanwhile wait in the socket's queue for the next process.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ from host.http_server import HttpServer
 from wire.errors import ConfigError
 
 THREADS = 8
-"""waitress sends in its main loop, so slow devices do not hold threads; streams have threads beside these."""
+"""Threads for requests. waitress sends in its main loop, so slow devices do not occupy threads; streams have their
+own."""
 CONNECTIONS = 2000
-"""At once; beyond it others wait to be accepted. A cohort fetches a new version at the same moment."""
+"""Most simultaneous connections; others wait to be accepted. A cohort fetches a new version all at once."""
 MOST_HEADER_BYTES = 1 << 14
 REQUEST_S = 10.0
-"""Longest time from a request's first byte to its last: what is allowed takes milliseconds on a slow line."""
+"""Longest time from a request's first byte to its last; a request of allowed size takes milliseconds on a slow line."""
 IDLE_S = 30
-"""A connection on which nothing moves for so long is closed: phones come and go."""
+"""An idle connection is closed after this time: phones often disappear without closing theirs."""
 DRAIN_S = 5.0
-"""Longest wait at the end for answers under way; a device goes on with a longer one where it was cut."""
+"""Longest wait on shutdown for answers in progress; a device resumes a longer download where it was cut off."""
 FRESH_S = 1.0
-"""A new connection is about to send its request."""
+"""A connection younger than this is expected to send its request soon."""
 STOP_TIMEOUT_S = 10.0
 _LOOK_S = 0.02
 
@@ -44,17 +45,17 @@ _LOOK_S = 0.02
 def serving(
     app: Callable[..., Any], host: str, port: int, listener: socket.socket | None = None, trusted_proxy: str = ""
 ) -> Iterator[None]:
-    """Serve as long as the block lasts.
+    """Serve for the duration of the block.
 
     Args:
         app: a WSGI application.
-        host: to listen on.
-        port: to listen on.
-        listener: listens there already; closed in the end.
-        trusted_proxy: its address, or ``*`` for any: what it says of who asks, and over which scheme, is believed.
+        host: address to listen on.
+        port: port to listen on.
+        listener: socket that is listening already; closed at the end.
+        trusted_proxy: address of a proxy, or ``*`` for any, whose headers on client address and scheme are trusted.
 
     Raises:
-        ConfigError: one cannot listen there.
+        ConfigError: cannot listen on this address and port.
     """
     connections: dict[int, Any] = {}
     server = create_server(
@@ -64,11 +65,12 @@ def serving(
         threads=THREADS + MOST_STREAMS,
         connection_limit=CONNECTIONS,
         channel_timeout=IDLE_S,
-        channel_request_lookahead=1,  # so that a stream learns at once that its browser is gone
-        asyncore_use_poll=True,  # select() knows 1,024 descriptors, and no more
+        channel_request_lookahead=1,  # so that a stream notices at once that its browser disconnected
+        asyncore_use_poll=True,  # select() handles at most 1,024 descriptors
         ident="nightjar",
         clear_untrusted_proxy_headers=True,
-        # Or it would spool a gigabyte into a file before the application is asked; it refuses the size that is given.
+        # Otherwise waitress would spool up to a gigabyte into a file before it calls the application. It refuses this
+        # size itself, hence the + 1.
         max_request_body_size=MOST_BODY_BYTES + 1,
         max_request_header_size=MOST_HEADER_BYTES,
         **_believed(trusted_proxy),
@@ -83,12 +85,12 @@ def serving(
 
 
 class _Connection(HTTPChannel):  # type: ignore[misc] # waitress has no types
-    """Ends when a request takes too long to come; waitress ends only those on which nothing comes at all."""
+    """A connection that is closed if a request takes too long to arrive; waitress closes only idle ones."""
 
     request_began_s = 0.0
 
     def received(self, data: bytes) -> bool:
-        """Take some bytes; waitress calls this."""
+        """Process received bytes; called by waitress."""
         now_s = time.monotonic()
         if self.request is None:
             self.request_began_s = now_s
@@ -120,7 +122,7 @@ def _drain(server: Any) -> None:
     def accept_no_more() -> None:
         knocking = select.poll()
         knocking.register(server.socket, select.POLLIN)
-        for _ in range(CONNECTIONS):  # connections that were accepted by now are ours
+        for _ in range(CONNECTIONS):  # take the connections that the kernel has accepted by now
             if not knocking.poll(0):
                 break
             server.handle_accept()
@@ -135,6 +137,6 @@ def _drain(server: Any) -> None:
 
 
 def _is_busy(channel: Any) -> bool:
-    """Whether somebody is being answered, is still asking, or has connected and is about to ask."""
+    """Whether a request is being answered, is still arriving, or is expected on a new connection."""
     fresh = channel.last_activity == channel.creation_time and time.time() - channel.creation_time < FRESH_S  # noqa: TID251 - waitress' clock
     return bool(channel.requests or channel.request or channel.total_outbufs_len or fresh)

@@ -1,4 +1,4 @@
-"""``/api/v1/tasks``: look at tasks, make them, pause them, stop them."""
+"""``/api/v1/tasks``: routes to read, create, pause, resume and stop tasks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from wire.identifiers import Sha256
 
 
 def add_task_routes(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
-    """Add them to the API."""
+    """Add the routes of tasks to the API."""
     looks: dict[str, Any] = {"security": {"token": []}, "tags": ["looking"]}
     changes: dict[str, Any] = {"security": {"token": []}, "tags": ["changing"]}
 
@@ -35,7 +35,7 @@ def add_task_routes(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> No
     @spec.validate(resp=answers(docs.Tasks), **looks)
     @needs(Role.VIEWER)
     def tasks() -> docs.Tasks:
-        """Every task, in the order in which they were made."""
+        """List all tasks, in order of creation."""
         with ports.repository.transaction() as view:
             return docs.Tasks(task_rows(view, ports.config.task.name))
 
@@ -43,18 +43,18 @@ def add_task_routes(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> No
     @spec.validate(resp=answers(docs.TaskDetail, 404), **looks)
     @needs(Role.VIEWER)
     def one_task(name: str) -> docs.TaskDetail:
-        """A task with its settings and its newest rounds."""
+        """Show a task with its settings and its newest rounds."""
         with ports.repository.transaction() as view:
-            found = task_detail(view, name, ports.config.task.name, ports.clock.now_s())
-        if found is None:
+            detail = task_detail(view, name, ports.config.task.name, ports.clock.now_s())
+        if detail is None:
             abort(404, f"there is no task {name[:64]}")
-        return found
+        return detail
 
     @blueprint.post("/tasks")
     @spec.validate(resp=answers(docs.Changed, 409, 415, status=201), **changes)
     @needs(Role.OPERATOR)
     def create_task(json: docs.TaskWanted) -> tuple[docs.Changed, int]:
-        """Make a task beside those that there are; its first round is opened as soon as its schedule lets it."""
+        """Create a task; its first round opens as soon as its schedule allows."""
         unknown = _unknown(request.get_json(), msgspec.to_builtins(json))
         if unknown:
             abort(422, f"there are no such settings: {', '.join(unknown)[:500]}")
@@ -65,26 +65,26 @@ def add_task_routes(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> No
     @spec.validate(resp=answers(docs.Changed, 404, 409, 415), **changes)
     @needs(Role.OPERATOR)
     def pause_task(name: str, json: docs.Why) -> docs.Changed:
-        """No new rounds of it; devices that have begun may finish."""
+        """Pause a task: it opens no new rounds; devices that have begun may finish."""
         return change(ports, PauseTask(known(name), json.reason))
 
     @blueprint.post("/tasks/<name>/resume")
     @spec.validate(resp=answers(docs.Changed, 404, 409, 415), **changes)
     @needs(Role.OPERATOR)
     def resume_task(name: str, json: docs.Nothing) -> docs.Changed:  # noqa: ARG001 - checked to be empty
-        """Rounds of it again."""
+        """Resume a task: it opens rounds again."""
         return change(ports, ResumeTask(known(name)))
 
     @blueprint.post("/tasks/<name>/stop")
     @spec.validate(resp=answers(docs.Changed, 404, 409, 415), **changes)
     @needs(Role.OPERATOR)
     def stop_task(name: str, json: docs.Why) -> docs.Changed:
-        """No more rounds of it, for good; devices that have begun may finish."""
+        """Stop a task for good: it opens no more rounds; devices that have begun may finish."""
         return change(ports, StopTask(known(name), json.reason))
 
 
 def _unknown(given: dict[str, Any], known: dict[str, Any], where: str = "") -> list[str]:
-    """Names that no setting has; one that is passed over in silence would be believed to be in force."""
+    """Names of unknown settings; if one were silently ignored, the caller would believe that it applies."""
     names = [where + name for name in given if name not in known]
     for name, value in given.items():
         if isinstance(value, dict) and isinstance(known.get(name), dict):

@@ -1,4 +1,4 @@
-"""Tasks as people see them: on the pages, over the API, on the command line."""
+"""Views of tasks for people: in the API, on the pages, on the command line."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ ROUNDS_SHOWN = 20
 
 
 def task_rows(view: DatabaseView, first: str) -> list[docs.TaskRow]:
-    """Every task as people see it; ``first`` is the configuration's."""
+    """The views of all tasks; ``first`` is the name of the configuration's task."""
     rounds = {state.task: state for state in view.open_rounds()}
     return [docs.TaskRow(**_fields(view, record, rounds.get(record.name), first)) for record in view.tasks()]
 
 
 def task_row(view: DatabaseView, record: TaskRecord, first: str) -> docs.TaskRow:
-    """One task as people see it."""
+    """The view of one task; ``first`` is the name of the configuration's task."""
     return docs.TaskRow(**_fields(view, record, open_round_of(view, record), first))
 
 
 def task_detail(view: DatabaseView, name: str, first: str, now_s: float) -> docs.TaskDetail | None:
-    """One task with its settings and newest rounds; None if there is none of that name."""
+    """One task with its settings and newest rounds; None if there is none of this name."""
     record = view.task(name)
     if record is None:
         return None

@@ -1,16 +1,16 @@
 """HTTPS in front of a WSGI server that knows only plain text (waitress has no TLS).
 
-Bytes go through as they are: a connection that comes in, and is sound, gets one connection to the server behind, on
-the loopback address. Who it is (address, serial number of the client's certificate) is kept by the local port of that
-second connection, which the server hands on as ``REMOTE_PORT``. So nobody reads HTTP here, no header says who
-somebody is, and a connection to the server behind that did not come through here is known for that and refused.
+Bytes are forwarded unchanged: each accepted connection gets its own connection to the server behind, over loopback. The
+peer (address, serial number of the client's certificate) is recorded under the local port of that second connection,
+which the server passes on as ``REMOTE_PORT``. So this module parses no HTTP, no header identifies the peer, and a
+connection to the server behind that bypassed this front is recognised and refused.
 
-A client may show a certificate, and one that is no good ends the handshake. Whether it was revoked is asked for each
-request, by who serves it; :meth:`TlsFront.drop` ends connections that are open already.
+A client may present a certificate; an invalid one fails the handshake. Revocation is checked at each request, by the
+application; :meth:`TlsFront.drop` ends connections that are already open.
 
-Clients without a certificate, and all clients during the handshake, share three quarters of the places. Whoever comes
-when those are taken gets the place of one of them: the oldest of the address with the most. So strangers keep no device
-out, from however many addresses they come.
+Clients without a certificate, and all clients during the handshake, share three quarters of the places. When these are
+taken, a new connection evicts the oldest one of the address that has the most. So strangers cannot lock devices out,
+however many addresses they use.
 """
 
 from __future__ import annotations
@@ -35,25 +35,26 @@ from wire.errors import ConfigError
 HANDSHAKE_S = 10.0
 STOP_TIMEOUT_S = 5.0
 LOOP_TIMEOUT_S = 60.0
-"""For what the loop does at once, unless a thousand handshakes on a slow machine are before it."""
+"""Longest wait for work in the event loop; it is immediate unless a thousand handshakes on a slow machine come
+first."""
 NO_DESCRIPTORS_S = 0.1
-"""Until the next try to accept when the system has no descriptor left."""
+"""Wait before accepting again when the system has no file descriptor left."""
 PIECE_BYTES = 64 * 1024
 PLACES_WITHOUT_CERTIFICATE = 64
-"""Most open connections of one address without a certificate; a browser has six."""
+"""Most open connections per address without a certificate; a browser opens six."""
 SERIAL = "nightjar.serial"
-"""In the WSGI environment: serial number of the client's certificate, decimal; empty without one."""
+"""Key in the WSGI environment: serial number of the client's certificate, decimal; empty without one."""
 
 _log = structlog.get_logger("coordinator")
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who is at the other end.
+    """The client of a connection.
 
     Attributes:
-        address: of the connection that came in.
-        serial: of the certificate, decimal; empty without one.
+        address: its network address.
+        serial: serial number of its certificate, decimal; empty without one.
     """
 
     address: str
@@ -65,14 +66,14 @@ class TlsFront:
 
     Args:
         host: address to listen on.
-        port: to listen on; 0 takes a free one.
-        folder: with our certificate and the authorities (:mod:`coordinator.enrolment.tls_files`).
+        port: port to listen on; 0 takes a free one.
+        folder: holds our certificate and the authorities (:mod:`coordinator.enrolment.tls_files`).
         behind: port of the WSGI server on 127.0.0.1.
-        most_connections: at once; what comes beyond is closed.
-        listener: listens there already; closed in the end.
+        most_connections: most simultaneous connections; further ones are closed.
+        listener: socket that is listening already; closed at the end.
 
     Raises:
-        ConfigError: we cannot listen there.
+        ConfigError: cannot listen on this address and port.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class TlsFront:
         self._open: dict[asyncio.StreamWriter, str] = {}
         self._tasks: dict[socket.socket, asyncio.Task[None]] = {}
         self._strangers: dict[str, dict[socket.socket, bool]] = {}
-        """By address, oldest first: who shows no certificate, or not yet; and whether the handshake is over."""
+        """Address -> connections without a certificate (so far), oldest first -> whether the handshake is done."""
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             self._socket = listener or socket.create_server((host, port), family=family, backlog=1024)
@@ -107,19 +108,19 @@ class TlsFront:
         self._thread.start()
 
     def peer(self, local_port: int) -> Peer | None:
-        """Who is behind a connection to the WSGI server; None if it did not come through here. Any thread."""
+        """The client behind a connection to the WSGI server; None if it bypassed this front. Thread-safe."""
         return self._peers.get(local_port)
 
     def reload(self) -> None:
-        """Read certificate and authorities again, for connections from now on. Any thread."""
+        """Reload our certificate and the authorities for new connections. Thread-safe."""
         self._context = server_context(self._folder)
 
     def drop(self, serials: Container[str]) -> None:
-        """End the connections of clients with these certificates. Any thread."""
+        """End the connections of clients with these certificates. Thread-safe."""
         self._in_loop(self._drop(serials))
 
     def stop_listening(self) -> None:
-        """Take no new connection; those that are open go on."""
+        """Accept no new connections; open ones continue."""
         self._loop.call_soon_threadsafe(self._accepting.cancel)
 
     def close(self) -> None:
@@ -152,7 +153,7 @@ class TlsFront:
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
-        for accepted in self._tasks:  # not begun yet
+        for accepted in self._tasks:  # their tasks had not started yet
             accepted.close()
 
     async def _accept(self) -> None:
@@ -167,10 +168,10 @@ class TlsFront:
                 self._tasks[accepted] = self._loop.create_task(self._connected(accepted, address))
             else:
                 accepted.close()
-            await asyncio.sleep(0)  # one that is there already is accepted without giving others their turn
+            await asyncio.sleep(0)  # sock_accept does not yield to other tasks while a connection is waiting
 
     def _has_room(self) -> bool:
-        """Whether there is a place for one more, if need be a stranger's."""
+        """Whether there is a place for a new connection; evicts one without a certificate if necessary."""
         strangers = sum(map(len, self._strangers.values()))
         if len(self._tasks) < self._most_connections and strangers < self._most_strangers:
             return True
@@ -234,11 +235,11 @@ class TlsFront:
 async def _forward(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, there: asyncio.StreamReader, back: asyncio.StreamWriter
 ) -> None:
-    """Carry bytes both ways until either side ends; what the server behind has said is delivered to its end."""
+    """Forward bytes both ways until either side ends; the server's answer is delivered completely."""
     pumps = {asyncio.create_task(_pump(reader, back)), answering := asyncio.create_task(_pump(there, writer))}
     try:
         await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-        if reader.exception() is None and not reader.at_eof():  # the server takes no more, as of what is too large
+        if reader.exception() is None and not reader.at_eof():  # the server ended first, as on too large a request
             await asyncio.wait_for(asyncio.shield(answering), STOP_TIMEOUT_S)
             writer.close()
             await asyncio.wait_for(writer.wait_closed(), STOP_TIMEOUT_S)
@@ -249,7 +250,7 @@ async def _forward(
 
 
 def server_context(folder: Path) -> ssl.SSLContext:
-    """Serves with our certificate, and takes certificates of the authorities from clients that show one."""
+    """Serves with our certificate, and verifies client certificates, which are optional, against the authorities."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(folder / AUTHORITIES))
     context.load_cert_chain(folder / SERVER, folder / SERVER_KEY)
     context.verify_mode = ssl.CERT_OPTIONAL
@@ -257,7 +258,7 @@ def server_context(folder: Path) -> ssl.SSLContext:
 
 
 def client_serial(connection: ssl.SSLObject | ssl.SSLSocket) -> str:
-    """Serial number of the certificate that the other side showed, decimal; empty without one."""
+    """Serial number of the certificate that the peer presented, decimal; empty without one."""
     shown = connection.getpeercert()
     return str(int(str(shown["serialNumber"]), 16)) if shown else ""
 
@@ -266,11 +267,11 @@ Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 def behind_front(application: Wsgi, front: Callable[[int], Peer | None]) -> Wsgi:
-    """An application that knows who is at the other end of the front, and serves nobody else.
+    """Wrap an application so that it knows the front's client, and refuses requests that bypassed the front.
 
     Args:
-        application: any.
-        front: who is behind a local port; :meth:`TlsFront.peer`.
+        application: any WSGI application.
+        front: finds the client by local port; :meth:`TlsFront.peer`.
     """
 
     @functools.wraps(application)
@@ -295,5 +296,5 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 def _log_unforeseen(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     error = context.get("exception")
-    if not isinstance(error, OSError):  # clients that go away, and handshakes that come to nothing
+    if not isinstance(error, OSError):  # OSError: clients that disconnect, and failed handshakes
         _log.warning("tls_front", said=context.get("message"), error=repr(error))

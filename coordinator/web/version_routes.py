@@ -1,4 +1,4 @@
-"""``/api/v1/versions``: look at versions of the model, give one to all devices, take one back."""
+"""``/api/v1/versions``: routes to read, promote and roll back model versions."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from coordinator.web.versions import VersionDetail, version_detail
 class Withdrawal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which version to roll back, what devices get instead, and why.
 
-    Without ``version`` it is the canary if there is one, else the current version; without ``to`` devices get what was
-    current before.
+    Without ``version``, the canary is rolled back if there is one, else the current version. Without ``to``, devices
+    get the version that was current before.
     """
 
     reason: Reason
@@ -33,7 +33,7 @@ class Withdrawal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def add_version_routes(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
-    """Add them to the API."""
+    """Add the routes of versions to the API."""
     looks: dict[str, Any] = {"security": {"token": []}, "tags": ["looking"]}
     changes: dict[str, Any] = {"security": {"token": []}, "tags": ["changing"]}
 
@@ -41,7 +41,7 @@ def add_version_routes(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) ->
     @spec.validate(resp=answers(docs.VersionList), **looks)
     @needs(Role.VIEWER)
     def versions(query: docs.Newest) -> docs.VersionList:
-        """Versions of the model, newest first."""
+        """List versions of the model, newest first."""
         with ports.repository.transaction() as view:
             items = [version_row(record) for record in view.versions(query.limit, query.before)][::-1]
         return docs.VersionList(items, items[-1].version if len(items) == query.limit else None)
@@ -50,7 +50,7 @@ def add_version_routes(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) ->
     @spec.validate(resp=answers(docs.BaselineList), **looks)
     @needs(Role.VIEWER)
     def baselines() -> docs.BaselineList:
-        """What versions are compared with: a trigram, and the same model trained in one place."""
+        """List the baselines for versions: a trigram model, and the same model trained centrally."""
         with ports.repository.transaction() as view:
             return docs.BaselineList(compared(ports.config.task, view.baselines()))
 
@@ -58,25 +58,25 @@ def add_version_routes(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) ->
     @spec.validate(resp=answers(VersionDetail, 404), **looks)
     @needs(Role.VIEWER)
     def one_version(number: int) -> VersionDetail:
-        """A version: where it is and why, what it was made of, and what was measured of it."""
+        """Show a version: its stage and the reason for it, its lineage, and its metrics."""
         with ports.repository.transaction() as view:
-            found = view.version(_number(number))
-            if found is None:
+            record = view.version(_number(number))
+            if record is None:
                 abort(404, f"there is no version {number}")
-            return version_detail(found, view.federated(number))
+            return version_detail(record, view.federated(number))
 
     @blueprint.post("/versions/<int:number>/promote")
     @spec.validate(resp=answers(docs.Changed, 404, 409, 415), **changes)
     @needs(Role.OPERATOR)
     def promote_version(number: int, json: docs.Why) -> docs.Changed:
-        """Give a version to all devices, whatever became of it before."""
+        """Give a version to all devices, whatever its stage was before."""
         return change(ports, PromoteVersion(_number(number), json.reason))
 
     @blueprint.post("/versions/rollback")
     @spec.validate(resp=answers(docs.Changed, 409, 415), **changes)
     @needs(Role.OPERATOR)
     def roll_back(json: Withdrawal) -> docs.Changed:
-        """Take back the version that some devices try, or else the one that all have."""
+        """Roll back a version: by default the canary if there is one, else the current version."""
         return change(ports, RollBack(reason=json.reason, version=json.version, to=json.to))
 
 

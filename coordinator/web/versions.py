@@ -1,4 +1,4 @@
-"""A version of the model with all that is known of it, for the API, the pages and the command line."""
+"""Detailed view of a model version, for the API, the pages and the command line."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from coordinator.web.rows import VersionRow, version_row
 
 
 class VersionDetail(VersionRow, frozen=True, kw_only=True):
-    """A version: where it is and why, what it was made of, and what was measured of it.
+    """A version: its stage and the reason for it, its lineage, and its metrics.
 
-    ``since`` is seconds since 1970. ``federated`` is what devices found: in numbers over all of them, never of one.
+    ``since`` is when it entered the stage, in seconds since 1970. ``federated`` is what devices measured: aggregated
+    over all of them, never for one.
     """
 
     round: int | None
@@ -23,11 +24,11 @@ class VersionDetail(VersionRow, frozen=True, kw_only=True):
 
 
 def version_detail(record: VersionRecord, tally: Tally) -> VersionDetail:
-    """A version as people see it.
+    """The detailed view of a version.
 
     Args:
         record: the version.
-        tally: what devices found of it.
+        tally: metrics that devices measured for it.
     """
     return VersionDetail(
         **msgspec.structs.asdict(version_row(record)),

@@ -1,4 +1,4 @@
-"""Numbers, times and sizes in words, for pages and commands."""
+"""Formats numbers, times and sizes for people, on pages and in commands."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import datetime
 
 
 def si_bytes(count: float | None) -> str:
-    """A number of bytes for people.
+    """A number of bytes, with an SI unit.
 
     >>> si_bytes(950), si_bytes(5_649_000), si_bytes(None)
     ('950 B', '5.65 MB', '-')
@@ -20,7 +20,7 @@ def si_bytes(count: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share for people.
+    """A share as a percentage.
 
     >>> percent(0.1234), percent(None)
     ('12.3 %', '-')
@@ -29,7 +29,7 @@ def percent(share: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """A time span for people.
+    """A duration, in at most two units.
 
     >>> duration(3.4), duration(200), duration(9000), duration(200_000), duration(None)
     ('3.4 s', '3 min 20 s', '2 h 30 min', '2 d 7 h', '-')
@@ -46,7 +46,7 @@ def duration(seconds: float | None) -> str:
 
 
 def utc(seconds: float | None) -> str:
-    """A moment, as a person writes it down; always UTC.
+    """A date and time, UTC.
 
     >>> utc(1_795_000_000.0), utc(None)
     ('2026-11-18 11:06:40', '-')
@@ -57,7 +57,7 @@ def utc(seconds: float | None) -> str:
 
 
 def clock(seconds: float) -> str:
-    """The hour and minute of a moment, UTC.
+    """The hour and minute of a time, UTC.
 
     >>> clock(1_795_000_000.0)
     '11:06'
@@ -66,7 +66,7 @@ def clock(seconds: float) -> str:
 
 
 def thousands(number: float | None) -> str:
-    """A whole number for people.
+    """A whole number with thousands separators.
 
     >>> thousands(1234567), thousands(None)
     ('1,234,567', '-')

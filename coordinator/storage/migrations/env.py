@@ -1,4 +1,4 @@
-"""Runs migrations on the connection that the database adapter hands over."""
+"""Alembic's environment: runs migrations on the connection that the database adapter passes in."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from alembic import context
 from coordinator.storage.tables import METADATA
 
 config = getattr(context, "config", None)
-if config is not None:  # it is None for whoever imports this file without Alembic, such as a collector of doctests
+if config is not None:  # None if something other than Alembic imports this file, such as doctest collection
     context.configure(
         connection=config.attributes["connection"],
         target_metadata=METADATA,

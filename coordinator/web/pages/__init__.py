@@ -1,7 +1,7 @@
-"""The pages for people: rendered here, alive by one small script, and whole without it.
+"""The dashboard: pages rendered on the server; one small script keeps them live, and they work without it.
 
-One module for each thing that has pages. What they have in common is here: how a page is made, how a list is read on,
-and what every template knows. They answer only questions that :mod:`coordinator.storage.reading` promises to be cheap.
+There is one module per kind of page. This package registers them, and adds the filters and variables that every
+template uses. Pages use only queries that :mod:`coordinator.storage.reading` keeps cheap.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FILTERS: tuple[Callable[..., str], ...] = (
 
 
 def add_pages(app: Flask, site: Site, pulse: Pulse, limiter: Limiter) -> None:
-    """Give the application its pages."""
+    """Add the pages to the application."""
     blueprint = Blueprint("pages", __name__)
     overview.add_overview(blueprint, site)
     rounds.add_rounds(blueprint, site)

@@ -1,4 +1,4 @@
-"""What a page was asked for: its query and its form, checked by types like the documents of the API."""
+"""Parsing of a page's query, form and path parameters, validated by types like the API's documents."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from wire.errors import RemoteProtocolError
 from wire.identifiers import DeviceId, device_id
 
 PAGE = 50
-"""Rows of a list; more follow on the next page."""
+"""Rows of a list on one page."""
 
 Asked = TypeVar("Asked")
 
 
 def query(wanted: type[Asked]) -> Asked:
-    """The query of this request; an empty field is one that was not given.
+    """The query of this request; an empty field counts as missing.
 
     Raises:
-        HTTPException: 422, if it cannot be that.
+        HTTPException: 422, if the query does not match the type.
     """
     return _checked({name: value for name, value in request.args.items() if value}, wanted)
 
 
 def form(wanted: type[Asked]) -> Asked:
-    """The form that was sent.
+    """The form of this request.
 
     Raises:
-        HTTPException: 422, if it cannot be that.
+        HTTPException: 422, if the form does not match the type.
     """
     return _checked(request.form.to_dict(), wanted)
 
 
 def device(name: str) -> DeviceId:
-    """The device of an address.
+    """The device id in a URL.
 
     Raises:
-        HTTPException: 404, if no device can have that name.
+        HTTPException: 404, if the name is not a valid device id.
     """
     try:
         return device_id(name)
@@ -47,10 +47,10 @@ def device(name: str) -> DeviceId:
 
 
 def number(value: int, what: str) -> int:
-    """The number of an address, which a database can hold.
+    """The number in a URL, if it fits into the database.
 
     Raises:
-        HTTPException: 404, if it is too large.
+        HTTPException: 404, if the number is too large.
     """
     if value >= 1 << 53:
         missing(f"{what} {value}")
@@ -58,10 +58,10 @@ def number(value: int, what: str) -> int:
 
 
 def missing(what: str) -> NoReturn:
-    """Say that there is no such thing.
+    """Abort with "not found".
 
     Raises:
-        HTTPException: 404.
+        HTTPException: 404, always.
     """
     abort(404, f"there is no {what}")
 

@@ -1,4 +1,4 @@
-"""Who changed what, when, from what to what."""
+"""The audit page: who changed what, when, from which value to which."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from coordinator.web.pages.site import Site
 
 
 class ChangesAsked(msgspec.Struct, frozen=True):
-    """Which changes."""
+    """Position in the list of audit entries."""
 
     before: Number | None = None
 
 
 def add_audit(blueprint: Blueprint, site: Site) -> None:
-    """Give the pages the audit log."""
+    """Add the audit page."""
     ports = site.ports
 
     @blueprint.get("/audit")
@@ -27,6 +27,6 @@ def add_audit(blueprint: Blueprint, site: Site) -> None:
     def audit() -> str:
         asked = asking.query(ChangesAsked)
         with ports.repository.transaction() as view:
-            found = view.audit(asking.PAGE, asked.before)
-        last = found[-1].number if len(found) == asking.PAGE else None
-        return render_template("audit.html", entries=found, asked=asked, last=last)
+            entries = view.audit(asking.PAGE, asked.before)
+        last = entries[-1].number if len(entries) == asking.PAGE else None
+        return render_template("audit.html", entries=entries, asked=asked, last=last)

@@ -1,7 +1,7 @@
-"""Plots as SVG, drawn on the server by pygal: no script and no style of their own; colours come from nightjar.css.
+"""SVG plots, drawn on the server by pygal without scripts or inline styles; colours come from nightjar.css.
 
-Each drawing is kept for as long as its numbers are the same, because drawing takes longer than all else on a page. The
-numbers themselves stand in a table beside each plot, so the SVG is one picture to a screen reader.
+Drawings are cached by their numbers, because drawing takes longer than everything else on a page. The numbers are also
+in a table beside each plot, so to a screen reader the SVG is a single image.
 """
 
 from __future__ import annotations
@@ -14,35 +14,35 @@ from typing import Any
 import pygal
 from pygal.style import Style
 
-# pygal leaves a hook for its map plugins among the importers, in a form that Python 3.11 warns of at every later import
-# of something that is not installed.
+# pygal leaves an import hook for its map plugins, of a kind that Python 3.11 warns about at every later import of a
+# module that is not installed.
 sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__module__ != "pygal"]
 
 MOST_POINTS = 120
-"""Of a line; a screen shows no more, and a day of samples has a thousand."""
+"""Most points of a line: a screen shows no more, and a day of samples has a thousand."""
 MOST_DOTS = 40
-"""Of a line. More are no longer seen one by one, and take most of the time of drawing and of the bytes of a page."""
+"""Most points of a line with dots. More dots cannot be told apart, and dominate the drawing time and the page size."""
 MOST_LABELS = 6
-"""Below a plot; more would run into each other on a phone."""
+"""Most labels below a plot; more would overlap on a phone."""
 KEPT = 32
-"""Drawings in memory, about 30 kB each."""
+"""Cached drawings, about 30 kB each."""
 
 _SIZES = Style(label_font_size=13, major_label_font_size=13)
-"""As in nightjar.css; pygal leaves room for labels of this size."""
+"""Font sizes as in nightjar.css; pygal reserves space for labels of this size."""
 
 Series = tuple[str, tuple[float | None, ...]]
-"""A name and its values."""
+"""Name and values of a line, an area or bars."""
 
 
 @functools.lru_cache(maxsize=KEPT)
 def lines(name: str, labels: tuple[str, ...], series: tuple[Series, ...], unit: str = "") -> str:
-    """Lines from zero: a cut axis makes little look like much.
+    """A line plot from zero: a truncated axis would exaggerate small changes.
 
     Args:
-        name: what a screen reader says of the picture.
-        labels: one for each point; most of them are left out.
-        series: lines; the third and all that follow are level, to compare with, and have no dots.
-        unit: of the values.
+        name: description of the image for screen readers.
+        labels: one per point; most of them are not shown.
+        series: the lines; from the third on they are level reference lines without dots.
+        unit: unit of the values.
     """
     chart = _chart(pygal.Line, labels, unit, dots_size=3)
     for number, (title, values) in enumerate(series):
@@ -52,7 +52,7 @@ def lines(name: str, labels: tuple[str, ...], series: tuple[Series, ...], unit: 
 
 @functools.lru_cache(maxsize=KEPT)
 def areas(name: str, labels: tuple[str, ...], series: tuple[Series, ...]) -> str:
-    """Areas on top of each other, the first at the bottom; arguments as of :func:`lines`."""
+    """A stacked area plot, the first series at the bottom; arguments as for :func:`lines`."""
     chart = _chart(pygal.StackedLine, labels, "", fill=True, show_dots=False)
     for title, values in series:
         chart.add(title, values)
@@ -61,7 +61,7 @@ def areas(name: str, labels: tuple[str, ...], series: tuple[Series, ...]) -> str
 
 @functools.lru_cache(maxsize=KEPT)
 def bars(name: str, labels: tuple[str, ...], series: tuple[Series, ...], unit: str = "") -> str:
-    """Bars on top of each other; arguments as of :func:`lines`."""
+    """A stacked bar plot; arguments as for :func:`lines`."""
     chart = _chart(pygal.StackedBar, labels, unit)
     for title, values in series:
         chart.add(title, values)
@@ -69,7 +69,7 @@ def bars(name: str, labels: tuple[str, ...], series: tuple[Series, ...], unit: s
 
 
 def thinned(count: int, most: int = MOST_POINTS) -> list[int]:
-    """Which of so many points to draw: evenly spread, the first and the last among them.
+    """Indices of the points to draw: evenly spaced, including the first and the last.
 
     >>> thinned(5), thinned(9, 3)
     ([0, 1, 2, 3, 4], [0, 4, 8])
@@ -88,7 +88,7 @@ def _chart(kind: Any, labels: Sequence[str], unit: str, **options: Any) -> Any:
         margin_right=16,
         spacing=6,
         truncate_label=-1,
-        show_legend=False,  # the page has one, as text that wraps
+        show_legend=False,  # the page has a legend as text, which wraps
         js=[],
         css=[],
         style=_SIZES,
@@ -118,7 +118,7 @@ def _svg(chart: Any, name: str) -> str:
 
 
 def _plain(root: Any) -> Any:
-    """Leave the shapes and their titles: no style, no script, nothing that only a script shows."""
+    """Keep only shapes and their titles: remove styles, scripts, and elements that only a script would show."""
     root.attrib.pop("id", None)
     for parent in list(root.iter()):
         for child in list(parent):

@@ -1,4 +1,4 @@
-"""The list of devices, searched and filtered, and the page of one: what it says, holds and sent; shutting it out."""
+"""Device pages: the list with search and filters, and each device's state, model and reports; block and unblock."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Short = Annotated[str, Meta(max_length=64)]
 
 
 class DevicesAsked(msgspec.Struct, frozen=True):
-    """Which devices, and after which the list goes on."""
+    """Which devices, and the position after which the list continues."""
 
     name: Short = ""
     doing: Short = ""
@@ -36,7 +36,7 @@ class DevicesAsked(msgspec.Struct, frozen=True):
 
 
 def add_devices(blueprint: Blueprint, site: Site) -> None:
-    """Give the pages those of devices."""
+    """Add the device pages."""
     ports = site.ports
 
     @blueprint.get("/devices")
@@ -58,9 +58,9 @@ def add_devices(blueprint: Blueprint, site: Site) -> None:
                 weights=weights,
             )
             after = HeardPosition(asked.seen, asked.after) if asked.after else None
-            found, last = view.search_devices(wanted, asking.PAGE, after)
+            leases, last = view.search_devices(wanted, asking.PAGE, after)
         return render_template(
-            "devices.html", devices=found, asked=asked, last=last, census=site.census.now(), groups=list(GROUPS)
+            "devices.html", devices=leases, asked=asked, last=last, census=site.census.now(), groups=list(GROUPS)
         )
 
     @blueprint.get("/devices/<name>")

@@ -1,6 +1,7 @@
-"""Who waits to be let in, claims, and every key that came: the page, and what its buttons do.
+"""The enrolment page: devices that wait for approval, claims, and keys, with the actions of its buttons.
 
-Also forgetting a device, which revokes its keys. Without certificates of our own the page says that nobody enrols.
+It also has the action that forgets a device, which revokes its keys. Without TLS the page says that devices do not
+enrol.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from coordinator.web.pages.site import Site
 
 
 class KeysAsked(msgspec.Struct, frozen=True):
-    """After which key the list goes on."""
+    """The key after which the list continues."""
 
     asked: float = 0.0
     after: str = ""
 
 
 def add_enrolments(blueprint: Blueprint, site: Site) -> None:
-    """Give the pages those of enrolment."""
+    """Add the enrolment page and its actions."""
     ports = site.ports
 
     def page(asked: KeysAsked, **made: object) -> str:
@@ -96,8 +97,8 @@ def add_enrolments(blueprint: Blueprint, site: Site) -> None:
 
 
 def _drawn(data: bytes) -> Markup:
-    """A QR code, dark on light in both themes, as wide as it may be."""
+    """A QR code, dark on light in both themes; it scales to the available width."""
     drawn = io.BytesIO()
     code = segno.make(data, error="l", micro=False)
     code.save(drawn, kind="svg", xmldecl=False, svgns=True, omitsize=True, light="#fff", nl=False)
-    return Markup(drawn.getvalue().decode())  # noqa: S704 - of numbers alone
+    return Markup(drawn.getvalue().decode())  # noqa: S704 - contains only numbers

@@ -1,7 +1,7 @@
-"""Logging in with a token, so that the buttons on the pages work; and out.
+"""Login with a token, so that the buttons on the pages work; and logout.
 
-The cookie holds the token's hash, signed with a key that this process drew at its start and tells nobody: it survives
-neither a restart nor the token's end, and what lies in the database is of no use to make one.
+The cookie holds the token's hash, signed with a secret key that this process draws at its start. So a cookie survives
+neither a restart nor the end of its token, and cannot be forged from the content of the database.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from coordinator.web.pages.site import Site
 
 
 def add_login(blueprint: Blueprint, site: Site, limiter: Limiter) -> None:
-    """Give the pages their login, at which nobody guesses for long."""
+    """Add login and logout to the pages; failed logins are rate-limited."""
     ports = site.ports
 
     @blueprint.get("/login")
@@ -42,7 +42,7 @@ def add_login(blueprint: Blueprint, site: Site, limiter: Limiter) -> None:
 
 
 def _back(wanted: str) -> str:
-    """Where to go afterwards: a page of ours, whatever the address says.
+    """Where to go after the login: always one of our pages, whatever the query asks for.
 
     >>> _back("/rounds?phase=abandoned"), _back("//elsewhere.example"), _back("https://elsewhere.example")
     ('/rounds?phase=abandoned', '/', '/')

@@ -1,4 +1,4 @@
-"""The list of versions with their recall, and the page of one: what made it, what it is made of, and who holds it."""
+"""Model pages: the list of versions with their recall, and each version's origin, content and holders."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from coordinator.web.versions import version_detail
 
 
 class VersionsAsked(msgspec.Struct, frozen=True):
-    """Which versions."""
+    """Position in the list of versions."""
 
     before: Number | None = None
 
 
 def add_models(blueprint: Blueprint, site: Site) -> None:
-    """Give the pages those of models."""
+    """Add the model pages."""
     ports = site.ports
 
     @blueprint.get("/models")
@@ -32,9 +32,9 @@ def add_models(blueprint: Blueprint, site: Site) -> None:
     def models() -> str:
         asked = asking.query(VersionsAsked)
         with ports.repository.transaction() as view:
-            found = view.versions(asking.PAGE, asked.before)[::-1]
-        last = found[-1].version if len(found) == asking.PAGE else None
-        return render_template("models.html", versions=found, asked=asked, last=last, census=site.census.now())
+            records = view.versions(asking.PAGE, asked.before)[::-1]
+        last = records[-1].version if len(records) == asking.PAGE else None
+        return render_template("models.html", versions=records, asked=asked, last=last, census=site.census.now())
 
     @blueprint.get("/models/<int:number>")
     @needs(Role.VIEWER)

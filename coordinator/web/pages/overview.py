@@ -1,4 +1,4 @@
-"""The first page: is it learning, is it healthy, what does it cost, what is out."""
+"""The overview page: learning progress, health, network cost, and the versions that devices have."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ from coordinator.web.rows import by_label, why_not_active
 DAY_S, HOUR_S = 86400.0, 3600.0
 SAMPLE_EVERY_S = 900
 VERSIONS_DRAWN = 240
-"""The newest ones: older ones do not say whether it is learning now."""
+"""Newest versions in the plot: older ones do not show whether the model is learning now."""
 VERSIONS_LOOKED_AT = 40
-"""The newest ones, for one that was taken back."""
+"""Newest versions that are searched for one that was rolled back or refused."""
 TAKEN_BACK = {Stage.REFUSED, Stage.ROLLED_BACK}
 ROUNDS_SHOWN = 6
 
 
 class OverviewAsked(msgspec.Struct, frozen=True):
-    """Of which task; empty means the one of the configuration."""
+    """Which task; empty means the configuration's task."""
 
     task: Annotated[str, Meta(max_length=64)] = ""
 
 
 class Late(msgspec.Struct, frozen=True):
-    """A selected device that takes longer than others did, or is gone."""
+    """A selected device that is slow or disconnected."""
 
     device: str
     why: str
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What went over the network.
+    """Network traffic of the last day.
 
-    ``since_s`` is when the day that is told of begins: 24 hours ago, or when the first sample was kept.
+    ``since_s`` is when that period begins: 24 hours ago, or at the first sample if that is later.
     """
 
     up_day: int
@@ -60,7 +60,7 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 def add_overview(blueprint: Blueprint, site: Site) -> None:
-    """Give the pages the first one."""
+    """Add the overview page."""
     ports = site.ports
 
     @blueprint.get("/")
@@ -134,7 +134,7 @@ def add_overview(blueprint: Blueprint, site: Site) -> None:
 
 
 def recall(measured: list[VersionMeasurement], baselines: list[Compared]) -> str:
-    """The plot of recall by version; empty while there is no line to draw."""
+    """The plot of recall by version; empty with fewer than two measured versions."""
     if len(measured) < 2:
         return ""
     drawn = [measured[at] for at in charts.thinned(len(measured))]
@@ -149,7 +149,7 @@ def recall(measured: list[VersionMeasurement], baselines: list[Compared]) -> str
 
 
 def day(samples: list[Sample]) -> str:
-    """The plot of what the devices did over the day; empty while there is nothing to draw."""
+    """The plot of what the devices did over the day; empty with fewer than two samples."""
     if len(samples) < 2:
         return ""
     series = tuple((name, tuple(sample.groups.get(name, 0) for sample in samples)) for name in GROUPS)
@@ -158,12 +158,12 @@ def day(samples: list[Sample]) -> str:
 
 
 def drawn_groups(samples: list[Sample]) -> list[str]:
-    """The groups of which there was a device at all."""
+    """The groups that any sample has a device in."""
     return [name for name in GROUPS if any(sample.groups.get(name) for sample in samples)]
 
 
 def by_hour(samples: list[Sample]) -> list[tuple[float, int, int, int]]:
-    """(beginning of the hour, bytes up, bytes down, reports) of each hour that the samples tell of."""
+    """(Start of the hour, bytes up, bytes down, reports) for each hour that the samples cover."""
     hours: dict[int, list[Sample]] = {}
     for before, after in itertools.pairwise(samples):
         hours.setdefault(int(before.at_s // HOUR_S), [before]).append(after)
@@ -179,7 +179,7 @@ def by_hour(samples: list[Sample]) -> list[tuple[float, int, int, int]]:
 
 
 def traffic(hours: list[tuple[float, int, int, int]]) -> str:
-    """The plot of bytes by hour; empty while there is nothing to draw."""
+    """The plot of bytes by hour; empty if there are no hours."""
     if not hours:
         return ""
     labels = tuple(words.clock(begun_s) for begun_s, *_ in hours)
@@ -189,7 +189,7 @@ def traffic(hours: list[tuple[float, int, int, int]]) -> str:
 
 
 def cost(samples: list[Sample], counted: Mapping[str, int], accepted: int) -> Cost | None:
-    """What the last day cost; None before the first sample."""
+    """Network traffic of the last day; None before the first sample."""
     if not samples:
         return None
     first = samples[0]
@@ -202,11 +202,11 @@ def cost(samples: list[Sample], counted: Mapping[str, int], accepted: int) -> Co
 
 
 def late(state: Round, usual_s: float, now_s: float) -> list[Late]:
-    """Who is late in a round that waits for reports.
+    """Devices that are late in a round that waits for reports; empty in other phases.
 
     Args:
         state: the round.
-        usual_s: how long rounds take; 0 if none has ended yet.
+        usual_s: how long rounds usually take; 0 if none has ended yet.
         now_s: wall-clock time.
     """
     if state.phase is not Phase.REPORTING or state.started_at_s is None:
@@ -223,7 +223,7 @@ def late(state: Round, usual_s: float, now_s: float) -> list[Late]:
 
 
 def most_first(counts: dict[str, int]) -> list[tuple[str, int]]:
-    """Counts, the largest first.
+    """Counts, largest first.
 
     >>> most_first({"a": 1, "b": 3})
     [('b', 3), ('a', 1)]

@@ -1,4 +1,4 @@
-"""The list of rounds, and the page of one: who was selected, what became of each, and what it made."""
+"""Round pages: the list, and each round's selected devices, their outcomes, and the version that it made."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from coordinator.web.pages.site import Site
 
 
 class RoundsAsked(msgspec.Struct, frozen=True):
-    """Which rounds."""
+    """Filters of the list of rounds."""
 
     before: Number | None = None
     phase: Phase | None = None
@@ -26,14 +26,14 @@ class RoundsAsked(msgspec.Struct, frozen=True):
 
 
 class SeatsAsked(msgspec.Struct, frozen=True):
-    """Which of the selected devices."""
+    """Filters of a round's list of selected devices."""
 
     after: str = ""
     state: SeatState | None = None
 
 
 def add_rounds(blueprint: Blueprint, site: Site) -> None:
-    """Give the pages those of rounds."""
+    """Add the round pages."""
     ports = site.ports
 
     @blueprint.get("/rounds")
@@ -41,12 +41,12 @@ def add_rounds(blueprint: Blueprint, site: Site) -> None:
     def rounds() -> str:
         asked = asking.query(RoundsAsked)
         with ports.repository.transaction() as view:
-            found = view.recent_rounds(asking.PAGE, asked.before, asked.phase, asked.task)[::-1]
-            made = view.versions_made_in(found)
+            summaries = view.recent_rounds(asking.PAGE, asked.before, asked.phase, asked.task)[::-1]
+            made = view.versions_made_in(summaries)
             tasks = [each.state.name for each in view.tasks()]
-        last = found[-1].number if len(found) == asking.PAGE else None
+        last = summaries[-1].number if len(summaries) == asking.PAGE else None
         return render_template(
-            "rounds.html", rounds=found, made=made, asked=asked, last=last, phases=list(Phase), tasks=tasks
+            "rounds.html", rounds=summaries, made=made, asked=asked, last=last, phases=list(Phase), tasks=tasks
         )
 
     @blueprint.get("/rounds/<int:number>")

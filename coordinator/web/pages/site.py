@@ -1,4 +1,4 @@
-"""What every page has at hand."""
+"""The objects that every page uses."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from models.manifest import Manifest
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What every page has at hand.
+    """The objects that every page uses.
 
     Attributes:
-        ports: of the web application.
-        census: how many devices do what.
-        manifest: reads one by its hash; those that are asked for again are kept.
-        started_s: when this process began to serve, wall-clock time.
+        ports: the web application's interface to the service.
+        census: counts devices by what they do.
+        manifest: reads a manifest by its hash; cached.
+        started_s: when this process started to serve; wall-clock time.
     """
 
     ports: WebPorts

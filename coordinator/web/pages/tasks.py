@@ -1,4 +1,4 @@
-"""What is learned, and how it goes; pausing it, and going on."""
+"""Task pages: the list, and each task's progress; create, pause, resume and stop a task."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROUNDS_SHOWN = 10
 
 
 class TaskForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The settings that a form asks for; the others are what they are by themselves."""
+    """The settings in the form for a new task; all others have their defaults."""
 
     name: Name
     kind: Work
@@ -34,15 +34,15 @@ class TaskForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def add_tasks(blueprint: Blueprint, site: Site) -> None:
-    """Give the pages those of tasks."""
+    """Add the task pages."""
     ports = site.ports
 
     @blueprint.get("/tasks")
     @needs(Role.VIEWER)
     def tasks() -> str:
         with ports.repository.transaction() as view:
-            found = task_rows(view, ports.config.task.name)
-        return render_template("tasks.html", tasks=found)
+            rows = task_rows(view, ports.config.task.name)
+        return render_template("tasks.html", tasks=rows)
 
     @blueprint.get("/tasks/<name>")
     @needs(Role.VIEWER)
@@ -51,10 +51,10 @@ def add_tasks(blueprint: Blueprint, site: Site) -> None:
             record = view.task(name)
             if record is None:
                 asking.missing(f"task {name[:64]}")
-            found = task_row(view, record, ports.config.task.name)
+            row = task_row(view, record, ports.config.task.name)
             rounds = view.recent_rounds(ROUNDS_SHOWN, task=name)[::-1]
             made = view.versions_made_in(rounds)
-        return render_template("task.html", task=found, settings=record.settings, rounds=rounds, made=made)
+        return render_template("task.html", task=row, settings=record.settings, rounds=rounds, made=made)
 
     @blueprint.post("/tasks")
     @needs(Role.OPERATOR)

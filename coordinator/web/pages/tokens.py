@@ -1,4 +1,4 @@
-"""Tokens: the list, making one, and revoking one. A token's characters are on one page, once."""
+"""Token pages: list, create and revoke tokens. A token's secret text is shown only once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from coordinator.web.pages.site import Site
 
 
 def add_tokens(blueprint: Blueprint, site: Site) -> None:
-    """Give the pages those of tokens."""
+    """Add the token pages."""
     ports = site.ports
 
     @blueprint.get("/tokens")

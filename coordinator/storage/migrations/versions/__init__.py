@@ -1,1 +1,1 @@
-"""One file for each change of the schema."""
+"""The migrations: one file for each change of the schema."""
