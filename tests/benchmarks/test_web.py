@@ -8,9 +8,9 @@ import pytest
 from benchmarks.filled_database import Size, fill
 from coordinator.mqtt.broker import find_mosquitto
 from coordinator.ports import VersionRecord
+from coordinator.rounds.lease import counted_rounds
 from coordinator.rounds.round import Phase
 from coordinator.storage.database import Database
-from coordinator.web.pages.devices import rounds_of
 
 ROOT = Path(__file__).parents[2]
 NOW_S = 1_800_000_000.0
@@ -29,7 +29,7 @@ def test_the_database_holds_exactly_what_was_asked_for(tmp_path):
         assert tx.rounds_in(Phase.ABANDONED) == 2
         assert len(tx.samples(0.0, 1)) == 24 * 60
         assert all(summary.report_bytes == 12_000 * summary.accepted for summary in tx.recent_rounds(40))
-        assert rounds_of(tx.leases(1)[0])
+        assert counted_rounds(tx.leases(1)[0])
     database.close()
 
 
