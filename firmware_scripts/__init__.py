@@ -1,7 +1,7 @@
-"""From a blank card to a device: finding safe targets, writing images, reading them back.
+"""Turns a blank card into a device: finds safe targets, writes images and reads them back.
 
-``core/`` decides from values (pure), ``shell/`` looks at this machine and opens its disks, ``writing`` and ``fleet``
-run a write over ports, ``commands/`` is the command line ``nightjar-firmware``.
+``core/`` makes pure decisions, ``shell/`` inspects this machine and opens its disks, ``writing`` and ``fleet`` run a
+write through ports, and ``commands/`` is the command line ``nightjar-firmware``.
 """
 
 __version__ = "0.1.0"

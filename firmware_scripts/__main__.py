@@ -26,7 +26,7 @@ from wire.errors import NightjarError
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="nightjar-firmware")
 def cli() -> None:
-    """From a blank card to a device that trains: find the card, write it, read it back."""
+    """Turn a blank card into a device that trains: find the card, write it, read it back."""
 
 
 for command in (targets, flash, customise, verify, bmap, doctor, bundle, bundle_key, image, twin, android):
@@ -34,7 +34,7 @@ for command in (targets, flash, customise, verify, bmap, doctor, bundle, bundle_
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status: faults that a person can mend are one message and no traceback."""
+    """Run one command and return its exit status. Faults that a user can fix print one message and no traceback."""
     try:
         status = cli.main(arguments, prog_name="nightjar-firmware", standalone_mode=False)
     except NightjarError as error:
@@ -44,7 +44,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        # While cards are written an interrupt does not come up to here: each card says how it stands.
+        # While cards are being written, an interrupt does not reach this point: each card reports its own state.
         click.echo("nightjar-firmware: interrupted, nothing was written", err=True)
         return ExitStatus.INTERRUPTED
     return status or ExitStatus.DONE
@@ -52,7 +52,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def main() -> None:
     """Entry point."""
-    # As ctrl-C, which a shell's background job ignores: programs that were started are ended and clean up.
+    # Handle SIGTERM like ctrl-C, which a shell's background jobs ignore: child programs are stopped and clean up.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(run())
 

@@ -1,6 +1,6 @@
-"""Makes an image, or a card that was just written, one host's: decides, checks, writes, reads back, and says it all.
+"""Customises an image, or a freshly written card, for one host: plans, checks, writes, reads back and reports.
 
-What starts everything at the first boot is written last, so a card that was cut off in between starts as it was.
+The file that triggers the first-boot setup is written last, so an interrupted card boots as it did before.
 """
 
 from __future__ import annotations
@@ -21,23 +21,24 @@ from wire.errors import ConfigError, IntegrityError, UnavailableError
 FOLDER = "nightjar"
 BUNDLE, KEY, SETTINGS, CLAIM = "bundle.tar", "bundle.pub", "agent.toml", "claim.json"
 _FROM_BUNDLE = ("install.sh", "nightjar-device.pyz")
-_SPARE_BYTES = 2_000_000  # status, log, and what FAT needs for itself
+_SPARE_BYTES = 2_000_000  # for status, log and FAT's own structures
 _INSTALL = ("sh", f"/boot/firmware/{FOLDER}/install.sh")
 _SSH_ON = ("systemctl", "enable", "--now", "ssh")
 
-# Asks cloud-init's own program about user-data; why it would refuse it, or an empty text. None: it is not here.
+# Checks user-data with cloud-init's own program: returns why it would be refused, empty if it would not, and None if
+# cloud-init is not installed.
 SchemaCheck = Callable[[str], str | None]
 
 
 @dataclass(frozen=True, slots=True)
 class BundleFiles:
-    """The bundle, and what belongs to it.
+    """A bundle whose signature was checked, with its key and manifest.
 
     Attributes:
-        path: of the archive, whose signature was checked.
-        public_key: that checked it, as PEM.
-        own: the files in its folder ``device/`` by their names.
-        facts: of its manifest.
+        path: the archive.
+        public_key: the key that its signature was checked with, as PEM.
+        own: the files in the archive's folder ``device/``, by name.
+        facts: the facts in its manifest.
     """
 
     path: Path
@@ -46,20 +47,20 @@ class BundleFiles:
     facts: Mapping[str, object]
 
     def own_files(self) -> dict[str, bytes]:
-        """What a device starts with before the bundle is unpacked: the installer and its program."""
+        """The files that a device needs before the bundle is unpacked: the installer and its program."""
         return {name: self.own[name] for name in _FROM_BUNDLE if name in self.own}
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What one card shall get.
+    """The customisation requested for one card.
 
     Attributes:
-        settings: of the host.
-        parcel: the agent; None only sets up the host.
-        agent_toml: settings that the fleet shares; None if a claim says all.
-        claim: the bytes of a claim file; None without.
-        instance_id: new for each card.
+        settings: the host's settings.
+        parcel: the agent's bundle; None sets up only the host.
+        agent_toml: the settings shared by the fleet; None if the claim supplies everything.
+        claim: the bytes of a claim file; None if there is none.
+        instance_id: cloud-init's instance-id, new for each card.
     """
 
     settings: HostSettings
@@ -71,14 +72,14 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Customisation:
-    """What is to be written, in this order, and what will come of it.
+    """The files to be written, in order, and their effect.
 
     Attributes:
-        detected: the image's format, and what told it.
-        files: by their path on the boot partition; a path is copied.
-        removed: files that would speak against the new ones.
-        words: what will happen at the first start, a sentence a line.
-        warnings: what looks wrong, though it can be written.
+        detected: the image's format, and how it was detected.
+        files: contents by path on the boot partition; a ``Path`` is copied from there.
+        removed: files that would conflict with the new ones.
+        words: what will happen at the first boot, one sentence per line.
+        warnings: what looks wrong but does not prevent writing.
     """
 
     detected: Detected
@@ -89,10 +90,10 @@ class Customisation:
 
 
 def check_order(order: Order) -> None:
-    """Return if an order can be carried out on some image: everything that can be known before a card is touched.
+    """Check everything about an order that can be known before a card is touched.
 
     Raises:
-        ConfigError: it cannot.
+        ConfigError: the order cannot be carried out on any image.
     """
     check_settings(order.settings)
     if order.claim is not None:
@@ -113,7 +114,7 @@ def plan(order: Order, fat: Fat, check_schema: SchemaCheck) -> Customisation:
     """Decide what is to be written to a boot partition. Writes nothing.
 
     Raises:
-        ConfigError: the image does not take what is asked for, or it is not told how it takes it.
+        ConfigError: the image does not support the order, or its format cannot be detected.
         UnavailableError: the partition cannot be read, or has too little room.
     """
     check_order(order)
@@ -149,11 +150,11 @@ def plan(order: Order, fat: Fat, check_schema: SchemaCheck) -> Customisation:
 
 
 def carry_out(custom: Customisation, fat: Fat) -> None:
-    """Write it, flush it, and read every byte back.
+    """Write the files, flush them and read every byte back.
 
     Raises:
-        UnavailableError: it cannot be written; the card starts as before unless the last file was reached.
-        IntegrityError: what is read back differs.
+        UnavailableError: a file cannot be written or removed; the card boots as before unless the last file was begun.
+        IntegrityError: a file reads back differently from what was written.
     """
     for name in custom.removed:
         fat.remove(name)
@@ -161,22 +162,22 @@ def carry_out(custom: Customisation, fat: Fat) -> None:
         fat.write(name, data)
     fat.settle()
     for name, data in custom.files.items():
-        found = fat.read(name)
+        actual = fat.read(name)
         wanted = data if isinstance(data, bytes) else data.read_bytes()
-        if found is None or hashlib.sha256(found).digest() != hashlib.sha256(wanted).digest():
+        if actual is None or hashlib.sha256(actual).digest() != hashlib.sha256(wanted).digest():
             msg = f"{name} reads back other than it was written: the card or the reader is bad"
             raise IntegrityError(msg)
-    left = [name for name in custom.removed if fat.read(name) is not None]
-    if left:
-        msg = f"{', '.join(left)} could not be removed"
+    remaining = [name for name in custom.removed if fat.read(name) is not None]
+    if remaining:
+        msg = f"{', '.join(remaining)} could not be removed"
         raise UnavailableError(msg)
 
 
 def customise(path: Path, order: Order, check_schema: SchemaCheck) -> Customisation:
-    """Plan and carry out on an image or a card that the caller may write to.
+    """Plan and carry out the customisation of an image or a card that the caller may write to.
 
     Raises:
-        NightjarError: as :func:`plan` and :func:`carry_out`, or it has no boot partition.
+        NightjarError: there is no boot partition, or :func:`plan` or :func:`carry_out` failed.
     """
     with boot_partition(path) as fat:
         custom = plan(order, fat, check_schema)
@@ -185,7 +186,7 @@ def customise(path: Path, order: Order, check_schema: SchemaCheck) -> Customisat
 
 
 def _check_platform(order: Order, detected: Detected) -> None:
-    """A device cannot install another kind's bundle: it would come up, and never show itself."""
+    """Refuse a bundle for another platform: the device could not install it and would never contact the coordinator."""
     made_for = None if order.parcel is None else order.parcel.facts.get("platform")
     if made_for is not None and detected.platform is not None and made_for != detected.platform:
         msg = f"the bundle is for {made_for}, the image is {detected.platform}: make one for that (docs/bundles.md)"
@@ -216,7 +217,7 @@ def _cloud_init_files(order: Order, line: str | None) -> dict[str, str]:
     if network is not None:
         made[cloud_init.NETWORK_CONFIG] = network
     made[cloud_init.USER_DATA] = cloud_init.user_data(settings, tuple(commands))
-    # Last: with a new instance-id cloud-init takes the card for a new device.
+    # Written last: the new instance-id is what makes cloud-init treat the card as a new device.
     made[cloud_init.META_DATA] = cloud_init.meta_data(settings.hostname, order.instance_id)
     return made
 
@@ -236,18 +237,18 @@ def _country(order: Order) -> str | None:
 
 
 def _warnings(order: Order, texts: Mapping[str, str]) -> Sequence[str]:
-    found = []
+    warnings = []
     if order.parcel is not None and order.agent_toml is not None and order.claim is None:
         names = local_only(order.agent_toml)
-        found += [
+        warnings += [
             f"{name} in the agent's settings names the device itself: it will find nobody there" for name in names
         ]
     before = [line for line in texts.get("user-data", "").splitlines() if line.strip() and not line.startswith("#")]
     if before:
-        found.append("the image was customised before; user-data is replaced, not merged")
+        warnings.append("the image was customised before; user-data is replaced, not merged")
     if order.settings.user is None:
-        found.append("no user: nobody can log in, unless the image brings a user of its own")
-    return found
+        warnings.append("no user: nobody can log in, unless the image brings a user of its own")
+    return warnings
 
 
 def _words(order: Order, detected: Detected) -> tuple[str, ...]:
@@ -284,7 +285,7 @@ def _words(order: Order, detected: Detected) -> tuple[str, ...]:
 
 
 def order_as_json(custom: Customisation) -> dict[str, object]:
-    """A customisation as JSON shows it: names, sizes and words; no contents, for there are secrets among them."""
+    """A customisation for JSON output: names, sizes and descriptions, but no contents, which include secrets."""
     sizes = {name: len(data) if isinstance(data, bytes) else data.stat().st_size for name, data in custom.files.items()}
     return {
         "format": custom.detected.format.value,

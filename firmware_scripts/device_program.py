@@ -1,7 +1,7 @@
-"""Packs what runs on a device: one file of Python for the system's own Python, the units, and the installer.
+"""Packs the files that run on a device: one zipped Python program for the system's Python, the units and the installer.
 
-The same sources give the same bytes. Enrolment and self-test run in the very sandbox of the agent: their units are the
-agent's with another command, so they cannot drift apart.
+Equal sources give identical bytes. Enrolment and self-test run in exactly the agent's sandbox: their units are derived
+from the agent's unit with another command, so they cannot drift apart.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _SETTINGS = "--config %d/agent.toml"
 
 
 def device_files(project: Path) -> dict[str, bytes]:
-    """Everything for a bundle's folder ``device/``, by its path in the bundle.
+    """All files of a bundle's folder ``device/``, by path in the bundle.
 
     Raises:
-        ConfigError: ``project`` is no checkout.
+        ConfigError: ``project`` is not a checkout.
     """
     here = project / "firmware_scripts/device"
     try:
@@ -61,7 +61,7 @@ def device_files(project: Path) -> dict[str, bytes]:
 
 
 def device_program(project: Path) -> bytes:
-    """``nightjar-device.pyz``: a zip that Python runs, stored and with fixed times.
+    """``nightjar-device.pyz``: an executable Python zip, uncompressed and with fixed timestamps.
 
     Raises:
         OSError: a module cannot be read.
@@ -78,9 +78,9 @@ def device_program(project: Path) -> bytes:
 
 
 def enrol_unit(agent_unit: str) -> str:
-    """The unit that enrols, from the agent's."""
-    # A credential is a copy that only this unit can read, for the file is root's; then a copy of that
-    # in the unit's own /tmp, because the agent blanks the claim that it used.
+    """The unit that enrols the device, derived from the agent's unit."""
+    # The claim file belongs to root, so systemd passes it to this unit as a credential, readable by this unit only.
+    # The unit copies it to its private /tmp, because the agent blanks the claim after use.
     copy = "/usr/bin/install -m 0600 %d/claim /tmp/claim.json"
     command = f"{_COMMAND} enrol {_SETTINGS} --claim /tmp/claim.json"
     credential = "LoadCredential=claim:/var/lib/nightjar/claim.json"
@@ -88,13 +88,13 @@ def enrol_unit(agent_unit: str) -> str:
 
 
 def self_test_unit(agent_unit: str) -> str:
-    """The unit that trains a step to see whether it can, from the agent's."""
+    """The unit that trains one step as a self-test, derived from the agent's unit."""
     return _once(agent_unit, "trains a step, to see whether it can", (f"{_COMMAND} self-test {_SETTINGS}",))
 
 
 def _once(agent_unit: str, does: str, commands: tuple[str, ...], *others: str) -> str:
     unit = agent_unit[agent_unit.index("[Unit]") : agent_unit.index("[Install]")]
-    # DynamicUser takes the unit's name, so the others have to name the agent's user to share its folder.
+    # DynamicUser defaults to the unit's name, so these units must name the agent's user to share its folder.
     starts = [f"ExecStart={command}" for command in commands]
     service = "\n".join(["Type=oneshot", *starts, "User=nightjar-agent", "TimeoutStartSec=900", *others])
     unit = re.sub(r"^Description=.*$", f"Description=Nightjar: {does}", unit, flags=re.MULTILINE)

@@ -1,7 +1,7 @@
-"""Many cards at once, each on a thread of its own: claim it, look again, write it, customise it.
+"""Writes many cards in parallel, one thread each: claims, checks again, writes and customises each card.
 
-What happens to one card does not touch another. Every card reads the image for itself, so unpacking is paid once for
-each; zstd or a plain image suits a fleet better than xz.
+A fault on one card does not affect the others. The image is unpacked separately for each card, so zstd or a plain image
+suits a fleet better than xz.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from wire.errors import NightjarError, UnavailableError
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """A target that was judged and confirmed; ``card`` is its line in the list of a fleet."""
+    """A target that was judged and confirmed; ``card`` is its line in the fleet's list."""
 
     target: Target
     card: Card | None = None
@@ -34,14 +34,14 @@ class Confirmed:
 
 @dataclass(frozen=True, slots=True)
 class TargetRefused:
-    """Nothing was written: the target may not be written to, or is not what was confirmed."""
+    """Nothing was written: the target may not be written to, or is not the one that was confirmed."""
 
     reasons: tuple[Reason, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CustomiseFailed:
-    """The image is on the card, but what makes it this host's card is not; its first block was cleared again."""
+    """The image was written, but customising it failed; the card's first block was cleared again."""
 
     text: str
 
@@ -50,12 +50,12 @@ CardOutcome = Outcome | TargetRefused | CustomiseFailed
 
 OpenTarget = Callable[[Target, int], AbstractContextManager[OpenedFile | Reason]]
 
-# Called with a card whose image is written and verified, before success is said. Raises NightjarError or OSError.
+# Called after a card's image is written and verified, before success is reported. Raises NightjarError or OSError.
 Customise = Callable[[Confirmed], None]
 
 
 def open_target(target: Target, image_bytes: int) -> AbstractContextManager[OpenedFile | Reason]:
-    """Claim a disk or a file for this process alone."""
+    """Open a disk or a file exclusively for this process."""
     match target:
         case DiskTarget(path):
             return open_block(path)
@@ -65,15 +65,15 @@ def open_target(target: Target, image_bytes: int) -> AbstractContextManager[Open
 
 @dataclass(frozen=True, slots=True)
 class FlashJob:
-    """What is the same for all cards.
+    """The parts of a flash that all cards share.
 
     Attributes:
-        survey: of the image.
-        open_image: opens it anew.
-        look: looks at this machine now.
-        allow: the rules that the person at the keyboard has allowed by name.
-        customise: what makes a written card one host's card, or None.
-        open: claims a target; a reason if that is refused.
+        survey: the survey of the image.
+        open_image: opens the image again, at its start.
+        look: takes a new snapshot of this machine.
+        allow: the rules that the user has overridden by name.
+        customise: customises a written card; None if cards are not customised.
+        open: opens a target exclusively, or returns the reason why that is refused.
     """
 
     survey: Survey
@@ -85,7 +85,7 @@ class FlashJob:
 
 
 def refusals(machine: MachineState, target: Target, image_bytes: int, allow: frozenset[Rule]) -> tuple[Reason, ...]:
-    """Every reason that refuses ``target`` now, less what was allowed by name."""
+    """Every current reason to refuse ``target``, except those overridden by name."""
     if isinstance(target, FileTarget):
         return ()
     reasons = [reason for reason in judge(machine, target.device).reasons if reason.rule not in allow]
@@ -98,7 +98,10 @@ def refusals(machine: MachineState, target: Target, image_bytes: int, allow: fro
 def write_cards(
     job: FlashJob, confirmed: Sequence[Confirmed], reports: Sequence[ProgressReport], at_once: int, stop: Event
 ) -> tuple[CardOutcome, ...]:
-    """Write every card, one report for each; ``stop`` ends all within a chunk, and each still tells how it stands."""
+    """Write all cards, each with its own report.
+
+    ``stop`` ends all of them within one chunk; the outcome of each is still returned.
+    """
     with ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="card") as threads:
         pairs = zip(confirmed, reports, strict=True)
         work = [threads.submit(_write_card, job, card, report, stop.is_set) for card, report in pairs]
@@ -113,7 +116,7 @@ def _write_card(
     with job.open(confirmed.target, job.survey.image_bytes) as opened:
         if isinstance(opened, Reason):
             return TargetRefused((opened,))
-        # Looked at with the disk in hand: from now on nobody can mount it, so what is seen stays true.
+        # Checked while the disk is held: it cannot be mounted from now on, so the result stays true.
         if isinstance(confirmed.target, DiskTarget):
             try:
                 reasons = _changed_or_refused(job, confirmed.target, opened)

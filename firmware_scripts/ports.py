@@ -1,4 +1,4 @@
-"""What a write needs from the world: a file to write to, an image that can be read again, and somebody to tell."""
+"""The ports of a write: a file to write to, an image that can be read again, and a receiver of progress reports."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Protocol
 
 
 class BlockFile(Protocol):
-    """A card, or a file that stands for one, opened for this process alone. Every method may raise OSError."""
+    """A card, or a file in its place, opened exclusively for this process. Every method may raise OSError."""
 
     @property
     def size_bytes(self) -> int:
-        """How much it holds."""
+        """Its capacity in bytes."""
 
     def write_at(self, offset: int, data: memoryview) -> int:
-        """Write some of ``data``; returns how many bytes were taken, which may be fewer than all."""
+        """Write some of ``data``; return the number of bytes written, which may be fewer than all."""
 
     def read_at(self, offset: int, length_bytes: int) -> bytes:
-        """Read up to ``length_bytes``; empty at the end."""
+        """Read up to ``length_bytes``; empty at the end of the card."""
 
     def sync(self) -> None:
         """Return once everything written is on the medium."""
 
     def drop_cache(self) -> None:
-        """Make the next reads come from the medium, as far as the system lets us."""
+        """Make the next reads come from the medium, as far as the system allows it."""
 
 
 class OpenedFile(BlockFile, Protocol):
-    """A block file that knows which device it is."""
+    """A block file that knows its device number."""
 
     @property
     def number(self) -> str:
@@ -40,15 +40,15 @@ class ByteStream(Protocol):
     """An unpacked image, read from start to end."""
 
     def read(self, length_bytes: int, /) -> bytes:
-        """Up to ``length_bytes``; empty at the end."""
+        """Read up to ``length_bytes``; empty at the end of the image."""
 
 
-# Opens the image anew, at its start.
+# Opens the image again, at its start.
 OpenImage = Callable[[], AbstractContextManager[ByteStream]]
 
 
 class WorkPhase(StrEnum):
-    """What is going on."""
+    """The phase of the work that is reported."""
 
     SURVEY = "survey"
     WRITE = "write"
@@ -56,7 +56,7 @@ class WorkPhase(StrEnum):
 
 
 class ProgressReport(Protocol):
-    """Told about progress, from the thread that does the work."""
+    """A callback that receives progress reports, on the thread that does the work."""
 
     def __call__(self, phase: WorkPhase, done_bytes: int, total_bytes: int | None) -> None:
-        """``total_bytes`` is None while it cannot be known: a packed image that is surveyed."""
+        """Report progress; ``total_bytes`` is None while it is unknown, as in the survey of a packed image."""

@@ -1,4 +1,4 @@
-"""One look through a whole image before any card is touched: is it sound, how large, what does each chunk hash to."""
+"""Surveys a whole image before any card is touched: its integrity, its size and the sha256 of each chunk."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from wire.errors import IntegrityError, NightjarError, RemoteProtocolError
 
 
 class SurveyStopped(Exception):  # noqa: N818 - a request, not a fault
-    """Somebody asked for the work to stop; nothing is wrong. Never leaves this package."""
+    """The work was asked to stop; nothing is wrong. Never leaves this package."""
 
 
 def survey(open_image: OpenImage, bmap: Bmap | None, report: ProgressReport, should_stop: Callable[[], bool]) -> Survey:
-    """Read an image once, and check it against its block map.
+    """Read an image once and check it against its block map.
 
     Raises:
-        RemoteProtocolError: the image is damaged, empty, or not the size that its block map says.
-        IntegrityError: a range does not have the sha256 of the block map; the message names its offset.
-        Stopped: ``should_stop`` said so.
-        OSError: it cannot be read.
+        RemoteProtocolError: the image is damaged, empty, or of another size than in its block map.
+        IntegrityError: a range does not match its sha256 in the block map; the message names its offset.
+        SurveyStopped: ``should_stop`` returned true.
+        OSError: the image cannot be read.
     """
     whole, chunks, end = hashlib.sha256(), [], 0
     checker = _RangeChecker(bmap)
@@ -44,15 +44,15 @@ def survey(open_image: OpenImage, bmap: Bmap | None, report: ProgressReport, sho
     return Survey(end, whole.hexdigest(), tuple(chunks))
 
 
-class ImageChanged(Exception):  # noqa: N818 - what happened, told on as an outcome
-    """The image cannot be read any more, or not as it was surveyed. Never leaves this package."""
+class ImageChanged(Exception):  # noqa: N818 - an event, reported as an outcome
+    """The image cannot be read any more, or differs from its survey. Never leaves this package."""
 
 
 def chunks_again(surveyed: Survey, open_image: OpenImage) -> Iterator[tuple[ImageChunk, bytes]]:
-    """The chunks of a survey with their bytes, each compared with what it was: somebody may have replaced the file.
+    """The chunks of a survey with their bytes, each checked against its sha256 because the file may have been replaced.
 
     Raises:
-        ImageChanged: it is not the image that was surveyed.
+        ImageChanged: the image cannot be read, or is not the one that was surveyed.
     """
     try:
         with open_image() as stream:
@@ -72,7 +72,7 @@ def chunks_again(surveyed: Survey, open_image: OpenImage) -> Iterator[tuple[Imag
 
 
 def exactly(stream: ByteStream, length_bytes: int) -> bytes:
-    """``length_bytes`` from a stream that may give fewer at a time; fewer only at its end."""
+    """Read ``length_bytes`` from a stream that may return fewer per call; the result is shorter only at its end."""
     parts, missing = [], length_bytes
     while missing and (part := stream.read(missing)):
         parts.append(part)
@@ -96,7 +96,7 @@ class _RangeChecker:
         self._hash = hashlib.sha256()
 
     def mapped(self, offset: int, data: bytes) -> Iterator[tuple[int, int]]:
-        """The mapped (offset, length) in ``data``; each range is checked when its last byte has passed."""
+        """The mapped (offset, length) spans in ``data``; each range is checked once its last byte has been read."""
         end = offset + len(data)
         if self._ranges is None:
             yield from spans(offset, end)

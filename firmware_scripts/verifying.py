@@ -1,6 +1,6 @@
-"""Reading a card or an image back, from the medium, and saying where it first differs.
+"""Verifies a card or an image by reading it back from the medium, and reports where it first differs.
 
-After a flash each chunk is compared with the survey of the image; without an image, each range of a block map is.
+After a flash, each chunk is compared with the survey of the image; without an image, each range with the block map.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from firmware_scripts.surveying import ImageChanged, SurveyStopped, chunks_again
 
 @dataclass(frozen=True, slots=True)
 class VerifyFailed:
-    """What was read back is not what it should be. ``offset`` is the first byte that differs or cannot be read."""
+    """The data read back is wrong. ``offset`` is the first byte known to differ or to be unreadable."""
 
     offset: int
     text: str
@@ -32,20 +32,20 @@ def read_back(
     report: ProgressReport,
     should_stop: Callable[[], bool],
 ) -> VerifyFailed | None:
-    """Compare ``chunks`` of a surveyed image with what is on the card; None if all of them are there.
+    """Compare ``chunks`` of a surveyed image with the card; None if all of them match.
 
     Raises:
-        Stopped: ``should_stop`` said so.
+        SurveyStopped: ``should_stop`` returned true.
     """
     if failed := _drop_cache(card):
         return failed
     for chunk in chunks:
         if should_stop():
             raise SurveyStopped
-        found = _sha256_at(card, chunk.offset, chunk.length_bytes)
-        if isinstance(found, VerifyFailed):
-            return found
-        if found != chunk.sha256:
+        digest = _sha256_at(card, chunk.offset, chunk.length_bytes)
+        if isinstance(digest, VerifyFailed):
+            return digest
+        if digest != chunk.sha256:
             offset = _first_difference(surveyed, chunk, open_image, card)
             return VerifyFailed(offset, "reads back differently than it should be")
         report(WorkPhase.VERIFY, chunk.offset + chunk.length_bytes, surveyed.image_bytes)
@@ -53,16 +53,16 @@ def read_back(
 
 
 def check_ranges(card: BlockFile, bmap: Bmap, report: ProgressReport) -> VerifyFailed | None:
-    """Compare a card or an image file with a block map; the first bad range is named by where it starts."""
+    """Compare a card or an image file with a block map; a failure gives the start of the first bad range."""
     if card.size_bytes < bmap.image_bytes:
         return VerifyFailed(card.size_bytes, f"is the end, but the block map describes {bmap.image_bytes} bytes")
     if failed := _drop_cache(card):
         return failed
     for part in bmap.ranges:
-        found = _sha256_at(card, part.offset, part.length_bytes)
-        if isinstance(found, VerifyFailed):
-            return found
-        if found.hex() != part.sha256:
+        digest = _sha256_at(card, part.offset, part.length_bytes)
+        if isinstance(digest, VerifyFailed):
+            return digest
+        if digest.hex() != part.sha256:
             end = part.offset + part.length_bytes
             return VerifyFailed(part.offset, f"to {end}: the range is not what the block map says")
         report(WorkPhase.VERIFY, part.offset + part.length_bytes, bmap.image_bytes)
@@ -70,7 +70,7 @@ def check_ranges(card: BlockFile, bmap: Bmap, report: ProgressReport) -> VerifyF
 
 
 def os_error_text(error: OSError) -> str:
-    """What a fault of a card means, in words, with its name in the kernel."""
+    """Describe a card's I/O error in words, with its errno name."""
     name = errno.errorcode.get(error.errno or 0, "")
     match error.errno:
         case errno.ENOSPC:
@@ -106,12 +106,12 @@ def _sha256_at(card: BlockFile, offset: int, length_bytes: int) -> bytes | Verif
 
 
 def _first_difference(surveyed: Survey, bad: ImageChunk, open_image: OpenImage, card: BlockFile) -> int:
-    """Which byte of a bad chunk: the image is read again up to there, since it is not kept in memory."""
+    """The offset of the first wrong byte in a bad chunk. Reads the image again, since it is not kept in memory."""
     try:
         wanted = next(data for chunk, data in chunks_again(surveyed, open_image) if chunk == bad)
         got = card.read_at(bad.offset, bad.length_bytes)
     except (OSError, ImageChanged):
         return bad.offset
-    # Where it reads right the second time it is a bad card all the same, and the chunk is all that we know.
+    # If the second read matches, the card is bad all the same, and only the chunk is known.
     pairs = enumerate(zip(wanted, got, strict=False))
     return bad.offset + next((index for index, (a, b) in pairs if a != b), 0)

@@ -1,10 +1,10 @@
-"""Writes one image to one card so that the card holds all of it, verified, or does not start at all.
+"""Writes one image to one card so that the card holds all of it, verified, or does not boot at all.
 
-The order is the whole idea (:data:`firmware_scripts.core.plan.STEPS`): the head of the card is cleared first and
-written last, and everything else has been read back from the medium before it is. So whenever this is cut off (a kill,
-a pulled cable, a full disk), the first block is still the cleared one, and no firmware finds anything to boot.
+The order makes this safe (:data:`firmware_scripts.core.plan.STEPS`): the head of the card is cleared first and written
+last, after everything else has been read back from the medium. So whenever the write is interrupted (a kill, a pulled
+cable, a full disk), the first block is still cleared, and no firmware finds anything to boot.
 
-Every result is a value; only a defect raises. Nothing here chooses a target or opens one.
+Every outcome is returned as a value; only a bug raises. Nothing here chooses or opens a target.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from firmware_scripts.ports import BlockFile, OpenImage, ProgressReport, WorkPha
 from firmware_scripts.surveying import ImageChanged, SurveyStopped, chunks_again
 from firmware_scripts.verifying import VerifyFailed, os_error_text, read_back
 
-# Flushing on the way keeps the rate that is shown honest, and lets a bad card fail early.
+# Regular flushing keeps the displayed rate honest, and lets a bad card fail early.
 SYNC_EVERY_BYTES = 32 * 2**20
 _TAIL_BYTES = 2**20  # a GPT keeps its copy in the last 33 sectors, of at most 4096 bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Every byte was read back from the medium."""
+    """Every byte was written and read back from the medium."""
 
     written_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class WriteFailed:
-    """The card did not take the bytes. ``offset`` is where it was noticed."""
+    """Writing to the card failed. ``offset`` is where the failure was noticed."""
 
     offset: int
     text: str
@@ -40,14 +40,14 @@ class WriteFailed:
 
 @dataclass(frozen=True, slots=True)
 class ImageFailed:
-    """The image is not what it was when it was surveyed, or cannot be read any more."""
+    """The image changed after its survey, or cannot be read any more."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """Somebody asked to stop. ``touched`` says whether the card lost what it held; it does not start then."""
+    """The write was asked to stop. ``touched`` says whether the card lost its old content and so does not boot."""
 
     touched: bool
 
@@ -58,7 +58,7 @@ Outcome = Written | WriteFailed | VerifyFailed | ImageFailed | Interrupted
 def write_image(
     surveyed: Survey, open_image: OpenImage, card: BlockFile, report: ProgressReport, should_stop: Callable[[], bool]
 ) -> Outcome:
-    """Write and verify; see the module for what holds when it does not end with :class:`Written`."""
+    """Write and verify; the module's docstring describes the card's state if the outcome is not :class:`Written`."""
     size = card.size_bytes
     if size < surveyed.image_bytes:
         return WriteFailed(size, f"the image has {surveyed.image_bytes} bytes, the card only {size}")
@@ -79,7 +79,7 @@ def write_image(
 
 
 def clear_first_block(card: BlockFile) -> None:
-    """Make a card start no more, as well as can be: where it is broken, what is reported is the fault before."""
+    """Try to make a card unbootable. Errors are ignored: the fault that came before is what gets reported."""
     with contextlib.suppress(_CardError):
         _write_all(card, 0, bytes(min(FIRST_BLOCK_BYTES, card.size_bytes)))
         _sync(card, 0)
@@ -93,7 +93,7 @@ class _CardError(Exception):
 
 
 def _clear_ends(card: BlockFile, image_bytes: int) -> None:
-    # The whole head, whatever the size of the image: an old partition table must not survive beside new data.
+    # Clear the whole head, whatever the image's size: an old partition table must not survive beside new data.
     size = card.size_bytes
     _write_all(card, 0, bytes(min(HEAD_BYTES, size)))
     start = max(image_bytes, HEAD_BYTES, size - _TAIL_BYTES)
@@ -104,7 +104,7 @@ def _clear_ends(card: BlockFile, image_bytes: int) -> None:
 def _write_body(
     surveyed: Survey, open_image: OpenImage, card: BlockFile, report: ProgressReport, should_stop: Callable[[], bool]
 ) -> list[tuple[ImageChunk, bytes]]:
-    """Write all but the head, which is returned."""
+    """Write everything but the head, and return the head."""
     head, unsynced, end = [], 0, HEAD_BYTES
     for chunk, data in chunks_again(surveyed, open_image):
         if should_stop():
@@ -129,7 +129,10 @@ def _finish(
     report: ProgressReport,
     head: list[tuple[ImageChunk, bytes]],
 ) -> Outcome:
-    """Write and verify the head. From here on the card may start, so nothing stops this, and a fault clears it."""
+    """Write and verify the head.
+
+    The card may boot from here on, so this cannot be interrupted, and a fault clears the head again.
+    """
     try:
         _write_head(card, head)
         bad = read_back(surveyed, surveyed.head, open_image, card, _silent, _never)
@@ -148,7 +151,7 @@ def _write_head(card: BlockFile, head: list[tuple[ImageChunk, bytes]]) -> None:
     for chunk, data in head:
         held_back = max(0, FIRST_BLOCK_BYTES - chunk.offset)
         if held_back:
-            # With a block map of small blocks the first block may come in several chunks with gaps.
+            # With a block map of small blocks, the first block may arrive in several chunks with gaps.
             first_block = first_block.ljust(chunk.offset, b"\0") + data[:held_back]
         _write_all(card, chunk.offset + min(held_back, len(data)), data[held_back:])
     _sync(card, HEAD_BYTES)
@@ -180,4 +183,4 @@ def _never() -> bool:
 
 
 def _silent(phase: WorkPhase, done_bytes: int, total_bytes: int | None) -> None:
-    """The head is one chunk: nothing to tell."""
+    """Report no progress: the head is a single chunk."""

@@ -1,1 +1,1 @@
-"""Android phones: the agent runs in a Debian inside of Termux. ``push`` brings it onto phones on a cable."""
+"""Support for Android phones: the agent runs in Debian inside Termux. ``push`` copies it to phones over USB."""

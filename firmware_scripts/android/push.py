@@ -1,7 +1,7 @@
-"""Brings an agent onto phones on a cable with the real ``adb``: pushes one archive, and has the phone hash it.
+"""Copies the agent to phones over USB with ``adb``: pushes one archive, and has the phone hash it.
 
-What it cannot do is start anything in Termux: Android keeps apps apart. So the last step is typed on the phone. Until
-then any app with access to all files can change the archive, so the last step compares its hash where none of them can.
+It cannot start anything in Termux, because Android isolates apps, so a person types the last step on the phone. Until
+then, any app with access to all files can change the archive, so the last step checks the hash out of their reach.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ ARCHIVE = "nightjar.tar"
 _TIMEOUT_S = 600.0
 _SERIAL = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
-# Runs adb with these arguments and returns what it printed. Raises UnavailableError.
+# Runs adb with these arguments and returns its output. Raises UnavailableError.
 Adb = Callable[..., str]
 
 
 @dataclass(frozen=True, slots=True)
 class ListedPhone:
-    """A phone that adb lists; ``state`` is ``device`` where it may be used."""
+    """A phone that adb lists; ``state`` is ``device`` if the phone can be used."""
 
     serial: str
     state: str
 
 
 def phones(adb: Adb) -> tuple[ListedPhone, ...]:
-    """The phones on this machine's cables.
+    """The phones connected to this machine.
 
     Raises:
         UnavailableError: adb does not answer.
@@ -45,10 +45,10 @@ def phones(adb: Adb) -> tuple[ListedPhone, ...]:
 
 
 def choose(found: tuple[ListedPhone, ...], serial: str) -> ListedPhone:
-    """The phone with that serial number. None is ever chosen for you.
+    """The phone with this serial number; no phone is ever chosen by default.
 
     Raises:
-        ConfigError: it is not there, or does not let us in.
+        ConfigError: the phone is not connected, or does not allow access.
     """
     if not _SERIAL.fullmatch(serial):
         msg = f"{serial[:64]!r} is no serial number of a phone"
@@ -65,7 +65,7 @@ def choose(found: tuple[ListedPhone, ...], serial: str) -> ListedPhone:
 
 
 def packed(files: Mapping[str, bytes | Path]) -> bytes:
-    """A tar of files in a folder ``nightjar``: the same files, the same bytes."""
+    """A tar of files in a folder ``nightjar``; equal files give identical bytes."""
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for name, data in sorted(files.items()):
@@ -77,40 +77,40 @@ def packed(files: Mapping[str, bytes | Path]) -> bytes:
 
 
 def push(adb: Adb, phone: ListedPhone, archive: bytes) -> None:
-    """Push an archive into :data:`FOLDER`, and compare what is there by the phone's own sha256.
+    """Push an archive into :data:`FOLDER`, and check it with the phone's own sha256.
 
     Raises:
-        UnavailableError: adb cannot do it.
-        IntegrityError: the phone holds something else.
+        UnavailableError: adb failed.
+        IntegrityError: the file on the phone differs.
     """
     which = ("-s", phone.serial)
     adb(*which, "shell", "mkdir", "-p", FOLDER)
     target = f"{FOLDER}/{ARCHIVE}"
     adb(*which, "push", "", target, content=archive)
-    said = adb(*which, "shell", "sha256sum", target).split()
-    if not said or said[0] != hashlib.sha256(archive).hexdigest():
+    checksum = adb(*which, "shell", "sha256sum", target).split()
+    if not checksum or checksum[0] != hashlib.sha256(archive).hexdigest():
         msg = f"{target} is not what was pushed: is the phone's storage full?"
         raise IntegrityError(msg)
 
 
 def machine_of(adb: Adb, phone: ListedPhone) -> str:
-    """The processor of a phone, by the kernel's name.
+    """The kernel's name of a phone's processor.
 
     Raises:
-        UnavailableError: adb cannot ask.
+        UnavailableError: adb failed.
     """
     abi = adb("-s", phone.serial, "shell", "getprop", "ro.product.cpu.abi").strip()
     return {"arm64-v8a": "aarch64", "armeabi-v7a": "armv7l"}.get(abi, abi)
 
 
 class AdbProgram:
-    """The ``adb`` program; ``folder`` is for what is pushed and is no file yet."""
+    """The ``adb`` program; ``folder`` holds temporary files for content that is pushed from memory."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def __call__(self, *arguments: str | Path, content: bytes | None = None) -> str:
-        """Run it."""
+        """Run adb; ``content`` becomes a file that replaces an empty argument."""
         words = [str(word) for word in arguments]
         if content is not None and "" in words:
             source = self._folder / "pushed"

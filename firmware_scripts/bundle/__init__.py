@@ -1,1 +1,1 @@
-"""The agent and all that it needs, for one kind of device, in one signed archive that installs with no network."""
+"""Bundles: the agent and its dependencies for one platform, in a signed archive that installs without a network."""

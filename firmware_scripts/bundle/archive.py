@@ -1,7 +1,7 @@
-"""The archive of a bundle: a plain tar with a manifest first, its signature second, and then each file that it lists.
+"""Writes a bundle's archive: a plain tar of the manifest, its signature, and each file that the manifest lists.
 
-Plain, because wheels are packed already and a device must be able to open it with what every system has. The same
-files give the same bytes: order, times, owners and modes are fixed. :mod:`firmware_scripts.bundle.reading` reads it.
+The tar is uncompressed because wheels are already compressed, and a device must open it with standard tools. Equal
+files give identical bytes: order, times, owners and modes are fixed. :mod:`firmware_scripts.bundle.reading` reads it.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from host.files import put_in_place
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a bundle holds: facts about it, and the bytes of each file by its relative path."""
+    """The contents of a bundle: facts about it, and the bytes of each file by relative path."""
 
     facts: Mapping[str, str]
     files: Mapping[str, bytes]
 
 
 def write_archive(path: Path, contents: Contents, key: Ed25519PrivateKey) -> None:
-    """Write a bundle under the folder that ``path`` is named after.
+    """Write a bundle, with all files under a folder named like ``path``.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the archive cannot be written.
     """
     rows = [
         {"path": name, "sha256": hashlib.sha256(data).hexdigest(), "size_bytes": len(data)}
@@ -54,18 +54,18 @@ def write_archive(path: Path, contents: Contents, key: Ed25519PrivateKey) -> Non
 
 
 def check_archive(path: Path, key: Ed25519PublicKey) -> tuple[ListedFile, ...]:
-    """Read a bundle from start to end and check all of it; returns what it holds.
+    """Read and check a whole bundle; return the files that it lists.
 
     Raises:
-        RemoteProtocolError: it is not laid out as :func:`write_archive` does.
-        IntegrityError: the signature, or the hash of a file, does not fit.
-        OSError: it cannot be read.
+        RemoteProtocolError: the archive does not have the layout of :func:`write_archive`.
+        IntegrityError: the signature, or the hash or size of a file, does not match.
+        OSError: the archive cannot be read.
     """
     return read_archive(path, partial(check_signature, key)).files
 
 
 def folder_name(agent: str, version: str, platform: str) -> str:
-    """The name of a bundle, and of the folder inside it.
+    """The name of a bundle and of the folder inside it.
 
     >>> folder_name("nightjar", "0.1.0", "trixie-aarch64")
     'nightjar-0.1.0-trixie-aarch64'
@@ -74,7 +74,7 @@ def folder_name(agent: str, version: str, platform: str) -> str:
 
 
 def lock_lines(wheels: Sequence[tuple[str, str, str]]) -> bytes:
-    r"""A requirements file that accepts these (name, version, sha256) and nothing else.
+    r"""A requirements file that accepts only these wheels, given as (name, version, sha256).
 
     >>> lock_lines([("numpy", "1.26.4", "ab")])
     b'numpy==1.26.4 --hash=sha256:ab\n'

@@ -1,4 +1,4 @@
-"""Puts a bundle together: wheels, a lock that accepts exactly them, the list of what is in it, and whatever else."""
+"""Assembles a bundle: wheels, a lock file that accepts exactly these wheels, an SBOM, and further files."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ SBOM = "sbom.cdx.json"
 def make_bundle(
     platform: Platform, wheels_folder: Path, others: Mapping[str, Path], key: Ed25519PrivateKey, output: Path
 ) -> Path:
-    """Write the bundle of the wheels in a folder; returns its path in the folder ``output``.
+    """Write a bundle of the wheels in a folder; return its path in the folder ``output``.
 
     Args:
-        platform: what the wheels are for.
-        wheels_folder: every wheel, the agent's own among them.
-        others: more files by their path in the bundle, such as an installer.
-        key: signs the manifest.
-        output: a folder, made if it is not there.
+        platform: the platform that the wheels are for.
+        wheels_folder: the folder with all wheels, including the agent's own.
+        others: further files by path in the bundle, such as an installer.
+        key: the private key that signs the manifest.
+        output: the output folder, created if it does not exist.
 
     Raises:
-        ConfigError: the agent's wheel is missing, or a package is there twice.
-        RemoteProtocolError: a file is no wheel.
+        ConfigError: the agent's wheel is missing, or a package occurs twice.
+        RemoteProtocolError: a file is not a wheel.
         OSError: a file cannot be read or written.
     """
     wheels = sorted((read_wheel(path) for path in wheels_folder.glob("*.whl")), key=lambda wheel: wheel.name)

@@ -1,7 +1,8 @@
-"""The kinds of devices that a bundle is made for, and how pip has to be asked for their wheels.
+"""The platforms that bundles are made for, and the pip options that select their wheels.
 
-pip takes the tags of a foreign platform literally: a wheel tagged ``manylinux_2_34`` (as tflite-runtime 2.14 for
-aarch64 is) is not found by asking for ``manylinux2014``. So every tag that the device's C library can run is named.
+pip takes a foreign platform's tags literally: asking for ``manylinux2014`` does not find a wheel tagged
+``manylinux_2_34`` (such as tflite-runtime 2.14 for aarch64). So every tag that the device's C library supports is
+named.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ class Platform:
     """One kind of device.
 
     Attributes:
-        name: as it is asked for.
-        machine: the kernel's name of the processor.
-        glibc_minor: of its C library, 2.x.
-        python: its version, such as (3, 11).
-        requirements: the file of the project's requirements for it.
-        exempt: why no bundle can be made; empty if one can.
+        name: the platform's name.
+        machine: the kernel's name for the processor.
+        glibc_minor: the minor version of its glibc, the x in 2.x.
+        python: its Python version, such as (3, 11).
+        requirements: the project's requirements file for the platform.
+        exempt: why no bundle can be made for it; empty if one can.
     """
 
     name: str
@@ -33,12 +34,12 @@ class Platform:
     exempt: str = ""
 
     def tags(self) -> tuple[str, ...]:
-        """The platform tags of wheels that run on it, newest first."""
+        """The platform tags of the wheels that run on it, newest first."""
         named = [f"manylinux_2_{minor}_{self.machine}" for minor in range(self.glibc_minor, 16, -1)]
         return (*named, f"manylinux2014_{self.machine}")
 
     def pip_options(self) -> tuple[str, ...]:
-        """What makes ``pip download`` choose wheels for this platform instead of the one that it runs on."""
+        """Options that make ``pip download`` choose wheels for this platform instead of the host."""
         major, minor = self.python
         options = ["--only-binary=:all:", "--implementation", "cp", "--python-version", f"{major}{minor}"]
         for abi in (f"cp{major}{minor}", "abi3", "none"):
@@ -66,16 +67,16 @@ PLATFORMS: tuple[Platform, ...] = (
 
 
 def platform_named(name: str, platforms: Sequence[Platform] = PLATFORMS) -> Platform:
-    """The platform of that name.
+    """Look up a platform by name.
 
     Raises:
-        ConfigError: there is none, or no bundle can be made for it.
+        ConfigError: the platform does not exist, or no bundle can be made for it.
     """
-    found = next((platform for platform in platforms if platform.name == name), None)
-    if found is None:
+    match = next((platform for platform in platforms if platform.name == name), None)
+    if match is None:
         msg = f"there is no platform {name!r}; there are {', '.join(platform.name for platform in platforms)}"
         raise ConfigError(msg)
-    if found.exempt:
-        msg = f"no bundle can be made for {name}: {found.exempt}"
+    if match.exempt:
+        msg = f"no bundle can be made for {name}: {match.exempt}"
         raise ConfigError(msg)
-    return found
+    return match

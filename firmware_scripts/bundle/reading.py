@@ -1,8 +1,8 @@
-"""Reads a bundle from start to end, and trusts nothing: also on a device, so the standard library is all it needs.
+"""Reads a bundle from start to end and trusts none of it. Uses only the standard library: it also runs on devices.
 
-A member that the signed manifest does not list, in its place and with its size and hash, refuses the archive. Headers
-are taken one by one: a tar's extensions (sparse files, long names) have sizes of their own, and a bundle has none. Who
-checks the signature is passed in: ``cryptography`` on a host, ``openssl`` on a device that has nothing else yet.
+The archive is refused unless every member matches the signed manifest in position, size and hash. Headers are parsed
+one by one: tar extensions (sparse files, long names) have their own sizes, and a bundle uses none. The caller passes in
+the signature check: ``cryptography`` on a host, ``openssl`` on a device that has nothing else yet.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from wire.errors import IntegrityError, RemoteProtocolError
 MANIFEST = "manifest.json"
 SIGNATURE = "manifest.sig"
 FORMAT = 1
-# A signature of a manifest is no signature of anything else that the same key may sign one day.
+# Domain separation: a manifest's signature is not valid for anything else that the key may sign one day.
 SIGNED_CONTEXT = b"nightjar bundle manifest 1\0"
 _SIGNATURE_BYTES = 64
 _READ_BYTES = 2**20
 _FOLDER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 
-# (manifest, signature): returns if it is good, raises IntegrityError if not.
+# Takes (manifest, signature); returns if the signature is valid, raises IntegrityError if not.
 CheckSignature = Callable[[bytes, bytes], None]
-# Takes each piece of a listed file in turn. What it took may still prove to be wrong: look at nothing before the end.
+# Receives each piece of a listed file in turn. The data may still prove wrong: do not use it before the end.
 Take = Callable[[ListedFile, bytes], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A bundle whose signature is good: what the manifest says of it, and what it lists."""
+    """A bundle with a valid signature: the facts in its manifest, and the files that it lists."""
 
     manifest: bytes
     signature: bytes
@@ -45,12 +45,12 @@ class Checked:
 
 
 def read_archive(path: Path, check: CheckSignature, take: Take = lambda _file, _data: None) -> Checked:
-    """Read a bundle, check all of it, and hand on what it holds.
+    """Read and check a whole bundle, and pass its files to ``take``.
 
     Raises:
-        RemoteProtocolError: it is not laid out as a bundle is.
-        IntegrityError: the signature, or the hash of a file, does not fit.
-        OSError: it cannot be read, or ``take`` cannot go on.
+        RemoteProtocolError: the archive does not have the layout of a bundle.
+        IntegrityError: the signature, or the hash or size of a file, does not match.
+        OSError: the archive cannot be read, or ``take`` failed.
     """
     try:
         with path.open("rb") as archive:
@@ -67,12 +67,12 @@ def read_archive(path: Path, check: CheckSignature, take: Take = lambda _file, _
 
 
 def read_manifest(path: Path, check: CheckSignature) -> Checked:
-    """Read what a bundle says of itself, and check that its owner says so; its files are not looked at.
+    """Read a bundle's manifest and check its signature; the files are not read.
 
     Raises:
-        RemoteProtocolError: it is not laid out as a bundle is.
-        IntegrityError: the signature does not fit.
-        OSError: it cannot be read.
+        RemoteProtocolError: the archive does not have the layout of a bundle.
+        IntegrityError: the signature does not match.
+        OSError: the archive cannot be read.
     """
     try:
         with path.open("rb") as archive:
@@ -108,7 +108,7 @@ def _compare(archive: BinaryIO, wanted: ListedFile, take: Take) -> None:
         msg = f"{wanted.path} has {size_bytes} bytes, the manifest lists it with {wanted.size_bytes}"
         raise IntegrityError(msg)
     digest = hashlib.sha256()
-    take(wanted, b"")  # also an empty file is one
+    take(wanted, b"")  # so that an empty file is reported too
     for data in _pieces(archive, size_bytes):
         digest.update(data)
         take(wanted, data)
@@ -118,20 +118,20 @@ def _compare(archive: BinaryIO, wanted: ListedFile, take: Take) -> None:
 
 
 def _next(archive: BinaryIO, name: str) -> int:
-    """The size of the next member, which must be a plain file of this name; its bytes follow."""
+    """Read the header of the next member, which must be a plain file of this name; return its size."""
     member = _header(archive)
     folder, _, rest = member.name.partition("/") if member else ("", "", "")
-    # The folder is not signed, so it may only be one that a tar can be unpacked into without harm.
+    # The folder's name is not signed, so it must be one that tar can unpack without harm.
     plain = member is not None and member.type == tarfile.REGTYPE and member.size >= 0
     if member is None or not plain or rest != name or not _FOLDER.fullmatch(folder):
-        found = repr(member.name[:80]) if member else "the end"
-        msg = f"expected the plain file {name!r} in the bundle, found {found}"
+        shown = repr(member.name[:80]) if member else "the end"
+        msg = f"expected the plain file {name!r} in the bundle, found {shown}"
         raise RemoteProtocolError(msg, code="bundle")
     return member.size
 
 
 def _header(archive: BinaryIO) -> tarfile.TarInfo | None:
-    """The next member's header, None at the end of the archive."""
+    """Read the next member's header; None at the end of the archive."""
     try:
         return tarfile.TarInfo.frombuf(archive.read(tarfile.BLOCKSIZE), "utf-8", "surrogateescape")
     except tarfile.EOFHeaderError:  # type: ignore[attr-defined]  # documented under HeaderError only
@@ -139,13 +139,13 @@ def _header(archive: BinaryIO) -> tarfile.TarInfo | None:
 
 
 def _pieces(archive: BinaryIO, size_bytes: int) -> Iterator[bytes]:
-    """A member's bytes; what fills its last block is skipped."""
-    left = size_bytes
-    while left:
-        data = archive.read(min(left, _READ_BYTES))
+    """Yield a member's bytes and skip the padding of its last block."""
+    remaining = size_bytes
+    while remaining:
+        data = archive.read(min(remaining, _READ_BYTES))
         if not data:
             msg = "unexpected end of data"
             raise tarfile.ReadError(msg)
-        left -= len(data)
+        remaining -= len(data)
         yield data
     archive.read(-size_bytes % tarfile.BLOCKSIZE)

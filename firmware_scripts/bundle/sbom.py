@@ -1,6 +1,6 @@
-"""The list of what is in a bundle, for those who have to know: CycloneDX 1.6, by its own library.
+"""Makes the SBOM of a bundle: CycloneDX 1.6, by CycloneDX's own library.
 
-Nothing in it depends on when or where it was made: the serial number comes from the contents, the time is fixed.
+It is reproducible: the serial number is derived from the contents, and the time is fixed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from firmware_scripts.bundle.wheelhouse import SOURCE_DATE_EPOCH
 from firmware_scripts.shell.hashing import sha256_of
 from wire.errors import RemoteProtocolError
 
-_LONGEST_LICENSE = 100  # some packages put the whole text there
+_LONGEST_LICENSE = 100  # some packages put the whole license text there
 
 
 @dataclass(frozen=True, slots=True)
 class Wheel:
-    """One wheel: its file, and what its own metadata says."""
+    """One wheel: its file and its metadata."""
 
     path: Path
     name: str
@@ -40,11 +40,11 @@ class Wheel:
 
 
 def read_wheel(path: Path) -> Wheel:
-    """What a wheel is.
+    """Read a wheel's metadata.
 
     Raises:
-        RemoteProtocolError: it is no wheel.
-        OSError: it cannot be read.
+        RemoteProtocolError: the file is not a wheel.
+        OSError: the file cannot be read.
     """
     try:
         name, version, _, _ = parse_wheel_filename(path.name)
@@ -60,7 +60,7 @@ def read_wheel(path: Path) -> Wheel:
 
 
 def make_sbom(wheels: Sequence[Wheel], agent: str) -> bytes:
-    """The list of ``wheels``; ``agent`` is the name of the one that all others are there for."""
+    """The SBOM of ``wheels``; ``agent`` is the name of the one that depends on the others."""
     contents = "".join(wheel.sha256 for wheel in wheels)
     components = {wheel.name: _component(wheel) for wheel in wheels}
     bom = Bom(

@@ -1,4 +1,4 @@
-"""Keys that sign bundles: ed25519 by ``cryptography``, private keys as PEM in a file of mode 0600."""
+"""Makes and uses the keys that sign bundles: Ed25519 by ``cryptography``, private keys as PEM in files of mode 0600."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from wire.errors import ConfigError, IntegrityError
 
 
 def make_key(private: Path, public: Path) -> None:
-    """Make a pair of keys in two new files.
+    """Make a key pair in two new files.
 
     Raises:
-        ConfigError: a file is there already, or cannot be written.
+        ConfigError: a file exists already, or cannot be written.
     """
     key = Ed25519PrivateKey.generate()
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
@@ -35,10 +35,10 @@ def make_key(private: Path, public: Path) -> None:
 
 
 def load_private_key(path: Path) -> Ed25519PrivateKey:
-    """The key that signs.
+    """Load the private key that signs.
 
     Raises:
-        ConfigError: it cannot be read, is no such key, or others may read it.
+        ConfigError: the file cannot be read, is readable by others, or is not an Ed25519 private key.
     """
     try:
         mode = path.stat().st_mode
@@ -56,10 +56,10 @@ def load_private_key(path: Path) -> Ed25519PrivateKey:
 
 
 def load_public_key(path: Path) -> Ed25519PublicKey:
-    """The key that a signature is checked with.
+    """Load the public key that signatures are checked with.
 
     Raises:
-        ConfigError: it cannot be read, or is no such key.
+        ConfigError: the file cannot be read, or is not an Ed25519 public key.
     """
     try:
         key = serialization.load_pem_public_key(path.read_bytes())
@@ -73,15 +73,15 @@ def load_public_key(path: Path) -> Ed25519PublicKey:
 
 
 def sign(key: Ed25519PrivateKey, manifest: bytes) -> bytes:
-    """The signature of a manifest: 64 bytes, the same each time."""
+    """Sign a manifest: 64 bytes, deterministic."""
     return key.sign(SIGNED_CONTEXT + manifest)
 
 
 def check_signature(key: Ed25519PublicKey, manifest: bytes, signature: bytes) -> None:
-    """Return if ``key`` signed this manifest.
+    """Check that ``key`` signed this manifest.
 
     Raises:
-        IntegrityError: it did not.
+        IntegrityError: the signature does not match.
     """
     try:
         key.verify(signature, SIGNED_CONTEXT + manifest)

@@ -1,8 +1,8 @@
-"""Collects wheels with pip: what the agent needs from the index, and the agent itself from this checkout.
+"""Collects wheels with pip: the agent's dependencies from the index, and the agent itself from this checkout.
 
-Packages come with the hashes of a lock, the checkout's own unless another is given. The agent's wheel is built from a
-copy that holds only what a device needs, with fixed times and modes and by the locked setuptools, so that the same
-sources give the same bytes.
+Packages must match the hashes in a lock file, the checkout's own unless another is given. The agent's wheel is built
+from a copy that holds only what a device needs, with fixed times and modes and the locked setuptools, so that equal
+sources give identical bytes.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from firmware_scripts.bundle.platforms import Platform
 from wire.errors import ConfigError, UnavailableError
 
 AGENT = "nightjar-federated"
-"""The distribution: "nightjar" is another project's on the index."""
+"""The name of the distribution: on the index, "nightjar" belongs to another project."""
 AGENT_WHEELS = "nightjar_federated-*.whl"
 LOCKS = Path("requirements") / "locks"
-# The first moment that a zip file can hold.
+# 1980-01-01 UTC, the earliest time that a zip file can hold.
 SOURCE_DATE_EPOCH = 315_532_800
 _SOURCES = ("wire", "host", "models", "edge_agent", "requirements", "pyproject.toml", "README.md", "LICENSE")
-# A device gets no command whose package it has not.
+# Commands whose package is not on the device are left out.
 _OTHERS_COMMAND = re.compile(r'nightjar-[a-z]+ = "(?!edge_agent\.)')
 _TIMEOUT_S = 900.0
 
 
 def locked(platform: Platform, project: Path, lock: Path | None) -> str:
-    """The lock of a platform's packages: the checkout's, or that of an earlier bundle.
+    """The lock of a platform's packages: the checkout's, or an earlier bundle's.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: a lock file cannot be read.
     """
-    # With pip among them: a device needs none of its own to install the others.
+    # Includes pip, so that a device needs no pip of its own to install the others.
     ours = [project / LOCKS / name for name in (platform.requirements, "pip.txt")]
     text = "".join(path.read_text(encoding="utf-8") for path in ([lock] if lock else ours))
-    # The agent comes from this checkout, never from an index: somebody else's package may have its name there.
+    # The agent comes from this checkout, never from an index: another project's package may have its name there.
     return "".join(line for line in text.splitlines(keepends=True) if not line.startswith(f"{AGENT}=="))
 
 
@@ -47,7 +47,7 @@ def download_wheels(platform: Platform, lock: str, folder: Path) -> None:
     """Fetch the wheels that ``lock`` names for ``platform``.
 
     Raises:
-        UnavailableError: the index cannot be reached, or lacks a wheel with such a hash.
+        UnavailableError: the index cannot be reached, or has no wheel with a locked hash.
     """
     packages = folder / "packages.lock"
     packages.write_text(lock, encoding="utf-8")
@@ -56,7 +56,7 @@ def download_wheels(platform: Platform, lock: str, folder: Path) -> None:
 
 
 def not_locked(folder: Path, lock: str) -> tuple[str, ...]:
-    """Names of the wheels in ``folder`` whose hash is not in ``lock``; the agent's own needs none."""
+    """The names of the wheels in ``folder`` whose hash is not in ``lock``, except the agent's own."""
     hashes = set(re.findall(r"--hash=sha256:([0-9a-f]{64})", lock))
     wheels = (path for path in sorted(folder.glob("*.whl")) if not path.match(AGENT_WHEELS))
     return tuple(path.name for path in wheels if hashlib.sha256(path.read_bytes()).hexdigest() not in hashes)
@@ -66,8 +66,8 @@ def build_agent_wheel(project: Path, folder: Path) -> None:
     """Build the agent's own wheel into ``folder``.
 
     Raises:
-        ConfigError: ``project`` is no checkout.
-        UnavailableError: it cannot be built.
+        ConfigError: ``project`` is not a checkout.
+        UnavailableError: the wheel cannot be built.
     """
     missing = [name for name in _SOURCES if not (project / name).exists()]
     if missing:
@@ -85,7 +85,7 @@ def build_agent_wheel(project: Path, folder: Path) -> None:
     settings.write_text("".join(line for line in lines if not _OTHERS_COMMAND.match(line)), encoding="utf-8")
     for path in copy.rglob("*"):
         path.chmod(0o755 if path.is_dir() else 0o644)
-    # pip would fetch whatever setuptools the index serves that day.
+    # Otherwise pip would fetch the index's newest setuptools.
     tools = folder / "tools"
     lock = ["--no-deps", "--only-binary=:all:", "--require-hashes", "-r", str(project / LOCKS / "build.txt")]
     _pip("install", "--quiet", "--target", str(tools), *lock)

@@ -1,4 +1,4 @@
-"""``nightjar-firmware android``: the agent onto phones on a cable."""
+"""``nightjar-firmware android``: copies the agent to phones connected over USB."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from wire.errors import ConfigError, IntegrityError, RemoteProtocolError, Unavai
 INSTALLER = Path(__file__).parents[1] / "android" / "termux-install.sh"
 THERE = f"~/storage/downloads/{Path(FOLDER).name}/{ARCHIVE}"
 TYPED = 20
-"""Digits of the sha256 that a person types: nobody finds another file with the same 80 bits."""
+"""Digits of the sha256 that a person types: finding another file with the same 80 bits is infeasible."""
 _FILE = click.Path(path_type=Path)
 
 
 @click.group()
 def android() -> None:
-    """Phones on a cable, by the real adb (docs/android.md)."""
+    """Work with phones connected over USB, through adb (docs/android.md)."""
 
 
 @android.command("list")
@@ -35,13 +35,13 @@ def android() -> None:
 def list_phones(*, as_json: bool) -> None:
     """List the phones that adb sees."""
     with tempfile.TemporaryDirectory(prefix="nightjar-") as folder:
-        found = phones(AdbProgram(Path(folder)))
+        connected = phones(AdbProgram(Path(folder)))
     if as_json:
-        click.echo(json.dumps([{"serial": phone.serial, "state": phone.state} for phone in found], indent=2))
+        click.echo(json.dumps([{"serial": phone.serial, "state": phone.state} for phone in connected], indent=2))
         return
-    for phone in found:
+    for phone in connected:
         click.echo(f"{phone.serial}  {phone.state}")
-    if not found:
+    if not connected:
         click.echo("no phone on a cable: switch USB debugging on (developer options), and allow this computer")
 
 
@@ -55,7 +55,7 @@ def list_phones(*, as_json: bool) -> None:
 def push_to_phones(
     context: click.Context, /, serials: tuple[str, ...], bundle: Path, public_key: Path, **given: Any
 ) -> None:
-    """Push the agent and its installer onto phones, and check every byte there. Nothing is started."""
+    """Push the agent and its installer to phones and check every byte there. Starts nothing."""
     if given["claim_file"] and len(serials) > 1:
         msg = "one claim is for one phone: push to them one by one"
         raise ConfigError(msg)
@@ -73,8 +73,8 @@ def push_to_phones(
         check_claim(claim)
     with tempfile.TemporaryDirectory(prefix="nightjar-") as folder:
         adb = AdbProgram(Path(folder))
-        found = phones(adb)
-        chosen = [choose(found, serial) for serial in serials]
+        connected = phones(adb)
+        chosen = [choose(connected, serial) for serial in serials]
         for phone in chosen:
             machine = machine_of(adb, phone)
             if parcel.facts.get("machine") != machine:
@@ -99,7 +99,7 @@ def push_to_phones(
 
 
 def installing(archive: bytes) -> str:
-    """What a person types in Termux: takes the archive into Termux' own folder, compares it there, and starts it."""
+    """The command to type in Termux: moves the archive into Termux' own folder, checks it there and starts it."""
     start = hashlib.sha256(archive).hexdigest()[:TYPED]
     return (
         f"cd; rm -rf nightjar; mv {THERE} . && sha256sum {ARCHIVE} | grep ^{start} && tar xf {ARCHIVE} && "

@@ -1,4 +1,4 @@
-"""Asks a person to confirm a target: what is typed, or a serial number, must name it."""
+"""Asks a person to confirm a target, by typing its description or giving its serial number."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def objection_to(
     """Why a target is not confirmed; None if it is.
 
     Args:
-        target: what was named.
-        name: how it was named.
-        serial: that it must have; empty without.
-        disks: of this machine, among which it must be told apart.
-        what_happens: to it, as a sentence.
-        yes: nothing is asked.
+        target: the target that was named.
+        name: the name as it was given.
+        serial: the serial number that the target must have; empty if none is expected.
+        disks: the disks of this machine, from which the target must be distinguishable.
+        what_happens: a sentence that says what will happen to the target.
+        yes: ask nothing.
     """
     if serial and isinstance(target, DiskTarget):
         objection = serial_objection(target.device, serial, disks)

@@ -1,4 +1,4 @@
-"""``nightjar-firmware bmap``: make the block map of an image."""
+"""``nightjar-firmware bmap``: makes the block map of an image."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from wire.errors import ConfigError, UnavailableError
 @click.argument("image", type=click.Path(path_type=Path))
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="Default: IMAGE.bmap.")
 def bmap(image: Path, output: Path | None) -> None:
-    """Write down which blocks of IMAGE hold data, with a sha256 for each range.
+    """Record which blocks of IMAGE hold data, with a sha256 for each range.
 
-    Blocks that the file system keeps no bytes for are left out, so make it where the image was made, before packing it.
+    Holes in the sparse file are left out, so make the block map where the image was made, before packing the image.
     """
     if packing_of(image) is not Packing.PLAIN:
         msg = f"{image} is packed, and a packed file has forgotten which blocks were never written: use the plain image"

@@ -1,4 +1,4 @@
-"""``nightjar-firmware bundle`` and ``bundle-key``: the agent with all that it needs, in one signed archive."""
+"""``nightjar-firmware bundle`` and ``bundle-key``: the agent with all its dependencies in one signed archive."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def bundle(
     *,
     unlocked: bool,
 ) -> None:
-    """Put the agent and its packages for one kind of device into one archive that installs with no network.
+    """Put the agent and its packages for one kind of device into one archive that installs without a network.
 
-    Packages have the hashes of a lock: of --lock, or of requirements/locks. The same sources and packages give the same
-    bytes. 'customise' puts it onto a card; docs/bundles.md says how it is installed by hand.
+    Packages must match the hashes in a lock file: --lock, or the one in requirements/locks. Equal sources and packages
+    give identical bytes. 'customise' puts the bundle on a card; docs/bundles.md explains how to install it by hand.
     """
     platform = platform_named(name)
     key = load_private_key(key_path)
@@ -82,7 +82,7 @@ def bundle(
 @click.command("bundle-key")
 @click.argument("name", type=click.Path(path_type=Path))
 def bundle_key(name: Path) -> None:
-    """Make a pair of keys: NAME.key signs bundles and stays with you, NAME.pub goes onto devices."""
+    """Make a key pair: NAME.key signs bundles and stays with you, NAME.pub goes onto devices."""
     private, public = name.with_name(f"{name.name}.key"), name.with_name(f"{name.name}.pub")
     make_key(private, public)
     click.echo(f"{private} (keep it), {public} (for devices)")

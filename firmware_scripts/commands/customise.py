@@ -1,4 +1,4 @@
-"""``nightjar-firmware customise``: an image, or a card that was just written, becomes one host's."""
+"""``nightjar-firmware customise``: sets up an image, or a freshly written card, for one host."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def customise(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Give the image or card TARGET a host's name, user, keys, network and agent, and say what its first start does.
+    """Give the image or card TARGET a host name, user, keys, network and agent, and print what its first boot will do.
 
-    Raspberry Pi OS trixie (cloud-init) and bookworm (firstrun.sh), and images of our own; which one it is, is told by
-    the image and never guessed. TARGET is not mounted. docs/customising.md has examples.
+    Supports Raspberry Pi OS trixie (cloud-init) and bookworm (firstrun.sh), and our own images. The format is read from
+    the image, never guessed. TARGET is not mounted. docs/customising.md has examples.
     """
     options = read_host_options(given)
     if options is None or options.hostname is None:
@@ -64,11 +64,11 @@ def customise(
         raise ConfigError(msg)
     order = options.order(options.hostname, {}, Path())
     allowed = frozenset(Rule(rule) for rule in allow)
-    found = _find(target, allowed, context)
-    if not dry_run and isinstance(found, DiskTarget):
-        _confirm(found, target, serial, context, yes=yes)
+    resolved = _find(target, allowed, context)
+    if not dry_run and isinstance(resolved, DiskTarget):
+        _confirm(resolved, target, serial, context, yes=yes)
     try:
-        with _claimed(found, allowed, context, dry_run=dry_run) as path, boot_partition(path) as fat:
+        with _claimed(resolved, allowed, context, dry_run=dry_run) as path, boot_partition(path) as fat:
             custom = plan(order, fat, cloud_init_schema)
             if not dry_run:
                 carry_out(custom, fat)
@@ -89,16 +89,16 @@ def _find(named: Path, allowed: frozenset[Rule], context: click.Context) -> Targ
         msg = f"there is no {named}"
         raise ConfigError(msg)
     machine = look()
-    found = find_target(machine, named, Path("/dev/null"))
-    reasons = (found,) if isinstance(found, Reason) else refusals(machine, found, 0, allowed)
+    target = find_target(machine, named, Path("/dev/null"))
+    reasons = (target,) if isinstance(target, Reason) else refusals(machine, target, 0, allowed)
     if reasons:
         _refuse(named, reasons, context)
-    if isinstance(found, Reason):  # refused above
-        raise TypeError(found)
+    if isinstance(target, Reason):  # refused above
+        raise TypeError(target)
     if named.is_file() and packing_of(named) is not Packing.PLAIN:
         msg = f"{named} is packed: unpack it first, or let flash customise each card (flash --hostname ...)"
         raise ConfigError(msg)
-    return found
+    return target
 
 
 def _confirm(target: DiskTarget, named: Path, serial: str, context: click.Context, *, yes: bool) -> None:
@@ -114,7 +114,7 @@ def _confirm(target: DiskTarget, named: Path, serial: str, context: click.Contex
 
 @contextmanager
 def _claimed(target: Target, allowed: frozenset[Rule], context: click.Context, *, dry_run: bool) -> Iterator[Path]:
-    """Hold the target for this process alone, and look at it again while it is held."""
+    """Open the target exclusively, and judge it again while it is held."""
     if dry_run:
         yield target.path
         return
@@ -140,8 +140,8 @@ def _refuse(named: Path, reasons: tuple[Reason, ...], context: click.Context) ->
 
 def _tell(custom: Customisation, order: Order, *, dry_run: bool, as_json: bool) -> None:
     if as_json:
-        told = {"hostname": order.settings.hostname, "written": not dry_run, **order_as_json(custom)}
-        click.echo(json.dumps(told, indent=2))
+        report = {"hostname": order.settings.hostname, "written": not dry_run, **order_as_json(custom)}
+        click.echo(json.dumps(report, indent=2))
         return
     click.echo(f"{custom.detected.format.value}: {custom.detected.because}")
     click.echo("would be written:" if dry_run else "written, and read back:")

@@ -1,4 +1,4 @@
-"""``nightjar-firmware doctor``: what this machine lacks for the other commands, and what to do about it."""
+"""``nightjar-firmware doctor``: shows what this machine lacks for the other commands, and how to fix it."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ CHECKS: tuple[Check, ...] = (
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list of {category, level, text, remedy}.")
 @click.pass_context
 def doctor(context: click.Context, *, as_json: bool) -> None:
-    """Check this machine, by category, each finding with its remedy. Ends with 10 if a command would fail."""
-    found = findings(ThisHost(), CHECKS)
+    """Check this machine and list the findings by category, with remedies. Exits with 10 if a command would fail."""
+    results = findings(ThisHost(), CHECKS)
     if as_json:
-        rows = [{"category": f.category, "level": f.level.value, "text": f.text, "remedy": f.remedy} for f in found]
+        rows = [{"category": f.category, "level": f.level.value, "text": f.text, "remedy": f.remedy} for f in results]
         click.echo(json.dumps(rows, indent=2))
     else:
-        for category, group in itertools.groupby(found, lambda finding: finding.category):
+        for category, group in itertools.groupby(results, lambda finding: finding.category):
             click.echo(f"{category}:")
             for finding in group:
                 click.echo(f"  {finding.level.value:5}  {finding.text}")
                 if finding.remedy:
                     click.echo(f"         {finding.remedy}")
-    context.exit(ExitStatus.CHECK_FAILED if any(f.level is Level.FAULT for f in found) else ExitStatus.DONE)
+    context.exit(ExitStatus.CHECK_FAILED if any(f.level is Level.FAULT for f in results) else ExitStatus.DONE)

@@ -1,4 +1,4 @@
-"""``nightjar-firmware flash``: an image onto one card, or onto many, and never onto anything else."""
+"""``nightjar-firmware flash``: writes an image to one or many cards, and never to anything else."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ from firmware_scripts.verifying import VerifyFailed
 from firmware_scripts.writing import ImageFailed, Interrupted, WriteFailed, Written
 from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
 
-AT_ONCE = 8  # more than a USB hub has ports for; each card also costs one reader of the image
+AT_ONCE = 8  # more than a USB hub has ports; each card also reads the image separately
 
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """A target as it was named, and what was made of it."""
+    """A target as it was named, and what it was resolved to."""
 
     name: str
     target: Target | Reason
@@ -97,10 +97,11 @@ def flash(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Write IMAGE (.img, .img.xz, .img.zst, .img.gz) to each TARGET, and read it back.
+    """Write IMAGE (.img, .img.xz, .img.zst, .img.gz) to each TARGET and read it back.
 
-    A target is always named, never chosen. It is refused where anything of this machine could be lost; 'targets' says
-    why. With --hostname, or a list of --cards, each card is customised as well. docs/flashing.md lists how it ends.
+    You always name the target; it is never chosen for you. A target is refused if writing to it could destroy data of
+    this machine; 'targets' says why. With --hostname, or a list of --cards, each card is customised as well.
+    docs/flashing.md lists the exit statuses.
     """
     options = read_host_options(given)
     try:
@@ -109,8 +110,8 @@ def flash(
         named = _name_targets(machine, image, _targets_and_cards(targets, serials, cards_path), yes=yes)
         allowed = frozenset(Rule(rule) for rule in allow)
         if not dry_run:
-            # Before the image is read: a refusal should not take minutes.
-            _end_if_refused([_judged(machine, one, bmap.image_bytes if bmap else 0, allowed) for one in named])
+            # Done before the image is read, so that a refusal does not take minutes.
+            _end_if_refused([_judged(machine, entry, bmap.image_bytes if bmap else 0, allowed) for entry in named])
         with display(time.monotonic) as bars:
             surveyed = survey(partial(open_image, image), bmap, bars.report_for(image.name), lambda: False)
     except RemoteProtocolError as error:
@@ -122,18 +123,18 @@ def flash(
     if expected_sha256 is not None and surveyed.sha256 != expected_sha256.strip().lower():
         click.echo(f"nightjar-firmware: the image has sha256 {surveyed.sha256}, not {expected_sha256[:80]}", err=True)
         context.exit(ExitStatus.IMAGE_UNUSABLE)
-    named = [_judged(machine, one, surveyed.image_bytes, allowed) for one in named]
+    named = [_judged(machine, entry, surveyed.image_bytes, allowed) for entry in named]
     orders = _orders(named, options, cards_path)
     if dry_run:
         click.echo(json.dumps(_plan_json(machine, image, surveyed, named), indent=2))
-        context.exit(ExitStatus.REFUSED if any(one.reasons for one in named) else ExitStatus.DONE)
+        context.exit(ExitStatus.REFUSED if any(entry.reasons for entry in named) else ExitStatus.DONE)
     _end_if_refused(named)
-    confirmed = [_confirm(machine, one, surveyed, yes=yes) for one in named]
+    confirmed = [_confirm(machine, entry, surveyed, yes=yes) for entry in named]
     customised = (lambda card: _customise(orders, card)) if orders else None
     job = FlashJob(surveyed, partial(open_image, image), look, allowed, customised)
     stop = Event()
     with set_by_signals(stop), display(time.monotonic) as bars:
-        outcomes = write_cards(job, confirmed, [bars.report_for(one.name) for one in named], at_once, stop)
+        outcomes = write_cards(job, confirmed, [bars.report_for(entry.name) for entry in named], at_once, stop)
     _tell(named, outcomes, as_json=as_json)
     context.exit(next((status for status in map(status_of, outcomes) if status), ExitStatus.DONE))
 
@@ -158,21 +159,21 @@ def status_of(outcome: CardOutcome) -> ExitStatus:
 
 
 def _orders(named: Sequence[_Named], options: HostOptions | None, cards_path: Path | None) -> Mapping[Path, Order]:
-    """What each target gets beside the image; every fault is found before a card is touched."""
+    """The customisation of each target. All faults are found before any card is touched."""
     if options is None:
         return {}
     if options.hostname and len(named) > 1:
         msg = "one --hostname cannot be for several cards: give a list of --cards"
         raise ConfigError(msg)
     orders = {}
-    for one in named:
-        hostname = one.card.hostname if one.card else options.hostname
+    for entry in named:
+        hostname = entry.card.hostname if entry.card else options.hostname
         if hostname is None:
-            msg = f"{one.name} has no name: give --hostname, or a list of --cards"
+            msg = f"{entry.name} has no name: give --hostname, or a list of --cards"
             raise ConfigError(msg)
         folder = cards_path.parent if cards_path else Path()
-        if not isinstance(one.target, Reason):
-            orders[one.target.path] = options.order(hostname, one.card.others if one.card else {}, folder)
+        if not isinstance(entry.target, Reason):
+            orders[entry.target.path] = options.order(hostname, entry.card.others if entry.card else {}, folder)
     return orders
 
 
@@ -184,7 +185,7 @@ def _bmap(image: Path, given: Path | None, *, no_bmap: bool) -> Bmap | None:
     if given and no_bmap:
         msg = "give --bmap or --no-bmap, not both"
         raise ConfigError(msg)
-    packing_of(image)  # an image that cannot be read, or is none, is the first thing to say
+    packing_of(image)  # checked first, to report an unreadable or invalid image before anything else
     path = None if no_bmap else given or find_bmap(image)
     return read_bmap(path) if path else None
 
@@ -192,7 +193,7 @@ def _bmap(image: Path, given: Path | None, *, no_bmap: bool) -> Bmap | None:
 def _targets_and_cards(
     targets: Sequence[str], serials: Sequence[str], cards_path: Path | None
 ) -> list[tuple[str, str, Card | None]]:
-    """(target, expected serial, card) of each."""
+    """(target, expected serial, card) for each target."""
     if bool(targets) == bool(cards_path):
         msg = "name the targets, or a list of --cards; 'nightjar-firmware targets' shows what may be written to"
         raise ConfigError(msg)
@@ -216,11 +217,11 @@ def _name_targets(
     machine: MachineState, image: Path, wanted: Sequence[tuple[str, str, Card | None]], *, yes: bool
 ) -> list[_Named]:
     named = [_Named(name, find_target(machine, Path(name), image), (), serial, card) for name, serial, card in wanted]
-    paths = [one.target.path for one in named if not isinstance(one.target, Reason)]
+    paths = [entry.target.path for entry in named if not isinstance(entry.target, Reason)]
     if doubles := sorted({str(path) for path in paths if paths.count(path) > 1}):
         msg = f"named twice: {', '.join(doubles)}"
         raise ConfigError(msg)
-    unnamed = [one.name for one in named if isinstance(one.target, DiskTarget) and not one.serial]
+    unnamed = [entry.name for entry in named if isinstance(entry.target, DiskTarget) and not entry.serial]
     if yes and unnamed:
         msg = f"--yes needs the serial that each disk must have (--expect-serial): missing for {', '.join(unnamed)}"
         raise ConfigError(msg)
@@ -234,19 +235,19 @@ def _judged(machine: MachineState, one: _Named, image_bytes: int, allow: frozens
 
 
 def _end_if_refused(named: Sequence[_Named]) -> None:
-    if not any(one.reasons for one in named):
+    if not any(entry.reasons for entry in named):
         return
-    for one in named:
-        for reason in one.reasons:
-            click.echo(f"refused  {printable(one.name)}  {reason.rule.value}: {reason.text}", err=True)
+    for entry in named:
+        for reason in entry.reasons:
+            click.echo(f"refused  {printable(entry.name)}  {reason.rule.value}: {reason.text}", err=True)
     click.get_current_context().exit(ExitStatus.REFUSED)
 
 
 def _confirm(machine: MachineState, one: _Named, surveyed: Survey, *, yes: bool) -> Confirmed:
-    """Have a target confirmed; ends the command if it is not."""
+    """Ask for confirmation of a target; exits the command if it is not confirmed."""
     target = one.target
     disks = machine.devices.whole()
-    if isinstance(target, Reason):  # refused long before
+    if isinstance(target, Reason):  # cannot happen: already refused
         raise TypeError(target)
     size = size_text(surveyed.image_bytes)
     what = f"Everything on {printable(str(target.path))} will be lost; an image of {size} takes its place."
@@ -260,15 +261,15 @@ def _confirm(machine: MachineState, one: _Named, surveyed: Survey, *, yes: bool)
 def _plan_json(machine: MachineState, image: Path, surveyed: Survey, named: Sequence[_Named]) -> dict[str, object]:
     disks = machine.devices.whole()
     targets: list[dict[str, object]] = []
-    for one in named:
-        reasons = [{"rule": reason.rule.value, "text": reason.text} for reason in one.reasons]
-        plan: dict[str, object] = {"path": one.name, "kind": "unknown"}
-        if isinstance(one.target, DiskTarget):
-            device = one.target.device
+    for entry in named:
+        reasons = [{"rule": reason.rule.value, "text": reason.text} for reason in entry.reasons]
+        plan: dict[str, object] = {"path": entry.name, "kind": "unknown"}
+        if isinstance(entry.target, DiskTarget):
+            device = entry.target.device
             plan = {**verdict_json(TargetVerdict(device, ())), "kind": "disk", "confirm": phrase(device, disks)}
-        elif isinstance(one.target, FileTarget):
-            plan = {"path": str(one.target.path), "kind": "file", "size_bytes": one.target.size_bytes}
-        plan |= {"allowed": not reasons, "reasons": reasons, "hostname": one.card.hostname if one.card else None}
+        elif isinstance(entry.target, FileTarget):
+            plan = {"path": str(entry.target.path), "kind": "file", "size_bytes": entry.target.size_bytes}
+        plan |= {"allowed": not reasons, "reasons": reasons, "hostname": entry.card.hostname if entry.card else None}
         targets.append(plan)
     return {
         "image": {
@@ -287,18 +288,18 @@ def _tell(named: Sequence[_Named], outcomes: Sequence[CardOutcome], *, as_json: 
     if as_json:
         rows = [
             {
-                "target": one.name,
-                "hostname": one.card.hostname if one.card else None,
+                "target": entry.name,
+                "hostname": entry.card.hostname if entry.card else None,
                 "outcome": status_of(outcome).name.lower().replace("_", "-"),
                 "offset": outcome.offset if isinstance(outcome, WriteFailed | VerifyFailed) else None,
                 "text": _words(outcome),
             }
-            for one, outcome in zip(named, outcomes, strict=True)
+            for entry, outcome in zip(named, outcomes, strict=True)
         ]
         click.echo(json.dumps(rows, indent=2))
-    for one, outcome in zip(named, outcomes, strict=True):
-        host = f" ({one.card.hostname})" if one.card else ""
-        click.echo(f"{printable(one.name)}{host}: {_words(outcome)}", err=True)
+    for entry, outcome in zip(named, outcomes, strict=True):
+        host = f" ({entry.card.hostname})" if entry.card else ""
+        click.echo(f"{printable(entry.name)}{host}: {_words(outcome)}", err=True)
 
 
 def _words(outcome: CardOutcome) -> str:

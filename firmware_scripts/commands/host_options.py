@@ -1,4 +1,4 @@
-"""The options that say whose card it becomes: the same for ``customise`` and ``flash``, read in one place."""
+"""The options that set up a card for a host, shared by ``customise``, ``flash`` and ``twin``."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class HostOptions:
-    """The options, read: everything but what differs from card to card."""
+    """The parsed options; an order combines them with what differs from card to card."""
 
     hostname: str | None
     user: str | None
@@ -49,15 +49,15 @@ class HostOptions:
     claim_file: Path | None
 
     def order(self, hostname: str, others: Mapping[str, str], folder: Path) -> Order:
-        """What one card shall get.
+        """Build the order for one card.
 
         Args:
-            hostname: of the card.
-            others: columns of a list of cards; ``claim`` and ``config`` name files of this card alone.
-            folder: that those are relative to.
+            hostname: the card's host name.
+            others: further columns of the list of cards; ``claim`` and ``config`` name files for this card alone.
+            folder: the folder that file names in the columns are relative to.
 
         Raises:
-            ConfigError: it cannot be carried out.
+            ConfigError: the order cannot be carried out.
         """
         settings = HostSettings(hostname, self.user, self.ssh_keys, self.password_hash, self.wifi)
         config = folder / others["config"] if others.get("config") else self.config
@@ -77,18 +77,18 @@ class HostOptions:
 
 
 def host_options(command: F) -> F:
-    """Add the options to a command; it gets them as keyword arguments, for :func:`read_host_options`."""
+    """Add the options to a command, which receives them as keyword arguments for :func:`read_host_options`."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
 def read_host_options(given: Mapping[str, Any]) -> HostOptions | None:
-    """The options; None if none was given.
+    """Parse the options; None if none was given.
 
     Raises:
-        ConfigError: a file cannot be read, or options that need each other are not all there.
-        RemoteProtocolError: the bundle is none, or was not signed by this key.
+        ConfigError: a file cannot be read, or an option is missing that another one needs.
+        RemoteProtocolError: the bundle is invalid, or was not signed with this key.
     """
     if not any(given.values()):
         return None
@@ -115,7 +115,7 @@ def _wifi(ssid: str | None, country: str | None) -> Wifi | None:
             msg = "--wifi-country needs --wifi"
             raise ConfigError(msg)
         return None
-    # Never on the command line, where every user of this machine could read it.
+    # Never taken from the command line, which every user of this machine could read.
     phrase = os.environ.get(WIFI_PHRASE) or click.prompt(f"Phrase of the Wi-Fi {ssid}", hide_input=True, err=True)
     return Wifi(ssid, wifi_key(ssid, phrase), country or "")
 

@@ -1,4 +1,4 @@
-"""``nightjar-firmware image``: our own minimal Debian image, for the twin and for those who want it."""
+"""``nightjar-firmware image``: builds our own minimal Debian image, for the twin and for general use."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def image(
     list_boards: bool,
     as_json: bool,
 ) -> None:
-    """Make a Debian image for a board, with its block map, sha256, packages and list of contents beside it.
+    """Build a Debian image for a board, with its block map, sha256, packages and list of contents beside it.
 
-    The first one takes minutes; Debian's packages are kept for the next one (NIGHTJAR_CACHE, or the user's cache). No
-    root, no loop device, no mount. The same packages give the same bytes.
+    The first build takes minutes; Debian's packages are then cached (in NIGHTJAR_CACHE, or the user's cache). Needs no
+    root, loop device or mount. Equal packages give identical bytes.
     """
     if list_boards:
         for name, about in boards().items():

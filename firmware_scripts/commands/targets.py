@@ -1,4 +1,4 @@
-"""``nightjar-firmware targets``: every disk, whether an image may be written to it, and if not, why."""
+"""``nightjar-firmware targets``: lists every disk, and whether an image may be written to it, or why not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from wire.errors import ConfigError
     help="Decide from such a recording, not from this machine.",
 )
 def targets(record_to: Path | None, recorded_in: Path | None, *, as_json: bool) -> None:
-    """List every disk, and whether an image may be written to it. Nothing is written to any."""
+    """List every disk, and whether an image may be written to it. Writes to none of them."""
     if record_to and recorded_in:
         msg = "give --record or --recorded, not both"
         raise ConfigError(msg)
@@ -40,7 +40,7 @@ def targets(record_to: Path | None, recorded_in: Path | None, *, as_json: bool) 
 
 
 def verdict_json(verdict: TargetVerdict) -> dict[str, object]:
-    """A verdict as JSON shows it, here and in the plan of a flash. Non-ASCII and controls leave as escapes."""
+    """A verdict for JSON output, also used by the plan of a flash. Non-ASCII and control characters are escaped."""
     device = verdict.device
     return {
         "path": device.path,

@@ -1,4 +1,4 @@
-"""``nightjar-firmware twin``: a device without a device, in QEMU."""
+"""``nightjar-firmware twin``: runs an emulated device in QEMU."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from firmware_scripts.twin.process import BOOTED
 from firmware_scripts.twin.running import SOCKET, boot_file, exists, powered, prepare
 from wire.errors import ConfigError, UnavailableError
 
-# MQTT's registered ports, plain and with TLS: what a broker has where nobody says otherwise.
+# MQTT's registered ports, plain and with TLS: a broker's defaults.
 _BROKER_PORTS = (1883, 8883)
 _HOSTNAME = "twin-01"
 
@@ -55,12 +55,12 @@ def twin(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Start the device that IMAGE makes, without a device: in QEMU, until ctrl-C.
+    """Run IMAGE as an emulated device in QEMU, until ctrl-C.
 
-    IMAGE is copied, never changed. The options that customise a card customise the copy; an image that was customised
-    already needs none. The machine reaches the ports of coordinator and broker on this machine as if they were its own.
-    Without --folder the twin is gone afterwards, with whatever was typed on it. A coordinator that does not show itself
-    to everybody asks for a viewer's token, in NIGHTJAR_TOKEN.
+    IMAGE is copied, never changed. The options that customise a card customise the copy; an image that is already
+    customised needs none. The twin reaches this machine's coordinator and broker on its own localhost ports. Without
+    --folder, the twin and everything typed on it are deleted afterwards. If the coordinator restricts viewing, give a
+    viewer's token in NIGHTJAR_TOKEN.
     """
     if plug:
         if folder is None:
@@ -100,7 +100,7 @@ def twin(
 
 
 def _cache() -> Path:
-    # Not where temporary files go: that may be memory.
+    # Not in the folder for temporary files, which may be in memory.
     cache = cache_folder(os.environ)
     try:
         cache.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""``nightjar-firmware verify``: is this card, image or folder what it should be? Nothing is written."""
+"""``nightjar-firmware verify``: checks whether a card, image or folder is what it should be. Writes nothing."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def verify(
     *,
     as_json: bool,
 ) -> None:
-    """Read PATH back: a card, an image (packed or not), a bundle, or a folder with a manifest.
+    """Read back and verify PATH: a card, an image (packed or not), a bundle, or a folder with a manifest.
 
-    A card that was mounted since it was written differs: even looking at it changes bytes.
+    A card that was mounted after it was written will differ: even mounting it changes bytes.
     """
     try:
         if public_key:

@@ -1,1 +1,1 @@
-"""Decisions about disks, images and confirmations, from values alone: no file, process or clock."""
+"""Pure decisions about disks, images and confirmations: no file, process or clock is touched."""

@@ -1,4 +1,4 @@
-"""The agent's settings for one card, from the ones that a fleet shares: only the device's name differs."""
+"""The agent's settings for one card, derived from a fleet's shared settings: only the device's name differs."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from wire.errors import ConfigError
 
 _DEVICE = re.compile(r"^[ \t]*device[ \t]*=[^\n]*\n", re.MULTILINE)
 _TABLE = re.compile(r"^[ \t]*\[", re.MULTILINE)
-# A board has no battery, and /sys of most says so; conditions are as in the agent's example.
+# The training conditions stay as in the agent's example: boards have no battery, and on most of them /sys says so.
 _LEAST = "# Written by `nightjar-firmware customise`. `nightjar-agent example` prints every setting.\n"
 _MOST_CLAIM_BYTES = 64_000
 
 
 def agent_settings(shared: str | None, hostname: str, *, has_claim: bool) -> str:
-    r"""The text of agent.toml.
+    r"""Return the text of agent.toml.
 
     Args:
-        shared: the settings of the fleet; None if there are none.
-        hostname: becomes the device's name, where no claim decides over it.
-        has_claim: the coordinator will say who the device is, and where itself and the broker are.
+        shared: the fleet's settings; None if there are none.
+        hostname: becomes the device's name, unless a claim decides it.
+        has_claim: whether the coordinator will supply the device's name and the addresses of coordinator and broker.
 
     Raises:
-        ConfigError: the settings are no TOML, or nothing says where the coordinator is.
+        ConfigError: the settings are not TOML, their ``device`` line cannot be replaced, or the coordinator's address
+            is missing.
 
     >>> agent_settings('device = "x"\npopulation = "home"\n', "porch-01", has_claim=False)
     'device = "porch-01"\npopulation = "home"\n'
@@ -41,36 +42,39 @@ def agent_settings(shared: str | None, hostname: str, *, has_claim: bool) -> str
     table = _TABLE.search(text)
     end = table.start() if table else len(text)
     named = "" if has_claim else f'device = "{hostname}"\n'
-    head, found = _DEVICE.subn(named, text[:end], count=1)
-    made = (head if found else named + head) + text[end:]
-    said = tomllib.loads(made)
-    if ("device" in said) is has_claim or (not has_claim and said["device"] != hostname):
+    head, replaced = _DEVICE.subn(named, text[:end], count=1)
+    made = (head if replaced else named + head) + text[end:]
+    settings = tomllib.loads(made)
+    if ("device" in settings) is has_claim or (not has_claim and settings["device"] != hostname):
         msg = "the line with 'device' in the agent's settings is not understood: write it as device = \"name\""
         raise ConfigError(msg)
     return made
 
 
 def local_only(settings: str) -> tuple[str, ...]:
-    """The settings that name this very machine, which a device cannot reach: almost always left over from a trial.
+    """The settings that point at localhost, where a device cannot reach us: almost always left over from a trial.
 
     >>> local_only('coordinator_url = "http://127.0.0.1:8080"')
     ('coordinator_url',)
     """
-    said = tomllib.loads(settings)
-    named = {"coordinator_url": said.get("coordinator_url", ""), "broker.host": said.get("broker", {}).get("host", "")}
+    parsed = tomllib.loads(settings)
+    named = {
+        "coordinator_url": parsed.get("coordinator_url", ""),
+        "broker.host": parsed.get("broker", {}).get("host", ""),
+    }
     return tuple(name for name, value in named.items() if re.search(r"\b(127\.|localhost\b|::1)", str(value)))
 
 
 def check_claim(data: bytes) -> None:
-    """Return if this is a claim file of ``nightjar-coordinator enrol-token create``. Nothing of it is ever shown.
+    """Check that this is a claim file from ``nightjar-coordinator enrol-token create``. Never shows its contents.
 
     Raises:
-        ConfigError: it is not.
+        ConfigError: it is not a claim file.
     """
     try:
-        said = json.loads(data) if len(data) <= _MOST_CLAIM_BYTES else None
+        claim = json.loads(data) if len(data) <= _MOST_CLAIM_BYTES else None
     except (ValueError, RecursionError):
-        said = None
-    if not isinstance(said, dict) or not isinstance(said.get("claim"), str) or not isinstance(said.get("url"), str):
+        claim = None
+    if not isinstance(claim, dict) or not isinstance(claim.get("claim"), str) or not isinstance(claim.get("url"), str):
         msg = "the claim file is none: make one with 'nightjar-coordinator enrol-token create'"
         raise ConfigError(msg)

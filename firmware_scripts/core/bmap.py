@@ -1,10 +1,10 @@
 """Block maps: which blocks of an image hold data, with a sha256 for each range (the format of bmap-tools, version 2.0).
 
-Reads what ``bmaptool create`` writes (2.x, and 1.4, which differs in the number only) and writes what ``bmaptool copy``
-reads. Only sha256: older checksums are refused rather than trusted. Source: bmap-tools, ``BmapCreate.py`` describes the
-file in its own header comment.
+Reads what ``bmaptool create`` writes (2.x, and 1.4, which differs only in its version number) and writes what
+``bmaptool copy`` reads. Accepts only sha256 and refuses older checksums. Source: bmap-tools; the header comment in
+``BmapCreate.py`` describes the format.
 
-A bmap says nothing about blocks outside its ranges: they are not written, and keep what the card held before.
+Blocks outside the ranges of a bmap are not written, and keep what the card held before.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Bytes ``offset`` to ``offset + length_bytes`` of the image, and what they hash to."""
+    """Bytes ``offset`` to ``offset + length_bytes`` of the image, and their sha256."""
 
     offset: int
     length_bytes: int
@@ -33,7 +33,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Bmap:
-    """A block map; ranges ascend and never touch each other's bytes."""
+    """A block map; its ranges ascend and do not overlap."""
 
     image_bytes: int
     block_bytes: int
@@ -41,18 +41,18 @@ class Bmap:
 
     @property
     def mapped_bytes(self) -> int:
-        """How much of the image is data."""
+        """The number of bytes in the image that hold data."""
         return sum(part.length_bytes for part in self.ranges)
 
 
 def parse_bmap(data: bytes) -> Bmap:
-    """A block map from its file.
+    """Parse a block map file.
 
     Raises:
-        RemoteProtocolError: it is not a block map that can be trusted to describe an image.
-        IntegrityError: its own checksum does not fit.
+        RemoteProtocolError: the block map is malformed, inconsistent or of an unsupported version.
+        IntegrityError: the file does not match the checksum that it holds of itself.
     """
-    # Entities are the one part of XML that can hurt, and no bmap has a document type.
+    # Entities are the only dangerous part of XML, and no bmap has a document type.
     if len(data) > MAX_BMAP_BYTES or b"<!DOCTYPE" in data or b"<!ENTITY" in data:
         _refuse("it is too large, or has a document type")
     try:
@@ -86,7 +86,7 @@ def parse_bmap(data: bytes) -> Bmap:
 
 
 def format_bmap(bmap: Bmap) -> bytes:
-    """The file of a block map; the same map gives the same bytes.
+    """Serialise a block map; equal maps give identical bytes.
 
     >>> parse_bmap(format_bmap(Bmap(5000, 4096, (Range(4096, 904, "ab" * 32),)))).ranges[0].length_bytes
     904

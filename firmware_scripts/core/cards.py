@@ -1,4 +1,4 @@
-"""The list of cards of a fleet: one line of CSV for each, with the disk that it lies in and the name of its host.
+"""The CSV list of a fleet's cards: one line per card, with its target disk and its host name.
 
 ::
 
@@ -6,8 +6,8 @@
     /dev/sdb,porch-01,000000001206
     /dev/sdc,porch-02,000000001207
 
-``serial`` is what the disk must have (needed with ``--yes``); it may be empty. Any other column is kept for whoever
-customises the card.
+``serial`` is the serial number that the disk must have (needed with ``--yes``); it may be empty. Other columns are
+passed on to the customisation of the card.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from wire.errors import ConfigError
 
 MAX_CARDS = 1_000
-# RFC 1123, one label, as a host name on a card is.
+# RFC 1123; a host name on a card is a single label.
 _HOSTNAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One line: where the card is, who it becomes, and every other column by name."""
+    """One line of the list: the card's disk, host name and expected serial number, and the other columns by name."""
 
     target: str
     hostname: str
@@ -36,10 +36,10 @@ class Card:
 
 
 def parse_cards(text: str) -> tuple[Card, ...]:
-    r"""The cards of a list.
+    r"""Parse a list of cards.
 
     Raises:
-        ConfigError: something is wrong with it; the message lists every fault.
+        ConfigError: the list is invalid; the message names every fault.
 
     >>> parse_cards("target,hostname\n/dev/sdb,porch-01\n")[0].hostname
     'porch-01'

@@ -1,6 +1,6 @@
-"""What ``doctor`` finds: one line for each thing that a command will need, with what to do where it is missing.
+"""The checks of ``doctor``: one finding per requirement of a command, with a remedy if the requirement is not met.
 
-A check is a function from a :class:`Host` to its findings; every part of ``nightjar-firmware`` adds its own to
+A check is a function from a :class:`Host` to its findings; each part of ``nightjar-firmware`` adds its checks to
 :data:`firmware_scripts.commands.doctor.CHECKS`.
 """
 
@@ -26,10 +26,10 @@ class Finding:
     """One line of ``doctor``.
 
     Attributes:
-        category: what it belongs to: flashing, desktop, images, twin.
-        level: how much it matters.
+        category: the area it belongs to, such as flashing, desktop, images or twin.
+        level: how much the finding matters.
         text: what was found.
-        remedy: what to do; empty where nothing has to be.
+        remedy: what to do about it; empty if nothing is needed.
     """
 
     category: str
@@ -39,34 +39,34 @@ class Finding:
 
 
 class Host(Protocol):
-    """What may be asked about this machine. Nothing here raises."""
+    """The facts about this machine that a check can query. No method raises."""
 
     def has_command(self, name: str) -> bool:
-        """Whether a program is on the path, or in the folders of the administrator's programs."""
+        """Whether a program is on the path or in the system administrator's program folders."""
 
     def output(self, *command: str) -> str:
-        """What a program printed; empty if it could not be run."""
+        """The output of a program; empty if it could not be run."""
 
     def has_module(self, name: str) -> bool:
-        """Whether Python can import it."""
+        """Whether Python can import a module."""
 
     def is_root(self) -> bool:
-        """Whether this runs as root."""
+        """Whether this process runs as root."""
 
     def groups(self) -> frozenset[str]:
-        """Names of the groups of this user."""
+        """The names of the groups that this user belongs to."""
 
 
 Check = Callable[[Host], Iterator[Finding]]
 
 
 def findings(host: Host, checks: Sequence[Check]) -> tuple[Finding, ...]:
-    """Everything that the checks find, in their order."""
+    """All findings of the checks, in order."""
     return tuple(finding for check in checks for finding in check(host))
 
 
 def check_listing(host: Host) -> Iterator[Finding]:
-    """Whether disks can be told apart: lsblk's JSON with all columns."""
+    """Whether lsblk can print JSON with all columns, which is needed to tell disks apart."""
     found = re.search(r"util-linux (\d+)\.(\d+)", host.output("lsblk", "--version"))
     if not found:
         yield Finding("flashing", Level.FAULT, "lsblk is missing", "apt install util-linux; other systems: use a Linux")
@@ -90,7 +90,7 @@ def check_permission(host: Host) -> Iterator[Finding]:
 
 
 def check_packings(host: Host) -> Iterator[Finding]:
-    """Which packed images can be read. Python may have been built without one of the standard library's."""
+    """Which compressed images can be read. Python may have been built without one of the standard modules."""
     for module, name, remedy in (
         ("lzma", ".img.xz", "apt install liblzma-dev and build Python again, or use the system's Python"),
         ("zlib", ".img.gz", "use the system's Python"),
@@ -103,7 +103,10 @@ def check_packings(host: Host) -> Iterator[Finding]:
 
 
 def check_desktop(host: Host) -> Iterator[Finding]:
-    """Whether something mounts cards by itself: then a card is refused until it is unmounted, and changes when read."""
+    """Whether the desktop mounts cards automatically.
+
+    A mounted card is refused until it is unmounted, and mounting it changes its contents.
+    """
     settings = ("gsettings", "get", "org.gnome.desktop.media-handling", "automount")
     automounts = host.output(*settings).strip() == "true"
     if automounts:
@@ -118,7 +121,7 @@ def check_desktop(host: Host) -> Iterator[Finding]:
 
 
 def check_image_tools(host: Host) -> Iterator[Finding]:
-    """Programs that look into images and make them, without root."""
+    """Programs that inspect and build images without root."""
     yield from _programs(
         host,
         "images",
@@ -134,7 +137,7 @@ def check_image_tools(host: Host) -> Iterator[Finding]:
 
 
 def check_customising(host: Host) -> Iterator[Finding]:
-    """Programs that check what ``customise`` writes, and that speak to phones."""
+    """Programs that prepare and check the input of ``customise``, and the one that talks to phones."""
     yield from _programs(
         host,
         "customising",
@@ -148,7 +151,7 @@ def check_customising(host: Host) -> Iterator[Finding]:
 
 
 def check_emulation(host: Host) -> Iterator[Finding]:
-    """Programs that run a device without a device."""
+    """Programs that emulate a device."""
     yield from _programs(
         host,
         "twin",

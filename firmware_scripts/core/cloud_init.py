@@ -1,7 +1,7 @@
-"""The files of cloud-init's NoCloud source, for Raspberry Pi OS trixie and later.
+"""The files for cloud-init's NoCloud data source, for Raspberry Pi OS trixie and later.
 
-Written as JSON, which is YAML, too, without YAML's surprises (a network called ``no`` is a name). A new instance-id for
-each card makes cloud-init take it for a new device, also if the card was one before.
+They are written as JSON, which is valid YAML without YAML's surprises (a network called ``no`` stays a string). Each
+card gets a new instance-id, so cloud-init treats it as a new device even if it was set up before.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HEADER = "#cloud-config"
 USER_DATA, META_DATA, NETWORK_CONFIG = "user-data", "meta-data", "network-config"
 GROUPS = ("adm", "sudo", "video", "input", "netdev")
 _INSTANCE = re.compile(r"[a-zA-Z0-9._-]{1,64}")
-# With this on the kernel's command line the instance-id there is the one that counts.
+# If the kernel's command line contains this, its instance-id takes precedence.
 _SEED = re.compile(r"\bds=nocloud\b[^ ]*")
 
 
@@ -43,7 +43,7 @@ def user_data(settings: HostSettings, commands: tuple[tuple[str, ...], ...]) -> 
             "ssh_authorized_keys": list(settings.ssh_keys),
         }
         if settings.password_hash is None:
-            # Without a password nobody could answer sudo.
+            # With no password, the user could not answer sudo's prompt.
             user["sudo"] = "ALL=(ALL) NOPASSWD:ALL"
         else:
             user["passwd"] = settings.password_hash
@@ -59,7 +59,7 @@ def meta_data(hostname: str, instance_id: str) -> str:
 
 
 def network_config(settings: HostSettings) -> str | None:
-    """The file ``network-config``; None leaves the one of the image, which asks for an address on a cable."""
+    """The file ``network-config``; None keeps the image's own, which uses DHCP on Ethernet."""
     wifi = settings.wifi
     if wifi is None:
         return None
@@ -74,7 +74,7 @@ def network_config(settings: HostSettings) -> str | None:
 
 
 def command_line(line: str, instance_id: str, country: str | None) -> str:
-    """The kernel's command line, with this instance-id where it names one, and the radio's country.
+    """The kernel's command line with the radio's country, and with this instance-id in place of an existing one.
 
     >>> command_line("quiet ds=nocloud;i=rpi-imager-1", "nightjar-2", "GB")
     'quiet ds=nocloud;i=nightjar-2 cfg80211.ieee80211_regdom=GB'
@@ -84,7 +84,7 @@ def command_line(line: str, instance_id: str, country: str | None) -> str:
 
 
 def with_country(line: str, country: str | None) -> str:
-    """The kernel's command line with the country whose rules the radio keeps.
+    """The kernel's command line with the radio's regulatory country.
 
     >>> with_country("quiet cfg80211.ieee80211_regdom=US", "GB")
     'quiet cfg80211.ieee80211_regdom=GB'
@@ -96,10 +96,10 @@ def with_country(line: str, country: str | None) -> str:
 
 
 def check_structure(files: Mapping[str, str]) -> None:
-    """Return if these files say what cloud-init will understand; cloud-init's own check comes on top where it is there.
+    """Check that cloud-init will understand these files; its own check runs as well if it is installed.
 
     Raises:
-        ConfigError: they do not. Nothing is written then.
+        ConfigError: cloud-init would not understand the files; nothing is written.
     """
     faults = []
     try:
@@ -109,7 +109,9 @@ def check_structure(files: Mapping[str, str]) -> None:
             faults.append(f"user-data does not begin with {HEADER}")
         if not _INSTANCE.fullmatch(meta["instance-id"]) or meta["local-hostname"] != user["hostname"]:
             faults.append("meta-data has no instance-id, or another host name than user-data")
-        if not all(one["lock_passwd"] or str(one["passwd"]).startswith("$") for one in user.get("users", [])):
+        if not all(
+            account["lock_passwd"] or str(account["passwd"]).startswith("$") for account in user.get("users", [])
+        ):
             faults.append("user-data holds a password that is no hash")
         if not all(isinstance(word, str) for command in user.get("runcmd", []) for word in command):
             faults.append("user-data has a command that is no list of words")

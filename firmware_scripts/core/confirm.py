@@ -1,7 +1,7 @@
-"""Whether a person, or a script, has really named the disk that is about to be overwritten.
+"""Decides whether a person or a script has correctly named the disk that is about to be overwritten.
 
-By hand: type the model and the size as shown. In a script: the serial number. Where two disks look the same, the words
-to type hold the path as well, and a serial number that two disks share confirms nothing.
+A person types the model and the size as shown; a script gives the serial number. If two disks look the same, the person
+must also type the disk's name. A serial number that two disks share confirms nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from firmware_scripts.core.printable import printable, size_text
 
 @dataclass(frozen=True, slots=True)
 class DiskIdentity:
-    """What makes a disk the same disk when it is looked at again."""
+    """The facts that must not change for a disk to count as the same disk when it is checked again."""
 
     number: str
     path: str
@@ -28,7 +28,7 @@ class DiskIdentity:
 
 
 def identity(device: BlockDevice) -> DiskIdentity:
-    """The identity of a disk now."""
+    """The current identity of a disk."""
     return DiskIdentity(
         device.number,
         device.path,
@@ -42,19 +42,19 @@ def identity(device: BlockDevice) -> DiskIdentity:
 
 
 def differences(confirmed: DiskIdentity, now: DiskIdentity) -> tuple[str, ...]:
-    """Names of what has changed since the confirmation; empty if it is the same disk."""
+    """The names of the fields that changed since the confirmation; empty if it is the same disk."""
     return tuple(name for name in DiskIdentity.__slots__ if getattr(confirmed, name) != getattr(now, name))
 
 
 def phrase(device: BlockDevice, disks: Sequence[BlockDevice]) -> str:
-    """What has to be typed for ``device``, one of ``disks``: model and size, and the name where that is ambiguous."""
+    """The phrase that confirms ``device``, one of ``disks``: model and size, plus the name if those are ambiguous."""
     words = _looks(device)
     alike = [other for other in disks if other.name != device.name and other.size_bytes and _looks(other) == words]
     return f"{words} {device.name}" if alike and device.name not in words else words
 
 
 def typed_matches(typed: str, expected: str) -> bool:
-    """Whether a typed line is the phrase, whatever its case and spacing.
+    """Whether a typed line is the phrase, ignoring case and spacing.
 
     >>> typed_matches("generic  sd reader 31.9 gb", "Generic SD Reader 31.9 GB")
     True
@@ -65,7 +65,7 @@ def typed_matches(typed: str, expected: str) -> bool:
 
 
 def serial_objection(device: BlockDevice, expected: str, disks: Sequence[BlockDevice]) -> str | None:
-    """Why the serial number that a script expects does not confirm ``device``; None if it does."""
+    """Why the serial number given by a script does not confirm ``device``; None if it does."""
     if not device.serial:
         return f"{printable(device.path)} has no serial number to expect: confirm it by hand"
     if device.serial != expected:

@@ -1,7 +1,7 @@
-"""The block devices of a machine as a graph, from what ``lsblk -J -b -O`` printed.
+"""The block devices of a machine as a graph, parsed from the output of ``lsblk -J -b -O``.
 
 Versions of lsblk differ (numbers as text, ``mountpoint`` or ``mountpoints``, shared children repeated or not); this
-module irons that out and judges nothing. A fact that is missing or of the wrong type is ``None`` or empty: unknown.
+module only normalises the differences. A fact that is missing or of the wrong type is unknown: ``None`` or empty.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ class BlockDevice:
 
     Attributes:
         name: the kernel's name, such as ``sdb1``; unique on a machine.
-        path: its node, such as ``/dev/sdb1`` or ``/dev/mapper/root``.
+        path: its device node, such as ``/dev/sdb1`` or ``/dev/mapper/root``.
         number: ``major:minor``.
         kind: lsblk's type: disk, part, loop, rom, crypt, lvm, raid1, mpath ...
-        size_bytes: 0 is a reader without a card.
+        size_bytes: 0 for a reader without a card.
         removable: the kernel's flag for a removable medium.
-        hotplug: lsblk's flag for a port that things are plugged into.
-        read_only: the switch, or the device itself.
+        hotplug: lsblk's flag for a hot-pluggable port.
+        read_only: whether it is write-protected, by a switch or by the device itself.
         transport: usb, sata, nvme, mmc, iscsi ...
-        subsystems: the kernel's chain, such as ``block:scsi:usb:pci``.
-        state: of the SCSI or NVMe device.
-        sequence: the kernel's count of media seen, where lsblk tells it: a changed card has another.
-        parents: names of what it is made of: the disk of a partition, the members of an array.
+        subsystems: the kernel's chain of subsystems, such as ``block:scsi:usb:pci``.
+        state: the state of the SCSI or NVMe device.
+        sequence: the kernel's media sequence number, if lsblk reports it; it changes when the card is swapped.
+        parents: names of the devices it is built on: the disk of a partition, the members of an array.
     """
 
     name: str
@@ -63,16 +63,16 @@ class BlockDevice:
 
 @dataclass(frozen=True, slots=True)
 class BlockDevices:
-    """All block devices of a machine, by name, parents before nothing in particular."""
+    """All block devices of a machine, by name, in no guaranteed order of parents and children."""
 
     by_name: Mapping[str, BlockDevice]
 
     def whole(self) -> tuple[BlockDevice, ...]:
-        """Those that are made of nothing else: disks, loop devices, drives; in lsblk's order."""
+        """The devices with no parents (disks, loop devices, drives), in lsblk's order."""
         return tuple(device for device in self.by_name.values() if not device.parents)
 
     def under(self, name: str) -> frozenset[str]:
-        """``name`` and everything that it is made of, down to the disks."""
+        """``name`` and everything that it is built on, down to the disks."""
         seen: set[str] = set()
         waiting = [name]
         while waiting:
@@ -87,7 +87,7 @@ class BlockDevices:
         return next((device for device in self.by_name.values() if device.number == number), None)
 
     def named(self, source: str) -> BlockDevice | None:
-        """The device that a path such as ``/dev/sda1`` or ``/dev/disk/by-uuid/...`` means."""
+        """The device that a path such as ``/dev/sda1`` or ``/dev/disk/by-uuid/...`` refers to."""
         folder, _, last = source.rpartition("/")
         for device in self.by_name.values():
             known = {
@@ -101,20 +101,20 @@ class BlockDevices:
 
 
 def partition_of(source: str) -> str | None:
-    """The name of the disk in the path of a disk or a partition; None for any other path.
+    """The name of the disk that the path of a disk or partition belongs to; None for any other path.
 
     >>> partition_of("/dev/mmcblk0p2"), partition_of("/dev/sdb1"), partition_of("/dev/mapper/root")
     ('mmcblk0', 'sdb', None)
     """
-    found = _PARTITION.fullmatch(source)
-    return (found[1] or found[2]) if found else None
+    match = _PARTITION.fullmatch(source)
+    return (match[1] or match[2]) if match else None
 
 
 def parse_lsblk(text: str) -> BlockDevices:
-    """The devices in the output of ``lsblk -J -b -O``.
+    """Parse the output of ``lsblk -J -b -O``.
 
     Raises:
-        RemoteProtocolError: it is not such output, or is absurdly large.
+        RemoteProtocolError: the text is not valid lsblk output, or lists more than :data:`MAX_DEVICES` devices.
     """
     try:
         top = json.loads(text)["blockdevices"]
@@ -124,21 +124,21 @@ def parse_lsblk(text: str) -> BlockDevices:
     if not isinstance(top, list):
         msg = "lsblk: 'blockdevices' is not a list"
         raise RemoteProtocolError(msg, code="lsblk")
-    found: dict[str, BlockDevice] = {}
+    devices: dict[str, BlockDevice] = {}
     for count, (raw, parent) in enumerate(_walk(top)):
         if count >= MAX_DEVICES:
             msg = f"lsblk: more than {MAX_DEVICES} devices"
             raise RemoteProtocolError(msg, code="lsblk")
         device = _device(raw, parent)
         # A shared child (an array, say) is printed once under each of its members.
-        if earlier := found.get(device.name):
+        if earlier := devices.get(device.name):
             device = replace(
                 earlier,
                 parents=tuple(dict.fromkeys(earlier.parents + device.parents)),
                 mount_points=tuple(dict.fromkeys(earlier.mount_points + device.mount_points)),
             )
-        found[device.name] = device
-    return BlockDevices(found)
+        devices[device.name] = device
+    return BlockDevices(devices)
 
 
 def _walk(top: list[object]) -> Iterator[tuple[dict[str, object], str]]:
@@ -181,7 +181,7 @@ def _device(raw: dict[str, object], parent: str) -> BlockDevice:
         uuid=_text(raw, "uuid"),
         partition_uuid=_text(raw, "partuuid"),
         mount_points=tuple(p for p in (points if isinstance(points, list) else [points]) if p and isinstance(p, str)),
-        # Nested output says it by nesting, lists (lsblk -l) by pkname.
+        # Nested output shows the parent by nesting, flat output (lsblk -l) by pkname.
         parents=tuple(dict.fromkeys(p for p in (parent, _text(raw, "pkname")) if p)),
     )
 

@@ -1,4 +1,4 @@
-"""How the commands end, for scripts; docs/flashing.md lists them. 2 and 3 are those of :mod:`wire.errors`."""
+"""Exit statuses of the commands, listed in docs/flashing.md. 2 and 3 match :mod:`wire.errors`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The script that sets up Raspberry Pi OS bookworm, and images of our own, at their first start.
+"""The script that sets up Raspberry Pi OS bookworm, and our own images, at the first boot.
 
-Bookworm runs it when the kernel's command line says so (``systemd.run=``, systemd-run-generator(8)), before the system
-proper, and then starts anew. It ends with success whatever happens, or the device would hang there with no network to
-say why; what went wrong is written to the card. POSIX sh, and each step may run twice.
+Bookworm runs it before the regular system if the kernel's command line asks for it (``systemd.run=``,
+systemd-run-generator(8)), and then reboots. It always exits with success: otherwise the device would hang there, with
+no network to report why. Faults are written to the card. It is POSIX sh, and every step may run twice.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ exit 0
 
 
 def firstrun_script(settings: HostSettings, *, install: bool) -> str:
-    """The script; ``install`` is whether a bundle lies on the card."""
+    """Return the script; ``install`` says whether the card holds a bundle."""
     parts = [_BEGIN, _HOSTNAME.format(hostname=shlex.quote(settings.hostname))]
     if settings.user is not None:
         parts.append(
@@ -150,7 +150,7 @@ def firstrun_script(settings: HostSettings, *, install: bool) -> str:
 
 
 def command_line(line: str, country: str | None) -> str:
-    """The kernel's command line that runs the script once.
+    """Return the kernel's command line that runs the script once.
 
     >>> command_line("root=/dev/mmcblk0p2 systemd.run=/x quiet", None)[:32]
     'root=/dev/mmcblk0p2 quiet system'
@@ -160,7 +160,7 @@ def command_line(line: str, country: str | None) -> str:
 
 
 def _key_file_text(wifi: Wifi) -> str:
-    """An SSID as NetworkManager's key file takes it: bytes by number where a letter would mean something else."""
+    """Encode an SSID for NetworkManager's key file: as byte values if its characters could be misread."""
     if wifi.ssid.isascii() and all(c.isalnum() or c in "-_. " for c in wifi.ssid) and wifi.ssid == wifi.ssid.strip():
         return wifi.ssid
     return "".join(f"{byte};" for byte in wifi.ssid.encode())

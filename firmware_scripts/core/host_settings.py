@@ -1,7 +1,7 @@
-"""What makes a card one host's card: name, user, keys, Wi-Fi. Everything is checked before anything is written.
+"""The settings of one host on its card: name, user, keys, Wi-Fi. All are checked before anything is written.
 
-A card can be read by whoever holds it, so no secret is kept in a form that is good for more than this device: a Wi-Fi
-phrase becomes the network's key (IEEE 802.11i, annex J.4), a password comes as a hash or not at all.
+Anyone who holds the card can read it, so no secret on it is useful beyond this device and network: a Wi-Fi phrase
+becomes the network's key (IEEE 802.11i-2004, annex H.4), and passwords are accepted only as hashes.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from wire.errors import ConfigError
 
 HOSTNAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-"""RFC 1123, one label."""
+"""A host name of one label, as in RFC 1123."""
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _NOT_FOR_PEOPLE = frozenset({"root", "nobody", "daemon", "sshd", "nightjar-agent"})
 _COUNTRY = re.compile(r"[A-Z]{2}")
 _KEY = re.compile(r"[0-9a-fA-F]{64}")
-# crypt(5): yescrypt and SHA-512, what Debian makes and accepts.
+# crypt(5): yescrypt and SHA-512, the methods that Debian creates and accepts.
 _PASSWORD_HASH = re.compile(
     r"\$y\$[./A-Za-z0-9]+\$[./A-Za-z0-9]{0,86}\$[./A-Za-z0-9]{43}|\$6\$[^:$\n]{1,40}\$[./A-Za-z0-9]{86}"
 )
@@ -39,7 +39,7 @@ _SSH_TYPES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Wifi:
-    """A network: its name, its key as 64 hexadecimal figures, and the country whose rules its radio keeps."""
+    """A Wi-Fi network: its name, its key as 64 hexadecimal digits, and the radio's regulatory country."""
 
     ssid: str
     key: str
@@ -48,14 +48,14 @@ class Wifi:
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:
-    """One host.
+    """The settings of one host.
 
     Attributes:
-        hostname: one label.
-        user: who may log in; None leaves users as they are in the image.
-        ssh_keys: public keys of that user.
-        password_hash: of that user, as in shadow(5); None locks the password.
-        wifi: None leaves the network as it is.
+        hostname: the host name, a single label.
+        user: the user who may log in; None leaves the image's users unchanged.
+        ssh_keys: the user's public SSH keys.
+        password_hash: the user's password hash, as in shadow(5); None locks the password.
+        wifi: the Wi-Fi network; None leaves the image's network unchanged.
     """
 
     hostname: str
@@ -66,10 +66,10 @@ class HostSettings:
 
 
 def check_settings(settings: HostSettings) -> None:
-    """Return if every setting can be used.
+    """Check that every setting can be used.
 
     Raises:
-        ConfigError: some cannot; the message lists all of them.
+        ConfigError: some settings cannot be used; the message lists every fault.
 
     >>> check_settings(HostSettings("porch-01", "ann"))
     Traceback (most recent call last):
@@ -90,7 +90,7 @@ def check_settings(settings: HostSettings) -> None:
         faults.append(f"nobody could log in as {settings.user}: give an SSH key or a password hash")
     faults += [fault for key in settings.ssh_keys if (fault := ssh_key_fault(key))]
     if settings.password_hash is not None and not _PASSWORD_HASH.fullmatch(settings.password_hash):
-        # The text itself is not shown: it may be the password.
+        # The value is not shown because it may be the password itself.
         faults.append("the password is no hash of yescrypt or SHA-512: make one with mkpasswd --method=yescrypt")
     if settings.wifi is not None:
         faults += _wifi_faults(settings.wifi)
@@ -100,12 +100,12 @@ def check_settings(settings: HostSettings) -> None:
 
 
 def wifi_key(ssid: str, phrase: str) -> str:
-    """The key of a network from its phrase: what is written to the card. A key stays what it is.
+    """Derive the network's key from its phrase; a key is returned as it is. Only the key is written to the card.
 
     Source: IEEE 802.11i-2004, annex H.4 (test vector below).
 
     Raises:
-        ConfigError: it is neither a phrase nor a key.
+        ConfigError: the text is neither a phrase nor a key.
 
     >>> wifi_key("IEEE", "password")
     'f42c6fc52df0ebef9ebb4b90b38a5f902e83fe1b135a70e23aed762e9710a12e'
@@ -119,7 +119,7 @@ def wifi_key(ssid: str, phrase: str) -> str:
 
 
 def ssh_key_fault(line: str) -> str:
-    """What is wrong with a line of ``authorized_keys``; empty if nothing is.
+    """What is wrong with a line of ``authorized_keys``; empty if it is valid.
 
     >>> ssh_key_fault("ssh-ed25519 AAAA")
     'an SSH key is cut short, or is not what it says it is'
@@ -133,7 +133,7 @@ def ssh_key_fault(line: str) -> str:
         blob = base64.b64decode(rest.split(" ")[0], validate=True)
     except (binascii.Error, ValueError):
         blob = b""
-    # RFC 4253, section 6.6: the blob begins with its own kind.
+    # RFC 4253, section 6.6: the blob begins with the key type.
     if not blob.startswith(len(kind).to_bytes(4, "big") + kind.encode()) or len(blob) < 4 + len(kind) + 32:
         return "an SSH key is cut short, or is not what it says it is"
     return ""

@@ -1,6 +1,6 @@
-"""Lists of files with their sha256: the manifest of a bundle (JSON), or what ``sha256sum`` prints.
+"""Lists of files with their sha256: the manifest of a bundle (JSON), or the output of ``sha256sum``.
 
-The JSON form is ``{"files": [{"path": ..., "sha256": ..., "size_bytes": ...}]}``; other keys are left to their readers.
+The JSON form is ``{"files": [{"path": ..., "sha256": ..., "size_bytes": ...}]}``; this module ignores other keys.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """One file: a relative path, its sha256 in hex, and its size where the list tells it."""
+    """One file: a relative path, its sha256 in hex, and its size if the list gives it."""
 
     path: str
     sha256: str
@@ -27,10 +27,10 @@ class ListedFile:
 
 
 def parse_manifest(data: bytes) -> tuple[ListedFile, ...]:
-    """The files of a manifest.
+    """Parse a manifest.
 
     Raises:
-        RemoteProtocolError: it is no such list, names a file twice, or one outside of its folder.
+        RemoteProtocolError: the list is malformed, names a file twice, or names a file outside the manifest's folder.
 
     >>> parse_manifest(b"ab" * 32 + b"  pi.img")[0].path
     'pi.img'
@@ -63,8 +63,8 @@ def _from_json(text: str) -> tuple[ListedFile, ...]:
 def _from_lines(text: str) -> tuple[ListedFile, ...]:
     files = []
     for line in text.splitlines():
-        found = _LINE.fullmatch(line)
-        if not found:
+        match = _LINE.fullmatch(line)
+        if not match:
             raise ValueError(line[:80])
-        files.append(ListedFile(found[2].removeprefix("./"), found[1], None))
+        files.append(ListedFile(match[2].removeprefix("./"), match[1], None))
     return tuple(files)

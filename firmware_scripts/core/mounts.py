@@ -1,7 +1,7 @@
-"""What the kernel says is mounted and swapped to: ``/proc/self/mountinfo`` and ``/proc/swaps`` as values.
+"""The kernel's mounts and swap areas, parsed from ``/proc/self/mountinfo`` and ``/proc/swaps``.
 
-Source: proc(5). A line that cannot be read makes the whole file unusable, because the mount that we did not
-understand may be the one that matters.
+Source: proc(5). One unreadable line makes the whole file unusable, because the mount that we cannot parse may be the
+one that matters.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ class Mount:
     """One line of mountinfo.
 
     Attributes:
-        number: ``major:minor`` of the device; ``0:n`` where the file system has none of its own (btrfs, overlay, zfs).
-        point: where it is mounted.
-        file_system: its type.
-        source: what the file system says it came from, often a device path.
+        number: ``major:minor`` of the device; ``0:n`` if the file system has no device number (btrfs, overlay, zfs).
+        point: the mount point.
+        file_system: the file system's type.
+        source: the source that the file system reports, often a device path.
         options: the options of the file system, not of the mount.
     """
 
@@ -36,17 +36,17 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """One line of ``/proc/swaps``; ``is_file`` tells a file from a device."""
+    """One line of ``/proc/swaps``; ``is_file`` is true for a file and false for a device."""
 
     path: str
     is_file: bool
 
 
 def parse_mountinfo(text: str) -> tuple[Mount, ...]:
-    r"""The mounts, in the kernel's order: a later one at the same point hides an earlier one.
+    r"""Parse the mounts, in the kernel's order: a later mount hides an earlier one at the same point.
 
     Raises:
-        RemoteProtocolError: a line is not as proc(5) says.
+        RemoteProtocolError: a line does not have the format described in proc(5).
 
     >>> parse_mountinfo("36 1 8:2 / /a\\040b rw shared:1 - ext4 /dev/sda2 rw\n")[0].point
     '/a b'
@@ -67,10 +67,10 @@ def parse_mountinfo(text: str) -> tuple[Mount, ...]:
 
 
 def parse_swaps(text: str) -> tuple[Swap, ...]:
-    r"""What is swapped to.
+    r"""Parse the swap areas.
 
     Raises:
-        RemoteProtocolError: a line is not as proc(5) says.
+        RemoteProtocolError: a line does not have the format described in proc(5).
 
     >>> parse_swaps("Filename\tType\tSize\tUsed\tPriority\n/dev/zram0 partition\t1\t0\t100\n")[0].is_file
     False
@@ -87,7 +87,7 @@ def parse_swaps(text: str) -> tuple[Swap, ...]:
 
 
 def containing(mounts: tuple[Mount, ...], path: str) -> Mount | None:
-    """The mount that ``path`` lies on: the longest mount point above it, the last one of equals."""
+    """The mount that ``path`` lies on: the longest mount point that contains it; of equals, the last."""
     best: Mount | None = None
     for mount in mounts:
         below = mount.point == "/" or path == mount.point or path.startswith(mount.point + "/")

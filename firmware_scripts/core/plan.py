@@ -1,8 +1,8 @@
-"""What will be written where, and in which order: the part of a write that can be known beforehand.
+"""The plan of a write: what goes where, and in which order, as far as it is known beforehand.
 
-An image is surveyed once, before any card is touched: its size, its sha256 and one sha256 for each chunk of it. So a
-damaged image is found while the card is still whole, the space needed and the time left are known, and what is read
-back can be compared without keeping the image in memory.
+An image is surveyed once, before any card is touched: its size, its sha256 and the sha256 of each chunk. So a damaged
+image is found while the card is still intact, the space needed and the remaining time are known, and a card can be
+verified without keeping the image in memory.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-# A write is cut at multiples of this: a bad card is located to one chunk before the image is read again.
+# Writes are split at multiples of this, so a fault is located to one chunk before the image is read again.
 CHUNK_BYTES = 2**20
-# Partition tables, boot records and boot loaders of boards lie in the first chunk; it is written after everything else
-# has been read back. The very first sector of it is the last of all: without it no firmware finds anything to start,
-# and one sector is never half written.
+# Partition tables, boot records and boards' boot loaders lie in the first chunk; it is written after everything else
+# has been read back. Its first sector is written last of all: without it no firmware finds anything to boot, and a
+# single sector is never half written.
 HEAD_BYTES = CHUNK_BYTES
 FIRST_BLOCK_BYTES = 512
 
-# The order in which a card is written, in words, for --dry-run and the documents.
+# The order in which a card is written, in words, for --dry-run and the documentation.
 STEPS = (
     "open the target for exclusive use, and look again whether it is allowed and the one that was confirmed",
     "clear its first MiB, and its last where the image ends before it (old partition tables have a copy there)",
@@ -39,12 +39,12 @@ class ImageChunk:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """An image after one look through all of it.
+    """The result of reading through a whole image once.
 
     Attributes:
-        image_bytes: its size when unpacked.
-        sha256: of the unpacked image, in hex.
-        chunks: what has to be written, ascending; with a block map only what it maps.
+        image_bytes: the size of the unpacked image.
+        sha256: the sha256 of the unpacked image, in hex.
+        chunks: the chunks to be written, ascending; with a block map, only the mapped ones.
     """
 
     image_bytes: int
@@ -53,7 +53,7 @@ class Survey:
 
     @property
     def mapped_bytes(self) -> int:
-        """How much has to be written."""
+        """The number of bytes to be written."""
         return sum(chunk.length_bytes for chunk in self.chunks)
 
     @property
@@ -68,7 +68,7 @@ class Survey:
 
 
 def spans(start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Cut ``start`` to ``end`` at multiples of :data:`CHUNK_BYTES`: (offset, length) of each piece.
+    """Split ``start`` to ``end`` at multiples of :data:`CHUNK_BYTES`: (offset, length) of each piece.
 
     >>> list(spans(CHUNK_BYTES - 1, CHUNK_BYTES + 2))
     [(1048575, 1), (1048576, 2)]

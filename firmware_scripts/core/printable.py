@@ -1,7 +1,6 @@
-"""Text that is safe and short enough to show: names of disks come from firmware that anybody can write.
+"""Makes text safe and short enough to display: the names of disks come from firmware that anyone can write.
 
-A model name with escape sequences must not move the cursor, and sizes read the way they are printed on a card (powers
-of ten).
+Escape sequences in a model name must not move the cursor. Sizes are shown as printed on a card (powers of ten).
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 
 
 def printable(text: str, limit: int = 80) -> str:
-    r"""``text`` on one line with nothing that a terminal would obey, cut to ``limit`` characters.
+    r"""``text`` on one line without terminal control characters, cut to ``limit`` characters.
 
     Controls, direction marks, private and unassigned characters become ``?``.
 
@@ -27,7 +26,7 @@ def printable(text: str, limit: int = 80) -> str:
 
 
 def size_text(size_bytes: int) -> str:
-    """A size with three figures or so, in the units printed on cards.
+    """A size with about three digits, in the units printed on cards.
 
     >>> size_text(31_914_983_424)
     '31.9 GB'

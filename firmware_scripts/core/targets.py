@@ -1,11 +1,11 @@
-"""Which disks may be written to, and why each other one may not.
+"""Decides which disks may be written to, and why the others may not.
 
-The verdict comes from three recordings only: lsblk's JSON, mountinfo and swaps (:class:`MachineState`), so any machine
-can be replayed as a test. Three steps: every mount, swap and holder *claims* a device; a claim counts for all disks
-under that device; then each disk is judged by its own facts. What is unknown refuses.
+The verdict depends only on three recordings: lsblk's JSON, mountinfo and swaps (:class:`MachineState`), so any machine
+can be replayed as a test. There are three steps: every mount, swap and holder *claims* a device; a claim applies to all
+disks under the device; then each disk is judged by its own facts. An unknown fact refuses the disk.
 
-Not here: whether the kernel lets us open the disk (``busy``) and whether it is still the one that was confirmed; the
-writer finds those out when it opens it.
+Not decided here: whether the kernel lets us open the disk (``busy``) and whether it is still the confirmed one. The
+writer finds out when it opens the disk.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from firmware_scripts.core.mounts import Mount, Swap, containing, parse_mountinf
 from firmware_scripts.core.printable import printable, size_text
 from firmware_scripts.core.rules import Reason, Rule
 
-# What a disk sold as 256 GB holds at most (the IDEMA formula): the largest cards in common use. Disks that hold
-# somebody's files usually start above.
+# The most that a disk sold as 256 GB holds (the IDEMA formula): the largest cards in common use. Disks with people's
+# files are usually larger.
 SIZE_CEILING_BYTES = 256_060_514_304
 
 BOOT_POINTS = frozenset({"/boot", "/boot/efi", "/boot/firmware", "/efi", "/esp"})
-"""Where a machine's own boot partition is mounted; some mount it only while somebody looks (autofs)."""
-# Where live systems keep the medium that they run from.
+"""Where a machine's own boot partition is mounted; some systems mount it only on access (autofs)."""
+# Where live systems mount the medium that they run from.
 _LIVE_POINTS = frozenset(
     {
         "/cdrom",
@@ -45,7 +45,7 @@ _LIVE_POINTS = frozenset(
         "/run/miso/bootmnt",
     }
 )
-# A root that lies on no disk of this machine: on the network, or on raw flash.
+# Root file systems that are on no disk of this machine: on the network, or on raw flash.
 _DISKLESS = frozenset({"nfs", "nfs4", "ubifs", "jffs2"})
 _POOL_MEMBERS = {
     "LVM2_member": "LVM",
@@ -62,7 +62,7 @@ _POOL_MEMBERS = {
     "VMFS_volume_member": "VMFS",
 }
 _SPANNING = frozenset({"btrfs", "bcachefs"})
-"""File systems that lie on several disks by themselves."""
+"""File systems that can span several disks without LVM or RAID."""
 _HOLDERS = {
     "crypt": (Rule.HELD_BY_CRYPT, "an opened encrypted volume"),
     "lvm": (Rule.HELD_BY_LVM, "an LVM volume"),
@@ -78,7 +78,7 @@ _RUNNING_STATES = frozenset({"", "running", "live"})
 
 @dataclass(frozen=True, slots=True)
 class MachineState:
-    """What was looked at: devices, mounts and swaps of one moment."""
+    """A snapshot of a machine's devices, mounts and swaps."""
 
     devices: BlockDevices
     mounts: tuple[Mount, ...]
@@ -87,14 +87,14 @@ class MachineState:
 
 @dataclass(frozen=True, slots=True)
 class TargetVerdict:
-    """A device and every reason that refuses it; none means that it may be written to once it is confirmed."""
+    """A device and every reason to refuse it; with no reasons, it may be written to once it is confirmed."""
 
     device: BlockDevice
     reasons: tuple[Reason, ...]
 
     @property
     def allowed(self) -> bool:
-        """Whether nothing refuses it."""
+        """Whether there is no reason to refuse it."""
         return not self.reasons
 
 
@@ -105,10 +105,10 @@ class _Claim:
 
 
 def parse_machine(lsblk: str, mountinfo: str, swaps: str) -> MachineState:
-    """A machine from its three recordings.
+    """Parse the three recordings of a machine.
 
     Raises:
-        RemoteProtocolError: one of them is not what it should be.
+        RemoteProtocolError: one of the recordings is malformed.
     """
     return MachineState(parse_lsblk(lsblk), parse_mountinfo(mountinfo), parse_swaps(swaps))
 
@@ -119,7 +119,7 @@ def judge_all(machine: MachineState, ceiling_bytes: int = SIZE_CEILING_BYTES) ->
 
 
 def judge(machine: MachineState, device: BlockDevice, ceiling_bytes: int = SIZE_CEILING_BYTES) -> TargetVerdict:
-    """The verdict for one device, which may be a partition that somebody named by mistake."""
+    """The verdict for one device, which may be a partition named by mistake."""
     return _verdicts(machine, (device,), ceiling_bytes)[0]
 
 
@@ -171,7 +171,7 @@ def _claims(machine: MachineState) -> Iterator[_Claim]:
 
 
 def _elsewhere(devices: BlockDevices, device: BlockDevice) -> list[str]:
-    """What has the same file system, of a kind that spans disks, and lies on another disk."""
+    """Devices on other disks that belong to the same disk-spanning file system."""
     if device.file_system not in _SPANNING or not device.uuid:
         return []
     ours = devices.under(device.name)
@@ -194,7 +194,7 @@ def _mounted(device: BlockDevice, point: str) -> Reason:
 
 def _holders(devices: BlockDevices) -> Iterator[_Claim]:
     for device in devices.by_name.values():
-        # kpartx makes "partitions" with the device mapper, and those do hold their disk.
+        # kpartx creates "partitions" with the device mapper, and those do hold their disk.
         if not device.parents or (device.kind == "part" and not device.name.startswith("dm-")):
             continue
         rule, what = _HOLDERS.get(
@@ -210,25 +210,25 @@ def _holders(devices: BlockDevices) -> Iterator[_Claim]:
 
 
 def _devices_of(machine: MachineState, mount: Mount) -> tuple[BlockDevice, ...]:
-    """The devices that a mounted file system lies on, as far as they can be known."""
+    """The devices that a mounted file system lies on, as far as they can be determined."""
     devices = machine.devices
     if direct := devices.numbered(mount.number):
-        found = [direct]
+        devices_found = [direct]
     elif mount.file_system == "zfs":
         pool = mount.source.partition("/")[0]
         return tuple(d for d in devices.by_name.values() if d.file_system == "zfs_member" and d.label == pool)
     else:
-        # btrfs and bcachefs have numbers of their own; bcachefs lists its devices with colons.
-        found = [d for source in mount.source.split(":") if (d := _named(devices, source))]
-    shared = {(d.file_system, d.uuid) for d in found if d.uuid and d.file_system in _SPANNING}
-    others = [d for d in devices.by_name.values() if (d.file_system, d.uuid) in shared and d not in found]
-    return (*found, *others)
+        # btrfs and bcachefs have virtual device numbers; bcachefs separates its devices with colons.
+        devices_found = [d for source in mount.source.split(":") if (d := _named(devices, source))]
+    shared = {(d.file_system, d.uuid) for d in devices_found if d.uuid and d.file_system in _SPANNING}
+    others = [d for d in devices.by_name.values() if (d.file_system, d.uuid) in shared and d not in devices_found]
+    return (*devices_found, *others)
 
 
 def _named(devices: BlockDevices, source: str) -> BlockDevice | None:
     if not source.startswith("/dev/"):
         return None
-    # A partition that is newer than lsblk's look still has the name of its disk.
+    # A partition created after lsblk ran can still be traced to its disk by name.
     return devices.named(source) or devices.by_name.get(partition_of(source) or "")
 
 
@@ -244,19 +244,19 @@ def _devices_of_swap(machine: MachineState, swap: Swap) -> tuple[BlockDevice, ..
 
 
 def _ground(machine: MachineState, mount: Mount) -> tuple[BlockDevice, ...]:
-    """The devices under a mount, also when it is an overlay over other mounts."""
+    """The devices under a mount, which may be an overlay over other mounts."""
     if mount.file_system != "overlay":
         return _devices_of(machine, mount)
-    found: list[BlockDevice] = []
+    devices: list[BlockDevice] = []
     for option in mount.options.split(","):
         key, _, paths = option.partition("=")
         if key in {"lowerdir", "upperdir", "lowerdir+", "datadir+"}:
             for path in paths.split(":"):
                 below = containing(machine.mounts, path)
-                # A path that seems to lie on the overlay itself is of the time before that was mounted.
+                # A path that seems to lie on the overlay itself dates from before the overlay was mounted.
                 if below and below.file_system != "overlay":
-                    found += _devices_of(machine, below)
-    return tuple(dict.fromkeys(found))
+                    devices += _devices_of(machine, below)
+    return tuple(dict.fromkeys(devices))
 
 
 def _root(machine: MachineState) -> Mount | None:
@@ -264,23 +264,23 @@ def _root(machine: MachineState) -> Mount | None:
 
 
 def _on_disks(machine: MachineState, ground: tuple[BlockDevice, ...]) -> bool:
-    """Whether some of it is a real disk, not a loop device whose file may lie anywhere."""
+    """Whether some of these devices lie on a real disk, not on a loop device whose file may be anywhere."""
     bottoms = [machine.devices.by_name[name] for device in ground for name in machine.devices.under(device.name)]
     return any(not d.parents and d.kind != "loop" and not _VIRTUAL.fullmatch(d.name) for d in bottoms)
 
 
 def _live_media(machine: MachineState) -> tuple[BlockDevice, ...]:
-    """What the running system lies on where its root is an overlay or a loop device."""
+    """The devices that the running system lies on if its root is an overlay or a loop device."""
     root = _root(machine)
     if root is None:
         return ()
     ground = _ground(machine, root)
-    found = list(ground) if root.file_system == "overlay" else []
+    media = list(ground) if root.file_system == "overlay" else []
     if not _on_disks(machine, ground):
         for mount in machine.mounts:
             if mount.point in _LIVE_POINTS:
-                found += _devices_of(machine, mount)
-    return tuple(dict.fromkeys(found))
+                media += _devices_of(machine, mount)
+    return tuple(dict.fromkeys(media))
 
 
 def _about_the_machine(machine: MachineState) -> Iterator[Reason]:
@@ -297,7 +297,8 @@ def _about_the_machine(machine: MachineState) -> Iterator[Reason]:
         )
         yield Reason(Rule.ROOT_UNKNOWN, text)
     for mount in machine.mounts:
-        # Numbers from 1 up belong to block devices. One that is not listed and has no disk's name may lie on any.
+        # Major numbers from 1 up belong to block devices. If the device is neither listed nor named like a disk, it may
+        # lie on any disk.
         if not mount.number.startswith("0:") and not (_devices_of(machine, mount) or partition_of(mount.source)):
             text = (
                 f"no disk could be found that holds {printable(mount.point)} ({printable(mount.source)}), "
@@ -368,7 +369,10 @@ def _by_kind(device: BlockDevice) -> Iterator[Reason]:
 
 
 def _by_removability(machine: MachineState, device: BlockDevice) -> Iterator[Reason]:
-    """Cards and sticks: USB with a removable medium, or an SD slot. The kernel's flag alone is wrong both ways."""
+    """Refuse everything but cards and sticks: USB with a removable medium, or an SD slot.
+
+    The kernel's removable flag alone errs in both directions.
+    """
     if device.name.startswith("mmcblk"):
         if f"{device.name}boot0" in machine.devices.by_name:
             yield Reason(Rule.NOT_REMOVABLE, "it is a soldered eMMC (it has boot areas), not a card")

@@ -1,6 +1,6 @@
-"""What runs on a device beside the agent: puts releases of the agent in place, tries them, and takes bad ones back.
+"""The agent's updater on a device: installs releases of the agent, tries them, and rolls back bad ones.
 
-Everything here is packed into one file, ``nightjar-device.pyz`` (:mod:`firmware_scripts.device_program`), and runs with
-the Python of the system and its standard library alone, because it has to work while no release does. ``releases``
-decides (pure), the other modules do.
+The package is packed into one file, ``nightjar-device.pyz`` (:mod:`firmware_scripts.device_program`). It needs only the
+system's Python and its standard library, because it must work when no release does. ``releases`` makes pure decisions;
+the other modules carry them out.
 """

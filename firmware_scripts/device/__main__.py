@@ -1,4 +1,4 @@
-"""``nightjar-device``: releases of the agent on this device. Runs with the system's Python, as root."""
+"""``nightjar-device``: manages the agent's releases on this device. Runs as root with the system's Python."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from host.locks import take_lock
 from wire.errors import ConfigError, NightjarError, RemoteProtocolError, UnavailableError
 
 TRIAL_S = 180.0
-"""How long a release may take to be up and connected: most of it is a slow card's and a slow network's."""
+"""How long a release may take to be up and connected; most of it allows for a slow card and a slow network."""
 EXIT_NO = 4
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status: 0 done, 2 for a person to mend, 3 try again, 4 the answer is no."""
+    """Run one command and return its exit status: 0 done, 2 needs a person, 3 try again, 4 the answer is no."""
     asked = _parser().parse_args(arguments)
     try:
         status: int = asked.run(asked)
     except (NightjarError, OSError) as error:
         StatusLog(Places(asked.root).status)(f"nightjar-device: {error}")
-        # A bundle that is none, or is not the owner's, is something for a person, and no retry mends it.
+        # A bundle that is invalid or not signed by the owner needs a person; retrying does not help.
         if isinstance(error, RemoteProtocolError):
             return ConfigError.exit_status
         return error.exit_status if isinstance(error, NightjarError) else UnavailableError.exit_status
@@ -123,16 +123,16 @@ def _status(asked: argparse.Namespace) -> int:
 def _doctor(asked: argparse.Namespace) -> int:
     places = Places(asked.root)
     record: Record[State] = RecordFile(places).load()
-    found = checkup(places, record, Agent(_systemd(places)).look())
+    findings = checkup(places, record, Agent(_systemd(places)).look())
     if asked.json:
-        rows = [{"category": f.category, "level": f.level.value, "text": f.text, "remedy": f.remedy} for f in found]
+        rows = [{"category": f.category, "level": f.level.value, "text": f.text, "remedy": f.remedy} for f in findings]
         print(json.dumps(rows, indent=1))
     else:
-        for one in found:
-            print(f"{one.level.value:5}  {one.category}: {one.text}")
-            if one.remedy:
-                print(f"       {one.remedy}")
-    return EXIT_NO if any(one.level.value == "fault" for one in found) else 0
+        for finding in findings:
+            print(f"{finding.level.value:5}  {finding.category}: {finding.text}")
+            if finding.remedy:
+                print(f"       {finding.remedy}")
+    return EXIT_NO if any(finding.level.value == "fault" for finding in findings) else 0
 
 
 def _uninstall(asked: argparse.Namespace) -> int:

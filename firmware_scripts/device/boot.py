@@ -1,4 +1,4 @@
-"""What happens at each start of the device, and most of all at the first one."""
+"""The work done at each boot of the device, above all at the first one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from firmware_scripts.device.switch import Switch
 from firmware_scripts.device.system_actions import DeviceActions
 
 AGAIN_S = (15.0, 30.0, 60.0, 120.0, 300.0)
-"""Pauses before the first release is tried again; the last one for ever: the network comes when it comes."""
+"""Pauses in seconds before the first release is tried again; the last one repeats until the network is up."""
 
 Offer = Callable[[], Offered]
 
@@ -20,34 +20,34 @@ Offer = Callable[[], Offered]
 def boot(
     places: Places, switch: Switch, offer: Offer, enrol: Callable[[], bool], sleep: Callable[[float], None]
 ) -> None:
-    """Put right what was cut off; install, enrol and try where that is still to be done; return once all of it is.
+    """Repair interrupted work, then install, enrol and try a release as needed; return when all of it is done.
 
     Args:
-        places: of the device.
-        switch: of its releases.
+        places: the device's paths.
+        switch: drives the device's releases.
         offer: checks the bundle on the card.
-        enrol: trades a claim for another identity; whether nothing is left to be done.
-        sleep: waits.
+        enrol: exchanges a claim for a new identity; returns whether nothing is left to do.
+        sleep: waits for a number of seconds.
 
     Raises:
-        NightjarError: the bundle on the card is of no use.
-        OSError: the disk is full, or broken.
+        NightjarError: the bundle on the card cannot be used.
+        OSError: the disk is full or broken.
     """
     take_off_card(places)
     record, _ = switch.take(DeviceStarted())
     if isinstance(record.state, Empty):
         record, _ = switch.take(offer())
     tries = 0
-    # A claim beside a release that counts: the card was customised again.
+    # A claim beside a settled release means that the card was customised again.
     while isinstance(record.state, Trying) or (places.claim.exists() and not enrol()):
         sleep(AGAIN_S[min(tries, len(AGAIN_S) - 1)])
         tries += 1
-        take_off_card(places)  # somebody may have brought another one
+        take_off_card(places)  # there may be a new claim on the card
         record, _ = switch.take(DeviceStarted())
 
 
 def enrol_again(actions: DeviceActions) -> bool:
-    """Trade a claim beside a release that counts for another identity, which the agent takes up at its start."""
+    """Exchange a claim for a new identity on a device with a settled release, and restart the agent to use it."""
     if not actions.enrolling.enrol():
         return False
     actions.systemd.restart(AGENT)

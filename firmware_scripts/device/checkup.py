@@ -1,4 +1,4 @@
-"""What ``nightjar-device doctor`` finds. The agent has a doctor of its own, which looks at everything behind it."""
+"""The checks of ``nightjar-device doctor``. The agent has its own doctor, which checks everything inside the agent."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from firmware_scripts.device.places import Places
 from firmware_scripts.device.releases import Empty, Record, Settled, State, Trying, Unpacking
 
 LEAST_FREE_BYTES = 400_000_000
-"""Room for one release beside another, with what is needed while it is unpacked."""
+"""Space for a second release, including temporary files while it is unpacked."""
 
 
 def checkup(places: Places, record: Record[State], look: Look) -> tuple[Finding, ...]:
-    """Every finding."""
+    """Collect all findings."""
     return (*_release(places, record), *_agent(look), *_files(places))
 
 

@@ -1,8 +1,8 @@
-"""A claim becomes an identity of the device, once; it is taken off the card at once, and wiped when it was used.
+"""Exchanges a claim for the device's identity, once. The claim is moved off the card at once and wiped after use.
 
-The agent does it (``nightjar-agent enrol``), as its own user and in its own sandbox. Here it is started, and the claim
-is overwritten and removed when the agent says that it is burnt: status 0, its first connection with its own certificate
-was up. Status 2 is a claim that will never do; 3 is a network, a coordinator or a person that is not there yet.
+The agent enrols (``nightjar-agent enrol``), as its own user and in its own sandbox. This module starts it, and
+overwrites and removes the claim once it is used up: status 0, after the first connection with the device's own
+certificate. Status 2 means that the claim will never work; 3 that the network, coordinator or person is not there yet.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _REFUSED = 2
 
 
 class Enrolling:
-    """Enrols.
+    """Enrols the device.
 
     Args:
-        claim: the file, taken off the card.
-        systemd: to start the unit.
-        tell: the log and the card.
+        claim: the claim file, already moved off the card.
+        systemd: starts the unit that enrols.
+        tell: writes a line to the log and the card.
     """
 
     def __init__(self, claim: Path, systemd: Systemd, tell: Callable[[str], None]) -> None:
@@ -33,7 +33,7 @@ class Enrolling:
         self._tell = tell
 
     def enrol(self) -> bool:
-        """Do it where a claim waits; whether nothing is left to be done."""
+        """Enrol if there is a claim; return whether nothing is left to do."""
         if not self._claim.exists():
             return True
         self._tell("enrolling with the claim that the card brought")
@@ -51,24 +51,24 @@ class Enrolling:
 
 
 def take_off_card(places: Places) -> None:
-    """Move a claim from the card, which every user of the device can read, to where root alone can.
+    """Move a claim from the card, which every user of the device can read, to a file that only root can read.
 
     Raises:
-        OSError: it cannot be.
+        OSError: the claim cannot be moved.
     """
     if places.claim_on_card.exists():
         data = places.claim_on_card.read_bytes()
-        if data.strip():  # else power was cut while it was wiped
+        if data.strip():  # blank if power was cut while it was wiped
             places.kept.mkdir(parents=True, exist_ok=True)
             replace_file(places.claim, data)
         wipe(places.claim_on_card)
 
 
 def wipe(path: Path) -> None:
-    """Overwrite a file, then remove it. Flash memory may keep old copies: a claim is burnt at the coordinator, too.
+    """Overwrite a file, then remove it. Flash memory may keep old copies, so the coordinator invalidates the claim too.
 
     Raises:
-        OSError: it cannot be.
+        OSError: the file cannot be overwritten or removed.
     """
     overwrite_file(path, b"\n" * path.stat().st_size)
     path.unlink()

@@ -1,4 +1,4 @@
-"""Whether a release is healthy: the agent is up, connected to its broker, and trains a step."""
+"""Checks whether a release is healthy: the agent is up, connected to its broker, and can train a step."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ SELF_TEST = "nightjar-self-test.service"
 MOST_RESTARTS = 3
 LOOK_EVERY_S = 2.0
 CONNECTED = "connected"
-"""How the status text of the agent's unit begins while it is connected (edge_agent.assembly)."""
+"""The start of the agent unit's status text while the agent is connected (edge_agent.assembly)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the agent's unit looks like: up (its driver turns), connected, and how often it was started again."""
+    """The state of the agent's unit: whether it is up (its driver runs) and connected, and its number of restarts."""
 
     up: bool
     connected: bool
@@ -25,18 +25,18 @@ class Look:
 
 
 class Patient(Protocol):
-    """Who is examined."""
+    """The agent under examination."""
 
     def look(self) -> Look:
-        """The agent's unit, now."""
+        """The current state of the agent's unit."""
 
     def self_test(self) -> str:
-        """Train a step; why it could not, or an empty text."""
+        """Train a step; return why that failed, or an empty text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """A clock that does not jump, a way to wait, and how long a release may take."""
+    """A monotonic clock, a way to wait, and the time limit for a release."""
 
     now_s: Callable[[], float]
     sleep: Callable[[float], None]
@@ -46,7 +46,7 @@ class Time:
 def examine(patient: Patient, time: Time) -> str:
     """Why the release is not healthy; an empty text if it is.
 
-    It ends early where it is lost: an agent that falls over again and again.
+    Ends early if the agent keeps crashing.
     """
     end_s = time.now_s() + time.limit_s
     first: int | None = None
@@ -64,6 +64,6 @@ def examine(patient: Patient, time: Time) -> str:
     failed = patient.self_test()
     if failed:
         return f"the self-test failed: {failed}"
-    # The training of the self-test runs beside the agent, which must have outlived it.
+    # The self-test trains beside the agent, and the agent must survive that.
     after = patient.look()
     return "" if after.up else f"the agent fell over during the self-test: {after.text}"

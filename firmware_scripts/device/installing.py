@@ -1,4 +1,4 @@
-"""Takes over from a release what lies outside of it: this program, the commands and the units. Twice is as once."""
+"""Installs the parts of a release that lie outside its folder: this program, the commands and the units. Idempotent."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from host.files import READABLE, replace_file, replace_link
 
 PROGRAM = "nightjar-device.pyz"
 TRIES = "nightjar-firstboot.service"
-"""The unit that starts with the device from the beginning. It starts the agent while a first release is on trial."""
+"""The unit that is enabled at boot from the beginning. It starts the agent while a first release is on trial."""
 AGENT = "nightjar-agent.service"
-"""The unit that starts with the device once a release counted: before that it has no identity to run with."""
+"""The unit that is enabled at boot once a release has settled: before that, it has no identity to run with."""
 _WANTS = "multi-user.target.wants"
-# The system's Python, whatever a shell has put first on its path; -P: nothing from the folder that one stands in.
+# The system's Python, whatever is first on the shell's path. -P keeps the current folder off the module path.
 _COMMANDS = {
     "nightjar-agent": "env PYTHONPATH=/opt/nightjar/current/lib /usr/bin/python3 -s -P -m edge_agent",
     "nightjar-device": "/usr/bin/python3 -s /opt/nightjar/nightjar-device.pyz",
@@ -22,18 +22,18 @@ _COMMANDS = {
 
 
 def adopt(places: Places, version: str, *, counts: bool) -> bool:
-    """Take program, commands and units from a release, and let units start with the device.
+    """Install program, commands and units from a release, and enable its units at boot.
 
     Args:
-        places: of the device.
-        version: of the release.
-        counts: whether it was found healthy.
+        places: the device's paths.
+        version: the version of the release.
+        counts: whether the release was found healthy.
 
     Returns:
-        Whether systemd has to read its units again.
+        Whether systemd has to reload its units.
 
     Raises:
-        OSError: something cannot be written.
+        OSError: a file cannot be written.
     """
     own = places.releases / version / OWN
     wants = places.units / _WANTS
@@ -51,7 +51,7 @@ def adopt(places: Places, version: str, *, counts: bool) -> bool:
 
 
 def remove(places: Places, *, with_data: bool) -> None:
-    """Take everything away that was put here; what people typed and the device's identity only if asked to."""
+    """Remove everything that was installed; typed text and the device's identity only if ``with_data`` is set."""
     for folder in (places.units / _WANTS, places.units):
         for unit in folder.glob("nightjar-*.service"):
             unit.unlink()

@@ -1,4 +1,4 @@
-"""Where everything lies on a device, below a root that is ``/`` on a real one."""
+"""The paths of everything on a device, below a root that is ``/`` on a real device."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The paths; ``root`` is another folder while an image is made, and in tests."""
+    """The paths on a device; ``root`` is another folder while an image is built, and in tests."""
 
     root: Path = Path("/")
 
     @property
     def releases(self) -> Path:
-        """One folder for each release."""
+        """The folder that holds one folder per release."""
         return self.root / "opt/nightjar/releases"
 
     @property
     def current(self) -> Path:
-        """A link to the release that runs."""
+        """The link to the running release."""
         return self.root / "opt/nightjar/current"
 
     @property
     def program(self) -> Path:
-        """This very program. Not in a release, for it must work when none does."""
+        """This program. It lies outside the releases because it must work when none of them does."""
         return self.root / "opt/nightjar/nightjar-device.pyz"
 
     @property
     def commands(self) -> Path:
-        """Where people's shells find commands."""
+        """The folder where shells find the commands."""
         return self.root / "usr/local/bin"
 
     @property
     def units(self) -> Path:
-        """Units of systemd."""
+        """The folder of systemd units."""
         return self.root / "etc/systemd/system"
 
     @property
@@ -44,17 +44,17 @@ class Places:
 
     @property
     def key(self) -> Path:
-        """Who may sign bundles for this device."""
+        """The public key that bundles for this device must be signed with."""
         return self.root / "etc/nightjar/bundle.pub"
 
     @property
     def kept(self) -> Path:
-        """What this program remembers."""
+        """The folder for this program's state."""
         return self.root / "var/lib/nightjar"
 
     @property
     def record(self) -> Path:
-        """The state of the releases."""
+        """The file with the state of the releases."""
         return self.kept / "releases.json"
 
     @property
@@ -64,20 +64,20 @@ class Places:
 
     @property
     def parcel(self) -> Path:
-        """What ``customise`` put on the boot partition."""
+        """The folder that ``customise`` put on the boot partition."""
         return self.card / "nightjar"
 
     @property
     def claim_on_card(self) -> Path:
-        """What the device may enrol with, once, as the card brought it: FAT knows no owners."""
+        """The claim as delivered on the card, which the device may enrol with once. FAT cannot protect it by owner."""
         return self.parcel / "claim.json"
 
     @property
     def claim(self) -> Path:
-        """The same, taken off the card, where root alone can read it."""
+        """The claim after it was moved off the card, readable by root only."""
         return self.kept / "claim.json"
 
     @property
     def status(self) -> Path:
-        """What a person reads who pulls the card out of a silent device."""
+        """The status file, for a person who pulls the card out of a silent device."""
         return self.card / "nightjar-status.txt"

@@ -1,4 +1,4 @@
-"""The record of the releases as a file: JSON, whole or not there, mended from what is on the disk if it is damaged."""
+"""Stores the record of releases as a JSON file, replaced atomically. A damaged one is rebuilt from the disk's state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RecordFile:
         self._places = places
 
     def load(self) -> Record[State]:
-        """The record; without a readable one, what the disk looks like: a device must not be lost with one file."""
+        """Load the record, or rebuild it from the disk if it is unreadable: one lost file must not cost the device."""
         try:
             return decode(self._places.record.read_bytes())
         except (OSError, RemoteProtocolError):
@@ -30,17 +30,17 @@ class RecordFile:
             return Record(Empty() if present is None else Settled(present))
 
     def save(self, record: Record[State]) -> None:
-        """Store it.
+        """Store the record.
 
         Raises:
-            OSError: it cannot be stored.
+            OSError: the record cannot be stored.
         """
         self._places.kept.mkdir(parents=True, exist_ok=True)
         replace_file(self._places.record, encode(record), READABLE)
 
 
 def encode(record: Record[State]) -> bytes:
-    """A record as JSON.
+    """Encode a record as JSON.
 
     >>> decode(encode(Record(Trying("0.2.0", "0.1.0", 2)))).state
     Trying(version='0.2.0', previous='0.1.0', starts=2)
@@ -59,10 +59,10 @@ def encode(record: Record[State]) -> bytes:
 
 
 def decode(data: bytes) -> Record[State]:
-    """A record from JSON.
+    """Decode a record from JSON.
 
     Raises:
-        RemoteProtocolError: it is none.
+        RemoteProtocolError: the data is not a valid record.
     """
     try:
         fields = json.loads(data)
@@ -77,9 +77,9 @@ def _state(fields: dict[str, Any]) -> State:
     if fields["state"] == "empty":
         return Empty()
     version, previous = str(fields["version"]), fields.get("previous")
-    for one in (version, previous):
-        if one is not None:
-            numbers(one)
+    for release in (version, previous):
+        if release is not None:
+            numbers(release)
     match fields["state"]:
         case "unpacking":
             return Unpacking(version, previous)

@@ -1,14 +1,14 @@
-"""Which release of the agent runs: one small machine, in which a new release counts only once it was found healthy.
+"""The state machine of the agent's releases: a new release settles only after it was found healthy.
 
 ::
 
     Empty ──Offered──> Unpacking ──Unpacked──> Trying ──FoundHealthy──> Settled ──Offered──> Unpacking ...
                                                   └──FoundUnhealthy──> Settled on the release before
 
-The record is stored before the effects of a step run, and each effect may run twice. After a power cut
-:class:`DeviceStarted` puts right whatever was cut off, so it may come at any line. A release that was taken back is
-written down with its reason and never tried again; the first release of all is never taken back, because there is
-nothing to go back to, and what it lacks is mostly a network.
+The record is stored before the effects of a step run, and each effect may run twice. :class:`DeviceStarted` repairs
+whatever a power cut interrupted, so power may be cut at any line. A release that was rolled back is recorded with the
+reason and never tried again. The very first release is never rolled back, because there is nothing to go back to and
+usually only the network is missing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from wire.machine import Row, find_row, table
 
 
 def _rows() -> Iterable[Row[Step]]:
-    """Every legal pair; a pair that is not here raises IllegalEvent."""
+    """Every legal pair of state and event; any other pair raises IllegalEvent."""
     return (
         _row(Empty, Offered, _take_first, Unpacking),
         _row(Empty, DeviceStarted, _stay, Empty),
@@ -43,12 +43,12 @@ def _rows() -> Iterable[Row[Step]]:
 
 @dataclass(frozen=True, slots=True)
 class Empty:
-    """No release is on the device."""
+    """No release is installed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unpacking:
-    """A release is being put beside the one that runs."""
+    """A release is being unpacked beside the running one."""
 
     version: str
     previous: str | None
@@ -56,7 +56,7 @@ class Unpacking:
 
 @dataclass(frozen=True, slots=True)
 class Trying:
-    """A release runs, and has to show that it is healthy; ``starts`` counts how often its trial began."""
+    """A release runs on trial and has to prove healthy; ``starts`` counts how often its trial began."""
 
     version: str
     previous: str | None
@@ -65,7 +65,7 @@ class Trying:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """This release counts."""
+    """A release was found healthy and is in use."""
 
     version: str
 
@@ -76,7 +76,7 @@ S = TypeVar("S", bound=State, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Record(Generic[S]):
-    """What survives: the state, and every release that was taken back, with its reason."""
+    """The persistent record: the state, and the reason for every release that was rolled back."""
 
     state: S
     refused: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -87,7 +87,7 @@ class Record(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """A bundle is here whose signature is good; ``present_is_well`` is whether the release that runs is healthy now."""
+    """A bundle with a valid signature is offered; ``present_is_well`` is whether the running release is healthy."""
 
     version: str
     present_is_well: bool
@@ -100,26 +100,26 @@ class Unpacked:
 
 @dataclass(frozen=True, slots=True)
 class UnpackFailed:
-    """It could not be put there."""
+    """The release could not be unpacked."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class FoundHealthy:
-    """The agent is up, connected, and has trained a step."""
+    """The agent is up and connected, and has trained a step."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundUnhealthy:
-    """It was not, within its time."""
+    """The agent did not become healthy in time."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceStarted:
-    """The device started, or the process that drove this machine was killed and starts again."""
+    """The device booted, or the process that drives this state machine was killed and restarted."""
 
 
 Event = Offered | Unpacked | UnpackFailed | FoundHealthy | FoundUnhealthy | DeviceStarted
@@ -130,21 +130,21 @@ Event = Offered | Unpacked | UnpackFailed | FoundHealthy | FoundUnhealthy | Devi
 
 @dataclass(frozen=True, slots=True)
 class Unpack:
-    """Put the offered release beside the others, then say :class:`Unpacked` or :class:`UnpackFailed`."""
+    """Unpack the offered release beside the others, then report :class:`Unpacked` or :class:`UnpackFailed`."""
 
     version: str
 
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """Remove what there is of a release."""
+    """Remove all files of a release."""
 
     version: str
 
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """Take units, launchers and this very program from a release; ``counts`` lets the agent start with the device."""
+    """Install units, launchers and this program from a release; ``counts`` enables the agent at boot."""
 
     version: str
     counts: bool = True
@@ -152,42 +152,42 @@ class Adopt:
 
 @dataclass(frozen=True, slots=True)
 class PointTo:
-    """Let ``current`` lead to a release, in one step."""
+    """Point ``current`` to a release, atomically."""
 
     version: str
 
 
 @dataclass(frozen=True, slots=True)
 class RestartAgent:
-    """Run what ``current`` leads to, and nothing else any more; perhaps only if that has changed just now."""
+    """Restart the agent from ``current``; with ``only_if_moved``, only if ``current`` has changed."""
 
     only_if_moved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CheckHealth:
-    """Watch the agent, then say :class:`FoundHealthy` or :class:`FoundUnhealthy`."""
+    """Watch the agent, then report :class:`FoundHealthy` or :class:`FoundUnhealthy`."""
 
     version: str
 
 
 @dataclass(frozen=True, slots=True)
 class Prune:
-    """Remove every release but these."""
+    """Remove every release except those to keep."""
 
     keep: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Write this down where people look."""
+    """Write a text to the log and the status file."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Decline:
-    """The offer is not taken; ``code`` is stable."""
+    """Decline the offer; the meaning of ``code`` is stable."""
 
     code: str
     text: str
@@ -205,15 +205,15 @@ def _row(
     handle: Callable[[Record[StateT], EventT], Step],
     *leads_to: type[State],
 ) -> Row[Step]:
-    """A row whose function takes the record around the state."""
+    """Make a row whose function takes the whole record."""
     return Row(state, event, handle, frozenset(leads_to))
 
 
 def step(record: Record[State], event: Event) -> Step:
-    """One transition.
+    """Compute one transition.
 
     Raises:
-        IllegalEvent: there is none; the record stands.
+        IllegalEvent: there is no transition for this pair; the record is unchanged.
 
     >>> before, _ = step(Record(Settled("0.1.0")), Offered("0.2.0", present_is_well=True))
     >>> before.state
@@ -222,15 +222,15 @@ def step(record: Record[State], event: Event) -> Step:
     'downgrade'
     """
     state = record.state
-    found = find_row(TABLE, type(state), type(event), lambda: f"releases, {type(state).__name__}")
-    return found.handle(record, event)
+    row = find_row(TABLE, type(state), type(event), lambda: f"releases, {type(state).__name__}")
+    return row.handle(record, event)
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """A version in the order of releases.
+    """Parse a version into numbers that sort in release order.
 
     Raises:
-        RemoteProtocolError: it is not ``major.minor.patch``.
+        RemoteProtocolError: the version is not ``major.minor.patch``.
 
     >>> numbers("0.10.0") > numbers("0.9.9")
     True
@@ -243,7 +243,7 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 def running(state: State) -> str | None:
-    """The release that ``current`` leads to, or should.
+    """The release that ``current`` points to, or should.
 
     >>> running(Trying("0.2.0", "0.1.0"))
     '0.2.0'
@@ -273,7 +273,7 @@ def _consider(record: Record[Settled], event: Offered) -> Step:
     if numbers(offered) < numbers(present):
         return record, (Decline("downgrade", f"{offered} is older than {present}, which runs"),)
     if not event.present_is_well:
-        # Else a broker that is down would speak against the new release.
+        # Otherwise a broker that is down would count against the new release.
         text = f"{present} is not well itself (see 'nightjar-device doctor'), so {offered} could not be judged: later"
         return record, (Decline("not-now", text),)
     return Record(Unpacking(offered, present), record.refused), (Unpack(offered),)
@@ -292,7 +292,7 @@ def _replace_first(record: Record[Trying], event: Offered) -> Step:
         return _decline_busy(record, event)
     if numbers(offered) < numbers(state.version):
         return record, (Decline("downgrade", f"{offered} is older than {state.version}, which is tried"),)
-    # A first release that never becomes healthy would otherwise be the last one.
+    # Otherwise a first release that never becomes healthy could not be replaced.
     return Record(Unpacking(offered, None), record.refused), (Unpack(offered),)
 
 
@@ -304,14 +304,14 @@ def _try(record: Record[Unpacking], _event: Unpacked) -> Step:
 
 
 def _trial(state: Trying) -> tuple[Effect, ...]:
-    told = Tell(f"release {state.version} is tried")
-    return PointTo(state.version), told, RestartAgent(), CheckHealth(state.version)
+    message = Tell(f"release {state.version} is tried")
+    return PointTo(state.version), message, RestartAgent(), CheckHealth(state.version)
 
 
 def _give_up(record: Record[Unpacking], event: UnpackFailed) -> Step:
     state = record.state
     back: State = Empty() if state.previous is None else Settled(state.previous)
-    # Not written down as refused: a full disk is no fault of the release.
+    # Not recorded as refused: a full disk is not the release's fault.
     text = f"release {state.version} could not be put in place: {event.reason}"
     return Record(back, record.refused), (Discard(state.version), Tell(text))
 
@@ -319,8 +319,8 @@ def _give_up(record: Record[Unpacking], event: UnpackFailed) -> Step:
 def _settle(record: Record[Trying], _event: FoundHealthy) -> Step:
     state = record.state
     keep = (state.version, state.previous) if state.previous else (state.version,)
-    told = Tell(f"release {state.version} is healthy, and counts")
-    return Record(Settled(state.version), record.refused), (Adopt(state.version), Prune(keep), told)
+    message = Tell(f"release {state.version} is healthy, and counts")
+    return Record(Settled(state.version), record.refused), (Adopt(state.version), Prune(keep), message)
 
 
 def _take_back(record: Record[Trying], event: FoundUnhealthy) -> Step:
@@ -329,8 +329,8 @@ def _take_back(record: Record[Trying], event: FoundUnhealthy) -> Step:
         text = f"release {state.version}, the first one, is not healthy yet: {event.reason}"
         return record, (Tell(text),)
     refused = MappingProxyType({**record.refused, state.version: event.reason})
-    told = Tell(f"release {state.version} was taken back for {state.previous}: {event.reason}")
-    return Record(Settled(state.previous), refused), (PointTo(state.previous), told, RestartAgent())
+    message = Tell(f"release {state.version} was taken back for {state.previous}: {event.reason}")
+    return Record(Settled(state.previous), refused), (PointTo(state.previous), message, RestartAgent())
 
 
 def _stay(record: Record[Empty], _event: DeviceStarted) -> Step:

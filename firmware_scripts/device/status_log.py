@@ -1,6 +1,6 @@
-"""What the device tells people: its log, and a file on the boot partition that any computer can read.
+"""The device's status messages: its log, and a file on the boot partition that any computer can read.
 
-A device that never shows up has no network to say why. So each step is written to the card first.
+A device that never comes online cannot report why over the network, so each step is also written to the card.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _HEAD = "# What this device did, newest last. docs/bundles.md says what to do ab
 
 
 class StatusLog:
-    """Tells.
+    """Writes status messages.
 
     Args:
-        path: of the file; where its folder is missing, only the log is told.
-        wall_s: seconds since 1970; a board without a clock begins somewhere in the past.
-        up_s: seconds since the device started.
+        path: the status file; if its folder is missing, messages go only to the log.
+        wall_s: returns seconds since 1970; a board without a clock starts somewhere in the past.
+        up_s: returns seconds since the device booted.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class StatusLog:
         self._up_s = up_s
 
     def __call__(self, text: str) -> None:
-        """Write one line, unless it is the last one already. A card that cannot be written to stops nothing."""
+        """Write one line, unless the last line has the same text. A card that cannot be written to stops nothing."""
         text = " ".join(text.split())[:500]
         print(text, flush=True)  # noqa: T201 - standard output is the log of a unit
         when = datetime.fromtimestamp(self._wall_s(), UTC).strftime("%Y-%m-%d %H:%M:%SZ")
@@ -45,7 +45,7 @@ class StatusLog:
             before = self._path.read_text(encoding="utf-8", errors="replace") if self._path.exists() else _HEAD
             lines = before.splitlines(keepends=True)
             if lines[-1].endswith(f")  {text}\n"):
-                return  # a card wears with each write
+                return  # each write wears the card
             lines = [*lines[:1], *lines[1:][-MOST_LINES + 1 :], f"{when} (up {self._up_s():.0f} s)  {text}\n"]
             replace_file(self._path, "".join(lines).encode(), READABLE)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Drives the machine of releases: store the record, then run the effects, then whatever they came to."""
+"""Drives the releases' state machine: stores the record, runs the effects, then handles the events they return."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from firmware_scripts.device.releases import Decline, Effect, Event, Record, Sta
 
 
 class Records(Protocol):
-    """Where the record is kept."""
+    """The store of the record."""
 
     def load(self) -> Record[State]:
-        """The record."""
+        """Load the record."""
 
     def save(self, record: Record[State]) -> None:
-        """Store it, whole or not at all."""
+        """Store the record atomically."""
 
 
 class SystemActions(Protocol):
-    """Who runs effects; each may run twice."""
+    """Runs effects; each effect may run twice."""
 
     def run(self, effect: Effect) -> Event | None:
-        """Run one, and say what came of it where the machine has to know."""
+        """Run an effect; return the resulting event, if there is one."""
 
 
 class Switch:
-    """The running machine of a device.
+    """The running state machine of a device.
 
     Args:
-        records: where the record is kept.
-        actions: run effects.
-        alone: held while an event is taken: two switches at once would each undo what the other does.
+        records: stores the record.
+        actions: runs the effects.
+        alone: a lock held while an event is handled: two switches at once would undo each other's work.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class Switch:
         self._alone = alone
 
     def take(self, event: Event) -> tuple[Record[State], Decline | None]:
-        """Take an event and all that comes of it; the record then, and why an offer was declined.
+        """Handle an event and all events that follow; return the final record, and why an offer was declined.
 
         Raises:
-            OSError: the record cannot be stored; nothing was done then.
-            IllegalEvent: nothing like that can happen now.
-            UnavailableError: another switch is at work.
+            OSError: the record cannot be stored; its effects were not run.
+            IllegalEvent: the event is not legal in the current state.
+            UnavailableError: another switch is running.
         """
         with self._alone():
             return self._take(event)

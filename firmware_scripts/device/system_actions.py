@@ -1,4 +1,4 @@
-"""Runs the effects of the machine of releases on a real device."""
+"""Runs the effects of the releases' state machine on a real device."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ from wire.errors import NightjarError
 
 
 class Agent:
-    """The agent of this device, as systemd sees it: a :class:`firmware_scripts.device.health.Patient`."""
+    """This device's agent as systemd sees it: a :class:`firmware_scripts.device.health.Patient`."""
 
     def __init__(self, systemd: Systemd) -> None:
         self._systemd = systemd
 
     def look(self) -> Look:
-        """The agent's unit, now."""
+        """The current state of the agent's unit."""
         seen = self._systemd.show(health.AGENT)
         text, restarts = seen.get("StatusText", ""), seen.get("NRestarts", "0")
         up = seen.get("ActiveState") == "active"
-        said = text if up else f"{seen.get('ActiveState', 'unknown')}; {self._systemd.last_words(health.AGENT)}"
+        description = text if up else f"{seen.get('ActiveState', 'unknown')}; {self._systemd.last_words(health.AGENT)}"
         connected = text.startswith(health.CONNECTED)
-        return Look(up, connected, int(restarts) if restarts.isdigit() else 0, said)
+        return Look(up, connected, int(restarts) if restarts.isdigit() else 0, description)
 
     def self_test(self) -> str:
-        """Train a step, as the agent's own user and with its limits."""
+        """Train a step as the agent's own user, with its limits."""
         status = self._systemd.work(health.SELF_TEST)
         return f"status {status}: {self._systemd.last_words(health.SELF_TEST)}" if status else ""
 
@@ -59,14 +59,14 @@ class DeviceActions:
     """Implements :class:`firmware_scripts.device.switch.SystemActions`.
 
     Attributes:
-        places: of the device.
-        systemd: to start things.
-        enrolling: what comes before a start, where a claim waits.
-        tell: the log and the card.
-        time: for the trial of a release.
-        unpack: puts the offered bundle in place; raises NightjarError.
-        moved: whether ``current`` leads elsewhere since the agent was started.
-        started: whether the agent was started here, and not with the device.
+        places: the device's paths.
+        systemd: starts and stops units.
+        enrolling: enrols before the agent starts, if there is a claim.
+        tell: writes a line to the log and the card.
+        time: the clock and time limit for the trial of a release.
+        unpack: unpacks the offered bundle; raises NightjarError.
+        moved: whether ``current`` has changed since the agent was started.
+        started: whether the agent was started by this process and not at boot.
     """
 
     places: Places
@@ -82,7 +82,7 @@ class DeviceActions:
         """Run one effect.
 
         Raises:
-            OSError: it cannot be run; it will be, after the next start.
+            OSError: the effect cannot be run now; it is run again after the next boot.
         """
         match effect:
             case Unpack():
@@ -95,10 +95,10 @@ class DeviceActions:
                 for name in (version, f".{version}.part"):
                     shutil.rmtree(self.places.releases / name, ignore_errors=True)
             case Adopt(version, counts):
-                # To read all units again takes a slow board seconds, and mostly nothing is new.
+                # Reloading all units takes a slow board seconds, and usually nothing has changed.
                 if adopt(self.places, version, counts=counts):
                     self.systemd.reload()
-                    # Power may have been cut before it was let start with the device.
+                    # Power may have been cut before the agent was enabled at boot.
                     self.moved |= not self.started
             case PointTo(version):
                 self.moved |= replace_link(self.places.current, f"releases/{version}")
@@ -108,7 +108,7 @@ class DeviceActions:
                     self.systemd.restart(health.AGENT)
                     self.moved, self.started = False, True
             case CheckHealth():
-                # An image that is being made, or a first boot that is not there yet: the trial follows at the start.
+                # If not live, an image is being built or the first boot is not complete; the trial follows at boot.
                 if self.systemd.live:
                     reason = health.examine(Agent(self.systemd), self.time)
                     return FoundUnhealthy(reason[:300]) if reason else FoundHealthy()

@@ -1,4 +1,4 @@
-"""Asks systemd, and tells it. Where none runs (an image that is being made) nothing is asked and nothing happens."""
+"""Queries and controls systemd. If systemd is not running (an image is being built), nothing is queried or done."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from collections.abc import Mapping
 from pathlib import Path
 
 _ANSWER_S = 60.0
-_WORK_S = 900.0  # an enrolment, or a step of training, on a slow board
+_WORK_S = 900.0  # an enrolment or a training step on a slow board
 
 
 class Systemd:
-    """The line to systemd; ``live`` is whether it may be asked to do things."""
+    """The interface to systemd; ``live`` is whether commands are actually run."""
 
     def __init__(self, *, live: bool) -> None:
         self.live = live
 
     def reload(self) -> None:
-        """Read the units again."""
+        """Reload the units."""
         self._run("daemon-reload")
 
     def restart(self, unit: str) -> None:
-        """End a unit, wait until it is gone, and start it without waiting: what is seen of it then is new."""
+        """Stop a unit, wait for that, and start it again without waiting: its state is then that of a new run."""
         self._run("stop", unit)
         self._run("reset-failed", unit)
         self._run("start", "--no-block", unit)
 
     def stop(self, unit: str) -> None:
-        """End a unit."""
+        """Stop a unit."""
         self._run("stop", unit)
 
     def work(self, unit: str) -> int:
-        """Run a unit that ends by itself; its exit status, or 3 if that cannot be found out."""
+        """Run a unit that ends by itself; return its exit status, or 3 if that is unknown."""
         self._run("start", unit, timeout_s=_WORK_S)
         status = self.show(unit).get("ExecMainStatus", "")
         return int(status) if status.isdigit() else 3
 
     def show(self, unit: str) -> Mapping[str, str]:
-        """What systemd knows of a unit; empty if it does not answer."""
+        """The properties of a unit; empty if systemd does not answer."""
         wanted = "ActiveState,SubState,StatusText,Result,NRestarts,ExecMainStatus"
         lines = self._run("show", unit, f"--property={wanted}").splitlines()
         return dict(line.split("=", 1) for line in lines if "=" in line)
@@ -46,7 +46,7 @@ class Systemd:
         """The last line that a unit logged."""
         try:
             done = subprocess.run(  # noqa: S603 - a constant and a unit of ours
-                # By field, because --unit adds what systemd itself says of the unit, which is never the reason.
+                # Selected by field, because --unit adds systemd's own messages about the unit, never the real reason.
                 ["journalctl", "--quiet", "--no-pager", "--output=cat", "--lines=1", f"_SYSTEMD_UNIT={unit}"],  # noqa: S607
                 capture_output=True,
                 text=True,
@@ -69,15 +69,15 @@ class Systemd:
                 timeout=timeout_s,
             )
         except (OSError, subprocess.TimeoutExpired):
-            # What matters is looked at afterwards: whether the unit runs.
+            # Ignored: the caller checks afterwards whether the unit runs.
             return ""
         return done.stdout
 
 
 def is_live() -> bool:
-    """Whether systemd runs this machine, as sd_booted(3) finds it out, and has started all of it.
+    """Whether systemd runs this machine, by the test of sd_booted(3), and has booted the regular system.
 
-    Under ``kernel-command-line.target``, where a firstrun.sh runs, units wait for a start that follows.
+    Under ``kernel-command-line.target``, where firstrun.sh runs, units wait for the boot that follows.
     """
     if not Path("/run/systemd/system").is_dir():
         return False

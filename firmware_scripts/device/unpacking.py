@@ -1,7 +1,7 @@
-"""Puts a bundle beside the releases that are there: verified whole before a byte of it is used.
+"""Unpacks a bundle beside the existing releases, after verifying all of it.
 
-The signature is checked by ``openssl``, which every Debian has, because nothing else that can do it is here yet; the
-wheels are installed by the pip that lies among them, because a device need not have one.
+``openssl``, which every Debian has, checks the signature, because nothing else that can do so is installed yet. The pip
+in the bundle installs the wheels, because a device need not have one.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from wire.errors import IntegrityError, RemoteProtocolError, UnavailableError
 LOCK = "requirements.lock"
 LIBRARY = "lib"
 OWN = "device"
-"""The folder in a bundle, and in a release, with this program and the units."""
-_PIP_S = 1800.0  # a Raspberry Pi Zero 2 with a slow card
+"""The folder with this program and the units, in a bundle and in a release."""
+_PIP_S = 1800.0  # for a Raspberry Pi Zero 2 with a slow card
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A bundle whose signature is good.
+    """A bundle with a valid signature.
 
     Attributes:
-        path: of the archive.
-        version: of the agent in it.
-        checked: its manifest.
+        path: the archive.
+        version: the version of the agent in it.
+        checked: the checked manifest.
     """
 
     path: Path
@@ -52,11 +52,11 @@ class OpensslCheck:
         self._key = key
 
     def __call__(self, manifest: bytes, signature: bytes) -> None:
-        """Return if the key signed this manifest.
+        """Check that the key signed this manifest.
 
         Raises:
-            IntegrityError: it did not.
-            UnavailableError: openssl is missing, or the key is.
+            IntegrityError: the signature does not match.
+            UnavailableError: openssl or the key is missing.
         """
         if not self._key.is_file():
             msg = f"there is no {self._key}, so no bundle can be trusted: put the owner's .pub file there"
@@ -78,18 +78,18 @@ class OpensslCheck:
 
 
 def open_bundle(path: Path, key: Path, *, for_this_machine: bool = True, present: str | None = None) -> Bundle:
-    """Check the whole of a bundle.
+    """Check a whole bundle.
 
     Args:
-        path: of the archive.
-        key: whose signature counts.
-        for_this_machine: it has to fit this device.
-        present: release that is in place. The files of its bundle are not read, which takes a slow board half a minute
-            at each start with the card: nothing is taken from them.
+        path: the archive.
+        key: the public key that the bundle must be signed with.
+        for_this_machine: whether the bundle must fit this device.
+        present: the installed release. The files of its own bundle are not read, because they are not needed and
+            reading them would cost a slow board half a minute at each boot with the card.
 
     Raises:
-        RemoteProtocolError: it is none, is damaged, is for another kind of device, or is not signed by this key.
-        UnavailableError: it cannot be read or checked.
+        RemoteProtocolError: the bundle is invalid, damaged, for another kind of device, or not signed with this key.
+        UnavailableError: the bundle cannot be read or checked.
     """
     try:
         checked = read_manifest(path, OpensslCheck(key)) if present is not None else None
@@ -109,17 +109,17 @@ def open_bundle(path: Path, key: Path, *, for_this_machine: bool = True, present
 
 
 def unpack(bundle: Bundle, places: Places, key: Path, pip_options: Sequence[str] = ()) -> None:
-    """Put a release in its folder, whole or not at all.
+    """Unpack a release into its folder, atomically.
 
     Args:
-        bundle: that was checked; its bytes are checked again as they are used.
-        places: of the device.
-        key: that signed it.
-        pip_options: make pip choose wheels for another machine than this one.
+        bundle: a checked bundle; its bytes are checked again while they are read.
+        places: the device's paths.
+        key: the public key that it was signed with.
+        pip_options: options that make pip choose wheels for another machine than this one.
 
     Raises:
         UnavailableError: the disk is full, or pip cannot install the wheels.
-        RemoteProtocolError: the bundle is not what it was.
+        RemoteProtocolError: the bundle has changed since it was checked.
     """
     folder = places.releases / bundle.version
     partial = places.releases / f".{bundle.version}.part"
@@ -142,7 +142,7 @@ def unpack(bundle: Bundle, places: Places, key: Path, pip_options: Sequence[str]
 
 
 class _Writer:
-    """Writes what a bundle holds below a folder."""
+    """Writes the files of a bundle into a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -166,9 +166,9 @@ def _install(folder: Path, pip_options: Sequence[str]) -> None:
     command = [sys.executable, str(pip / "pip"), "install", "--quiet", "--no-input", "--disable-pip-version-check"]
     command += ["--no-index", "--find-links", str(wheels), "--require-hashes", "--no-deps", "--no-cache-dir"]
     command += ["--root-user-action", "ignore", "--target", str(folder / LIBRARY), "--requirement", str(lock)]
-    # Python of another version would write compiled files that the device cannot use.
+    # Another version of Python would write bytecode that the device cannot use.
     command += ["--no-compile", *pip_options] if pip_options else []
-    # Neither a pip.conf of the device nor its user has a say.
+    # Ignore the pip.conf of the device and of its user.
     environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "PIP_CONFIG_FILE": os.devnull, "LC_ALL": "C.UTF-8"}
     try:
         done = subprocess.run(  # noqa: S603 - pip from the signed bundle, with what this module names
@@ -189,10 +189,10 @@ def _check_machine(checked: Checked) -> None:
         "machine": platform.machine(),
         "python": f"{sys.version_info.major}.{sys.version_info.minor}",
     }
-    for name, found in here.items():
-        if checked.facts.get(name) != found:
+    for name, actual in here.items():
+        if checked.facts.get(name) != actual:
             wanted = checked.facts.get(name)
-            msg = f"the bundle is for {name} {wanted}, this device has {found}: take the bundle for this device"
+            msg = f"the bundle is for {name} {wanted}, this device has {actual}: take the bundle for this device"
             raise RemoteProtocolError(msg, code="platform")
     wanted = str(checked.facts.get("glibc", "0.0"))
     if tuple(map(int, glibc.split("."))) < tuple(map(int, wanted.split("."))):

@@ -1,5 +1,5 @@
-"""Our own minimal Debian image: layers in YAML, one boot and one root partition, made by an ordinary user.
+"""Builds our own minimal Debian image from YAML layers: a boot and a root partition, built without root.
 
 ``recipe`` reads the layers (pure), ``debian`` fetches and configures Debian's packages into a cached root file system,
-``overlay`` and ``early`` make what is ours, ``disk`` puts the partitions into one file.
+``overlay`` and ``early`` add our own files, and ``disk`` puts the partitions into one file.
 """

@@ -1,4 +1,4 @@
-"""Where downloads, root file systems and twins are kept: ``NIGHTJAR_CACHE``, else ``nightjar`` in the user's cache."""
+"""Locates the cache of downloads, root file systems and twins: ``NIGHTJAR_CACHE``, else the user's cache."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path:
-    """The folder; it may not be there yet.
+    """The cache folder, which may not exist yet.
 
     >>> cache_folder({"XDG_CACHE_HOME": "/home/ada/.cache"}).as_posix()
     '/home/ada/.cache/nightjar'

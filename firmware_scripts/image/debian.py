@@ -1,7 +1,7 @@
-"""Debian's packages as a configured root file system, kept for the next time: the part that takes minutes.
+"""Installs Debian's packages into a configured root file system and caches it, since that takes minutes.
 
-Foreign architectures are configured under qemu-user, for which the kernel must know it (``binfmt_misc``); installing
-``qemu-user-static`` sees to that on an ordinary system.
+Packages of foreign architectures are configured under qemu-user, which must be registered with the kernel
+(``binfmt_misc``); installing ``qemu-user-static`` does that on an ordinary system.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from host.locks import take_lock
 from wire.errors import ConfigError, UnavailableError
 
 SUITE = "bookworm"
-# Times in images: the day of the first one. Packages bring their own.
+# The time of files in images: the day of the first image. Files of packages have their own times.
 EPOCH_S = 1_767_225_600  # 2026-01-01
 _MACHINES: dict[str, Architecture] = {"x86_64": "amd64", "aarch64": "arm64"}
 _BINFMT = Path("/proc/sys/fs/binfmt_misc/qemu-aarch64")
 _KERNEL_BUILD = Path("/usr/lib")
 _SUBORDINATE = (Path("/etc/subuid"), Path("/etc/subgid"))
-# Nobody reads them on a device, and they are a third of it.
+# Unused on a device, and a third of the image.
 _LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/lintian/*")
 _STATUS = "./var/lib/dpkg/status"
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """One package of Debian."""
+    """One Debian package."""
 
     name: str
     version: str
@@ -45,12 +45,12 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class RootFileSystem:
-    """A root file system as packages make it.
+    """A root file system of Debian packages.
 
     Attributes:
-        tar: all of it.
-        packages: what is installed, by name; the kernel's too.
-        cached: it was there already.
+        tar: the archive of the root file system.
+        packages: the installed packages by name, including the kernel's.
+        cached: whether it came from the cache.
     """
 
     tar: Path
@@ -59,17 +59,17 @@ class RootFileSystem:
 
 
 def root_file_system(recipe: Recipe, cache: Path, mirror: str, lock: tuple[Package, ...]) -> RootFileSystem:
-    """The root file system for ``recipe``: from the cache, else made, which takes minutes.
+    """The root file system for ``recipe``, from the cache or newly built, which takes minutes.
 
     Args:
-        recipe: says what is in it.
-        cache: folder that keeps it.
-        mirror: URL of a Debian mirror, or a snapshot; empty for the one that mmdebstrap takes.
-        lock: exactly these versions; empty takes the newest.
+        recipe: the recipe to build.
+        cache: the cache folder.
+        mirror: the URL of a Debian mirror or snapshot; empty for mmdebstrap's default.
+        lock: the exact package versions; empty takes the newest.
 
     Raises:
         UnavailableError: a program is missing or fails, or the mirror does not answer.
-        ConfigError: the mirror has not the versions that were asked for.
+        ConfigError: the mirror does not have the locked versions.
         OSError: the cache cannot be written.
     """
     tar = cache / cached_name(recipe, mirror, lock)
@@ -88,20 +88,20 @@ def root_file_system(recipe: Recipe, cache: Path, mirror: str, lock: tuple[Packa
 
 
 def cached_name(recipe: Recipe, mirror: str, lock: tuple[Package, ...]) -> Path:
-    """Where the root file system is in the cache: another one for whatever is different in it, or in how it is made."""
+    """The root file system's path in the cache, which depends on its contents and on how it is built."""
     return Path("rootfs") / f"{recipe.name}-{recipe.rootfs_key(mirror, format_packages(lock), _hook())}.tar"
 
 
 def check_numbers(user: str, uid: int, tables: Mapping[str, str]) -> None:
-    """Return if a user may lend its processes other users' numbers, which the owners of Debian's files need; root may.
+    """Check that a user has subordinate ids, which the owners of Debian's files need; root needs none.
 
     Args:
-        user: name.
-        uid: number.
-        tables: text of subuid(5) and subgid(5) by its path.
+        user: the user's name.
+        uid: the user's id.
+        tables: the texts of subuid(5) and subgid(5) by path.
 
     Raises:
-        UnavailableError: naming the command that gives them.
+        UnavailableError: the user has none; the message names the command that assigns them.
 
     >>> check_numbers("ada", 1000, {"/etc/subuid": "ada:100000:65536", "/etc/subgid": "1000:100000:65536"})
     """
@@ -117,7 +117,7 @@ def check_numbers(user: str, uid: int, tables: Mapping[str, str]) -> None:
 
 
 def format_packages(packages: tuple[Package, ...]) -> str:
-    r"""One line a package, for people, for ``--lock``, and for the list of contents.
+    r"""One line per package, for people, for ``--lock``, and for the list of contents.
 
     >>> format_packages((Package("dash", "0.5.12-2", "arm64"),))
     'dash\t0.5.12-2\tarm64\n'
@@ -126,7 +126,7 @@ def format_packages(packages: tuple[Package, ...]) -> str:
 
 
 def parse_packages(text: str) -> tuple[Package, ...]:
-    """What :func:`format_packages` wrote.
+    """Parse the output of :func:`format_packages`.
 
     Raises:
         ConfigError: a line is not name, version and architecture.
@@ -175,7 +175,7 @@ def _make(recipe: Recipe, tar: Path, mirror: str, lock: tuple[Package, ...]) -> 
         *(f"--dpkgopt=path-exclude={pattern}" for pattern in _LEFT_OUT),
         *(['--setup-hook=printf %s "$PINS" > "$1/etc/apt/preferences.d/nightjar-lock"'] if lock else []),
         f"--customize-hook={_hook()}",
-        # A device makes its own; a list of packages is old tomorrow.
+        # Each device generates its own.
         '--customize-hook=cd "$1/etc" && rm -f machine-id hostname resolv.conf ../var/lib/dbus/machine-id',
         *(['--customize-hook=rm "$1/etc/apt/preferences.d/nightjar-lock"'] if lock else []),
         SUITE,

@@ -1,8 +1,8 @@
-"""One file with a boot partition (FAT) and a root partition (ext4), without a loop device, a mount, or root's rights.
+"""Builds a disk file with a boot partition (FAT) and a root partition (ext4), without a loop device, a mount or root.
 
-Owners survive because unpacking and mke2fs run under one ``fakeroot``. Identifiers and times are fixed, so the same
-input gives the same bytes. Both file systems are made in their place in the disk's file: what their makers wrote is
-data there, zeros included, and so is on a block map; what they never wrote is a hole.
+File owners survive because unpacking and mke2fs run under one ``fakeroot``. Identifiers and times are fixed, so equal
+input gives identical bytes. Both file systems are made in place in the disk's file: everything that mkfs wrote, zeros
+included, is data and so in the block map; everything else is a hole.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from firmware_scripts.image.tools import environment, require, run
 
 MIB = 2**20
 SECTOR_BYTES = 512
-# A power of two, which QEMU asks of SD cards; holes take no space, and a card of 2 GB is the smallest one sold.
+# A power of two, which QEMU requires of SD cards. Holes take no space, and 2 GB is the smallest card sold.
 DISK_BYTES = 2048 * MIB
-BOOT = range(4 * MIB, 516 * MIB)  # kernel, and a bundle of up to 400 MB
+BOOT = range(4 * MIB, 516 * MIB)  # for the kernel and a bundle of up to 400 MB
 ROOT = range(516 * MIB, DISK_BYTES)
 ROOT_LABEL, BOOT_LABEL = "rootfs", "bootfs"
 _JOURNAL_MIB = 16
@@ -28,14 +28,14 @@ _NAMESPACE = uuid.UUID("6f9a40f0-1f44-5a51-9a26-4d0be5b5a8c1")
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What goes onto the disk.
+    """The contents of the disk.
 
     Attributes:
-        name: of the image; its identifiers come from it.
-        root_tar: Debian's packages.
-        overlay: a tar that is laid over them.
-        boot: contents of the boot partition's files by their path.
-    finish: shell script that finishes the unpacked root file system in the folder ``root``; empty for none.
+        name: the image's name, from which its identifiers are derived.
+        root_tar: a tar of Debian's packages.
+        overlay: a tar that is unpacked over Debian's packages.
+        boot: the contents of the boot partition's files by path.
+        finish: a shell script that finishes the unpacked root file system in the folder ``root``; empty for none.
     """
 
     name: str
@@ -49,14 +49,14 @@ def make_disk(parts: Parts, disk: Path, work: Path, epoch_s: int) -> None:
     """Write the disk's file.
 
     Args:
-        parts: what goes onto it.
-        disk: the file; one that is there is replaced.
-        work: an empty folder with room for the unpacked root file system.
-        epoch_s: time of whatever has none, seconds since 1970 UTC.
+        parts: the contents of the disk.
+        disk: the disk's file; an existing one is replaced.
+        work: an empty folder with space for the unpacked root file system.
+        epoch_s: the time for everything that has no fixed time, in seconds since 1970 UTC.
 
     Raises:
-        UnavailableError: a program is missing, or fails.
-        OSError: something cannot be written.
+        UnavailableError: a program is missing or fails.
+        OSError: a file cannot be written.
     """
     require("fakeroot", "mke2fs", "debugfs", "mkfs.vfat", "mcopy", "sfdisk")
     variables = environment(epoch_s)
@@ -87,7 +87,7 @@ def _make_boot(parts: Parts, disk: Path, work: Path, variables: Mapping[str, str
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(data)
     run(["find", tree, "-exec", "touch", f"--date=@{epoch_s}", "{}", "+"], variables)
-    # -m keeps the times; -s takes folders whole, so the order of the names is ours.
+    # -m keeps the times; -s copies whole folders, so we set the order of the top-level names.
     roots = sorted(tree.iterdir())
     run(["mcopy", "-s", "-m", "-Q", "-i", f"{disk}@@{BOOT.start}", *roots, "::/"], variables)
 
@@ -113,9 +113,9 @@ mke2fs -q -t ext4 -L {ROOT_LABEL} -U {identity} -m 1 -J size={_JOURNAL_MIB} -d r
 
 
 def _settle_times(image: str, work: Path, variables: Mapping[str, str], epoch_s: int) -> None:
-    """Set the two times that mke2fs took from the unpacked files, where nobody can set them."""
+    """Fix atime and ctime, which mke2fs copied from the unpacked files, where they cannot be set."""
     counts = dict(re.findall(r"^(Inode count|Free inodes): +(\d+)$", run(["dumpe2fs", "-h", image], variables), re.M))
-    # It gives numbers out in their order, so the used ones are the first.
+    # mke2fs allocates inode numbers in order, so the used ones come first.
     used = int(counts["Inode count"]) - int(counts["Free inodes"])
     script = work / "times"
     lines = [
@@ -128,9 +128,9 @@ def _settle_times(image: str, work: Path, variables: Mapping[str, str], epoch_s:
 
 
 def _write_journal(disk: Path, image: str, variables: Mapping[str, str]) -> None:
-    """Make the journal's zeros data: holes would leave on a card what was there, maybe another journal's blocks."""
-    said = run(["debugfs", "-R", "blocks <8>", image], variables)
-    numbers = [int(number) for number in re.findall(r"\d+", said)]
+    """Turn the journal's holes into zeros: holes would leave old data on a card, perhaps another journal's blocks."""
+    listing = run(["debugfs", "-R", "blocks <8>", image], variables)
+    numbers = [int(number) for number in re.findall(r"\d+", listing)]
     block_bytes = 4096
     with disk.open("r+b") as file:
         for number in numbers:

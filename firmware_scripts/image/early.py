@@ -1,6 +1,6 @@
-"""The initial file system: busybox, the few kernel modules without which the card is not reached, and a script. Pure.
+"""Builds the initramfs: busybox, the few kernel modules that are needed to reach the card, and a script. Pure.
 
-Debian's own would have to be made under emulation, for minutes, and again for each kernel.
+Debian's own initramfs would have to be built under emulation, which takes minutes, and again for each kernel.
 Sources: Linux, Documentation/driver-api/early-userspace/buffer-format.rst (newc cpio); modules.dep(5), modules.builtin.
 """
 
@@ -40,15 +40,15 @@ exec busybox switch_root /new /sbin/init
 
 
 def modules_in_order(wanted: Sequence[str], dependencies: str, builtin: str) -> tuple[str, ...]:
-    r"""Paths of the modules to load, each behind those that it needs.
+    r"""The paths of the modules to load, each after its dependencies.
 
     Args:
-        wanted: names; one that is part of the kernel needs no module.
-        dependencies: ``modules.dep``.
-        builtin: ``modules.builtin``.
+        wanted: module names; names built into the kernel need no file.
+        dependencies: the text of ``modules.dep``.
+        builtin: the text of ``modules.builtin``.
 
     Raises:
-        ConfigError: the kernel has no such module.
+        ConfigError: the kernel lacks one of the modules.
 
     >>> modules_in_order(["ext4"], "fs/ext4.ko: fs/jbd2.ko lib/crc16.ko\nfs/jbd2.ko:\nlib/crc16.ko:\n", "")
     ('lib/crc16.ko', 'fs/jbd2.ko', 'fs/ext4.ko')
@@ -56,25 +56,25 @@ def modules_in_order(wanted: Sequence[str], dependencies: str, builtin: str) -> 
     needs = {path: rest.split() for path, _, rest in (line.partition(":") for line in dependencies.splitlines())}
     by_name = {_name(path): path for path in needs}
     inside = {_name(path) for path in builtin.split()}
-    found: dict[str, None] = {}
+    paths: dict[str, None] = {}
     for name in wanted:
         path = by_name.get(name.replace("-", "_"))
         if path is not None:
-            # modules.dep names all of them, the deepest last.
-            found |= dict.fromkeys((*reversed(needs[path]), path))
+            # modules.dep lists all dependencies, the deepest last.
+            paths |= dict.fromkeys((*reversed(needs[path]), path))
         elif name.replace("-", "_") not in inside:
             msg = f"the kernel has no module {name}"
             raise ConfigError(msg)
-    return tuple(found)
+    return tuple(paths)
 
 
 def early_archive(busybox: bytes, modules: Sequence[str], read_module: Callable[[str], bytes]) -> bytes:
-    """The packed initial file system; the same input gives the same bytes.
+    """The packed initramfs; equal input gives identical bytes.
 
     Args:
-        busybox: the program, linked statically.
-        modules: paths of modules in the order in which they are loaded.
-        read_module: contents of a module by its path.
+        busybox: the statically linked program.
+        modules: the modules' paths in load order.
+        read_module: returns the contents of a module by path.
     """
     names = [PurePosixPath(path).name for path in modules]
     files = {
@@ -90,7 +90,7 @@ def _cpio(files: Mapping[str, bytes]) -> bytes:
     folders = sorted({path.split("/")[0] for path in files if "/" in path})
     entries = [(folder, 0o040755, b"") for folder in folders]
     entries += [(path, 0o100755, data) for path, data in sorted(files.items())]
-    # The shell of the script: the kernel starts it before there is anything else.
+    # The script's shell: the kernel starts the script before anything else exists.
     entries.append(("bin/sh", 0o120777, b"busybox"))
     made = bytearray()
     for number, (path, mode, data) in enumerate([*entries, ("TRAILER!!!", 0, b"")], start=1):

@@ -1,4 +1,4 @@
-"""Makes an image of a board: root file system, what is ours, the boot partition, and what says what is in it."""
+"""Builds a board's image: root file system, our own files, boot partition, and the files that describe the contents."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Made:
     """An image and the files beside it.
 
     Attributes:
-        image: the disk's file; sparse.
-        sha256: of it.
-        packages: of Debian, in it.
-        cached: the root file system was there already.
+        image: the disk's file, which is sparse.
+        sha256: the sha256 of the image.
+        packages: the Debian packages in the image.
+        cached: whether the root file system came from the cache.
     """
 
     image: Path
@@ -50,16 +50,16 @@ class Made:
 
 
 def boards() -> dict[str, str]:
-    """What every board is, by its name."""
-    found = sorted(entry.name for entry in _folder("boards").iterdir() if entry.name.endswith(".yaml"))
-    return {name.removesuffix(".yaml"): recipe_of(name.removesuffix(".yaml")).board.about for name in found}
+    """The description of every board, by name."""
+    files = sorted(entry.name for entry in _folder("boards").iterdir() if entry.name.endswith(".yaml"))
+    return {name.removesuffix(".yaml"): recipe_of(name.removesuffix(".yaml")).board.about for name in files}
 
 
 def recipe_of(board: str) -> Recipe:
     """The recipe of one of our boards.
 
     Raises:
-        ConfigError: there is none of that name.
+        ConfigError: there is no board of this name.
     """
     return read_recipe(board, lambda name: _read("boards", name), lambda name: _read("layers", name))
 
@@ -73,21 +73,21 @@ def make_image(
     parcel: BundleFiles | None,
     report: ProgressReport,
 ) -> Made:
-    """Write ``image``, and beside it ``.bmap``, ``.sha256``, ``.packages`` and ``.cdx.json``.
+    """Write ``image``, with ``.bmap``, ``.sha256``, ``.packages`` and ``.cdx.json`` beside it.
 
     Args:
-        recipe: says what is in it.
-        image: the file.
-        cache: folder that keeps root file systems.
-        mirror: of Debian; empty for its own.
-        lock: exactly these versions; empty takes the newest.
-        parcel: the agent that is in it from the start; None for none.
-        report: told how far the survey at the end is.
+        recipe: the recipe to build.
+        image: the image file to write.
+        cache: the folder that caches root file systems.
+        mirror: the URL of a Debian mirror; empty for Debian's own.
+        lock: the exact package versions; empty takes the newest.
+        parcel: the agent's bundle to preinstall; None for none.
+        report: receives the progress of the final survey.
 
     Raises:
         UnavailableError: a program is missing or fails, or the mirror does not answer.
-        ConfigError: recipe and packages do not go together.
-        OSError: something cannot be written.
+        ConfigError: the recipe and the packages do not match.
+        OSError: a file cannot be written.
     """
     base = root_file_system(recipe, cache, mirror, lock)
     image.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What is ours in the root file system, as a tar that is laid over Debian's: one form for files, links and modes. Pure.
+"""Builds a tar of our own files, links and modes, which is unpacked over Debian's root file system. Pure.
 
 Source for the format: POSIX.1-1988 ustar, by the standard library.
 """
@@ -11,12 +11,12 @@ from collections.abc import Mapping
 
 
 def overlay_tar(files: Mapping[str, bytes], links: Mapping[str, str], epoch_s: int) -> bytes:
-    """A tar of files and symbolic links, all root's and all of one time; the same input gives the same bytes.
+    """A tar of files and symlinks, all owned by root and with one time; equal input gives identical bytes.
 
     Args:
-        files: contents by path; what begins with ``#!`` is executable.
-        links: target by path.
-        epoch_s: time of everything, seconds since 1970 UTC.
+        files: contents by path; a file that begins with ``#!`` is executable.
+        links: targets by path.
+        epoch_s: the time of every entry, in seconds since 1970 UTC.
 
     >>> import io, tarfile
     >>> made = overlay_tar({"etc/hostname": b"nightjar"}, {"etc/localtime": "/usr/share/zoneinfo/UTC"}, 0)

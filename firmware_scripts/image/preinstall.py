@@ -1,6 +1,6 @@
-"""Puts the agent into an image while it is made, by the device's own installer: such a card needs no pip at first boot.
+"""Preinstalls the agent in an image with the device's own installer, so that the first boot needs no pip run.
 
-Under emulation that is a minute. The packages are chosen and unpacked here; no program of the device is run.
+Under emulation, pip would take a minute. The host selects and unpacks the packages and runs no program of the device.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 def preinstall_script(parcel: BundleFiles, architecture: str, work: Path) -> str:
-    """Shell script that installs a bundle in the folder ``root``, for :class:`firmware_scripts.image.disk.Parts`.
+    """A shell script that installs a bundle in the folder ``root``, for :class:`firmware_scripts.image.disk.Parts`.
 
     Args:
         parcel: the bundle, whose signature was checked.
-        architecture: of the image, by Debian's name.
-        work: folder for the installer; outlives the script.
+        architecture: Debian's name of the image's architecture.
+        work: the folder for the installer; it must outlive the script.
 
     Raises:
         ConfigError: the bundle is for another kind of device, or has no installer.
@@ -42,11 +42,11 @@ def preinstall_script(parcel: BundleFiles, architecture: str, work: Path) -> str
         f"{shlex.quote(sys.executable)} -s {shlex.quote(str(program))} --root root install --no-start "
         f"--pip-options={options} {shlex.quote(str(parcel.path.absolute()))} > install.log 2>&1 "
         "|| { cat install.log >&2; exit 1; }",
-        # Commands of packages would name this machine's Python, and the agent's status is the device's to write.
+        # The packages' commands would name the host's Python, and the device writes its own status file.
         "rm -rf root/opt/nightjar/releases/*/lib/bin root/boot/firmware/*",
     ]
     if platform.python == sys.version_info[:2]:
-        # The agent may not write there, so without these each of its starts would compile everything anew.
+        # The agent may not write there, so without bytecode it would compile everything again at each start.
         lines.append(
             f"{shlex.quote(sys.executable)} -m compileall -q --invalidation-mode unchecked-hash -s root "
             "root/opt/nightjar/releases || true"

@@ -1,7 +1,7 @@
-"""What an image is made of: a board and its layers, as their YAML files say it. Pure.
+"""The recipe of an image: a board and its layers, read from YAML files. Pure.
 
-A layer names Debian packages and the files that are laid over them; a board names its layers, its kernel, and how that
-is started. ``firmware_scripts/layers`` and ``firmware_scripts/boards`` hold ours.
+A layer names Debian packages and the files that are laid over them. A board names its layers, its kernel, and how the
+kernel is booted. Ours are in ``firmware_scripts/layers`` and ``firmware_scripts/boards``.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One layer.
 
     Attributes:
-        about: what it is for.
-        packages: of Debian; what they depend on comes with them.
-        files: text of each file by its path; executable if it begins with ``#!``.
-        copies: source in ``firmware_scripts`` of each file by its path.
-        links: target of each symbolic link by its path.
-        masked_units: of systemd, that never start.
-        masked_generators: generators of systemd's units that are masked.
-        kernel_modules: C files of the kernel's source that Debian does not build.
+        about: the purpose of the layer.
+        packages: Debian packages; their dependencies are installed too.
+        files: the text of each file by path; executable if it begins with ``#!``.
+        copies: the source in ``firmware_scripts`` of each file by path.
+        links: the target of each symlink by path.
+        masked_units: systemd units that never start.
+        masked_generators: systemd generators that are masked.
+        kernel_modules: C files of the kernel's source that Debian does not build as modules.
     """
 
     about: str
@@ -48,16 +48,16 @@ class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Board(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What an image runs on.
+    """The board that an image runs on.
 
     Attributes:
-        about: what it is.
-        architecture: Debian's name of it.
-        layers: names, the lowest first.
-        kernel: Debian's flavour, as in ``linux-image-FLAVOUR``.
-        early_modules: kernel modules without which the root file system is not reached.
-        command_line: of the kernel.
-        device_tree: file of the kernel's package; empty where the machine describes itself.
+        about: a description of the board.
+        architecture: Debian's name of the architecture.
+        layers: the names of the layers, lowest first.
+        kernel: Debian's kernel flavour, as in ``linux-image-FLAVOUR``.
+        early_modules: kernel modules that are needed to reach the root file system.
+        command_line: the kernel's command line.
+        device_tree: a file of the kernel's package; empty if the machine describes itself.
         drop: folders of kernel modules that are left out.
     """
 
@@ -73,16 +73,16 @@ class Board(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A board with its layers laid over each other.
+    """A board with its layers merged.
 
     Attributes:
-        name: of the board.
-        board: the same.
-        packages: of all layers, sorted.
-        files: path → text; the highest layer's counts.
+        name: the board's name.
+        board: the board.
+        packages: the packages of all layers, sorted.
+        files: path → text; the highest layer wins.
         copies: path → source in ``firmware_scripts``.
         links: path → target.
-        kernel_modules: sources of the kernel.
+        kernel_modules: C files of the kernel's source.
     """
 
     name: str
@@ -94,22 +94,22 @@ class Recipe:
     kernel_modules: tuple[str, ...]
 
     def rootfs_key(self, *others: str) -> str:
-        """Names the root file system of Debian's packages alone: whatever goes into it, and ``others``, hashed."""
+        """The cache key of the root file system of Debian's packages: a hash of its inputs and ``others``."""
         board = self.board
         parts = (board.architecture, board.kernel, *board.drop, "", *self.packages, "", *self.kernel_modules)
         return hashlib.sha256("\n".join((*parts, *others)).encode()).hexdigest()[:16]
 
 
 def read_recipe(name: str, read_board: Callable[[str], bytes], read_layer: Callable[[str], bytes]) -> Recipe:
-    """The recipe of the board ``name``.
+    """Read the recipe of a board.
 
     Args:
-        name: of the board.
-        read_board: YAML of a board by its name.
-        read_layer: YAML of a layer by its name.
+        name: the board's name.
+        read_board: returns the YAML of a board by name.
+        read_layer: returns the YAML of a layer by name.
 
     Raises:
-        ConfigError: a file is not what it should be, or two layers contradict each other.
+        ConfigError: a file is malformed, or two layers contradict each other.
     """
     board = _decode(read_board(name), f"board {name}", Board)
     layers = [(layer, _with_masks(_decode(read_layer(layer), f"layer {layer}", Layer))) for layer in board.layers]
@@ -140,7 +140,7 @@ def _decode(data: bytes, what: str, kind: type[_Document]) -> _Document:
 
 
 def _with_masks(layer: Layer) -> Layer:
-    # systemd.unit(5), systemd.generator(7): a link to /dev/null hides what a package brings.
+    # systemd.unit(5), systemd.generator(7): a link to /dev/null masks a package's file.
     masks = {f"etc/systemd/system/{name}": "/dev/null" for name in layer.masked_units}
     masks |= {f"etc/systemd/system-generators/{name}": "/dev/null" for name in layer.masked_generators}
     return msgspec.structs.replace(layer, links={**layer.links, **masks})

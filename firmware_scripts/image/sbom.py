@@ -1,4 +1,4 @@
-"""What is in an image, for those who have to know: Debian's packages as CycloneDX 1.6, by its own library."""
+"""Makes the SBOM of an image: its Debian packages as CycloneDX 1.6, by CycloneDX's own library."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from firmware_scripts.image.debian import EPOCH_S, SUITE, Package
 
 
 def image_sbom(name: str, sha256: str, architecture: str, packages: Sequence[Package]) -> bytes:
-    """The list of ``packages`` in the image ``name``; depends on nothing else."""
+    """The SBOM of ``packages`` in the image ``name``; a function of its arguments only."""
     whole = Component(
         name=name,
         type=ComponentType.OPERATING_SYSTEM,

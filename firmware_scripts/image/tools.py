@@ -1,4 +1,4 @@
-"""Runs the programs that images are made with; a missing one is named together with the package that brings it."""
+"""Runs the programs that build images; an error for a missing program names the package that contains it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from wire.errors import UnavailableError
 
-# Where Debian keeps mkfs and its like, which are not on the path of ordinary users.
+# Where Debian keeps mkfs and similar programs, which are not on ordinary users' path.
 _ADMINISTRATORS = "/usr/local/sbin:/usr/sbin:/sbin"
 
 _CLEANS_UP_S = 120.0
@@ -36,7 +36,7 @@ PACKAGES = {
 
 
 def environment(epoch_s: int) -> dict[str, str]:
-    """The variables under which the same input gives the same bytes: times, language, and no settings of a person."""
+    """Environment variables for reproducible output: fixed times and language, and no personal settings."""
     return {
         "PATH": f"{os.environ.get('PATH', os.defpath)}:{_ADMINISTRATORS}",
         "HOME": os.environ.get("HOME", "/nonexistent"),
@@ -49,10 +49,10 @@ def environment(epoch_s: int) -> dict[str, str]:
 
 
 def require(*programs: str) -> None:
-    """Return if all of these programs are there.
+    """Check that all of these programs are installed.
 
     Raises:
-        UnavailableError: naming every package to install.
+        UnavailableError: a program is missing; the message names every package to install.
     """
     path = f"{os.environ.get('PATH', os.defpath)}:{_ADMINISTRATORS}"
     missing = [program for program in programs if shutil.which(program, path=path) is None]
@@ -63,10 +63,10 @@ def require(*programs: str) -> None:
 
 
 def run(command: Sequence[str | Path], variables: Mapping[str, str], *, cwd: Path | None = None) -> str:
-    """Run a program to its end and return what it printed.
+    """Run a program until it ends and return its output.
 
     Raises:
-        UnavailableError: it could not be started, or failed; with the end of what it said.
+        UnavailableError: the program could not be started, or failed; the message has the end of its output.
     """
     words = [str(word) for word in command]
     try:
@@ -85,12 +85,12 @@ def run(command: Sequence[str | Path], variables: Mapping[str, str], *, cwd: Pat
         try:
             output, complaints = process.communicate()
         except BaseException:
-            # Not killed: mmdebstrap has mounts to undo, and is given the time for it.
+            # Terminated, not killed: mmdebstrap needs time to undo its mounts.
             process.terminate()
             process.wait(_CLEANS_UP_S)
             raise
     if process.returncode:
-        said = (complaints or output).decode(errors="replace").strip()[-1500:]
-        msg = f"{words[0]} failed with status {process.returncode}:\n{said}"
+        message = (complaints or output).decode(errors="replace").strip()[-1500:]
+        msg = f"{words[0]} failed with status {process.returncode}:\n{message}"
         raise UnavailableError(msg)
     return output.decode(errors="replace")

@@ -1,1 +1,1 @@
-"""Adapters: ``lsblk`` and ``/proc``, disks, compressed images, the terminal. They translate and decide nothing."""
+"""Adapters for ``lsblk`` and ``/proc``, disks, compressed images and the terminal. They translate but do not decide."""

@@ -1,4 +1,4 @@
-"""Asks the agent's own program whether it would take settings, before they go onto a card."""
+"""Validates settings with the agent's own program before they go onto a card."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _REFUSED = 2
 
 
 def check_agent_settings(text: str, *, has_claim: bool) -> None:
-    """Return if the agent would take these settings, or is not installed here to be asked.
+    """Check that the agent would accept these settings; skipped if the agent cannot be run here.
 
     Args:
-        text: of agent.toml.
-        has_claim: the device is told who and where it is when it enrols.
+        text: the text of agent.toml.
+        has_claim: whether the device gets its name and addresses when it enrols.
 
     Raises:
-        ConfigError: it would not; the message has every fault.
+        ConfigError: the agent rejects the settings; the message lists every fault.
     """
     if find_spec("edge_agent") is None:
         return
@@ -32,8 +32,8 @@ def check_agent_settings(text: str, *, has_claim: bool) -> None:
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S)  # noqa: S603 - our own module
         except (OSError, subprocess.TimeoutExpired):
-            return  # the device says it itself
+            return  # the device reports any fault itself
         if done.returncode == _REFUSED:
-            said = done.stderr.strip().replace(file.name, "agent.toml").removeprefix("nightjar-agent: ")
-            msg = f"the agent would not take its settings: {said}"
+            faults = done.stderr.strip().replace(file.name, "agent.toml").removeprefix("nightjar-agent: ")
+            msg = f"the agent would not take its settings: {faults}"
             raise ConfigError(msg)

@@ -1,7 +1,7 @@
-"""Disks and files as :class:`firmware_scripts.ports.BlockFile`: opened for us alone, flushed, read past the cache.
+"""Disks and files as :class:`firmware_scripts.ports.BlockFile`: opened exclusively, flushed, and read past the cache.
 
-``O_EXCL`` without ``O_CREAT`` is how Linux lets one program claim a block device: it fails where the disk or a
-partition of it is mounted or held, whatever any list said (open(2)).
+On Linux, ``O_EXCL`` without ``O_CREAT`` claims a block device exclusively: it fails if the disk or one of its
+partitions is mounted or held, whatever earlier checks found (open(2)).
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class OpenFile:
 
     @property
     def size_bytes(self) -> int:
-        """How much it holds."""
+        """Its capacity in bytes."""
         return self._size_bytes
 
     @property
     def number(self) -> str:
-        """``major:minor`` of the block device that is open."""
+        """``major:minor`` of the open block device."""
         device = os.fstat(self._fd).st_rdev
         return f"{os.major(device)}:{os.minor(device)}"
 
@@ -62,7 +62,7 @@ class OpenFile:
         """Make the next reads come from the medium."""
         os.fsync(self._fd)
         if self._is_block:
-            # Needs CAP_SYS_ADMIN; members of the group "disk" get the advice below only.
+            # Needs CAP_SYS_ADMIN; members of the group "disk" get only the advice below.
             with contextlib.suppress(PermissionError):
                 fcntl.ioctl(self._fd, _BLKFLSBUF, 0)
         os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -70,7 +70,7 @@ class OpenFile:
 
 @contextlib.contextmanager
 def open_block(path: Path, lock_tries: int = LOCK_TRIES) -> Iterator[OpenFile | Reason]:
-    """Claim a block device for this process; a :class:`Reason` if that is refused."""
+    """Open a block device exclusively for this process; yields a :class:`Reason` if that is refused."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError as error:
@@ -94,52 +94,52 @@ def open_block(path: Path, lock_tries: int = LOCK_TRIES) -> Iterator[OpenFile | 
 
 @contextlib.contextmanager
 def open_file(path: Path, image_bytes: int) -> Iterator[OpenFile | Reason]:
-    """Open or make a regular file that holds at least ``image_bytes``; a :class:`Reason` if that is refused."""
+    """Open or create a regular file of at least ``image_bytes``; yields a :class:`Reason` if that is refused."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         yield _refusal(path, error)
         return
     try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
             yield Reason(Rule.CHANGED, f"{path} is no ordinary file any more")
             return
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if found.st_size < image_bytes:
+            if status.st_size < image_bytes:
                 os.ftruncate(fd, image_bytes)
         except OSError as error:
             yield _refusal(path, error)
             return
-        yield OpenFile(fd, max(found.st_size, image_bytes), is_block=False)
+        yield OpenFile(fd, max(status.st_size, image_bytes), is_block=False)
     finally:
         os.close(fd)
 
 
 @contextlib.contextmanager
 def open_to_read(path: Path) -> Iterator[OpenFile]:
-    """A disk or a file to read back, with nothing claimed.
+    """Open a disk or a file for reading, without claiming it.
 
     Raises:
-        OSError: it cannot be opened.
+        OSError: the path cannot be opened.
     """
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
     try:
-        found = os.fstat(fd)
-        is_block = stat.S_ISBLK(found.st_mode)
-        if not is_block and not stat.S_ISREG(found.st_mode):
+        status = os.fstat(fd)
+        is_block = stat.S_ISBLK(status.st_mode)
+        if not is_block and not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "is neither a disk nor an ordinary file", str(path))
-        size = struct.unpack("Q", fcntl.ioctl(fd, _BLKGETSIZE64, bytes(8)))[0] if is_block else found.st_size
+        size = struct.unpack("Q", fcntl.ioctl(fd, _BLKGETSIZE64, bytes(8)))[0] if is_block else status.st_size
         yield OpenFile(fd, int(size), is_block=is_block)
     finally:
         os.close(fd)
 
 
 def _locked(fd: int, tries: int) -> bool:
-    """Keep udev from probing, and so desktops from mounting, what is half written.
+    """Keep udev from probing, and so desktops from mounting, a half-written card.
 
-    Source: systemd, "Locking Block Device Access". udev itself holds the lock for a moment after a card is plugged in.
+    Source: systemd, "Locking Block Device Access". udev itself holds the lock briefly after a card is plugged in.
     """
     for _ in range(tries):
         try:

@@ -1,7 +1,7 @@
-"""The boot partition of an image or a card, without mounting it: mtools reads and writes its FAT where it lies.
+"""Reads and writes the FAT boot partition of an image or a card in place with mtools, without mounting it.
 
-Not mounted, because that needs root, lets desktops look in, and changes bytes that nobody asked to be changed. mtools'
-own lock is off: whoever writes a card holds it already (:mod:`firmware_scripts.shell.block_file`).
+Mounting would need root, let desktops look in, and change unrelated bytes. mtools' own lock is off, because the writer
+of a card already holds the lock (:mod:`firmware_scripts.shell.block_file`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from firmware_scripts.shell.block_file import open_to_read
 from wire.errors import RemoteProtocolError, UnavailableError
 
-# MBR: FAT16 and FAT32, plain and LBA, and EFI. GPT: basic data, and EFI.
+# MBR: FAT16 and FAT32 (CHS and LBA) and EFI. GPT: basic data and EFI.
 _FAT_TYPES = frozenset(
     {"4", "6", "b", "c", "e", "ef", "EBD0A0A2-B9E5-4433-87C0-68B6B72699C7", "C12A7328-F81F-11D2-BA4B-00A0C93EC93B"}
 )
@@ -37,12 +37,12 @@ class Fat:
         self._image = image
 
     def names(self) -> tuple[str, ...]:
-        """Names of the files and folders at its root."""
+        """The names of the files and folders at its root."""
         lines = self._run("mdir", "-b", "-a", f"{_DRIVE}/").decode(errors="replace").splitlines()
         return tuple(line.removeprefix("N:/").removeprefix("n:/").rstrip("/") for line in lines if line)
 
     def read(self, name: str) -> bytes | None:
-        """The bytes of a file; None if there is none."""
+        """The bytes of a file; None if it does not exist."""
         with tempfile.TemporaryDirectory(prefix="nightjar-") as folder:
             copy = Path(folder) / "copy"
             try:
@@ -52,7 +52,7 @@ class Fat:
             return copy.read_bytes() if copy.is_file() else None
 
     def write(self, name: str, data: bytes | Path) -> None:
-        """Write a file, over the one that is there, in folders that are made."""
+        """Write a file, replacing an existing one and creating its folders."""
         folder, _, _ = name.rpartition("/")
         if folder and folder not in self.names():
             self._run("mmd", f"{_DRIVE}/{folder}")
@@ -65,21 +65,21 @@ class Fat:
             self._run("mcopy", "-o", "-D", "o", str(source), f"{_DRIVE}/{name}")
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file if it exists."""
         if self.read(name) is not None:
             self._run("mdel", f"{_DRIVE}/{name}")
 
     def free_bytes(self) -> int:
-        """How much more it can hold."""
-        said = self._run("mdir", f"{_DRIVE}/").decode(errors="replace")
-        found = re.search(r"([\d ]+) bytes free", said)
-        if not found:
-            msg = f"mdir did not say how much of the boot partition is free: {said[-100:]!r}"
+        """Free space in bytes."""
+        listing = self._run("mdir", f"{_DRIVE}/").decode(errors="replace")
+        match = re.search(r"([\d ]+) bytes free", listing)
+        if not match:
+            msg = f"mdir did not say how much of the boot partition is free: {listing[-100:]!r}"
             raise UnavailableError(msg)
-        return int(found[1].replace(" ", ""))
+        return int(match[1].replace(" ", ""))
 
     def settle(self) -> None:
-        """Flush what was written to the medium, and make the next reads come from there."""
+        """Flush writes to the medium, and make the next reads come from the medium."""
         with self._image.open("r+b") as file:
             os.fsync(file.fileno())
         with open_to_read(self._image) as file:
@@ -105,15 +105,15 @@ class Fat:
 
 @contextmanager
 def boot_partition(image: Path) -> Iterator[Fat]:
-    """The first FAT partition of an image or a card.
+    """Open the first FAT partition of an image or a card.
 
     Raises:
-        RemoteProtocolError: it has no partition table, or no such partition.
-        UnavailableError: it cannot be looked at.
+        RemoteProtocolError: there is no partition table, or no FAT partition.
+        UnavailableError: the image or card cannot be inspected.
     """
     offset = _offset_of_fat(image)
     with tempfile.TemporaryDirectory(prefix="nightjar-") as folder:
-        # A link, because mtools' settings cannot quote every name that a file may have.
+        # Use a symlink, because mtools' settings cannot quote every possible file name.
         link = Path(folder) / "image"
         link.symlink_to(image.absolute())
         settings = Path(folder) / "mtoolsrc"

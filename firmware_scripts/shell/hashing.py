@@ -10,7 +10,7 @@ def sha256_of(path: Path) -> str:
     """The sha256 of a file, in hex.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

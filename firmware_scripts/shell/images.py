@@ -1,6 +1,6 @@
-"""Images as they are published: plain, or packed with gzip, xz or zstd; told apart by their first bytes, not by name.
+"""Opens images as published: plain, or packed with gzip, xz or zstd; detected by their first bytes, not by name.
 
-A packed file that ends early is damaged, not short.
+A packed file that ends early counts as damaged, not as short.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wire.errors import ConfigError, RemoteProtocolError
 
 
 class Packing(StrEnum):
-    """How an image is packed."""
+    """Detect how the image at ``path`` is packed."""
 
     PLAIN = "plain"
     GZIP = "gzip"
@@ -48,7 +48,7 @@ def packing_of(path: Path) -> Packing:
     """How the image at ``path`` is packed.
 
     Raises:
-        ConfigError: it cannot be read, or is something that is not an image of a disk.
+        ConfigError: the file cannot be read, or is not a disk image.
     """
     try:
         with path.open("rb") as file:
@@ -65,11 +65,11 @@ def packing_of(path: Path) -> Packing:
 
 @contextmanager
 def open_image(path: Path) -> Iterator[ByteStream]:
-    """The unpacked bytes of an image, from its start.
+    """Open an image as a stream of unpacked bytes, from its start.
 
     Raises:
-        OSError: it cannot be read.
-        RemoteProtocolError: it is damaged.
+        OSError: the image cannot be read.
+        RemoteProtocolError: the image is damaged.
     """
     with path.open("rb") as file:
         match packing_of(path):
@@ -87,7 +87,7 @@ def open_image(path: Path) -> Iterator[ByteStream]:
 
 
 def find_bmap(path: Path) -> Path | None:
-    """The block map beside an image: ``x.img.xz`` has ``x.img.xz.bmap``, ``x.img.bmap`` or ``x.bmap``."""
+    """Find the block map beside an image: ``x.img.xz.bmap``, ``x.img.bmap`` or ``x.bmap`` for ``x.img.xz``."""
     names, name = [path.name], path.name
     for suffix in (".gz", ".xz", ".zst", ".img"):
         if name.endswith(suffix):
@@ -98,11 +98,11 @@ def find_bmap(path: Path) -> Path | None:
 
 
 def read_bmap(path: Path) -> Bmap:
-    """A block map from its file.
+    """Read a block map from its file.
 
     Raises:
-        ConfigError: it cannot be read.
-        RemoteProtocolError: it is not a block map.
+        ConfigError: the file cannot be read.
+        RemoteProtocolError: the file is not a valid block map.
     """
     try:
         with path.open("rb") as file:
@@ -113,14 +113,14 @@ def read_bmap(path: Path) -> Bmap:
 
 
 class _Unpacked:
-    """A library's stream whose faults are told as ours."""
+    """A library's stream whose exceptions are translated to ours."""
 
     def __init__(self, stream: ByteStream, path: Path) -> None:
         self._stream = stream
         self._path = path
 
     def read(self, length_bytes: int, /) -> bytes:
-        """Up to ``length_bytes``."""
+        """Read up to ``length_bytes``."""
         try:
             return self._stream.read(length_bytes)
         except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, zstd.ZstdError) as error:

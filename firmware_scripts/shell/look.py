@@ -1,4 +1,4 @@
-"""Looking at this machine, or at a recording of one: the only place that runs ``lsblk``.
+"""Takes a snapshot of this machine, or loads a recorded one. The only module that runs ``lsblk``.
 
 A recording is a folder with ``lsblk.json``, ``mountinfo`` and ``swaps``, exactly as lsblk and the kernel print them.
 """
@@ -20,7 +20,7 @@ _TIMEOUT_S = 30.0  # lsblk waits for drives that hang
 
 
 def look() -> MachineState:
-    """This machine, now.
+    """Take a snapshot of this machine.
 
     Raises:
         UnavailableError: lsblk is missing or does not answer, or /proc cannot be read.
@@ -29,10 +29,10 @@ def look() -> MachineState:
 
 
 def record(folder: Path) -> MachineState:
-    """Look, and write down what was seen.
+    """Take a snapshot of this machine and record it in a folder.
 
     Raises:
-        UnavailableError: as :func:`look`, or the folder cannot be written.
+        UnavailableError: the folder cannot be written, lsblk is missing or does not answer, or /proc cannot be read.
     """
     seen = _look()
     try:
@@ -46,7 +46,7 @@ def record(folder: Path) -> MachineState:
 
 
 def recorded(folder: Path) -> MachineState:
-    """The machine in a recording.
+    """Load a recorded machine.
 
     Raises:
         ConfigError: the folder holds no readable recording.
@@ -65,14 +65,14 @@ def recorded(folder: Path) -> MachineState:
 def _look() -> tuple[str, ...]:
     for point in BOOT_POINTS:
         with contextlib.suppress(OSError):
-            os.scandir(point).close()  # has autofs mount it, so that its disk is seen
+            os.scandir(point).close()  # makes autofs mount it, so that its disk is seen
     try:
         done = subprocess.run(LSBLK, capture_output=True, timeout=_TIMEOUT_S, check=False)  # noqa: S603 - a constant
     except (OSError, subprocess.TimeoutExpired) as error:
         msg = f"lsblk could not be run, so no disk can be judged: {error} (Debian: apt install util-linux)"
         raise UnavailableError(msg) from error
-    # lsblk exits with 32 or 64 when it could not read some device, and still lists the rest; what is missing there
-    # is unknown, and unknown is refused.
+    # lsblk exits with 32 or 64 if it could not read some devices, and still lists the rest. Missing facts are unknown,
+    # and unknown facts refuse a disk.
     if not done.stdout:
         msg = f"lsblk printed nothing (status {done.returncode}): {done.stderr.decode(errors='replace')[:200]}"
         raise UnavailableError(msg)

@@ -1,4 +1,4 @@
-"""From a path that somebody typed to what it means: a disk that lsblk knows, or a file."""
+"""Resolves a path that a user typed to a target: a disk that lsblk knows, or a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from firmware_scripts.core.targets import MachineState
 
 @dataclass(frozen=True, slots=True)
 class DiskTarget:
-    """A block device; ``path`` has no links left in it."""
+    """A block device; all symlinks in ``path`` are resolved."""
 
     path: Path
     device: BlockDevice
@@ -22,7 +22,7 @@ class DiskTarget:
 
 @dataclass(frozen=True, slots=True)
 class FileTarget:
-    """An ordinary file; ``size_bytes`` is None if it has to be made."""
+    """An ordinary file; ``size_bytes`` is None if it has to be created."""
 
     path: Path
     size_bytes: int | None
@@ -32,21 +32,21 @@ Target = DiskTarget | FileTarget
 
 
 def find_target(machine: MachineState, argument: Path, image: Path) -> Target | Reason:
-    """What ``argument`` means on ``machine``; a reason if it can be no target."""
+    """Resolve ``argument`` on ``machine``; returns a reason if it cannot be a target."""
     try:
         path = argument.resolve()
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return _new_file(argument)
     except (OSError, RuntimeError) as error:
         return Reason(Rule.NOT_A_TARGET, f"{argument} cannot be looked at: {error}")
-    if stat.S_ISBLK(found.st_mode):
-        number = f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
+    if stat.S_ISBLK(status.st_mode):
+        number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
         device = machine.devices.numbered(number)
         if device is None:
             return Reason(Rule.NOT_LISTED, f"lsblk does not list {path} ({number}): plug it in again")
         return DiskTarget(path, device)
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         return Reason(Rule.NOT_A_TARGET, f"{path} is neither a disk nor an ordinary file")
     if _is_the_kernels(path):
         return Reason(Rule.NOT_A_TARGET, f"{path} is no file for images: it lies among the devices, or is the kernel's")
@@ -54,13 +54,13 @@ def find_target(machine: MachineState, argument: Path, image: Path) -> Target | 
         return Reason(Rule.NOT_A_TARGET, f"{path} is the image itself")
     if str(path) in {swap.path for swap in machine.swaps}:
         return Reason(Rule.SWAP, f"{path} is used as swap: swapoff {path}")
-    return FileTarget(path, found.st_size)
+    return FileTarget(path, status.st_size)
 
 
 def _new_file(argument: Path) -> Target | Reason:
     path = argument.resolve()
     if _is_the_kernels(path):
-        # dd would make a file in memory there and say that all is well.
+        # dd would create a file in memory there and report success.
         return Reason(Rule.NOT_LISTED, f"there is no {path}: look at 'nightjar-firmware targets'")
     if argument.is_symlink() or not path.parent.is_dir():
         return Reason(Rule.NOT_A_TARGET, f"{argument} cannot be made: its folder, or what it links to, is not there")
@@ -68,5 +68,5 @@ def _new_file(argument: Path) -> Target | Reason:
 
 
 def _is_the_kernels(path: Path) -> bool:
-    in_memory = path.is_relative_to("/dev/shm")  # noqa: S108 - a folder for everybody's files; none is made here
+    in_memory = path.is_relative_to("/dev/shm")  # noqa: S108 - a world-writable folder; no file is created in it here
     return not in_memory and any(path.is_relative_to(folder) for folder in ("/dev", "/proc", "/sys"))

@@ -1,4 +1,4 @@
-"""A bundle as ``customise`` needs it: checked whole, with the few files that the first start takes out of it."""
+"""Loads a bundle for ``customise``: checks all of it and extracts the few files that the first boot needs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _OWN = "device/"
 
 
 def load_parcel(bundle: Path, public_key: Path) -> BundleFiles:
-    """Read a bundle.
+    """Read and check a bundle.
 
     Raises:
-        ConfigError: the key is none.
-        RemoteProtocolError: the bundle is none, or not signed by that key.
-        UnavailableError: it cannot be read.
+        ConfigError: the public key is invalid.
+        RemoteProtocolError: the bundle is invalid, or not signed with this key.
+        UnavailableError: the bundle cannot be read.
     """
     key = load_public_key(public_key)
     own: dict[str, bytes] = {}

@@ -1,4 +1,4 @@
-"""How far each card is: bars on a terminal, a line now and then elsewhere. Always on standard error."""
+"""Shows each card's progress on standard error: bars on a terminal, occasional lines elsewhere."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _DOING = {WorkPhase.SURVEY: "looking through", WorkPhase.WRITE: "writing", WorkP
 
 
 class Display(Protocol):
-    """Hands out one :class:`firmware_scripts.ports.ProgressReport` for each thing that is worked on."""
+    """Creates one :class:`firmware_scripts.ports.ProgressReport` per card or image."""
 
     def report_for(self, name: str) -> ProgressReport:
-        """Told about the progress of ``name``."""
+        """Create the progress report for ``name``."""
 
 
 @contextmanager
 def display(clock: Callable[[], float]) -> Iterator[Display]:
-    """Bars if standard error is a terminal, lines otherwise; ``clock`` gives seconds."""
+    """Show bars if standard error is a terminal, lines otherwise; ``clock`` returns seconds."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield ProgressLines(clock, lambda line: print(line, file=sys.stderr, flush=True))  # noqa: T201 - progress is its job
@@ -54,7 +54,7 @@ def display(clock: Callable[[], float]) -> Iterator[Display]:
 
 
 class ProgressLines:
-    """A line for each phase that starts or ends, and every :data:`LINE_EVERY_S` between. Safe to call from threads."""
+    """Writes a line at the start and end of each phase, and every :data:`LINE_EVERY_S` in between. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float], write_line: Callable[[str], None]) -> None:
         self._clock = clock
@@ -62,7 +62,7 @@ class ProgressLines:
         self._lock = threading.Lock()
 
     def report_for(self, name: str) -> ProgressReport:
-        """Told about the progress of ``name``."""
+        """Create the progress report for ``name``."""
         name = printable(name)
         current: WorkPhase | None = None
         started = shown = 0.0
@@ -101,8 +101,8 @@ def _how_far(done_bytes: int, total_bytes: int | None, elapsed_s: float) -> str:
     speed = f", {size_text(int(rate))}/s" if rate else ""
     if not total_bytes:
         return f"{size_text(done_bytes)}{speed}"
-    left = f", {_minutes((total_bytes - done_bytes) / rate)} left" if rate and done_bytes < total_bytes else ""
-    return f"{100 * done_bytes // total_bytes} % of {size_text(total_bytes)}{speed}{left}"
+    remaining = f", {_minutes((total_bytes - done_bytes) / rate)} left" if rate and done_bytes < total_bytes else ""
+    return f"{100 * done_bytes // total_bytes} % of {size_text(total_bytes)}{speed}{remaining}"
 
 
 def _minutes(seconds: float) -> str:

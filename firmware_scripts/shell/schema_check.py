@@ -1,4 +1,4 @@
-"""Asks cloud-init's own program whether it would understand a user-data file."""
+"""Validates a user-data file with cloud-init's own program."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _TIMEOUT_S = 60.0
 
 
 def cloud_init_schema(user_data: str) -> str | None:
-    """Why cloud-init would refuse it; empty if it would not; None where there is no cloud-init to ask."""
+    """Why cloud-init would refuse the file; empty if it would accept it; None if cloud-init cannot be run here."""
     with tempfile.NamedTemporaryFile("w", prefix="nightjar-", suffix=".yaml", encoding="utf-8") as file:
         file.write(user_data)
         file.flush()
@@ -20,5 +20,5 @@ def cloud_init_schema(user_data: str) -> str | None:
             return None
     if done.returncode == 0:
         return ""
-    said = f"{done.stdout}\n{done.stderr}".replace(file.name, "user-data")
-    return " ".join(said.split())[:300] or f"status {done.returncode}"
+    output = f"{done.stdout}\n{done.stderr}".replace(file.name, "user-data")
+    return " ".join(output.split())[:300] or f"status {done.returncode}"

@@ -1,4 +1,4 @@
-"""Ctrl-C, and a polite request to end, as an event that the threads look at: no exception in the middle of anything."""
+"""Turns ctrl-C and SIGTERM into an event that threads poll, so that no exception interrupts their work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from threading import Event
 
 @contextmanager
 def set_by_signals(stop: Event) -> Iterator[None]:
-    """While this lasts, SIGINT and SIGTERM set ``stop`` and do nothing else. Only for the main thread."""
+    """Make SIGINT and SIGTERM only set ``stop`` inside this block. Main thread only."""
     before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield

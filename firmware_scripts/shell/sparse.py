@@ -1,6 +1,6 @@
-"""The block map of a sparse file: what the file system has bytes for (``SEEK_DATA``, ``SEEK_HOLE``; see lseek(2)).
+"""Makes the block map of a sparse file from its data ranges (``SEEK_DATA``, ``SEEK_HOLE``; see lseek(2)).
 
-Zeros that were written count as data. Leaving them out would leave old bytes on a card where a file system wants zeros.
+Written zeros count as data. Omitting them would leave old bytes on a card where a file system needs zeros.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ BLOCK_BYTES = 4096
 
 
 def map_of(image: Path, report: ProgressReport) -> Bmap:
-    """The block map of an image file.
+    """Make the block map of an image file.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the image cannot be read.
     """
     fd = os.open(image, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -45,7 +45,7 @@ def _data(fd: int, size: int) -> Iterator[tuple[int, int]]:
         try:
             start = os.lseek(fd, end, os.SEEK_DATA)
         except OSError as error:
-            if error.errno == errno.ENXIO:  # nothing but a hole up to the end
+            if error.errno == errno.ENXIO:  # only a hole up to the end
                 return
             raise
         end = os.lseek(fd, start, os.SEEK_HOLE)
@@ -53,7 +53,7 @@ def _data(fd: int, size: int) -> Iterator[tuple[int, int]]:
 
 
 def _merged(parts: Iterator[tuple[int, int]], size: int) -> Iterator[tuple[int, int]]:
-    """Whole blocks, with neighbours joined: file systems may keep smaller pieces."""
+    """Round ranges to whole blocks and merge neighbours: file systems may report smaller pieces."""
     current: tuple[int, int] | None = None
     for start, end in parts:
         first = start // BLOCK_BYTES * BLOCK_BYTES

@@ -1,5 +1,6 @@
-"""A device without a device: our image in QEMU, with a real kernel, a charger with a plug, and somebody who types.
+"""A device emulated in QEMU: our image with a real kernel, a simulated charger and simulated typing.
 
-``machines`` words QEMU's command line (pure), ``process`` runs it, ``guest`` talks to the agent inside, ``battery`` and
-``person`` do what hands would do, ``coordinator`` looks at the fleet from the other side, ``joining`` tells the story.
+``machines`` builds QEMU's command line (pure), ``process`` runs it, ``guest`` talks to the guest agent inside,
+``battery`` and ``person`` act as the user, ``coordinator`` watches the fleet through its API, and ``joining`` follows a
+device until it has joined.
 """

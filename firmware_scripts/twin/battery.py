@@ -1,6 +1,6 @@
-"""The charger's plug of the twin: the kernel's imaginary power supply, set through its module's parameters.
+"""The twin's charger: the kernel's test power supply, set through its module's parameters.
 
-What the agent reads in /sys/class/power_supply is the kernel's own.
+The values that the agent reads in /sys/class/power_supply come from the kernel itself.
 Source: Linux 6.1, drivers/power/supply/test_power.c.
 """
 
@@ -12,10 +12,10 @@ _PARAMETERS = "/sys/module/test_power/parameters"
 
 
 def set_charging(guest: Guest, *, charging: bool) -> None:
-    """Put the plug in, or pull it.
+    """Connect or disconnect the charger.
 
     Raises:
-        UnavailableError: the machine does not answer, or its kernel has no such module.
+        UnavailableError: the machine does not answer, or its kernel lacks the module.
     """
     plug, battery = ("on", "charging") if charging else ("off", "discharging")
     settings = {"ac_online": plug, "usb_online": plug, "battery_status": battery, "battery_capacity": "80"}

@@ -1,4 +1,4 @@
-"""Where a twin belongs, as the files of its boot partition say: whose device it is, and which coordinator's. Pure."""
+"""Determines a twin's device name and coordinator from the files on its boot partition. Pure."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ DEFAULT_URL = "http://127.0.0.1:8080"
 
 @dataclass(frozen=True, slots=True)
 class Belonging:
-    """Where a twin belongs.
+    """The fleet that a twin belongs to.
 
     Attributes:
-        url: of its coordinator.
-        device: its name there; empty where the coordinator gives it one when it enrols.
-        authority: certificates of the coordinator, PEM; empty without a claim.
-        broker_port: that its settings name; None where they name none.
+        url: the coordinator's URL.
+        device: the device's name; empty if the coordinator assigns it at enrolment.
+        authority: the coordinator's certificates, PEM; empty without a claim.
+        broker_port: the broker's port in the settings; None if they give none.
     """
 
     url: str
@@ -30,15 +30,15 @@ class Belonging:
 
 
 def belonging(settings: str | None, claim: str | None, url: str | None) -> Belonging:
-    r"""Put together what is known.
+    r"""Combine the settings, the claim and an explicit URL.
 
     Args:
-        settings: agent.toml; None if there is none.
-        claim: the claim file; None if there is none, or it was wiped.
-        url: that counts whatever they say; None for theirs.
+        settings: the text of agent.toml; None if there is none.
+        claim: the text of the claim file; None if there is none or it was wiped.
+        url: a URL that overrides both files; None uses the one in the files.
 
     Raises:
-        ConfigError: a file is not what it should be.
+        ConfigError: a file is malformed.
 
     >>> belonging('device = "porch"\n[broker]\nport = 1884', None, None)
     Belonging(url='http://127.0.0.1:8080', device='porch', authority='', broker_port=1884)

@@ -1,4 +1,4 @@
-"""The coordinator as its HTTP API shows it: which devices there are, and which reports counted. Only looks."""
+"""A read-only client of the coordinator's HTTP API: its devices, and which reports were accepted."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _MAX_ANSWER_BYTES = 16 * 2**20
 
 
 class Coordinator:
-    """Reads the API of one coordinator.
+    """Reads one coordinator's API.
 
     Args:
-        url: where its page is.
-        authority: certificates to trust there, PEM; empty trusts the system's.
-        token: of a viewer; empty where the coordinator shows itself to everybody.
+        url: the coordinator's URL.
+        authority: certificates to trust, PEM; empty trusts the system's certificates.
+        token: a viewer's token; empty if the coordinator does not require one.
 
     Raises:
         ConfigError: the URL or the certificates cannot be used.
@@ -42,20 +42,20 @@ class Coordinator:
             raise ConfigError(msg) from error
 
     def device(self, name: str) -> dict[str, Any] | None:
-        """What is known of one device; None if it was never heard of.
+        """The state of one device; None if the coordinator does not know it.
 
         Raises:
             UnavailableError: the coordinator does not answer.
         """
-        found: dict[str, Any] | None = self._get(f"/devices/{name}")
-        return found
+        row: dict[str, Any] | None = self._get(f"/devices/{name}")
+        return row
 
     def counted(self, device: str, after: int) -> int | None:
         """The newest committed round with an accepted report of ``device``; None if there is none.
 
         Args:
             device: its name.
-            after: rounds up to this one are not looked at.
+            after: rounds up to this one are ignored.
 
         Raises:
             UnavailableError: the coordinator does not answer.
@@ -71,7 +71,7 @@ class Coordinator:
         return None
 
     def newest_round(self) -> int:
-        """Number of the newest round; 0 if there was none.
+        """The number of the newest round; 0 if there is none.
 
         Raises:
             UnavailableError: the coordinator does not answer.

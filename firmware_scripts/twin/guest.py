@@ -1,7 +1,7 @@
-"""Talks to Debian's ``qemu-guest-agent`` inside the machine: runs programs there, as hands at a terminal would.
+"""A client of Debian's ``qemu-guest-agent`` inside the machine, which runs programs as a user at a terminal would.
 
-Source: QEMU's documentation of the guest agent protocol (guest-sync-delimited, guest-exec, guest-exec-status). JSON,
-one object a line, over a socket that QEMU connects with a port inside.
+Source: QEMU's documentation of the guest agent protocol (guest-sync-delimited, guest-exec, guest-exec-status). The
+protocol is JSON, one object per line, over a socket that QEMU connects to a port inside.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _ASK_EVERY_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How a program inside ended.
+    """The result of a program that ran inside the machine.
 
     Attributes:
-        status: its exit status; 128 and more for a signal, as shells count.
-        output: what it printed, errors included behind it.
+        status: its exit status; 128 plus the signal's number if a signal ended it, as in shells.
+        output: its standard output, followed by its standard error.
     """
 
     status: int
@@ -37,10 +37,10 @@ class Done:
 
 
 class Guest:
-    """The inside of one machine. Each question opens the socket anew, so that restarts in between do not matter.
+    """The inside of one machine. Each request opens the socket again, so restarts in between do not matter.
 
     Args:
-        path: of QEMU's socket.
+        path: the path of QEMU's socket.
     """
 
     def __init__(self, path: Path) -> None:
@@ -48,10 +48,10 @@ class Guest:
         self._number = 0
 
     def wait_until_there(self, deadline_s: float) -> None:
-        """Return as soon as the agent inside answers.
+        """Wait until the guest agent answers.
 
         Raises:
-            UnavailableError: it did not in time.
+            UnavailableError: the guest agent did not answer in time.
         """
         until = time.monotonic() + deadline_s
         while True:
@@ -65,16 +65,16 @@ class Guest:
                 return
 
     def run(self, command: Sequence[str], *, given: bytes = b"", deadline_s: float = 60.0) -> Done:
-        """Run a program inside to its end.
+        """Run a program inside the machine until it ends.
 
         Args:
             command: program and arguments.
-            given: its standard input.
-            deadline_s: how long it may take; it goes on inside if it takes longer.
+            given: the program's standard input.
+            deadline_s: the time limit in seconds; a program that exceeds it keeps running inside.
 
         Raises:
-            UnavailableError: nobody answers, or it took too long.
-            RemoteProtocolError: the agent inside refused; there is no such program, for one.
+            UnavailableError: the guest agent does not answer, or the program took too long.
+            RemoteProtocolError: the guest agent refused, for example because there is no such program.
         """
         until = time.monotonic() + deadline_s
         arguments: dict[str, Any] = {"path": command[0], "arg": list(command[1:]), "capture-output": True}
@@ -84,19 +84,19 @@ class Guest:
         while True:
             state = self._ask(max(1.0, until - time.monotonic()), "guest-exec-status", {"pid": pid})
             if state["exited"]:
-                said = base64.b64decode(state.get("out-data", "")) + base64.b64decode(state.get("err-data", ""))
+                output = base64.b64decode(state.get("out-data", "")) + base64.b64decode(state.get("err-data", ""))
                 status = state["exitcode"] if "exitcode" in state else 128 + int(state.get("signal", 0))
-                return Done(status, said.decode(errors="replace"))
+                return Done(status, output.decode(errors="replace"))
             if time.monotonic() > until:
                 msg = f"{command[0]} takes longer than {deadline_s:.0f} s in the machine"
                 raise UnavailableError(msg)
             time.sleep(_ASK_EVERY_S)
 
     def shell(self, script: str, *, deadline_s: float = 60.0) -> str:
-        """Run a line of shell inside and return what it printed.
+        """Run a shell command inside the machine and return its output.
 
         Raises:
-            UnavailableError: as :meth:`run`, or its exit status was not 0.
+            UnavailableError: the guest agent does not answer, or the command took too long or failed.
         """
         done = self.run(["/bin/sh", "-c", script], deadline_s=deadline_s)
         if done.status:
@@ -105,10 +105,10 @@ class Guest:
         return done.output
 
     def read(self, path: str) -> bytes | None:
-        """The beginning of a file inside, up to 48 KiB; None if it cannot be opened. No program is started for it.
+        """The first 48 KiB of a file inside the machine; None if it cannot be opened. Starts no program.
 
         Raises:
-            UnavailableError: nobody answers.
+            UnavailableError: the guest agent does not answer.
         """
         try:
             handle = self._ask(_FILE_S, "guest-file-open", {"path": path, "mode": "r"})
@@ -127,7 +127,7 @@ class Guest:
                 channel.settimeout(timeout_s)
                 channel.connect(str(self._path))
                 with channel.makefile("rwb") as stream:
-                    # Answers to somebody before us may still be in the pipe: everything up to our number is theirs.
+                    # Answers to an earlier client may still be in the pipe: skip everything up to our number.
                     self._send(stream, b"\xff", "guest-sync-delimited", {"id": self._number})
                     while (answer := self._receive(stream)) != {"return": self._number}:
                         pass

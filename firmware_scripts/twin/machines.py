@@ -1,4 +1,4 @@
-"""QEMU's command line for each board. Pure.
+"""Builds QEMU's command line for each board. Pure.
 
 Source: QEMU 7.2, docs/system (invocation, target-arm, target-i386).
 """
@@ -10,22 +10,22 @@ from pathlib import Path
 
 from wire.errors import ConfigError
 
-# For the kernel: guards against what an emulated processor does not do cost it a third of its speed.
+# For the kernel: mitigations for flaws that an emulated processor does not have cost a third of the speed.
 _EMULATED = "mitigations=off init_on_alloc=0 audit=0 nowatchdog rcupdate.rcu_expedited=1"
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """Files that QEMU is started with.
+    """The files that QEMU is started with.
 
     Attributes:
-        disk: the image.
-        kernel: of its boot partition.
-        early: initial file system, likewise.
-        command_line: of the kernel.
-        device_tree: None where the machine describes itself.
-        guest_socket: where QEMU listens for those who talk to the agent inside.
-        keep: what the machine writes stays in the disk's file, also after a power cut; else it is forgotten.
+        disk: the disk image.
+        kernel: the kernel from the image's boot partition.
+        early: the initial file system from the image's boot partition.
+        command_line: the kernel's command line.
+        device_tree: the device tree; None if the machine describes itself.
+        guest_socket: the socket on which QEMU accepts clients of the guest agent.
+        keep: whether writes go to the disk's file and survive a power cut; otherwise they are discarded.
     """
 
     disk: Path
@@ -39,14 +39,14 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """How a board is played.
+    """How QEMU emulates a board.
 
     Attributes:
-        program: of QEMU.
-        options: machine, processor, memory.
-        disk: the device that the image is.
-        network: the device that the network is.
-        guest: the port of the agent inside; empty where the machine has none for it.
+        program: QEMU's program.
+        options: the options for machine, processor and memory.
+        disk: the device that the image is attached as.
+        network: the network device.
+        guest: the guest agent's port; empty if the machine has none.
     """
 
     program: str
@@ -74,16 +74,16 @@ MACHINES = {
         _VIRTIO_NETWORK,
         _VIRTIO_PORT,
     ),
-    # Its first serial port is the one that the board gives to Bluetooth; the console is the second.
+    # The board uses its first serial port for Bluetooth; the console is the second.
     "raspi3b": Machine("qemu-system-aarch64", ("-machine", "raspi3b", "-usb"), (), "usb-net,netdev=net", ()),
 }
 
 
 def machine_of(board: str) -> Machine:
-    """The machine that plays a board.
+    """The machine that emulates a board.
 
     Raises:
-        ConfigError: QEMU has none for it.
+        ConfigError: QEMU has no machine for this board.
     """
     if board not in MACHINES:
         msg = f"no machine of QEMU plays the board {board!r}; there are {', '.join(MACHINES)}"
@@ -92,15 +92,15 @@ def machine_of(board: str) -> Machine:
 
 
 def qemu_command(machine: Machine, started: Started) -> list[str]:
-    """The whole command line; the console is standard output.
+    """Build the whole command line; the console is standard output.
 
-    TCG runs everywhere alike. Machines that lend their processor (KVM) are not asked for it: what is nested, or only
-    looks like it, hangs before the first instruction.
+    Uses TCG, which runs everywhere alike. KVM is never used: nested KVM, or hosts that only appear to offer it, hang
+    before the first instruction.
     """
     interface = "none" if machine.disk else "sd"
     drive = f"if={interface},id=disk,format=raw,file={_escaped(started.disk)}"
-    # Each write is handed to our kernel as it comes, so a killed QEMU is a power cut, and our own disk need not be
-    # waited for ("unsafe": a power cut of this machine may cost the twin).
+    # Each write is passed to the host's kernel at once, so killing QEMU acts as a power cut. There is no need to wait
+    # for the host's disk ("unsafe": a power cut of the host may destroy the twin).
     drive += ",cache=unsafe" + ("" if started.keep else ",snapshot=on")
     serial = ["-serial", "stdio"] if machine.disk else ["-serial", "null", "-serial", "stdio"]
     command = [machine.program, *machine.options, "-nodefaults", "-accel", "tcg,thread=multi"]

@@ -1,4 +1,4 @@
-"""The twin's person: types sentences on the device's own keyboard, through the page's interface, as hands would."""
+"""The twin's simulated user: types sentences on the device's own keyboard, through its page's interface."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from importlib import resources
 from firmware_scripts.twin.guest import Guest
 from wire.errors import UnavailableError
 
-# The keyboard's page answers the device itself only, and whoever has its key: so root sends the sentences, inside.
+# The keyboard's page answers only requests from the device itself that hold its key, so root sends them from inside.
 _TYPES = """\
 import json, sys, urllib.request
 kept, key = 0, open("/var/lib/nightjar-agent/keyboard.key").read()
@@ -24,22 +24,22 @@ print("kept", kept)
 
 
 def sentences() -> tuple[str, ...]:
-    """What the twin's person types where nobody brings other text."""
+    """The default text that the simulated user types."""
     text = (resources.files("firmware_scripts.twin") / "sentences.txt").read_text(encoding="utf-8")
     return tuple(line for line in text.splitlines() if line)
 
 
 def type_sentences(guest: Guest, texts: Sequence[str], deadline_s: float) -> int:
-    """Type each sentence and send it; returns how many messages the device keeps now.
+    """Type and send each sentence; return how many messages the device now holds.
 
     Raises:
         UnavailableError: the keyboard does not answer. It may not have started yet.
     """
     given = "".join(json.dumps({"text": text}) + "\n" for text in texts).encode()
     done = guest.run(["/usr/bin/python3", "-c", _TYPES], given=given, deadline_s=deadline_s)
-    found = re.search(r"^kept (\d+)$", done.output, re.MULTILINE)
-    if done.status or found is None:
-        # The end of a traceback names the fault; what was typed is not in it.
+    match = re.search(r"^kept (\d+)$", done.output, re.MULTILINE)
+    if done.status or match is None:
+        # The end of a traceback names the fault and does not contain the typed text.
         msg = f"the keyboard in the machine does not answer: {done.output.strip().splitlines()[-1:]}"
         raise UnavailableError(msg)
-    return int(found[1])
+    return int(match[1])

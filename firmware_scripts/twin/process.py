@@ -1,6 +1,6 @@
-"""QEMU as a process: started, listened to, and never left behind.
+"""Runs QEMU as a process, follows its console, and never leaves it behind.
 
-It gets a session of its own, so that ctrl-C reaches us alone, and the kernel kills it when we end in any way at all.
+QEMU gets its own session, so that ctrl-C reaches only us, and the kernel kills it whenever and however we end.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from types import TracebackType
 from firmware_scripts.image.tools import require
 from wire.errors import UnavailableError
 
-# Whatever a terminal would act upon: escape sequences, and other control characters.
+# Everything that a terminal would act on: escape sequences and other control characters.
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[c()][0-9A-Za-z]?|[\x00-\x08\x0b-\x1f]")
 _TAKES_S = 10.0
 _UNTIL_WE_END = ("setpriv", "--pdeathsig", "KILL", "--", "sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"')
-"""And a process id: who ended before the kernel was asked is not the parent any more, and nothing is started."""
+"""Followed by our process id: if we end before setpriv takes effect, we are not the parent and nothing is started."""
 BOOTED = re.compile(r"nightjar: booted")
 
 
 class Qemu:
-    """One running machine. A context manager: it is dead when the block is left.
+    """One running machine. A context manager that kills the machine when the block ends.
 
     Args:
-        command: of :func:`firmware_scripts.twin.machines.qemu_command`.
-        log: file that everything on the console is written to.
-        on_line: told each line of the console, from a thread.
+        command: the command line from :func:`firmware_scripts.twin.machines.qemu_command`.
+        log: the file that receives all console output.
+        on_line: receives each line of the console, on another thread.
 
     Raises:
         UnavailableError: QEMU is not installed, or cannot be started.
@@ -46,7 +46,7 @@ class Qemu:
         self.started_s = time.monotonic()
         try:
             self._log = log.open("ab", buffering=0)
-            # setpriv is a part of util-linux: the kernel ends QEMU when this process ends, however that happens.
+            # setpriv is part of util-linux. It makes the kernel kill QEMU when this process ends, however that happens.
             self._process = subprocess.Popen(  # noqa: S603 - words of qemu_command
                 [*_UNTIL_WE_END, str(os.getpid()), *command],
                 stdin=subprocess.DEVNULL,
@@ -70,7 +70,7 @@ class Qemu:
 
     @property
     def pid(self) -> int:
-        """Of QEMU."""
+        """QEMU's process id."""
         return self._process.pid
 
     def running(self) -> bool:
@@ -78,28 +78,28 @@ class Qemu:
         return self._process.poll() is None
 
     def wait_for(self, pattern: re.Pattern[str], deadline_s: float) -> float:
-        """Wait for a line on the console; returns the seconds from the start until it came.
+        """Wait for a line on the console; return the seconds from the start until it appeared.
 
         Raises:
-            UnavailableError: the machine ended, or the line did not come in time; with the console's last lines.
+            UnavailableError: the machine ended, or the line did not appear in time; has the console's last lines.
         """
         seen = 0
         with self._changed:
             while True:
-                ended = not self._reader.is_alive()  # asked first, so that no last line is missed
+                ended = not self._reader.is_alive()  # checked first, so that the last lines are not missed
                 for line in self._lines[seen:]:
                     if pattern.search(line):
                         return time.monotonic() - self.started_s
                 seen = len(self._lines)
-                left = self.started_s + deadline_s - time.monotonic()
-                if left <= 0 or ended:
+                remaining_s = self.started_s + deadline_s - time.monotonic()
+                if remaining_s <= 0 or ended:
                     what = "ended" if ended else f"did not say {pattern.pattern!r} in {deadline_s:.0f} s"
                     msg = f"the machine {what}. Its console ended with:\n  " + "\n  ".join(self._lines[-12:])
                     raise UnavailableError(msg)
-                self._changed.wait(min(left, 1.0))
+                self._changed.wait(min(remaining_s, 1.0))
 
     def cut_power(self) -> None:
-        """End the machine as a pulled plug would: nothing in it is asked or told."""
+        """Kill the machine, like a power cut: the guest is not notified."""
         if self.running():
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(_TAKES_S)

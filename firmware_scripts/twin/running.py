@@ -1,4 +1,4 @@
-"""A twin: a copy of an image, made somebody's, and started in QEMU."""
+"""A twin: a customised copy of an image that runs in QEMU."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _LONGEST_SOCKET_BYTES = 107  # unix(7)
 
 @dataclass(frozen=True, slots=True)
 class Twin:
-    """Files of one twin, in a folder of its own.
+    """The files of one twin, in its own folder.
 
     Attributes:
-        folder: holds them; the disk in it is the device, from start to start.
-        board: that is played.
+        folder: the twin's folder; its disk keeps the device's state between starts.
+        board: the board that is emulated.
     """
 
     folder: Path
@@ -40,7 +40,7 @@ class Twin:
         """The inside of the machine.
 
         Raises:
-            ConfigError: it has no port for that.
+            ConfigError: the machine has no port for the guest agent.
         """
         if not machine_of(self.board).guest:
             msg = f"QEMU's {self.board} has no port for hands, so nobody types on it or plugs it in: leave --join away"
@@ -49,15 +49,15 @@ class Twin:
 
 
 def prepare(image: Path, folder: Path, order: Order | None) -> Twin:
-    """Copy an image into a folder, and make the copy one host's.
+    """Copy an image into a folder and customise the copy.
 
     Args:
-        image: made by ``nightjar-firmware image``, customised already or not.
-        folder: new, empty, or a twin's that shall go on: then its disk stays, and ``order`` has to be None.
-        order: what to customise; None leaves the image as it is.
+        image: an image made by ``nightjar-firmware image``, already customised or not.
+        folder: new, empty, or an existing twin's; an existing disk is kept, and then ``order`` must be None.
+        order: the customisation; None leaves the image unchanged.
 
     Raises:
-        ConfigError: it is no image of ours, or the twin is there already.
+        ConfigError: it is not our image, or ``order`` is given for an existing twin.
         UnavailableError: a program is missing, or the disk is full.
     """
     disk = folder / DISK
@@ -81,13 +81,13 @@ def prepare(image: Path, folder: Path, order: Order | None) -> Twin:
 def powered(
     twin: Twin, ports: Sequence[int], on_line: Callable[[str], None] = lambda _: None, *, keep: bool = True
 ) -> Iterator[Qemu]:
-    """Switch a twin on; its power is cut when the block is left.
+    """Power a twin on; its power is cut when the block ends.
 
     Args:
-        twin: of :func:`prepare`.
-        ports: of our loopback interface, that become ports of its own.
-        on_line: told each line of its console.
-        keep: what it writes stays on its disk.
+        twin: the twin, from :func:`prepare`.
+        ports: ports of the host's loopback interface that are forwarded to the twin's own loopback interface.
+        on_line: receives each line of the console.
+        keep: whether its writes stay on its disk.
 
     Raises:
         UnavailableError: QEMU is missing, or cannot be started.
@@ -116,14 +116,14 @@ def powered(
 
 
 def boot_file(twin: Twin, name: str) -> str | None:
-    """Text of a file on the boot partition of a twin that is switched off; None if there is none."""
+    """The text of a file on the boot partition of a powered-off twin; None if the file does not exist."""
     with boot_partition(twin.folder / DISK) as fat:
         data = fat.read(name)
     return None if data is None else data.decode(errors="replace")
 
 
 def exists(folder: Path) -> bool:
-    """Whether a twin is kept in a folder."""
+    """Whether a folder holds a twin."""
     return (folder / DISK).exists()
 
 
