@@ -53,10 +53,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     username: str = "nightjar"  # the embedded broker keeps sessions only for clients with a name
     password: str = ""  # empty: without TLS, any name may connect on loopback; with TLS, a new one at each start
     allow_network: bool = False  # our broker listens beyond loopback only by explicit choice
-    device_port: Port | None = None  # port for devices, if an external broker has a separate one
-    reload_command: tuple[
-        str, ...
-    ] = ()  # makes an external broker reload revocations; without it, they take effect when it restarts
+    device_port: Port | None = None  # empty: ``port``; set it if an external broker has another port for devices
+    reload_command: tuple[str, ...] = ()  # empty: an external broker learns of revocations when it restarts
 
 
 class BaselineConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,9 +73,7 @@ class TaskConfig(TaskSettings, frozen=True, kw_only=True):
     """``[task]`` of the file: the first task, the model that it starts from, and the evaluation text."""
 
     model: Path  # folder with program.tflite, weights.bin, vocabulary.txt and manifest.json
-    evaluation_text: Path | None = (
-        None  # empty: the text that came with the model; a text like the devices' own is better
-    )
+    evaluation_text: Path | None = None  # empty: the model's own text; a text like the devices' own is better
     baseline: BaselineConfig | None = None
 
     @property
@@ -130,9 +126,7 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"  # the status page is not for strangers
     port: Port = 8080  # the usual port of an unprivileged web service
     page_port: Annotated[int, Meta(ge=0, le=65535)] = 0  # pages are unencrypted only if configured
-    public_reading: bool | None = (
-        None  # empty: anyone may read on a loopback address; elsewhere, and behind a proxy, only with a token
-    )
+    public_reading: bool | None = None  # empty: open on loopback; elsewhere, and behind a proxy, with a token only
     trusted_proxy: str = ""  # empty: X-Forwarded-For is not trusted
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 7  # any fixed number makes runs comparable
     shards: Annotated[int, Meta(ge=1, le=1024)] = 1  # one shard handles thousands of reports a second

@@ -43,7 +43,7 @@ class StoredReport(msgspec.Struct, frozen=True, kw_only=True):
         loss: mean training loss per target, nats.
         seconds: time spent in training.
         norm: L2 norm of the decoded update.
-        received_s: wall-clock time.
+        received_s: wall-clock time of arrival.
     """
 
     round: int
@@ -427,7 +427,7 @@ class Signer(Protocol):
 
     Attributes:
         public: the public key, in hex; empty if orders are not signed.
-        recovery: public key of the recovery key, which may appoint a new signing key, in hex; empty if there is none.
+        recovery: public part of the recovery key, which may appoint a new signing key, in hex; empty if there is none.
         successions: the key changes that led to the present key, oldest first.
     """
 

@@ -95,7 +95,7 @@ class EffectRunner:
             case StartAggregation(round_number):
                 current = snapshot.round(round_number)
                 if current is None or current.phase is not Phase.COMMITTING:
-                    return True  # it took too long, and the round was abandoned
+                    return True  # averaging took too long, and the round was abandoned
                 only_figures = current.trial or snapshot.tasks[current.task].settings.kind is Work.EVALUATE
                 self._worker.submit(self._figures(current) if only_figures else self._aggregation(current, snapshot))
                 return False

@@ -12,7 +12,7 @@ from wire.messages import CodecChoice
 
 
 class VersionMetrics(msgspec.Struct, frozen=True):
-    """How good a version is on the held-out text.
+    """The metrics of a version on the held-out text.
 
     Attributes:
         top1: recall of the best suggestion, 0 to 1.
@@ -97,7 +97,7 @@ Job = AggregationJob | EvaluationJob | FiguresJob
 
 
 class AggregationDone(msgspec.Struct, frozen=True, tag=True):
-    """The mean was applied.
+    """An aggregation succeeded: its mean was applied to the weights.
 
     Attributes:
         round: number of the round.

@@ -229,9 +229,7 @@ class MessageHandler:
             unit.answer(_stranger(device, query.round, query.attempt))
         elif awaits_report(meant, device, query.attempt):
             context = self._context(meant, unit)
-            if query.chunks > frame.chunks_of(
-                context.largest_report_bytes
-            ):  # building the list of missing chunks takes time
+            if query.chunks > frame.chunks_of(context.largest_report_bytes):  # listing missing chunks takes time
                 fault = _too_large((query.chunks - 1) * frame.CHUNK_PART_BYTES + 1, context)
                 unit.settle(meant, ReportReceived(device, query.attempt, unit.now_s, fault.code, fault.detail))
                 return

@@ -137,8 +137,8 @@ class RolloutService:
         canary, former = unit.tx.canary_version(ended.task), unit.snapshot.versions.get(ended.task)
         if canary is None or former is None:
             return
-        found, latest = unit.tx.federated(canary.version), [unit.tx.federated(v.version) for v in _line(former, unit)]
-        event = judge(self._trial, found, latest, canary.rollout.since_s, unit.now_s)
+        tally, latest = unit.tx.federated(canary.version), [unit.tx.federated(v.version) for v in _line(former, unit)]
+        event = judge(self._trial, tally, latest, canary.rollout.since_s, unit.now_s)
         if event is not None:
             self._move(canary, event, unit)
 

@@ -127,12 +127,8 @@ class TaskCreator:
         """The version that a training task starts from, or that an evaluation task tries first."""
         source = settings.source
         if source.version is not None:
-            version = unit.tx.version(source.version)
-            return (
-                OperationRefused(f"source.version: there is no version {source.version}")
-                if version is None
-                else version
-            )
+            fixed = unit.tx.version(source.version)
+            return OperationRefused(f"source.version: there is no version {source.version}") if fixed is None else fixed
         name = source.task or self._first
         newest = unit.tx.current_version(name)
         return OperationRefused(f"source.task: there is no training task {name}") if newest is None else newest

@@ -130,7 +130,7 @@ class UnitOfWork:
         if before is None:
             return
         after, effects = step(before, event)
-        if after is not before:  # comparing would walk over every seat
+        if after is not before:  # an equality test would visit every seat
             self.tx.save_round(after)
             self.snapshot.rounds[task] = after
             self._note_changes(before, after, event)
@@ -304,7 +304,7 @@ class UnitOfWork:
         if event is not None:
             self.step_task(ended.task, event)
 
-    # What follows from a step
+    # Effects and log lines of a step
 
     def _take_over(self, state: Round, effects: tuple[Effect, ...], report: Report | None) -> None:
         for effect in effects:

@@ -244,7 +244,7 @@ class _Session:
         self, client: paho.Client, _userdata: Any, number: int, reasons: Sequence[ReasonCode], _properties: Any
     ) -> None:
         if number != self._subscribing:
-            return  # a sweep
+            return  # the answer to a periodic re-subscription
         if any(reason.is_failure for reason in reasons):
             self._refused("the broker refused our subscriptions; check its access list")
             connection = client.socket()
@@ -254,7 +254,7 @@ class _Session:
         self.trouble, self._full_logged, self._unreachable_logged = "", False, False
         _log.info("broker_connected", host=self._broker.host, port=self._broker.port, shard=self._shard)
         if self._been_up and not self._session_kept:
-            # Queued messages, and those sent before we subscribed, are lost although their senders got a PUBACK.
+            # Queued messages, and those sent before the SUBSCRIBE, are lost although their senders got a PUBACK.
             self._post(SessionLost(self._shard))
         self._been_up = True
         if self._shard == 0:

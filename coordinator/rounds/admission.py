@@ -49,9 +49,7 @@ class Eligibility(msgspec.Struct, frozen=True, kw_only=True):
         emulated: true for emulated phones only, false for real ones only, empty for both.
     """
 
-    minimum_agent_version: Annotated[str, Meta(max_length=32, pattern=r"^(\d+\.\d+\.\d+)?\Z")] = (
-        ""  # the model's own minimum
-    )
+    minimum_agent_version: Annotated[str, Meta(max_length=32, pattern=r"^(\d+\.\d+\.\d+)?\Z")] = ""  # the model's own
     emulated: bool | None = None  # an operator who runs emulated phones wants them to take part
 
 

@@ -99,7 +99,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         rounds_counted: bit k is set if the k-th round before ``last_round`` accepted a report of the device.
         blocked: why an operator blocked the device; empty if it is not blocked.
         refusals: number of unusable reports since the device was last barred.
-        barred_until_s: when the latest bar ends; 0 if the device was never barred.
+        barred_until_s: wall-clock time until which the device is barred; 0 if it never was.
         taken_back: the newest agent release that the device had to roll back, and why; empty if there is none.
     """
 
@@ -187,10 +187,8 @@ def step(lease: Lease, event: Event) -> Lease:
     Raises:
         IllegalEvent: the table has no row for this event in this presence.
     """
-    transition = find_row(
-        TABLE, lease.presence, type(event), lambda: f"lease of {lease.device}, {lease.presence.value}"
-    )
-    return transition.handle(lease, event)
+    entry = find_row(TABLE, lease.presence, type(event), lambda: f"lease of {lease.device}, {lease.presence.value}")
+    return entry.handle(lease, event)
 
 
 def status_event(message: Status, now_s: float, *, retained: bool) -> StatusCame | WentAway:

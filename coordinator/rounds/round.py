@@ -130,7 +130,7 @@ class AbandonCause(enum.Enum):
     TOO_FEW_REPORTS = "too-few-reports"
     AVERAGING_FAILED = "averaging-failed"
     CALLED_OFF = "called-off"
-    """An operator paused the task while the round waited for devices."""
+    """The task stopped wanting a round while this one waited for devices, for example because it was paused."""
     RESTORED = "restored"
     """A placeholder for a round number that may have been used after the restored backup was made."""
 

@@ -53,9 +53,7 @@ class PlanConfig(msgspec.Struct, frozen=True, kw_only=True):
     clip_norm: Annotated[float, Meta(gt=0, le=1e9)] = 1.0  # rarely active; prevents NaN at large rates
     local_epochs: Annotated[int, Meta(ge=1, le=1000)] = 1  # with more epochs, devices drift apart
     max_steps: Annotated[int, Meta(ge=1, le=10**6)] = 1000  # bounds the work of a device with very much text
-    proximal: Annotated[float, Meta(ge=0, le=1000)] = (
-        0.0  # FedProx helps with many local epochs; one epoch drifts little
-    )
+    proximal: Annotated[float, Meta(ge=0, le=1000)] = 0.0  # FedProx, for many local epochs; one epoch drifts little
     evaluation_share: Annotated[float, Meta(ge=0, le=0.5)] = 0.1  # enough to see on devices whether a round helped
 
     def plan(self) -> TrainingPlan:
@@ -127,17 +125,13 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
     kind: Work = Work.TRAIN  # the purpose of federated learning
     rounds: Annotated[int, Meta(ge=0, le=2**31)] = 0  # endless: keyboards never stop changing
     goal: Count = (
-        20  # twice the smallest cohort whose mean reveals little of one device; a household has fewer, a fleet hundreds
+        20  # twice the smallest cohort that says little of one device; a household has fewer, a fleet hundreds
     )
     minimum: Count = 10  # the smallest cohort that devices take part in unless their owners say otherwise
     over_selection: Annotated[float, Meta(ge=1, le=10)] = 1.3  # Bonawitz et al.: 6 to 10 % drop out, and some are slow
-    selection_deadline_s: Annotated[float, Meta(ge=0.1, le=86400)] = (
-        60.0  # a waiting person sees the reason within a minute
-    )
+    selection_deadline_s: Annotated[float, Meta(ge=0.1, le=86400)] = 60.0  # a person waits at most a minute to see why
     report_deadline_s: Annotated[float, Meta(ge=1, le=30 * 86400)] = 600.0  # Android ends a session after 585 s
-    selection_window_s: Seconds | None = (
-        None  # empty: derived; set it for tests and demos that run faster than real time
-    )
+    selection_window_s: Seconds | None = None  # empty: derived; set it for tests and demos faster than real time
     minimum_examples: Annotated[int, Meta(ge=0, le=2**31)] = 1  # a device without examples has nothing to learn from
     minimum_separation: Annotated[int, Meta(ge=1, le=SHARE_WINDOW)] = 1  # a household has few phones; a fleet uses 10
     retry_after_s: Annotated[float, Meta(ge=0.1, le=86400)] | None = None  # empty: derived; set it for tests and demos

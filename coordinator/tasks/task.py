@@ -89,7 +89,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         slot: start of its share of an experiment's devices, 0 to 1.
         status: status of the task.
         reason: why the task is not active, in words.
-        who: name of the operator who paused or stopped the task; empty if it was neither.
+        who: the operator who paused or stopped the task, or ``limits``; empty if it was neither paused nor stopped.
         since_s: when the task got its status.
         committed: number of committed rounds.
         empty: number of consecutive rounds, up to the last, in which no device checked in.

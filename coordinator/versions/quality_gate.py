@@ -39,7 +39,7 @@ refused. One device of twenty cannot cause such a difference alone: it raises th
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """The metrics of a version on the held-out text; None for one that was not measured.
+    """The metrics of a version on the held-out text; a metric that was not measured is None.
 
     Attributes:
         top1: recall of the best suggestion.
