@@ -124,7 +124,7 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
     name: Name = "keyboard"  # the name in the demo
     kind: Work = Work.TRAIN  # the purpose of federated learning
     rounds: Annotated[int, Meta(ge=0, le=2**31)] = 0  # endless: keyboards never stop changing
-    goal: Count = 20  # twice the smallest cohort that says little of one device; fewer in a household, more in a fleet
+    goal: Count = 20  # twice the smallest cohort that says little of a device; a household has fewer, a fleet hundreds
     minimum: Count = 10  # the smallest cohort that devices take part in unless their owners say otherwise
     over_selection: Annotated[float, Meta(ge=1, le=10)] = 1.3  # Bonawitz et al.: 6 to 10 % drop out, and some are slow
     selection_deadline_s: Annotated[float, Meta(ge=0.1, le=86400)] = 60.0  # a person waits at most a minute to see why
