@@ -1,10 +1,10 @@
-"""The coordinator: samples devices, collects their reports, averages them and rolls the next model out.
+"""The coordinator: samples devices, collects their reports, averages them and rolls out the next model.
 
-What is decided lies in ``rounds``, ``learning``, ``tasks`` and ``versions``: state machines and arithmetic without
-clock, socket, file or random source. ``engine`` joins them to the world: one thread, one queue, one transaction for
-what a batch of events changes. ``storage``, ``mqtt`` and ``web`` are that world, behind the protocols of ``ports``.
-``enrolment`` decides whose certificate is valid, and issues certificates. ``service`` puts it all together and
-``commands`` is the command line. The agent is never imported.
+All decisions are made in ``rounds``, ``learning``, ``tasks`` and ``versions``: state machines and arithmetic without
+clocks, sockets, files or random sources. ``engine`` connects them to I/O, with one thread, one queue, and one
+transaction per batch of events. ``storage``, ``mqtt`` and ``web`` do the I/O, behind the protocols in ``ports``.
+``enrolment`` issues certificates and decides which are valid. ``service`` assembles everything, and ``commands`` is the
+command line. The coordinator never imports the agent.
 """
 
 __version__ = "0.1.0"

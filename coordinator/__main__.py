@@ -1,4 +1,4 @@
-"""``nightjar-coordinator``, or ``python -m coordinator``: the service, a broker, and what its operator needs beside."""
+"""``nightjar-coordinator``, or ``python -m coordinator``: the service, a broker, and the operator's commands."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _ELSEWHERE = {
     "enrol": {"enrol-token": "enrol_token", "enrolment": "enrolment"},
     "upkeep": {"init": "init", "doctor": "doctor", "backup": "backup", "restore": "restore"},
 }
-"""Modules of :mod:`coordinator.commands` -> name of the command -> its function."""
+"""Module of :mod:`coordinator.commands` -> command name -> name of its function."""
 
 
 class _Commands(click.Group):
-    """Imports a command when it is wanted: the broker's process needs neither database nor web server."""
+    """Imports a command only when it is run: the broker process needs neither database nor web server."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted([*super().list_commands(ctx), *(name for names in _ELSEWHERE.values() for name in names)])
@@ -35,18 +35,18 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         for module, names in _ELSEWHERE.items():
             if cmd_name in names:
-                found: click.Command = getattr(import_module(f"coordinator.commands.{module}"), names[cmd_name])
-                return found
+                command: click.Command = getattr(import_module(f"coordinator.commands.{module}"), names[cmd_name])
+                return command
         return super().get_command(ctx, cmd_name)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="nightjar-coordinator")
 def cli() -> None:
-    """Nightjar's coordinator: samples devices, averages their updates, rolls the next model out.
+    """Nightjar's coordinator: samples devices, averages their updates and rolls out the next model.
 
-    Exit status: 0 done, 1 doctor found a fault or a defect of ours, 2 a file, an option or an argument cannot be used,
-    3 the disk, the database or the broker does not work now, 130 ctrl-C.
+    Exit status: 0 success, 1 doctor found a fault or there is a bug in the program, 2 an invalid file, option or
+    argument, 3 the disk, the database or the broker does not work at the moment, 130 ctrl-C.
     """
 
 
@@ -121,7 +121,7 @@ def start() -> None:
 
 
 def main() -> None:
-    """Run the command line: faults that a person can mend end with one message and no traceback."""
+    """Run the command line; errors that the user can fix end with one message and no traceback."""
     try:
         cli.main(standalone_mode=False)
     except NightjarError as error:

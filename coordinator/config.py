@@ -1,6 +1,6 @@
-"""What a person may configure: one frozen type, with the reason beside each default.
+"""The coordinator's configuration: one frozen type, with the reason for each default.
 
-Reading and checking the file is :mod:`coordinator.config_file`'s task. ``coordinator/example.toml`` shows every field.
+:mod:`coordinator.config_file` reads and checks the file. ``coordinator/example.toml`` shows every field.
 """
 
 from __future__ import annotations
@@ -30,39 +30,38 @@ class BrokerKind(enum.Enum):
     MOSQUITTO = "mosquitto"
     EMBEDDED = "embedded"
     EXTERNAL = "external"
-    """Somebody else; we only connect."""
+    """The operator runs the broker; the coordinator only connects."""
 
 
 class TransportSecurity(enum.Enum):
-    """Who encrypts what goes between devices and us."""
+    """Who encrypts the traffic between devices and the coordinator."""
 
     TLS = "tls"
-    """We do, and devices show certificates (docs/enrolment.md)."""
+    """The coordinator encrypts, and devices present certificates (docs/enrolment.md)."""
     PLAIN = "plain"
-    """Nobody; only on the loopback address."""
+    """No encryption; only on the loopback address."""
     PROXIED = "proxied"
-    """A proxy and a broker of yours; we speak plain text to them, on whatever address."""
+    """The operator's proxy and broker encrypt; the coordinator talks plain text to them, on any address."""
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """``[broker]``: where messages go through."""
+    """``[broker]``: the MQTT broker."""
 
-    kind: BrokerKind = BrokerKind.AUTO  # works on a fresh machine, and takes the better broker where there is one
-    host: str = "127.0.0.1"  # nothing is open to a network unless somebody says so
+    kind: BrokerKind = BrokerKind.AUTO  # works on a fresh machine, and uses the better broker if it is installed
+    host: str = "127.0.0.1"  # nothing is open to a network unless configured
     port: Port = 1883  # registered for MQTT
-    username: str = "nightjar"  # the embedded broker keeps sessions only of clients that have a name
-    password: str = ""  # empty: any name may connect in plain text on loopback; with TLS a fresh one at each start
-    allow_network: bool = False  # a broker of ours on another address than loopback must be meant
-    device_port: Port | None = None  # of an external broker whose port for devices is another than ours
-    reload_command: tuple[str, ...] = ()  # an external broker that is not told learns of revocations when it restarts
+    username: str = "nightjar"  # the embedded broker keeps sessions only for clients with a name
+    password: str = ""  # empty: without TLS, any name may connect on loopback; with TLS, a new one at each start
+    allow_network: bool = False  # our broker listens beyond loopback only by explicit choice
+    device_port: Port | None = None  # empty: ``port``; set it if an external broker has another port for devices
+    reload_command: tuple[str, ...] = ()  # empty: an external broker learns of revocations when it restarts
 
 
 class BaselineConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """``[task.baseline]``: a recall that was measured elsewhere; the pages draw it as a level line.
+    """``[task.baseline]``: a recall measured elsewhere, which the charts show as a horizontal line.
 
-    What ``nightjar-coordinator model baseline`` measures replaces it.
-
-    It is a simple model's, such as a trigram's.
+    It is the recall of a simple model, such as a trigram model. A measurement with ``nightjar-coordinator model
+    baseline`` replaces it.
     """
 
     label: Annotated[str, Meta(min_length=1, max_length=60)]
@@ -71,10 +70,10 @@ class BaselineConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskConfig(TaskSettings, frozen=True, kw_only=True):
-    """``[task]`` of the file: the first task, the model that it begins with, and what every version is measured by."""
+    """``[task]`` of the file: the first task, the model that it starts from, and the evaluation text."""
 
-    model: Path  # folder as python -m models export writes it
-    evaluation_text: Path | None = None  # the text that came with the model; a text like the devices' own is better
+    model: Path  # folder written by python -m models export
+    evaluation_text: Path | None = None  # empty: the model's own text; a text like the devices' own is better
     baseline: BaselineConfig | None = None
 
     @property
@@ -83,7 +82,7 @@ class TaskConfig(TaskSettings, frozen=True, kw_only=True):
         return self.evaluation_text == self.model / HELD_OUT
 
     def settings(self) -> TaskSettings:
-        """The part of it that every task has."""
+        """The settings that every task has."""
         return TaskSettings(**{name: getattr(self, name) for name in TaskSettings.__struct_fields__})
 
 
@@ -91,14 +90,14 @@ class EnrolmentConfig(msgspec.Struct, frozen=True, kw_only=True):
     """``[enrolment]``: certificates of devices and servers, with ``transport = "tls"``.
 
     Attributes:
-        names: DNS names and addresses in our own certificate, beside this machine's.
-        device_days: how long a device's certificate lasts; it is renewed after two thirds.
-        signer: command that answers as 'authority serve' does; empty runs that as a child of ours.
+        names: DNS names and addresses in the server certificate, in addition to this machine's.
+        device_days: validity of a device's certificate; it is renewed after two thirds of that time.
+        signer: command that answers like 'authority serve'; empty runs 'authority serve' as a child process.
     """
 
-    names: tuple[Annotated[str, Meta(pattern=r"^[A-Za-z0-9.:-]{1,253}$(?!\n)")], ...] = ()  # only browsers look at them
-    device_days: Annotated[float, Meta(gt=0, le=825)] = 90.0  # a stolen card is worth something for so long at most
-    signer: tuple[str, ...] = ()  # a household has one machine
+    names: tuple[Annotated[str, Meta(pattern=r"^[A-Za-z0-9.:-]{1,253}$(?!\n)")], ...] = ()  # only browsers check them
+    device_days: Annotated[float, Meta(gt=0, le=825)] = 90.0  # limits how long a stolen card is useful
+    signer: tuple[str, ...] = ()  # a household has only one machine
 
 
 class LogLevel(enum.Enum):
@@ -110,7 +109,7 @@ class LogLevel(enum.Enum):
 
 
 class LogFormat(enum.Enum):
-    """How a line of the log looks."""
+    """The format of log lines."""
 
     LOGFMT = "logfmt"
     """``event=round_opened round=3``."""
@@ -121,19 +120,19 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The whole configuration."""
 
     task: TaskConfig
-    database_url: str = ""  # SQLite in data_dir is enough for a fleet; a postgresql:// URL for who runs one anyway
-    data_dir: Path = Path("nightjar-coordinator")  # beside the file, where its owner finds it
+    database_url: str = ""  # empty: SQLite in data_dir, enough for a fleet; or a postgresql:// URL
+    data_dir: Path = Path("nightjar-coordinator")  # beside the configuration file, where its owner finds it
     population: Name = "demo"  # one keyboard, one population
     host: str = "127.0.0.1"  # the status page is not for strangers
-    port: Port = 8080  # the usual one beside 80 for a service without privileges
-    page_port: Annotated[int, Meta(ge=0, le=65535)] = 0  # pages are unencrypted only where that is asked for
-    public_reading: bool | None = None  # who reaches a loopback address may look; elsewhere, and behind a proxy, not
-    trusted_proxy: str = ""  # a client's X-Forwarded-For is not trusted
+    port: Port = 8080  # the usual port of an unprivileged web service
+    page_port: Annotated[int, Meta(ge=0, le=65535)] = 0  # pages are unencrypted only if configured
+    public_reading: bool | None = None  # empty: open on loopback; elsewhere, and behind a proxy, with a token only
+    trusted_proxy: str = ""  # empty: X-Forwarded-For is not trusted
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 7  # any fixed number makes runs comparable
-    shards: Annotated[int, Meta(ge=1, le=1024)] = 1  # one drains thousands of reports a second
+    shards: Annotated[int, Meta(ge=1, le=1024)] = 1  # one shard handles thousands of reports a second
     log: LogLevel = LogLevel.INFO  # about ten lines a round
-    log_format: LogFormat = LogFormat.LOGFMT  # people, grep and journald read it; a collector may want JSON
-    transport: TransportSecurity = TransportSecurity.TLS  # nobody finds out later that all could be read on its way
+    log_format: LogFormat = LogFormat.LOGFMT  # readable by people, grep and journald; a log collector may want JSON
+    transport: TransportSecurity = TransportSecurity.TLS  # encrypted unless the operator decides otherwise
     broker: BrokerConfig = BrokerConfig()
     rollout: TrialPolicy = TrialPolicy()
     enrolment: EnrolmentConfig = EnrolmentConfig()
@@ -141,33 +140,33 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def proxied(self) -> bool:
-        """Whether a proxy stands between us and those who ask."""
+        """Whether a proxy stands between the coordinator and its clients."""
         return bool(self.trusted_proxy) or self.transport is TransportSecurity.PROXIED
 
     @property
     def tls(self) -> bool:
-        """Whether we encrypt, and devices show certificates."""
+        """Whether the coordinator encrypts and devices present certificates."""
         return self.transport is TransportSecurity.TLS
 
     @property
     def url(self) -> str:
-        """Of our HTTP server, as this machine reaches it."""
+        """URL of the HTTP server, as reached from this machine."""
         here = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)  # noqa: S104 - compared only
         return f"{'https' if self.tls else 'http'}://{here}:{self.port}"
 
     @property
     def page_url(self) -> str:
-        """Of the pages, for a browser on this machine."""
+        """URL of the pages, for a browser on this machine."""
         return f"http://127.0.0.1:{self.page_port}" if self.page_port else self.url
 
     @property
     def stays_here(self) -> bool:
-        """Whether all that is said stays on this machine."""
+        """Whether all traffic stays on this machine."""
         return is_loopback(self.host) and is_loopback(self.broker.host)
 
 
 def disagreements(config: CoordinatorConfig) -> list[str]:
-    """Fields that are each possible but not together, and files that are not there."""
+    """Faults of a configuration: settings that contradict each other, and missing files."""
     task, broker = config.task, config.broker
     measured = task.evaluation_text is not None
     faults = [f"task.{fault}" for fault in task_faults(task, config.limits, measured=measured)]

@@ -1,4 +1,4 @@
-"""Reads the coordinator's configuration: ``NIGHTJAR_TASK_GOAL`` goes over ``goal`` in ``[task]``, and so on."""
+"""Reads the coordinator's configuration file; environment variables such as ``NIGHTJAR_TASK_GOAL`` override it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ ENVIRONMENT_PREFIX = "NIGHTJAR"
 
 
 def load_config(path: Path, environment: Mapping[str, str]) -> CoordinatorConfig:
-    """The configuration of the coordinator.
+    """Load the coordinator's configuration.
 
     Args:
         path: the TOML file.
-        environment: such as ``os.environ``.
+        environment: environment variables, such as ``os.environ``.
 
     Raises:
-        ConfigError: the file cannot be read, or something in it cannot be used; the message has every fault.
+        ConfigError: the file cannot be read, or it holds invalid settings; the message lists every fault.
     """
     table = read_toml(path, "'nightjar-coordinator init' writes one to begin with")
     reader = ConfigurationReader(path.resolve().parent, environment, ENVIRONMENT_PREFIX)
@@ -34,7 +34,7 @@ def load_config(path: Path, environment: Mapping[str, str]) -> CoordinatorConfig
 
 
 def _with_text(config: CoordinatorConfig) -> CoordinatorConfig:
-    """Without a text of its own, versions are measured on the one that came with the model, if TensorFlow is there."""
+    """Use the model's own evaluation text if none is configured and TensorFlow is installed."""
     task, shipped = config.task, config.task.model / HELD_OUT
     if task.evaluation_text is not None or not shipped.is_file() or find_spec("tensorflow") is None:
         return config

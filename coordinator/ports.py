@@ -1,7 +1,7 @@
-"""What the driver needs of the world: protocols, and the records that it keeps.
+"""Ports: the protocols through which the driver reaches the outside world, and the records that it stores.
 
-Adapters lie in ``storage``, ``mqtt`` and ``engine``; tests and simulations bring their own. An adapter translates and
-decides nothing.
+The adapters are in ``storage``, ``mqtt`` and ``engine``; tests and simulations use their own. An adapter translates and
+makes no decisions.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ class StoredReport(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         round: number of the round.
-        device: whose it is.
-        attempt: of the device in the round.
-        sha256: of the frame, which is deleted when the round is over.
+        device: device that sent the report.
+        attempt: number of the device's attempt in the round.
+        sha256: hash of the frame, which is deleted when the round ends.
         size_bytes: length of the frame.
-        num_examples: its weight before capping.
-        steps: optimizer steps done.
+        num_examples: number of training examples, the report's weight before capping.
+        steps: number of optimizer steps.
         loss: mean training loss per target, nats.
         seconds: time spent in training.
         norm: L2 norm of the decoded update.
-        received_s: wall-clock time.
+        received_s: wall-clock time of arrival.
     """
 
     round: int
@@ -60,7 +60,7 @@ class StoredReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredChunk(msgspec.Struct, frozen=True, kw_only=True):
-    """A chunk of a report that is not complete yet."""
+    """A stored chunk of an incomplete report."""
 
     round: int
     device: DeviceId
@@ -71,14 +71,14 @@ class StoredChunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A task: what has become of it, and what it does."""
+    """A task: its state and its settings."""
 
     state: Task
     settings: TaskSettings
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the task."""
         return self.state.name
 
 
@@ -86,13 +86,13 @@ class Lineage(msgspec.Struct, frozen=True, kw_only=True):
     """What a version was made of.
 
     Attributes:
-        parent: the version that its reports were trained from; None for the imported one.
-        reports: how many are in the mean.
-        reports_sha256: sha256 over the hashes of their frames, each in hex, in ascending order of devices.
-        seed: of the coordinator.
-        code_version: of this program.
-        optimizer: of the server.
-        codec: of the updates.
+        parent: the version that its reports were trained from; None for an imported version.
+        reports: number of reports in the mean.
+        reports_sha256: SHA-256 over the hex hashes of the reports' frames, in ascending order of device id.
+        seed: seed of the coordinator.
+        code_version: version of this program.
+        optimizer: the server optimizer.
+        codec: codec of the updates.
     """
 
     parent: int | None = None
@@ -108,15 +108,15 @@ class VersionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A version of the model.
 
     Attributes:
-        version: counted over all tasks; 0 is the imported one, each committed round of a training task adds one.
-        task: whose version it is.
+        version: number of the version, counted over all tasks; 0 is the first imported one.
+        task: name of its task.
         manifest: hash of its manifest, an artifact.
-        round: the round that made it; None for the imported one.
-        optimizer_state: hash of the server optimizer's state after it.
-        clip_norm: that updates against it are clipped to; None for one that no round made.
-        created_s: wall-clock time.
-        metrics: None until measured, or for good if there is no evaluation text.
-        rollout: where it is, and why.
+        round: the round that made it; None for an imported version.
+        optimizer_state: hash of the server optimizer's state after its round.
+        clip_norm: L2 norm that updates to it are clipped to; None if no round made it.
+        created_s: wall-clock time of creation.
+        metrics: metrics on the held-out text; None until measured, or always if there is no evaluation text.
+        rollout: its rollout stage, and why.
         lineage: what it was made of; None for an imported version.
     """
 
@@ -133,26 +133,26 @@ class VersionRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RoundSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A round as lists show it: what is left of it once it is over, without a walk over its seats and reports.
+    """A round as shown in lists; once it has ended, lists read this instead of its seats and reports.
 
     Attributes:
-        number: of the round.
-        task: whose it is.
-        base_version: the version that its devices trained, or tried.
-        phase: where it is.
-        opened_at_s: wall-clock time, like the following two.
-        started_at_s: when devices were selected; None if none were.
-        closed_at_s: when it was over; None while it is not.
-        cause: why it was abandoned, for counting.
-        reason: what it waits for, or why it was abandoned.
-        version: the version that it made.
-        goal: reports that were wanted.
-        selected: devices that were given a seat.
-        accepted: of these, those whose report counts.
-        dropped: cause -> dropouts, those of earlier attempts included.
-        mean_training_loss: of the accepted reports, weighted by their examples.
-        report_bytes: of all accepted reports.
-        report_bytes_median: of one.
+        number: number of the round.
+        task: name of its task.
+        base_version: the version that its devices trained or evaluated.
+        phase: phase of the round.
+        opened_at_s: wall-clock time at which it was opened.
+        started_at_s: wall-clock time at which devices were selected; None if none were.
+        closed_at_s: wall-clock time at which it ended; None while it is open.
+        cause: why it was abandoned, as a category for metrics.
+        reason: what it is waiting for, or why it was abandoned, in words.
+        version: the version that it made; None if it made none.
+        goal: number of reports wanted.
+        selected: number of devices that got a seat.
+        accepted: number of accepted reports.
+        dropped: cause -> number of dropouts, including earlier attempts.
+        mean_training_loss: mean loss of the accepted reports, weighted by their examples.
+        report_bytes: total size of all accepted reports.
+        report_bytes_median: median size of an accepted report.
     """
 
     number: int
@@ -175,11 +175,11 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, state: Round, figures: Sequence[tuple[float, int, int]]) -> RoundSummary:
-        """The summary of a round with these accepted reports.
+        """The summary of a round.
 
         Args:
             state: the round.
-            figures: (loss, num_examples, size_bytes) of each report.
+            figures: (loss, num_examples, size_bytes) of each accepted report.
         """
         examples = sum(num_examples for _, num_examples, _ in figures)
         sizes = [size_bytes for _, _, size_bytes in figures]
@@ -205,110 +205,110 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskStore(Protocol):
-    """Tasks of an open transaction."""
+    """Access to tasks in an open transaction."""
 
     def tasks(self) -> list[TaskRecord]:
-        """Every task, in the order in which they were made."""
+        """All tasks in order of creation."""
 
     def task(self, name: str) -> TaskRecord | None:
-        """A task."""
+        """The task with this name; None if there is none."""
 
     def save_task(self, record: TaskRecord) -> None:
         """Insert or replace a task."""
 
 
 class RoundStore(Protocol):
-    """Rounds of an open transaction."""
+    """Access to rounds in an open transaction."""
 
     def open_rounds(self) -> list[Round]:
-        """The rounds that are not over, one of each task at most, in ascending order."""
+        """The open rounds, at most one per task, in ascending order."""
 
     def round(self, number: int) -> Round | None:
-        """A round, over or not."""
+        """The round with this number, open or ended; None if there is none."""
 
     def last_round_number(self) -> int:
         """Number of the newest round; 0 before the first."""
 
     def rounds_in(self, phase: Phase) -> int:
-        """How many rounds are in a phase."""
+        """The number of rounds in a phase."""
 
     def save_round(self, state: Round) -> None:
         """Insert or replace a round."""
 
 
 class ReportStore(Protocol):
-    """Reports, whole or in chunks, and what was made of them."""
+    """Access to reports, chunks and optimizer states in an open transaction."""
 
     def reports(self, round_number: int) -> list[StoredReport]:
-        """Accepted reports of a round, in ascending order of devices."""
+        """The accepted reports of a round, in ascending order of device id."""
 
     def add_report(self, report: StoredReport, frame: bytes) -> None:
         """Insert an accepted report and its frame."""
 
     def drop_frames(self, round_number: int) -> None:
-        """Delete the frames of a round: an update says something about its owner. The reports stay."""
+        """Delete the frames of a round, because updates reveal something about their owners; the reports stay."""
 
     def chunks(self, round_number: int, device: DeviceId, attempt: int) -> list[StoredChunk]:
-        """Chunks of one report, in ascending order."""
+        """The stored chunks of one report, in ascending order."""
 
     def chunk_frames(self, round_number: int, device: DeviceId, attempt: int) -> list[bytes]:
-        """Their frames, in the same order."""
+        """The frames of the stored chunks of one report, in ascending order."""
 
     def add_chunk(self, chunk: StoredChunk, frame: bytes) -> None:
-        """Insert a chunk that is not there yet, and its frame."""
+        """Insert a chunk that is not stored yet, with its frame."""
 
     def drop_chunks(self, round_number: int, device: DeviceId | None = None) -> None:
-        """Delete the chunks of a round, or of one of its devices."""
+        """Delete the chunks of a round, or only those of one device."""
 
     def drop_state(self, sha256: str) -> None:
-        """Delete the state of an optimizer if it is there."""
+        """Delete an optimizer state if it exists."""
 
 
 class DeviceStore(Protocol):
-    """Devices: each by itself, and as a population."""
+    """Access to devices and population statistics in an open transaction."""
 
     def lease(self, device: DeviceId) -> Lease | None:
-        """What is known of a device."""
+        """The lease of a device; None if the device is unknown."""
 
     def save_lease(self, lease: Lease) -> None:
-        """Insert or replace a device."""
+        """Insert or replace a lease."""
 
     def device_states(self) -> Mapping[tuple[str, str], int]:
-        """How many devices are in which (lifecycle state, reason).
+        """(lifecycle state, reason) -> number of devices.
 
-        The reason is only told apart for ineligible devices, and only the most frequent pairs are told.
+        Only ineligible devices are split by reason, and only the most frequent pairs are returned.
         """
 
     def devices_since(self, since_s: float) -> int:
-        """How many devices were seen since."""
+        """The number of devices seen since a time."""
 
     def rhythm(self) -> Rhythm:
-        """When devices check in, and how long rounds take."""
+        """The check-ins by hour of the day, and the usual length of a round."""
 
     def save_rhythm(self, rhythm: Rhythm) -> None:
-        """Replace it."""
+        """Replace the rhythm."""
 
 
 class VersionStore(Protocol):
-    """Versions of the model, and what was measured of them."""
+    """Access to model versions and their metrics in an open transaction."""
 
     def version(self, number: int) -> VersionRecord | None:
-        """A version."""
+        """The version with this number; None if there is none."""
 
     def current_version(self, task: str | None = None) -> VersionRecord | None:
-        """The version of a task that devices have; of all tasks without one."""
+        """The current version of a task; without a task, the newest current version of any task."""
 
     def canary_version(self, task: str | None = None) -> VersionRecord | None:
-        """The version of a task that some devices try; of all tasks without one."""
+        """The canary of a task; without a task, the newest canary of any task."""
 
     def last_version_number(self) -> int:
-        """Number of the newest version, wherever it is."""
+        """Number of the newest version, whatever its stage."""
 
     def measured_since(self) -> int:
-        """Versions with a higher number were measured on the present held-out text."""
+        """Newest version when the held-out text last changed; later ones were measured on the present text."""
 
     def versions(self, limit: int, before: int | None = None, task: str | None = None) -> list[VersionRecord]:
-        """The newest versions, in ascending order; only those with a number below ``before``, and of a task."""
+        """The newest versions, in ascending order; optionally only those below ``before``, or of one task."""
 
     def add_version(self, record: VersionRecord) -> None:
         """Insert a version."""
@@ -317,118 +317,118 @@ class VersionStore(Protocol):
         """Replace a version."""
 
     def federated(self, version: int) -> Tally:
-        """What devices found of a version; nothing yet is an empty tally."""
+        """The on-device metrics of a version; an empty tally if there are none yet."""
 
     def save_federated(self, version: int, tally: Tally) -> None:
-        """Replace it."""
+        """Replace the on-device metrics of a version."""
 
     def draw_number(self, now_s: float) -> int:
-        """The number of what devices are to obey from now on: above all before, those in any backup included."""
+        """Draw the next number for orders to devices, above all earlier ones, including those in any backup."""
 
 
 class EffectStore(Protocol):
-    """Effects that are not done, counters, and the audit log."""
+    """Access to pending effects, counters and the audit log in an open transaction."""
 
     def effects(self) -> list[tuple[int, PendingEffect]]:
-        """Effects that were not done, in the order in which they were added."""
+        """The pending effects, in order of insertion."""
 
     def add_effect(self, effect: PendingEffect) -> int:
-        """Insert an effect; its number."""
+        """Insert an effect; returns its row number."""
 
     def begin_effects(self) -> list[tuple[int, PendingEffect, int]]:
-        """As ``effects``, each with how often a process began with it still to be done, this time included."""
+        """The pending effects, each with the number of process starts at which it was pending, including this one."""
 
     def remove_effects(self, numbers: Sequence[int]) -> None:
-        """These effects are done."""
+        """Remove effects that are done."""
 
     def count(self, name: str, amount: int = 1) -> None:
-        """Add to a counter."""
+        """Increase a counter."""
 
     def add_audit(self, entry: AuditEntry) -> None:
-        """Note a change; the database gives it its number."""
+        """Add an entry to the audit log; the database assigns its number."""
 
 
 class Transaction(TaskStore, RoundStore, ReportStore, DeviceStore, VersionStore, EffectStore, Protocol):
-    """Reads and writes that become durable together, or not at all."""
+    """A transaction: its writes become durable together or not at all."""
 
 
 class Repository(Protocol):
     """The database."""
 
     def transaction(self) -> AbstractContextManager[Transaction]:
-        """Begin; commit at the end of the block, roll back if it raises.
+        """Begin a transaction that commits at the end of the block, and rolls back if the block raises an error.
 
         Raises:
-            UnavailableError: the database cannot be read or written now.
+            UnavailableError: the database cannot be read or written at the moment.
         """
 
 
 class BlobStore(Protocol):
-    """Immutable bytes by their sha256."""
+    """Immutable blobs, addressed by their SHA-256."""
 
     def put(self, data: bytes) -> str:
-        """Store durably; the hash. Storing the same bytes again changes nothing.
+        """Store a blob durably and return its hash. Storing equal bytes again changes nothing.
 
         Raises:
-            UnavailableError: no room, or a broken disk.
+            UnavailableError: the disk is full or broken.
         """
 
     def get(self, sha256: str) -> bytes:
-        """Read and verify.
+        """Read and verify a blob.
 
         Raises:
-            IntegrityError: there is no such blob, or its bytes are damaged.
+            IntegrityError: the blob does not exist or is damaged.
         """
 
 
 class PrivateStore(Protocol):
-    """What the worker reads and writes of the database, and nobody may fetch."""
+    """The worker's private data in the database, which is never served to anyone."""
 
     def frame(self, round_number: int, device: DeviceId, attempt: int) -> bytes:
         """The frame of a report.
 
         Raises:
-            IntegrityError: it is not there.
-            UnavailableError: the database cannot be read now.
+            IntegrityError: the frame does not exist.
+            UnavailableError: the database cannot be read at the moment.
         """
 
     def state(self, sha256: str) -> bytes:
         """The state of an optimizer.
 
         Raises:
-            IntegrityError: it is not there.
-            UnavailableError: the database cannot be read now.
+            IntegrityError: the state does not exist.
+            UnavailableError: the database cannot be read at the moment.
         """
 
     def keep_state(self, data: bytes) -> str:
-        """Store the state of an optimizer durably; its hash.
+        """Store the state of an optimizer durably and return its hash.
 
         Raises:
-            UnavailableError: the database cannot be written now.
+            UnavailableError: the database cannot be written at the moment.
         """
 
 
 class Transport(Protocol):
-    """MQTT, outgoing."""
+    """Outgoing MQTT messages."""
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        """Send at least once while the process lives; never blocks."""
+        """Send at least once, as long as the process lives; never blocks."""
 
 
 class Worker(Protocol):
-    """Does jobs elsewhere, one after the other; results come back as events."""
+    """Does jobs outside the driver's thread, one at a time; results come back as events."""
 
     def submit(self, job: Job) -> None:
-        """Queue a job; never blocks. A lost worker is replaced and its job done once more, then reported as failed."""
+        """Queue a job; never blocks. If the worker dies, it is restarted and retries the job once before it fails."""
 
 
 class Signer(Protocol):
-    """Signs what devices obey.
+    """Signs orders to devices.
 
     Attributes:
-        public: the public key, in hex; empty if nothing is signed.
-        recovery: the public key that may name another one, in hex; empty if there is none.
-        successions: how the key came to be, oldest first.
+        public: the public key, in hex; empty if orders are not signed.
+        recovery: public part of the recovery key, which may appoint a new signing key, in hex; empty if there is none.
+        successions: the key changes that led to the present key, oldest first.
     """
 
     public: str
@@ -436,7 +436,7 @@ class Signer(Protocol):
     successions: tuple[Succession, ...]
 
     def sign(self, topic: str, text: str) -> str:
-        """The signature of a message that is published on a topic, in hex; empty if nothing is signed."""
+        """The signature of a message published on a topic, in hex; empty if orders are not signed."""
 
 
 class Clock(Protocol):

@@ -1,4 +1,4 @@
-"""The whole service in one process: puts the adapters together, runs them, and takes them down in order."""
+"""The coordinator service: assembles the adapters in one process, runs them, and shuts them down in order."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ NOTHING_MEASURED = (
     "versions are not measured, so none is refused for being worse: set task.evaluation_text, or export the model "
     "again for the text that comes with it; measuring needs TensorFlow"
 )
-"""Said where there is no text, or no TensorFlow."""
+"""Logged if there is no evaluation text or no TensorFlow."""
 AWAKE_S = 1.0
-"""How often the main thread looks for a signal that another thread was given."""
+"""Interval at which the main thread checks for a signal that was delivered to another thread."""
 
 _log = structlog.get_logger("coordinator")
 
@@ -60,13 +60,13 @@ def serve(config: CoordinatorConfig) -> None:
         config: the whole configuration.
 
     Raises:
-        ConfigError: something that its owner must change: a port, the model, the text.
+        ConfigError: a port, the model or the evaluation text cannot be used.
         UnavailableError: the disk, the database or the broker does not work.
     """
     with ExitStack() as stack:
         stack.enter_context(only_one(config.data_dir))
         if config.task.evaluation_text is not None:
-            tsv(config.task.evaluation_text)  # the worker reads it much later; its faults are wanted now
+            tsv(config.task.evaluation_text)  # the worker reads it much later; report its faults now
         else:
             _log.warning("gate_off", reason=NOTHING_MEASURED)
         artifacts = FileBlobs(config.data_dir / "artifacts")
@@ -107,7 +107,7 @@ def serve(config: CoordinatorConfig) -> None:
             reached, Population(config.population), config.shards, later.post, secured.context if secured else None
         )
         stack.callback(transport.close)
-        generator = np.random.default_rng()  # jitter of retry windows: nothing that must be repeatable
+        generator = np.random.default_rng()  # jitter of retry times need not be reproducible
         service_manager = ServiceManager(os.environ)
         driver = Driver(
             config,
@@ -144,7 +144,7 @@ def serve(config: CoordinatorConfig) -> None:
         else:
             stack.enter_context(secured.serving(app, listener))
             stack.enter_context(secured.gate_kept(reached, reload_broker))
-        stack.callback(app.extensions["pulse"].close)  # before the server, which waits for open requests
+        stack.callback(app.extensions["pulse"].close)  # closed before the server, which waits for open requests
         recorder.start()
         transport.start()
 
@@ -165,7 +165,7 @@ def serve(config: CoordinatorConfig) -> None:
 
 
 class _Later:
-    """Where adapters post to that are made before the driver; nothing comes before they are started."""
+    """Passes events to the driver, for adapters created before it; they post nothing until they are started."""
 
     def __init__(self) -> None:
         self.target: Callable[[Inbox], None] | None = None
@@ -176,7 +176,7 @@ class _Later:
 
 
 class _Loop:
-    """The driver's thread, and the main thread that waits for it or for a signal."""
+    """Runs the driver in its own thread while the main thread waits for its end or a signal."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
@@ -193,10 +193,10 @@ class _Loop:
         return self._driver.trouble
 
     def run_until_signal(self, ready: Callable[[], None]) -> None:
-        """Start the driver; come back when a signal asks for the end, while it still runs, or raise what ended it.
+        """Start the driver; return on a signal while the driver still runs, or raise the error that ended it.
 
         Args:
-            ready: says so; from then on a signal ends us in order.
+            ready: announces that the service is ready; from then on a signal shuts it down in order.
         """
         former = {
             number: signal.signal(number, lambda _number, _frame: self._over.set())
@@ -209,13 +209,13 @@ class _Loop:
             # and Python runs handlers on the main thread only.
             while not self._over.wait(AWAKE_S):
                 pass
-        finally:  # a second ctrl-C is meant for now
+        finally:  # a second ctrl-C ends the process at once
             for number, handler in former.items():
                 signal.signal(number, handler)
         self._raise()
 
     def stop(self) -> None:
-        """Let the driver finish what it does; the web server, whose requests it answers, has ended before."""
+        """Let the driver finish its work; the web server, whose requests it answers, has already stopped."""
         self._driver.post(ShutdownRequested())
         if self._thread.ident is not None:
             self._thread.join()
@@ -273,7 +273,7 @@ def _import_once(config: CoordinatorConfig, database: Database, artifacts: FileB
 
 
 def _measure_again(config: CoordinatorConfig, tx: DatabaseView) -> None:
-    """Measure what devices have on another text: a new version is compared with it (the gate), so on the same one."""
+    """Measure current versions again if the text changed: the gate compares versions on the same text."""
     text = config.task.evaluation_text
     if text is None:
         return
@@ -288,7 +288,7 @@ def _measure_again(config: CoordinatorConfig, tx: DatabaseView) -> None:
 
 
 def _sweep(database: Database) -> None:
-    """Delete states of optimizers that were left by a kill between a state and its version."""
+    """Delete optimizer states whose versions were never stored because the process was killed in between."""
     with database.transaction() as tx:
         removed = tx.sweep_states()
     if removed:

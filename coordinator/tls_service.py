@@ -1,4 +1,4 @@
-"""What ``transport = "tls"`` adds to the service: the authority, HTTPS, certificates for the broker, and the gate."""
+"""The TLS part of the service (``transport = "tls"``): authority, HTTPS, broker certificates, and revocation."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ _log = structlog.get_logger("coordinator")
 
 
 class TlsService:
-    """The parts, and what ties them together.
+    """Creates and connects the parts that TLS needs.
 
     Args:
-        config: of the coordinator.
-        database: of the coordinator.
+        config: the coordinator's configuration.
+        database: the coordinator's database.
         clock: wall-clock time.
-        signer: of orders; devices are told its keys when they enrol.
+        signer: signer of orders; devices get its public keys when they enrol.
 
     Raises:
         UnavailableError: the authority or the disk does not work.
-        ConfigError: the authority's key lies open.
+        ConfigError: the file of the authority's key is readable by others.
     """
 
     def __init__(self, config: CoordinatorConfig, database: Database, clock: Clock, signer: OrderSigner) -> None:
         self._config, self._clock = config, clock
         self._signer = signer_of(config)
         self._register = Register(database)
-        # In a thread of its own: a command that hangs must not hold up the next revocation.
+        # In its own thread: a command that hangs must not delay the next revocation.
         self._reload_broker: Callable[[], None] = lambda: threading.Thread(
             target=self._run_reload_command, name="broker reload", daemon=True
         ).start()
@@ -61,7 +61,7 @@ class TlsService:
         self._gate: RevocationEnforcer | None = None
         self._reloading, self._not_reloaded = threading.Lock(), ""
         self.folder = config.data_dir / FOLDER
-        """Certificates, as servers read them."""
+        """Folder of the certificates that the servers read."""
         now_s = clock.now_s()
         try:
             refresh(config, self._signer, self._register.shut_out(now_s), now_s)
@@ -69,27 +69,27 @@ class TlsService:
             self._signer.close()
             raise
         self.context = client_context(config)
-        """To connect to our broker with."""
+        """TLS context for connecting to the broker."""
         self.office = CertificateIssuer(config, self._register, self._signer, clock, signer.public, signer.recovery)
-        """Certifies devices."""
+        """Issues certificates to devices."""
 
     @property
     def troubles(self) -> list[str]:
-        """Why a revocation may not be in force everywhere."""
+        """Reasons why a revocation may not be in force everywhere."""
         gate = [] if self._gate is None else self._gate.troubles
         return gate + ([self._not_reloaded] if self._not_reloaded else [])
 
     def close(self) -> None:
-        """End the authority's process."""
+        """End the authority process."""
         self._signer.close()
 
     @contextlib.contextmanager
     def gate_kept(self, broker: BrokerConfig, reload_broker: Callable[[], None] | None) -> Iterator[None]:
-        """Keep the doors as the register says, as long as the block lasts.
+        """Enforce the register's revocations as long as the block lasts.
 
         Args:
-            broker: where we connect, and as whom.
-            reload_broker: has a broker of ours read its files again; None for an external one.
+            broker: address and credentials with which the coordinator connects.
+            reload_broker: makes our own broker reload its files; None for an external broker.
         """
         if reload_broker is not None:
             self._reload_broker = reload_broker
@@ -119,7 +119,7 @@ class TlsService:
             front = TlsFront(config.host, config.port, self.folder, port, CONNECTIONS, listener)
             stack.callback(front.close)
             stack.enter_context(serving(behind_front(app, front.peer), config.host, port, behind))
-            stack.callback(front.stop_listening)  # first: what comes now is for the next process
+            stack.callback(front.stop_listening)  # runs first: new connections are for the next process
             if config.page_port:
                 stack.enter_context(serving(app, LOOPBACK, config.page_port))
             self._front = front
@@ -147,7 +147,7 @@ class TlsService:
 
 
 def client_context(config: CoordinatorConfig) -> ssl.SSLContext:
-    """Trusts servers of our authority, under whatever name: it certifies no others.
+    """A TLS context that trusts servers of our authority under any name, because it certifies no others.
 
     Raises:
         UnavailableError: there is no authority yet.
@@ -163,10 +163,10 @@ def client_context(config: CoordinatorConfig) -> ssl.SSLContext:
 
 
 def http_pool(config: CoordinatorConfig) -> urllib3.PoolManager:
-    """Connections to the service on this machine.
+    """A connection pool for the service on this machine.
 
     Raises:
-        UnavailableError: it encrypts, and was never started.
+        UnavailableError: the service uses TLS and was never started, so there is no authority yet.
     """
     if not config.tls:
         return urllib3.PoolManager()

@@ -1,8 +1,8 @@
-"""The engine: one thread takes events from one queue, and one transaction holds what a batch of them changes.
+"""The engine: a single-threaded event loop that handles each batch of events in one database transaction.
 
-Read :mod:`coordinator.engine.driver` first. A message goes through :mod:`~coordinator.engine.message_handler` into a
-:mod:`~coordinator.engine.unit_of_work`, what follows through :mod:`~coordinator.engine.effect_runner`, and heavy work
-to a process of its own (:mod:`~coordinator.engine.worker`), which does :mod:`~coordinator.engine.aggregation`.
+Read :mod:`coordinator.engine.driver` first. :mod:`~coordinator.engine.message_handler` turns messages into changes of a
+:mod:`~coordinator.engine.unit_of_work`. :mod:`~coordinator.engine.effect_runner` carries out the resulting effects.
+Heavy work (:mod:`~coordinator.engine.aggregation`) runs in a separate process (:mod:`~coordinator.engine.worker`).
 
-Does not decide: it asks ``rounds``, ``tasks`` and ``versions``, and writes down what they say.
+The engine makes no decisions: it asks ``rounds``, ``tasks`` and ``versions``, and stores their answers.
 """

@@ -1,6 +1,6 @@
-"""Carries out what an operator asks for. Each change stands in the audit log, or did not take place.
+"""Carries out operators' requests. Every change is recorded in the audit log.
 
-An operation comes through the driver's queue like everything else, so it is one transaction with its audit entry, and a
+An operation comes through the driver's queue like every other event. It shares a transaction with its audit entry, so a
 kill leaves both or neither.
 """
 
@@ -35,17 +35,18 @@ from wire.identifiers import DeviceId
 def operate(
     operation: Operation, who: str, unit: UnitOfWork, maker: TaskCreator, releases: RolloutService
 ) -> bool | OperationRefused:
-    """Carry an operation out, and note it in the audit log.
+    """Carry out an operation and record it in the audit log.
 
     Args:
-        operation: what is asked.
-        who: asks.
-        unit: of work.
-        maker: makes tasks.
-        releases: moves versions.
+        operation: the requested operation.
+        who: name of the operator.
+        unit: the unit of work.
+        maker: creates tasks.
+        releases: moves versions between stages.
 
     Returns:
-        False if everything was so already; then nothing is noted. Refused if it cannot be done.
+        True if something changed; False if nothing had to change, and then nothing is recorded; OperationRefused if
+        the operation is impossible.
     """
     match operation:
         case CreateTask(settings, manifest):
@@ -155,7 +156,7 @@ def _set_blocked(unit: UnitOfWork, who: str, device: DeviceId, reason: str) -> b
     unit.tx.save_lease(leases.step(lease or Lease(device=device), BlockingChanged(reason)))
     if reason:
         for state in unit.snapshot.rounds_of(device):
-            unit.step(state.task, DeviceLost(device, unit.now_s))  # leaves the pool; a seat becomes free
+            unit.step(state.task, DeviceLost(device, unit.now_s))  # removes it from the pool, or frees its seat
     action = "block-device" if reason else "unblock-device"
     _note(unit, who, action, device, _blocked(before), _blocked(reason))
     return True

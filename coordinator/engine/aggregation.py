@@ -1,8 +1,8 @@
-"""One aggregation from stored reports to stored weights: what the worker does.
+"""The worker's jobs: aggregate stored reports into stored weights, and measure versions.
 
-Reads and writes for :mod:`coordinator.learning.fedavg`, one report in memory at a time. A report that turns
-out to be undecodable (:mod:`coordinator.rounds.report_checks`) is left out and named. Measuring is handed in, because
-it needs TensorFlow and this does not.
+It reads and writes the data for :mod:`coordinator.learning.fedavg`, with one report in memory at a time. A report that
+proves undecodable (:mod:`coordinator.rounds.report_checks`) is left out of the mean, and its device is named in the
+result. The caller passes in the measuring function, because that needs TensorFlow and this module does not.
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ from wire.messages import CodecChoice
 from wire.parameters import ParameterLayout, Vector, weights_from_bytes, weights_to_bytes
 
 RANDOM_SHARE = 0.2
-"""Of a mask's coordinates, drawn by chance: what was never sent cannot show that it matters."""
+"""Share of a mask's coordinates drawn at random: a coordinate that is never sent cannot show that it matters."""
 
 Measure = Callable[[Manifest, Vector, str], VersionMetrics]
-"""(manifest, weights (n,) float32, path of the evaluation text) -> how good they are."""
+"""(manifest, weights (n,) float32, path of the evaluation text) -> metrics."""
 
 
 def do_job(job: Job, artifacts: BlobStore, private: PrivateStore, measure: Measure) -> Result:
     """Do one job.
 
     Args:
-        job: what.
-        artifacts: what anybody may fetch.
-        private: reports and optimizer states.
-        measure: how good weights are.
+        job: the job to do.
+        artifacts: store of the public artifacts.
+        private: store of reports and optimizer states.
+        measure: measures weights on a text.
 
     Raises:
         NightjarError: a blob is missing or damaged, or the result is not finite.
@@ -137,7 +137,7 @@ def next_mask(
     rng: np.random.Generator,
     artifacts: BlobStore,
 ) -> Artifact | None:
-    """Choose and store the coordinates that the next version's updates have; None if the codec needs none."""
+    """Choose and store the mask of updates to the next version; None if the codec needs none."""
     if codec.name not in MASKED:
         return None
     count = count_for(codec.density, layout.size)
@@ -147,7 +147,7 @@ def next_mask(
 
 
 def with_mask(manifest: Manifest, asked: CodecConfig, seed: int, artifacts: BlobStore) -> Manifest:
-    """The manifest with random coordinates, if a task's codec needs some and no round has chosen any for it yet."""
+    """The manifest with a random mask, if the task's codec needs one and the manifest has none of the right size."""
     codec = asked.choice()
     if codec.name not in MASKED:
         return manifest
@@ -161,7 +161,7 @@ def with_mask(manifest: Manifest, asked: CodecConfig, seed: int, artifacts: Blob
 
 
 def asked_codec(codec: CodecChoice, manifest: Manifest, artifacts: BlobStore) -> Codec:
-    """The codec of updates against a version, with the version's mask if it needs one.
+    """The codec of updates to a version, with the version's mask if the codec needs one.
 
     Raises:
         NightjarError: the mask is missing or damaged.
@@ -172,7 +172,7 @@ def asked_codec(codec: CodecChoice, manifest: Manifest, artifacts: BlobStore) ->
 
 
 def _earlier(job: AggregationJob, artifacts: BlobStore) -> Iterator[Base]:
-    """Earlier versions, newest first; one whose files were removed ends the row."""
+    """Earlier versions, newest first, up to the first one whose files were removed."""
     for name in job.bases:
         try:
             manifest = Manifest.decode(artifacts.get(name))
@@ -206,7 +206,7 @@ def _frame(job: AggregationJob | FiguresJob, stored: ReportFile, private: Privat
 
 
 def _read(job: AggregationJob | FiguresJob, stored: ReportFile, private: PrivateStore) -> frame.Report:
-    """A report that was checked when it came: the disk is to blame for one that cannot be read any more."""
+    """A stored report. It was checked on arrival, so a report that can no longer be read was damaged on disk."""
     whose = f"the stored report of {stored.device} in round {job.round}"
     try:
         report = frame.decode(_frame(job, stored, private))
@@ -220,7 +220,7 @@ def _read(job: AggregationJob | FiguresJob, stored: ReportFile, private: Private
 
 
 def _state(job: AggregationJob, optimizer: ServerOptimizer, size: int, private: PrivateStore) -> tuple[State, Wide]:
-    """The optimizer's state, and the residual of the way down behind it."""
+    """The optimizer's state, and the residual of the downlink, which is stored as the row after it."""
     first = optimizer.init(size)
     vectors = len(first)
     if keeps_residual(job.downlink):

@@ -6,7 +6,7 @@ import time
 
 
 class WallClock:
-    """Deadlines are wall-clock times, because they must mean the same after a restart."""
+    """The system clock. Deadlines are wall-clock times because they must stay valid across a restart."""
 
     def now_s(self) -> float:
         """Seconds since 1970."""

@@ -1,30 +1,31 @@
-"""Joins the pure core to the world: one thread, one queue.
+"""The driver: the event loop that connects the pure core to I/O, with one thread and one queue.
 
 Theory of operation
 ===================
 
-Events come out of the queue in batches: whatever has come while the batch before was dealt with, up to a bound. In ONE
-database transaction the round's next state, the accepted reports with their bytes and the effects that follow are
-written. Only after the commit are the effects carried out, and an effect's row is removed with
-the next transaction. The MQTT messages behind the events are acknowledged last. A quiet coordinator has batches of one;
-in a burst hundreds of reports share the cost of making things durable. An event that fails spoils its batch: nothing of
-it is written, and each of its events is handled again in a batch of its own. So wherever the process is killed:
+The driver takes events from the queue in batches: everything that arrived while it handled the previous batch, up to a
+bound. ONE database transaction writes the next state of the rounds, the accepted reports with their bytes, and the
+resulting effects. The effects are carried out only after the commit; the next transaction removes their rows.
+Receipts and other answers go out first, then the MQTT messages behind the events are acknowledged, then heavy work is
+started. At low load a batch has one event; in a burst hundreds of reports share the cost of one commit. If an event
+raises an error, the whole batch is rolled back and each of its events is handled again in a batch of its own. So if the
+process is killed:
 
-- before the commit nothing happened; the broker, or the device that got no receipt, sends the message again;
-- after the commit the effects are pending and are carried out at the next start, some of them a second time. Answers
-  (:data:`ANSWERS`) are not kept: a device that gets none asks again.
+- before the commit, nothing has changed; the broker, or the device that got no receipt, sends the message again;
+- after the commit, the effects are pending and are carried out at the next start, some of them for the second time.
+  Answers (:data:`ANSWERS`) are not stored: a device that gets no answer asks again.
 
-A second time does no harm: a device ignores an assignment or a receipt that came before, an aggregation that is
-already committed is not committed again, and a report that comes again meets its own seat and is a DUPLICATE. A
-message that was handed to the MQTT client and died with the process heals the same way, because devices repeat their
-check-in or their report until they are answered.
+Carrying out an effect twice is harmless: a device ignores a repeated assignment or receipt, an aggregation that is
+already committed is not committed again, and a report for a seat that has already reported is a DUPLICATE. Losing a
+message in the MQTT client when the process dies is harmless as well, because devices repeat their check-in or report
+until they get an answer.
 
-What is kept in memory is only what the database holds as well, and changes only after a commit. So when the disk is
-full or the database locked (UnavailableError), the same batch is tried again until it works; meanwhile nothing is
-acknowledged, and the broker keeps what comes. If it does not work for long, the process ends.
+Memory holds only what the database also holds, and changes only after a commit. So when the disk is full or the
+database is locked (UnavailableError), the driver retries the same batch until it succeeds. Until then nothing is
+acknowledged, and the broker keeps incoming messages. If retrying does not help for long, the process ends.
 
-A message that cannot be read is counted. One whose handling raises something unforeseen is logged, counted and
-acknowledged, and changes nothing: it must not come again for ever.
+A malformed message is counted. A message whose handling raises an unexpected error is logged, counted and acknowledged,
+and changes nothing: otherwise the broker would redeliver it forever.
 """
 
 from __future__ import annotations
@@ -79,21 +80,20 @@ from wire.errors import UnavailableError
 from wire.messages import Succession
 
 TICK_S = 0.25
-"""How often time is looked at; deadlines are in seconds."""
+"""Interval between ticks; deadlines are in seconds."""
 LISTEN_S = 2.0
-"""After the broker is reached again no deadline passes for this long: reports may be waiting in its queue."""
+"""For this long after a reconnect to the broker no deadline expires: reports may be waiting in its queue."""
 ANNOUNCED_AGAIN_S = 86400.0
-"""What is announced is signed for a month."""
+"""Interval between repeats of the announcement, whose signature is valid for a month."""
 ANSWERS = (SendReceipt, SendMissing, RejectCheckIn, ClearRetained)
-"""Effects that are asked for again until they are done: a report, a query or a check-in is repeated until it is
-answered, and what is retained comes with each subscription. Keeping them in the database until they are sent would cost
-a burst a fifth of its time."""
+"""Effects that need no storage: devices repeat a report, a query or a check-in until it is answered, and the broker
+sends retained messages again on each subscription. Storing these effects would add a fifth to the time of a burst."""
 WORK = (StartAggregation, EvaluateVersion)
-"""Effects that no device waits for: they come after the messages that one does wait for."""
+"""Effects that no device waits for; they are carried out after the messages that devices wait for."""
 MOST_EVENTS = 256
-"""Of one batch: more would save little, and the first of them would wait longer for its receipt."""
+"""Maximum events per batch: more would save little, and the first device would wait longer for its receipt."""
 MOST_BYTES = 8 * 2**20
-"""Of the messages of one batch: bounds what is written at once, also when all of them are large chunks."""
+"""Maximum bytes of the messages in one batch: limits the size of a transaction even if all are large chunks."""
 
 _log = structlog.get_logger("coordinator")
 
@@ -104,16 +104,16 @@ class Driver:
     Args:
         config: the whole configuration.
         repository: the database, holding at least one version of the configuration's task.
-        artifacts: programs, vocabularies, weights, manifests: what anybody may fetch.
-        transport: to the devices.
-        worker: averages and measures.
+        artifacts: public artifacts: programs, vocabularies, weights, manifests.
+        transport: sends messages to the devices.
+        worker: averages reports and measures versions.
         clock: wall-clock time.
-        generator: jitter of retry windows.
-        signer: signs what devices obey; None where nobody checks.
-        turned: called some times a second while the loop turns, by which a watchdog knows that it does.
+        generator: source of the jitter of retry times.
+        signer: signs orders to devices; None if orders are not signed.
+        turned: heartbeat for a watchdog, called several times a second while the loop runs.
 
     Raises:
-        LocalProtocolError: the database holds no such version.
+        LocalProtocolError: the database holds no version of the configuration's task.
     """
 
     def __init__(
@@ -155,24 +155,24 @@ class Driver:
         """Queue an event; may be called from any thread."""
         if isinstance(event, ShutdownRequested):
             self._stopping.set()
-        # A cohort's downloads are counted with the next tick: a transaction for each would slow down the next download.
+        # Downloads are counted at the next tick: one transaction per download would slow down the next one.
         (self._served if isinstance(event, ArtifactServed) else self._inbox).put(event)
 
     @property
     def trouble(self) -> str:
-        """Why nothing can be stored at the moment; empty if all is well. Any thread."""
+        """Why storing fails at the moment; empty if it does not. Any thread may read it."""
         return self._trouble
 
     @property
     def not_enforced(self) -> list[str]:
-        """What the broker should have refused and did not, since the start. Any thread."""
+        """Limits that the broker has failed to enforce since the start. Any thread may read it."""
         return sorted(self._intake.not_enforced)
 
     def run(self) -> None:
-        """Handle events until Stopped comes.
+        """Handle events until ShutdownRequested arrives.
 
         Raises:
-            UnavailableError: the disk or the database did not work for long.
+            UnavailableError: the disk or the database failed for too long.
         """
         self._patiently(self._resumption())
         next_tick_s = self._clock.now_s()
@@ -192,7 +192,7 @@ class Driver:
                 return
 
     def _batch(self, first: Inbox) -> list[Inbox]:
-        """What waits in the queue, up to the bounds."""
+        """The first event and those waiting in the queue, up to the bounds of a batch."""
         batch, size_bytes = [], 0
         for event in itertools.chain([first], _waiting_in(self._inbox)):
             batch.append(event)
@@ -203,7 +203,7 @@ class Driver:
         return batch
 
     def _patiently(self, steps: Sequence[Callable[[], None]]) -> None:
-        """Do one step after the other, and go on trying while the disk or the database refuses."""
+        """Run the steps in order, and retry each while the disk or the database fails."""
         began_s, refusals = self._clock.now_s(), 0
 
         def refused(error: UnavailableError, _wait_s: float) -> None:
@@ -221,10 +221,10 @@ class Driver:
             self._trouble = ""
 
     def resume(self) -> None:
-        """Carry out what a former process left, and see to it that there is a round; without patience.
+        """Carry out the effects that a former process left pending, and open missing rounds. Does not retry.
 
         Raises:
-            UnavailableError: the disk or the database is broken.
+            UnavailableError: the disk or the database failed.
         """
         for step in self._resumption():
             step()
@@ -235,30 +235,30 @@ class Driver:
     def _take_up(self) -> None:
         with self._repository.transaction() as tx:
             unit = self._begin(tx)
-            left = unit.take_up(tx.begin_effects())
+            unfinished = unit.take_up(tx.begin_effects())
             for state in list(unit.snapshot.rounds.values()):
                 unit.base_version(state)
             for name in [name for name in unit.snapshot.tasks if name not in unit.snapshot.rounds]:
                 unit.open_next(name)
             added = _add(unit)
         self._adopt(unit)
-        self._pending.extend([*left, *added])
+        self._pending.extend([*unfinished, *added])
 
     def handle(self, *batch: Inbox) -> None:
-        """A batch of events, from the queue to its last effect; without patience.
+        """Handle a batch of events, down to its last effect. Does not retry.
 
         Raises:
-            UnavailableError: the disk or the database is broken.
+            UnavailableError: the disk or the database failed.
         """
         for step in self.steps(batch):
             step()
 
     def steps(self, batch: Sequence[Inbox]) -> tuple[Callable[[], None], ...]:
-        """What is to be done with a batch, in this order; a step that raises UnavailableError may be tried again."""
+        """The steps that handle a batch, in order; a step that raises UnavailableError may be retried."""
         return (lambda: self._take(batch)), self._follow_up
 
     def _take(self, batch: Sequence[Inbox]) -> None:
-        """Make durable what the events change, all of it or nothing."""
+        """Store the changes of all events in one transaction."""
         try:
             with self._repository.transaction() as tx:
                 unit = self._begin(tx)
@@ -273,7 +273,7 @@ class Driver:
                 for event in batch:
                     self._take([event])
                 return
-            # A defect of ours must not become a message that the broker sends for ever.
+            # A bug of ours must not make the broker redeliver a message forever.
             _log.exception("event_failed", kind=type(batch[0]).__name__)
             with self._repository.transaction() as tx:
                 tx.count("events_failed")
@@ -293,7 +293,7 @@ class Driver:
             call()
 
     def _follow_up(self) -> None:
-        """Carry out what follows from what is durable, and let go of the messages."""
+        """Carry out the stored effects, and acknowledge the messages."""
         while self._pending and not _is_work(self._pending[0]):
             self._carry_out_next()
         for message in self._unacknowledged:
@@ -335,7 +335,7 @@ class Driver:
                 unit.tx.count("broker_dropped", count)
                 _log.warning("broker_dropped_messages", count=count)
             case SessionLost(shard):
-                # The announcement makes every device say again what was not answered: its check-in, its report.
+                # The announcement makes every device repeat an unanswered check-in or report.
                 unit.effects.append(AnnounceModel())
                 unit.tx.count("broker_sessions_lost")
                 _log.warning("broker_session_lost", shard=shard, remedy="devices send again; enable its persistence")
@@ -353,12 +353,12 @@ class Driver:
 
 
 class _NoSigner:
-    """Where nobody checks, nothing need be signed."""
+    """The signer of a plain transport, where orders are not signed."""
 
     public = recovery = ""
     successions: tuple[Succession, ...] = ()
 
-    def sign(self, topic: str, text: str) -> str:  # noqa: ARG002 - a port's
+    def sign(self, topic: str, text: str) -> str:  # noqa: ARG002 - signature of the port
         return ""
 
 

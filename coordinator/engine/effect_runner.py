@@ -1,7 +1,7 @@
-"""Carries out effects: messages to devices, the announcement, jobs for the worker.
+"""Carries out pending effects: sends messages to devices, publishes the announcement, submits jobs to the worker.
 
-Each may be carried out twice. Nothing is decided here but when a device should come back, which depends on the moment
-of sending.
+Each effect may be carried out twice. The only decision made here is when a device should come back, because that
+depends on the time of sending.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from wire.identifiers import DeviceId, Population, Sha256
 from wire.messages import Announcement, Assignment, Canary, Missing, Receipt, Rejection, RejectionReason, Work
 
 REFUSED_RETRY_S = 900.0
-"""A device that lacks text or a newer agent will hardly have it sooner (Android retries after 15 minutes, too)."""
+"""A device that lacks text or a newer agent is unlikely to have it sooner (Android also retries after 15 minutes)."""
 _NOT_SOON = frozenset({RejectionReason.OUTDATED_AGENT, RejectionReason.TOO_FEW_EXAMPLES, RejectionReason.BLOCKED})
 NO_TASK_RETRY_S = 3600.0
-"""All tasks are over; a new one is hours away at best. One that is only paused may go on at any moment."""
+"""Retry time when all tasks are over: a new task is hours away at best. A paused task may resume at any moment."""
 ANNOUNCED_FOR_S = 30 * 86400.0
-"""Longer than a coordinator is away; what is older is hardly news."""
+"""Validity of an announcement: longer than any outage of a coordinator."""
 CLOCKS_APART_S = 86400.0
-"""Clocks of coordinator and devices may differ by so much; an order that is repeated is refused for its number, too."""
+"""Allowed clock skew between coordinator and devices; devices also refuse a replayed order by its number."""
 LATELY_S = 86400.0
-"""A device seen within a day belongs to the population: most are charged once a day."""
+"""A device seen within this time counts towards the population: most are charged once a day."""
 
 
 class EffectRunner:
-    """The outgoing side.
+    """Carries out effects.
 
     Args:
         config: the whole configuration.
-        repository: where reports and devices are looked up.
-        contexts: finds the base version, codec and requirements of a round.
-        transport: to the devices.
-        worker: averages and measures.
+        repository: database of the reports and devices.
+        contexts: provides the base version, codec and requirements of a round.
+        transport: sends messages to the devices.
+        worker: averages reports and measures versions.
         clock: wall-clock time.
-        generator: jitter of retry windows.
-        signer: of what devices are sent.
+        generator: source of the jitter of retry times.
+        signer: signs messages to devices.
     """
 
     def __init__(
@@ -82,20 +82,20 @@ class EffectRunner:
         self._found: dict[tuple[str, int], tuple[float, Steering, bool] | None] = {}
 
     def carry_out(self, effect: PendingEffect, snapshot: Snapshot) -> bool:
-        """Do it now.
+        """Carry out an effect.
 
         Args:
-            effect: what.
-            snapshot: what is under way.
+            effect: the effect.
+            snapshot: open tasks, rounds and versions.
 
         Returns:
-            Whether it is done; a job is done only when its result comes.
+            Whether the effect is done; a job is done only when its result arrives.
         """
         match effect:
             case StartAggregation(round_number):
                 current = snapshot.round(round_number)
                 if current is None or current.phase is not Phase.COMMITTING:
-                    return True  # it took too long, and the round was abandoned
+                    return True  # averaging took too long, and the round was abandoned
                 only_figures = current.trial or snapshot.tasks[current.task].settings.kind is Work.EVALUATE
                 self._worker.submit(self._figures(current) if only_figures else self._aggregation(current, snapshot))
                 return False
@@ -141,12 +141,12 @@ class EffectRunner:
         self._publish(topics.announce(self._population), message, retain=True)
 
     def _signing_s(self, snapshot: Snapshot) -> float:
-        """The time, which does not go back: devices without a clock go by it."""
+        """The signing time, which never goes backwards: devices without a clock rely on it."""
         self._signed_s = max(self._signed_s, self._clock.now_s(), snapshot.number / 1000)
         return self._signed_s
 
     def _opening_s(self, snapshot: Snapshot) -> float | None:
-        """How long the devices' check-ins should take now, if the round that is open wants all of them."""
+        """Time over which all devices should spread their check-ins; None unless the open round needs all of them."""
         current, record = snapshot.rounds.get(self._first), snapshot.tasks.get(self._first)
         if current is None or record is None or current.phase is not Phase.SELECTION:
             return None
@@ -168,7 +168,7 @@ class EffectRunner:
             reports=tuple(
                 ReportFile(r.device, r.attempt, r.num_examples)
                 for r in reports
-                if current.seats[r.device].state is SeatState.REPORTED  # not one that was unreadable
+                if current.seats[r.device].state is SeatState.REPORTED  # skips reports that proved unreadable
             ),
             minimum=settings.minimum,
             codec=settings.codec.choice(),
@@ -247,7 +247,7 @@ class EffectRunner:
         return snapshot.bases[current.base_version]
 
     def _retry_after_s(self, snapshot: Snapshot, task: str, reason: RejectionReason | None, rounds: int = 0) -> float:
-        """When a device should come back: for that task, or, if it does not go on, for the first that opens."""
+        """Seconds until a device should come back: for the named task if it is active, else for the first to open."""
         soonest = self._soonest(snapshot, task, rounds)
         if soonest is None:
             paused = any(record.state.status is TaskStatus.PAUSED for record in snapshot.tasks.values())
@@ -259,9 +259,9 @@ class EffectRunner:
         return retry_after_s(steering, expected_s, self._clock.now_s(), self._generator)
 
     def _soonest(self, snapshot: Snapshot, task: str, rounds: int) -> tuple[float, Steering, bool] | None:
-        """The task that opens first, and whether it is the one that is named; None if none goes on.
+        """Wait, steering, and whether the named task is active, for the first task to open; None if no task is active.
 
-        Found once for a batch, which is what a snapshot stands for: hundreds of receipts go out after it.
+        Cached for one batch (each batch has its own snapshot), because a batch may send hundreds of receipts.
         """
         if self._snapshot is not snapshot:
             self._snapshot, self._found = snapshot, {}
@@ -277,7 +277,7 @@ class EffectRunner:
         return self._found[task, rounds]
 
     def _expected(self, record: TaskRecord, current: Round | None, rounds: int, now_s: float) -> tuple[float, Steering]:
-        """When the task's next selection that has room for the device may be expected to open, and by what to steer."""
+        """Expected seconds until the task's next selection with room for the device, and its steering parameters."""
         number = 0 if current is None else current.number
         steering, usual_s = self._steering(record, number, now_s)
         if current is None:
@@ -292,7 +292,7 @@ class EffectRunner:
         return expected_s, steering
 
     def _steering(self, record: TaskRecord, number: int, now_s: float) -> tuple[Steering, float]:
-        """Looked up once a round: thousands of answers go out in one."""
+        """Steering and the usual round length in seconds; cached per round, which sends thousands of answers."""
         known = self._looked_up.get(record.name)
         if known is None or known[0] != number:
             settings = record.settings

@@ -1,7 +1,7 @@
-"""What is to be done after a transaction, in a form that survives a restart.
+"""Pending effects: actions to carry out after a transaction commits, stored so that they survive a restart.
 
-The round's effects and the driver's own lie as JSON in the database until they are done. Each may be carried out more
-than once. ``KeepReport`` and ``CountRefusal`` never get here: they are done inside the transaction.
+The effects of rounds and of the driver are kept as JSON in the database until they are done. Each may be carried out
+more than once. ``KeepReport`` and ``CountRefusal`` are never pending: they are applied inside the transaction.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from wire.identifiers import DeviceId
 
 
 class AnnounceModel(msgspec.Struct, frozen=True, tag=True):
-    """Publish the current manifest, retained."""
+    """Publish the current manifest as a retained message."""
 
 
 class EvaluateVersion(msgspec.Struct, frozen=True, tag=True):
-    """Measure a version that did not come out of an aggregation: the imported one."""
+    """Measure a version that was not made by an aggregation: an imported one."""
 
     version: int
 
 
 class SendMissing(msgspec.Struct, frozen=True, tag=True):
-    """Tell a device which chunks of its report have not come."""
+    """Tell a device which chunks of its report are missing."""
 
     device: DeviceId
     round: int
@@ -32,7 +32,7 @@ class SendMissing(msgspec.Struct, frozen=True, tag=True):
 
 
 class ClearRetained(msgspec.Struct, frozen=True, tag=True):
-    """Have the broker forget what a device left on a topic."""
+    """Clear the message that the broker retains on a topic."""
 
     topic: str
 
@@ -60,6 +60,6 @@ def from_json(data: bytes) -> PendingEffect:
     """Inverse of :func:`to_json`.
 
     Raises:
-        msgspec.MsgspecError: our own database holds something that we did not write.
+        msgspec.MsgspecError: the database holds data that this program did not write.
     """
     return _DECODER.decode(data)

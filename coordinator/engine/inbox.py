@@ -1,4 +1,4 @@
-"""What may happen to the coordinator: the events of its one queue. Adapters post them, the driver handles them."""
+"""The events of the coordinator's single queue. Adapters post them; the driver handles them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from coordinator.tasks.operations import Operation, OperationRefused
 
 @dataclass(frozen=True, slots=True)
 class MessageArrived:
-    """Bytes came from the broker.
+    """A message arrived from the broker.
 
     Attributes:
-        topic: where.
-        payload: what.
-        retained: the broker kept it; it may be old.
-        acknowledge: tells the broker that the message is dealt with.
+        topic: topic of the message.
+        payload: body of the message.
+        retained: True for a retained message, which may be old.
+        acknowledge: acknowledges the message to the broker once it has been handled.
     """
 
     topic: str
@@ -28,55 +28,55 @@ class MessageArrived:
 
 @dataclass(frozen=True, slots=True)
 class BrokerConnected:
-    """The broker was reached."""
+    """The connection to the broker was established."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerDisconnected:
-    """The broker was lost."""
+    """The connection to the broker was lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """Time passed."""
+    """A clock tick: time to check deadlines."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobEnded:
-    """The worker is done with a job."""
+    """The worker finished a job."""
 
     result: Result
 
 
 @dataclass(frozen=True, slots=True)
 class ArtifactServed:
-    """A response with an artifact or a part of one went out over HTTP."""
+    """An artifact, or part of one, was sent over HTTP."""
 
     size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerDropped:
-    """The broker says that it threw messages away."""
+    """The broker reported that it dropped messages."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class SessionLost:
-    """The broker did not keep our session over a reconnect: messages may be lost that their senders believe arrived."""
+    """The broker did not keep our session across a reconnect: messages that it acknowledged to devices may be lost."""
 
     shard: int
 
 
 @dataclass(frozen=True, slots=True)
 class Operated:
-    """An operator asks for a change.
+    """An operator requested a change.
 
     Attributes:
-        operation: what.
-        who: asks.
-        answer: is told after the commit whether anything changed, or why it cannot be done.
+        operation: the requested change.
+        who: name of the operator.
+        answer: called after the commit with whether anything changed, or with the refusal.
     """
 
     operation: Operation
@@ -86,14 +86,14 @@ class Operated:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRefused:
-    """The broker does not want us, or not our subscriptions; it is asked again with back-off."""
+    """The broker refused our connection or our subscriptions; the client retries with back-off."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class ShutdownRequested:
-    """The process should end."""
+    """The process was asked to shut down."""
 
 
 Inbox = (

@@ -1,4 +1,4 @@
-"""What the worker found, taken into the round that waits for it: here a round is committed."""
+"""Applies the worker's results to the rounds that wait for them; this is where a round is committed."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from models.manifest import Artifact, Manifest
 from wire.identifiers import DeviceId
 
 NAMED = 20
-"""Devices in one log line."""
+"""Maximum number of devices named in one log line."""
 
 _log = structlog.get_logger("coordinator")
 
 
 class JobResults:
-    """Takes in results of jobs. A job's effect stays in the database until then, so a killed process begins it again.
+    """Applies job results. A job's effect stays in the database until then, so the job survives a restart.
 
     Args:
-        artifacts: what anybody may fetch.
-        releases: decides which versions go out.
+        artifacts: store of the public artifacts.
+        releases: decides which versions are released.
     """
 
     def __init__(self, artifacts: BlobStore, releases: RolloutService) -> None:
@@ -44,14 +44,14 @@ class JobResults:
         self._jobs: dict[PendingEffect, int] = {}
 
     def expect(self, effect: PendingEffect, number: int) -> None:
-        """A job was begun for an effect, whose row has that number; it is removed with the result."""
+        """Remember the database row of the effect that started a job; the row is removed when the result arrives."""
         self._jobs[effect] = number
 
     def take(self, result: Result, unit: UnitOfWork) -> None:
-        """Take in what came of a job; its round may be over for long.
+        """Apply the result of a job; its round may have ended long ago.
 
         Raises:
-            UnavailableError: the disk or the database is broken.
+            UnavailableError: the disk or the database failed.
         """
         match result:
             case AggregationDone():

@@ -1,4 +1,4 @@
-"""Work that is too heavy for the driver's thread, as values that cross a process border as lines of JSON."""
+"""Jobs for the worker process and their results, as values that are sent as lines of JSON."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from wire.messages import CodecChoice
 
 
 class VersionMetrics(msgspec.Struct, frozen=True):
-    """How good a version is on the held-out text.
+    """The metrics of a version on the held-out text.
 
     Attributes:
         top1: recall of the best suggestion, 0 to 1.
         top3: recall of the best three, 0 to 1.
         loss: mean cross-entropy per target, nats.
-        hits: which words were foreseen (:class:`models.evaluation.Metrics`); two versions are compared word by word.
+        hits: which words were predicted (:class:`models.evaluation.Metrics`); two versions are compared word by word.
     """
 
     top1: float
@@ -28,13 +28,13 @@ class VersionMetrics(msgspec.Struct, frozen=True):
 
 
 class EvaluationText(msgspec.Struct, frozen=True):
-    """What to measure a version on: the path of a corpus file (user, text)."""
+    """The evaluation text: path of a corpus file (user, text)."""
 
     text: str
 
 
 class ReportFile(msgspec.Struct, frozen=True):
-    """A stored report that goes into the mean."""
+    """A stored report that a job reads."""
 
     device: DeviceId
     attempt: int
@@ -42,21 +42,21 @@ class ReportFile(msgspec.Struct, frozen=True):
 
 
 class AggregationJob(msgspec.Struct, frozen=True, tag=True):
-    """Average the reports of a round, and measure the result.
+    """Average the reports of a round and measure the result.
 
     Attributes:
         round: number of the round.
         manifest: hash of the manifest of the base version.
-        reports: what to average.
-        minimum: fewest reports that make a mean.
+        reports: the reports to average.
+        minimum: smallest number of reports to average.
         codec: how the payloads are encoded.
-        optimizer: of the server.
-        optimizer_state: hash of the optimizer's state; None at first.
-        clip_norm: that updates are clipped to; None takes the median norm of these.
+        optimizer: the server optimizer.
+        optimizer_state: hash of the optimizer's state; None in the first round.
+        clip_norm: L2 norm that updates are clipped to; None means the median norm of this round's updates.
         downlink: how the next weights are published.
-        bases: hashes of the manifests of earlier versions, newest first: devices may hold their weights.
-        seed: of the next mask and of rounding.
-        evaluation: None to leave the measuring out.
+        bases: hashes of the manifests of earlier versions, newest first; devices may hold their weights.
+        seed: seed for the next mask and for rounding.
+        evaluation: text to measure the result on; None skips the evaluation.
     """
 
     round: int
@@ -82,11 +82,11 @@ class EvaluationJob(msgspec.Struct, frozen=True, tag=True):
 
 
 class FiguresJob(msgspec.Struct, frozen=True, tag=True):
-    """Add up what the devices of a round found of its base version; no update is looked at.
+    """Add up the on-device metrics of a round's base version; updates are not read.
 
     Attributes:
         round: number of the round.
-        reports: what to read.
+        reports: the reports to read.
     """
 
     round: int
@@ -97,21 +97,21 @@ Job = AggregationJob | EvaluationJob | FiguresJob
 
 
 class AggregationDone(msgspec.Struct, frozen=True, tag=True):
-    """The mean was applied.
+    """An aggregation succeeded: its mean was applied to the weights.
 
     Attributes:
         round: number of the round.
-        weights: hash of the next weights, stored with the artifacts.
-        size_bytes: their length.
-        optimizer_state: hash of the next state; None if the optimizer has none.
-        clip_norm: that the next round's updates are clipped to; None if no update ever changed anything.
+        weights: hash of the new weights, which are stored with the artifacts.
+        size_bytes: length of the file of the new weights.
+        optimizer_state: hash of the optimizer's new state; None if it keeps none.
+        clip_norm: L2 norm that the next round's updates are clipped to; None if every update so far was zero.
         update_norm: L2 norm of the change of the weights.
-        metrics: None if nothing was measured.
-        transfers: shorter ways to the weights.
+        metrics: metrics of the new weights; None if they were not measured.
+        transfers: smaller downloads for devices that hold an earlier version.
         mask: coordinates for the next updates, if the codec needs them.
         unreadable: devices whose reports could not be decoded and are not in the mean.
-        federated: what the devices found of the base version.
-        reports_sha256: sha256 over the hashes of the reports, each in hex, in ascending order of devices.
+        federated: sum of the on-device metrics of the base version.
+        reports_sha256: SHA-256 over the hex hashes of the reports, in ascending order of device id.
     """
 
     round: int
@@ -129,7 +129,7 @@ class AggregationDone(msgspec.Struct, frozen=True, tag=True):
 
 
 class TooFewReadable(msgspec.Struct, frozen=True, tag=True):
-    """No mean: the reports of these devices could not be decoded, and without them there are fewer than the minimum."""
+    """No mean was computed: these devices' reports could not be decoded, and fewer than the minimum remain."""
 
     round: int
     unreadable: tuple[DeviceId, ...]
@@ -143,14 +143,14 @@ class EvaluationDone(msgspec.Struct, frozen=True, tag=True):
 
 
 class FiguresDone(msgspec.Struct, frozen=True, tag=True):
-    """The figures were added up; reports without any, or that cannot be read, are left out."""
+    """The on-device metrics of a round; reports that have none are left out."""
 
     round: int
     federated: Tally
 
 
 class JobFailed(msgspec.Struct, frozen=True, tag=True):
-    """The job cannot be done; ``round`` or ``version`` is the job's, the other is None."""
+    """The job failed. ``round`` or ``version`` names what it was for; the other is None."""
 
     reason: str
     round: int | None = None
@@ -161,7 +161,7 @@ Result = AggregationDone | TooFewReadable | EvaluationDone | FiguresDone | JobFa
 
 
 def failed(job: Job, reason: str) -> JobFailed:
-    """The failure of a job."""
+    """The result of a job that failed for this reason."""
     match job:
         case AggregationJob() | FiguresJob():
             return JobFailed(reason, round=job.round)

@@ -1,11 +1,11 @@
-"""What the messages of devices mean: topics, check-ins, statuses, reports in one piece or in chunks.
+"""Handles messages from devices: check-ins, statuses, and reports in one piece or in chunks.
 
-Everything in a message is hostile until checked. A message that cannot be read is counted and changes nothing else;
-only a broken report of a device that was selected settles its seat, because sending it again would not mend it.
+Everything in a message is hostile until checked. A malformed message is counted and changes nothing else. The exception
+is a broken report from a selected device: it settles the device's seat, because sending it again would not repair it.
 
-What a broker should refuse is looked at here as well, because not every broker is ours: packets that are too large,
-topics of nobody, and messages to us that it retained. A device may be gone for good whose retained check-in comes with
-each of our subscriptions; nothing retained is obeyed but a status.
+The handler also checks for what a broker should refuse, because the broker may not be ours: packets that are too large,
+unknown topics, and retained messages to the coordinator. A retained check-in arrives with each of our subscriptions,
+long after its device may be gone for good; so every retained message except a status is rejected.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ from wire.identifiers import DeviceId, Population
 from wire.messages import CheckIn, Dropout, Query, RejectionReason, Verdict, Work
 
 LIMITS = {"packet-size": "packet size", "retained": "retained messages", "topic": "topics"}
-"""What a broker should see to: code of a fault -> its name for people."""
+"""Limits that a broker should enforce: error code -> readable name."""
 _WILDCARDS = frozenset("+#")
 NOT_WAITING = frozenset({"ineligible", "settling"})
-"""Lifecycle states of a device that checked in and then lost its conditions."""
+"""Lifecycle states of a device that checked in and then stopped meeting the conditions for training."""
 
 _log = structlog.get_logger("coordinator")
 
 
 class MessageHandler:
-    """Turns messages into steps of the round.
+    """Turns messages into events of rounds and devices.
 
     Args:
-        population: whose messages we take.
-        contexts: finds what was asked of the devices.
+        population: the population whose messages are handled.
+        contexts: provides the base version, codec and requirements of a round.
     """
 
     def __init__(self, population: str, contexts: RoundContexts) -> None:
@@ -62,16 +62,16 @@ class MessageHandler:
         self._contexts = contexts
 
         self.not_enforced: set[str] = set()
-        """What of :data:`LIMITS` the broker does not enforce: it came."""
+        """Names from :data:`LIMITS` that the broker failed to enforce: a violating message arrived."""
 
     def take(self, arrived: MessageArrived, unit: UnitOfWork) -> None:
-        """Act on a message, whatever it may be.
+        """Handle a message, even a malformed one.
 
         Raises:
-            UnavailableError: the database cannot be read now.
+            UnavailableError: the database cannot be read at the moment.
         """
         if not arrived.payload:
-            return  # it only clears what the broker retained
+            return  # only clears a retained message
         status = arrived.topic.startswith(topics.status_filter(self._population)[:-1])
         try:
             self._take(arrived, unit)
@@ -197,7 +197,7 @@ class MessageHandler:
     def _take_chunk(self, device: DeviceId, chunk: frame.Chunk, payload: bytes, unit: UnitOfWork) -> None:
         meant = unit.find_round(chunk.round)
         if meant is None or not awaits_report(meant, device, chunk.attempt):
-            if chunk.index == 0:  # one answer is enough for all chunks of a report that is not wanted
+            if chunk.index == 0:  # one answer is enough for all chunks of an unwanted report
                 self._refuse_chunks(device, chunk, meant, unit)
             return
         context = self._context(meant, unit)
@@ -229,7 +229,7 @@ class MessageHandler:
             unit.answer(_stranger(device, query.round, query.attempt))
         elif awaits_report(meant, device, query.attempt):
             context = self._context(meant, unit)
-            if query.chunks > frame.chunks_of(context.largest_report_bytes):  # a list of what is missing costs time
+            if query.chunks > frame.chunks_of(context.largest_report_bytes):  # listing missing chunks takes time
                 fault = _too_large((query.chunks - 1) * frame.CHUNK_PART_BYTES + 1, context)
                 unit.settle(meant, ReportReceived(device, query.attempt, unit.now_s, fault.code, fault.detail))
                 return
@@ -237,7 +237,7 @@ class MessageHandler:
             lacking = [number for number in range(query.chunks) if number not in held]
             unit.effects.append(SendMissing(device, query.round, query.attempt, tuple(lacking[:_MISSING_AT_ONCE])))
         else:
-            # The round's answer to the report itself; asking is not sending, so it is not counted.
+            # The round's answer to the report; a query is not a report, so nothing is counted.
             _, receipts = step(meant, ReportReceived(device, query.attempt, unit.now_s))
             unit.effects.extend(receipt for receipt in receipts if isinstance(receipt, SendReceipt))
 
@@ -260,7 +260,7 @@ class MessageHandler:
 
 
 def _why_idle(unit: UnitOfWork) -> str:
-    """Why no task has a round, for the owner of a device."""
+    """Why no task has an open round, worded for the owner of a device."""
     states = [record.state for record in unit.snapshot.tasks.values()]
     if any(state.status is TaskStatus.ACTIVE for state in states):
         return "no task wants a round just now"
@@ -284,7 +284,7 @@ def _take_status(device: DeviceId, message: messages.Status, unit: UnitOfWork, *
 
 
 _MISSING_AT_ONCE = 2000
-"""Chunk numbers in one answer: it must stay a small control message. The rest is asked for again."""
+"""Maximum chunk numbers in one answer, to keep it a small control message. The device asks again for the rest."""
 
 
 def _hear(device: DeviceId, unit: UnitOfWork) -> None:
@@ -300,7 +300,7 @@ def _note(device: DeviceId, event: leases.Event, unit: UnitOfWork) -> Lease:
 
 
 def _refuse_broken(device: DeviceId, error: RemoteProtocolError, unit: UnitOfWork) -> bool:
-    """Settle the seat of a selected device; False if it has none that waits for a report."""
+    """Settle a device's seat after a broken report; False if it has no seat that awaits a report."""
     for state in unit.snapshot.rounds_of(device):
         seat = state.seats.get(device)
         if seat is not None and seat.state is SeatState.WORKING:

@@ -1,11 +1,11 @@
-"""What becomes of versions: the gate, the devices that try them, and operators decide; here it is carried out.
+"""The rollout service: carries out what the quality gate, canary trials and operators decide about versions.
 
-The machine is :mod:`coordinator.versions.rollout`; this keeps the versions of a line in agreement with each other. One
-is CURRENT at any time, at most one is CANARY. While there is a canary, rounds of its task only try it, on the devices
-that belong to it, and nothing new is learned: whatever would be trained from a version that may be bad would have to be
-thrown away with it, and what is trained from the former one would be a second line (docs/adr/0021).
+The state machine of a version is :mod:`coordinator.versions.rollout`; this module keeps the versions of a line
+consistent. At any time one is CURRENT and at most one is CANARY. While there is a canary, the rounds of its task only
+evaluate it on the devices of the trial, and nothing is trained: an update trained from a bad canary would have to be
+discarded with it, and one trained from the current version would start a second line (docs/adr/0021).
 
-Everything happens within a unit of work, so a kill leaves all of it or nothing.
+All changes are part of a unit of work, so a kill leaves all of them or none.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from coordinator.versions.rollout import (
 )
 
 MOST_CHARACTERS = 500
-"""Of a reason that is kept."""
+"""Maximum length of a stored reason."""
 MOST_LOOKED_AT = 1000
-"""Versions, to find the one that was current before."""
+"""Maximum number of versions searched for the one that was current before."""
 
 _TOLD = frozenset({Stage.CANARY, Stage.CURRENT, Stage.ROLLED_BACK})
-"""Stages that change what devices have."""
+"""Stages that change which version devices use."""
 
 _log = structlog.get_logger("coordinator")
 
 
 class RolloutService:
-    """Moves versions.
+    """Moves versions between stages.
 
     Args:
-        config: what the gate and a trial ask for.
+        config: the whole configuration.
     """
 
     def __init__(self, config: CoordinatorConfig) -> None:
@@ -61,12 +61,12 @@ class RolloutService:
         self._announced = config.task.name
 
     def lineage(self, state: Round, settings: TaskSettings, done: AggregationDone) -> Lineage:
-        """What the version of a round is made of.
+        """The lineage of the version that a round made.
 
         Args:
-            state: the round that makes it.
-            settings: of its task.
-            done: its mean.
+            state: the round.
+            settings: settings of its task.
+            done: result of its aggregation.
         """
         return Lineage(
             parent=state.base_version,
@@ -79,7 +79,7 @@ class RolloutService:
         )
 
     def note_figures(self, version: int, found: Tally, unit: UnitOfWork) -> None:
-        """Add a round's on-device metrics of its base version; a current version that is worse is rolled back."""
+        """Add a round's on-device metrics to its base version; roll back a current version that turns out worse."""
         if not found.devices:
             return
         found = merged(unit.tx.federated(version), found)
@@ -94,7 +94,7 @@ class RolloutService:
             self.withdraw(current, former[at], reason, unit)
 
     def note_measured(self, version: int, metrics: VersionMetrics, unit: UnitOfWork) -> None:
-        """Note how good a version is that did not come out of a round."""
+        """Store the metrics of a version that was not made by a round."""
         record = unit.tx.version(version)
         if record is None:
             return
@@ -104,12 +104,12 @@ class RolloutService:
             unit.snapshot.versions[record.task] = replace(held, metrics=metrics)
 
     def take_in(self, made: VersionRecord, devices: int, unit: UnitOfWork) -> None:
-        """Judge a new version, and let it out or not.
+        """Run the quality gate on a new version, and release or refuse it.
 
         Args:
             made: a candidate; it is not in the database yet.
-            devices: how many measured the version before it in its round, and will measure this one in the next.
-            unit: of work.
+            devices: how many devices measured the base version in this round; about as many will measure the new one.
+            unit: the unit of work.
         """
         former = unit.snapshot.versions[made.task]
         margin = gate.MARGIN if self._own_text and devices < self._trial.devices else gate.COLLAPSE
@@ -125,11 +125,11 @@ class RolloutService:
             self._move(made, GatePassed(self._trial.share, unit.now_s), unit)
 
     def note_trial(self, ended: Round, unit: UnitOfWork) -> None:
-        """Note who could run the base version of a round that is over, and judge the canary if there is one.
+        """Store how many devices could run the base version of an ended round, and judge the canary if there is one.
 
         Args:
-            ended: the round; what its devices measured was noted when its reports were read.
-            unit: of work.
+            ended: the round; its on-device metrics were stored when its reports were read.
+            unit: the unit of work.
         """
         tried = tried_in(ended)
         if tried.tried:
@@ -137,19 +137,19 @@ class RolloutService:
         canary, former = unit.tx.canary_version(ended.task), unit.snapshot.versions.get(ended.task)
         if canary is None or former is None:
             return
-        found, latest = unit.tx.federated(canary.version), [unit.tx.federated(v.version) for v in _line(former, unit)]
-        event = judge(self._trial, found, latest, canary.rollout.since_s, unit.now_s)
+        tally, latest = unit.tx.federated(canary.version), [unit.tx.federated(v.version) for v in _line(former, unit)]
+        event = judge(self._trial, tally, latest, canary.rollout.since_s, unit.now_s)
         if event is not None:
             self._move(canary, event, unit)
 
     def before(self, record: VersionRecord, unit: UnitOfWork) -> VersionRecord | None:
-        """What devices had before a current version: the one of its line that was superseded last."""
+        """The version that devices used before a current version: the most recently superseded one of its task."""
         newest = unit.tx.versions(MOST_LOOKED_AT, task=record.task)
         were_current = [each for each in newest if each.rollout.stage is Stage.SUPERSEDED]
         return max(were_current, key=lambda each: (each.rollout.since_s, each.version), default=None)
 
     def promote(self, record: VersionRecord, reason: str, unit: UnitOfWork) -> None:
-        """An operator wants a version on all devices; the current version is superseded, a canary rolled back."""
+        """Release a version to all devices for an operator: supersede the current version, roll back a canary."""
         canary = unit.tx.canary_version(record.task)
         if canary is not None and canary.version != record.version:
             self._move(canary, Withdrawn(f"version {record.version} was promoted: {reason}", unit.now_s), unit)
@@ -157,13 +157,13 @@ class RolloutService:
         unit.call_off(record.task, f"version {record.version} was promoted")
 
     def withdraw(self, record: VersionRecord, successor: VersionRecord | None, reason: str, unit: UnitOfWork) -> None:
-        """An operator wants a version on no device.
+        """Roll back a version, so that no device uses it.
 
         Args:
             record: the current version or the canary.
-            successor: what devices get instead; None for a canary, whose devices go back to the current version.
-            reason: kept with the version.
-            unit: of work.
+            successor: the version that replaces it; None for a canary, whose devices return to the current version.
+            reason: stored with the version.
+            unit: the unit of work.
         """
         self._move(record, Withdrawn(reason, unit.now_s), unit)
         if successor is not None:
@@ -171,7 +171,7 @@ class RolloutService:
         unit.call_off(record.task, f"version {record.version} was rolled back")
 
     def _move(self, record: VersionRecord, event: Event, unit: UnitOfWork) -> None:
-        """One transition of one version, and what follows for the others of its line."""
+        """Apply one event to one version, and update the other versions of its line."""
         rollout = step(record.rollout, event)
         moved = replace(record, rollout=replace(rollout, reason=rollout.reason[:MOST_CHARACTERS]))
         if moved.rollout.stage is Stage.CURRENT:
@@ -193,7 +193,7 @@ class RolloutService:
         self._say(moved, unit)
 
     def _without_state(self, record: VersionRecord, unit: UnitOfWork) -> VersionRecord:
-        """A version that nothing is trained from any more needs no optimizer state; another may have the very same."""
+        """Drop the optimizer state of a version that is no longer trained from, unless another version shares it."""
         state = record.optimizer_state
         if state is not None and all(
             other is None or other.version == record.version or other.optimizer_state != state
@@ -215,9 +215,9 @@ def _line(current: VersionRecord, unit: UnitOfWork, since: int = -1) -> list[Ver
     """The current version and those it was trained from, newest first.
 
     Args:
-        current: where the line ends.
-        unit: of work.
-        since: older ones are left out, as this one is: they were measured on another text.
+        current: the newest version of the line.
+        unit: the unit of work.
+        since: leave out this version and older ones, which were measured on another text.
     """
     line = [current]
     while len(line) < COMPARED_WITH:
@@ -232,7 +232,7 @@ def _line(current: VersionRecord, unit: UnitOfWork, since: int = -1) -> list[Ver
 
 
 def figures(record: VersionRecord) -> Figures:
-    """What was measured of a version, as the gate compares it."""
+    """The metrics of a version, in the form that the gate compares."""
     metrics = record.metrics
     if metrics is None:
         return Figures()

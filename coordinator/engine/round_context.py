@@ -1,6 +1,6 @@
-"""The context of a round: base version, manifest, codec of the updates, and what the task requires of a device.
+"""The context of a round: base version, manifest, update codec, and the task's requirements on devices.
 
-Found once for each task and version and then kept, because every report and every check-in asks for it.
+It is built once per task and version and then cached, because every report and every check-in needs it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wire.identifiers import Sha256
 from wire.messages import Work
 
 MOST_KEPT = 32
-"""Rounds that are open, and some that were: a masked codec holds its coordinates."""
+"""Maximum number of cached contexts, of open and recent rounds; a masked codec keeps its coordinates in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +28,10 @@ class RoundContext:
 
     Attributes:
         version: the base version.
-        manifest: of that version.
-        codec: of updates against it.
-        gate: what the task asks of a device.
-        largest_report_bytes: a longer report is not looked into.
+        manifest: manifest of the base version.
+        codec: codec of updates to the base version.
+        gate: the task's requirements on a device.
+        largest_report_bytes: longer reports are rejected without being decoded.
     """
 
     version: VersionRecord
@@ -42,11 +42,11 @@ class RoundContext:
 
 
 class RoundContexts:
-    """Finds them.
+    """Builds and caches the contexts of rounds.
 
     Args:
-        artifacts: where manifests and masks lie.
-        share: of the devices that try a canary.
+        artifacts: store of manifests and masks.
+        share: share of the devices that try a canary.
     """
 
     def __init__(self, artifacts: BlobStore, share: float) -> None:
@@ -55,30 +55,30 @@ class RoundContexts:
         self._kept: dict[tuple[str, str, Trial | None], RoundContext] = {}
 
     def of_round(self, task: TaskRecord, version: VersionRecord, state: Round) -> RoundContext:
-        """The context of this round; see :meth:`find`."""
+        """The context of a round; see :meth:`find`."""
         return self.find(task, version, Trial(Sha256(version.manifest), self._share) if state.trial else None)
 
     def find(self, task: TaskRecord, version: VersionRecord, trial: Trial | None = None) -> RoundContext:
-        """The context of a round of this task on this version; ``trial`` if its devices only evaluate the version.
+        """The context of a round of this task on this version; with ``trial``, devices only evaluate the version.
 
         Raises:
             NightjarError: an artifact of the version is missing or damaged.
         """
         key = (task.name, version.manifest, trial)
-        found = self._kept.get(key)
-        if found is None:
+        context = self._kept.get(key)
+        if context is None:
             manifest = Manifest.decode(self._artifacts.get(version.manifest))
-            found = RoundContext(
+            context = RoundContext(
                 version=version,
                 manifest=manifest,
                 codec=asked_codec(task.settings.codec.choice(), manifest, self._artifacts),
                 gate=_gate(task, manifest, trial),
                 largest_report_bytes=max_report_bytes(manifest.layout),
             )
-            self._kept[key] = found
+            self._kept[key] = context
             for old in list(self._kept)[:-MOST_KEPT]:
                 del self._kept[old]
-        return found
+        return context
 
 
 def _gate(task: TaskRecord, manifest: Manifest, trial: Trial | None) -> Requirements:

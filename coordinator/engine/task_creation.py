@@ -1,7 +1,7 @@
-"""Makes tasks: the one of the configuration at each start, and those that operators ask for.
+"""Creates tasks: the configuration's task at each start, and the tasks that operators request.
 
-The configuration's task is what its file says at each start, and keeps what it has learned as long as its name stays;
-another name makes a second task beside it. A task that was asked for never changes.
+The configuration's task takes its settings from the file at each start, and keeps its model as long as its name stays
+the same; a new name creates a second task beside it. The settings of a task that an operator created never change.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from wire.errors import ConfigError, LocalProtocolError, NightjarError
 from wire.messages import Work
 
 MOST_REASON = 200
-"""Characters of why a task is held."""
+"""Maximum length of the stored reason for pausing a task, in characters."""
 
 
 def take_stock(tx: Transaction, config: CoordinatorConfig, now_s: float) -> Snapshot:
-    """What is under way when the service starts, with the configuration's task as its file says.
+    """The snapshot at service start, with the configuration's task updated from its file.
 
     Raises:
-        LocalProtocolError: the database holds no version of that task.
-        ConfigError: the other tasks of its experiment leave too few devices for it.
+        LocalProtocolError: the database holds no version of the configuration's task or of another training task.
+        ConfigError: the other tasks of its experiment leave too few devices for the configuration's task.
     """
     settings = config.task.settings()
     held = tx.task(settings.name)
@@ -60,7 +60,7 @@ def take_stock(tx: Transaction, config: CoordinatorConfig, now_s: float) -> Snap
 
 
 def _hold_if_beyond(tx: TaskStore, record: TaskRecord, config: CoordinatorConfig, now_s: float) -> None:
-    """Pause a task that was made before the limits were what they are."""
+    """Pause a task that was created under older limits and exceeds the present ones."""
     faults = beyond_limits(record.settings, config.limits)
     if faults and record.name != config.task.name and record.state.status is TaskStatus.ACTIVE:
         reason = f"outside [limits]: {'; '.join(faults)}"[:MOST_REASON]
@@ -68,11 +68,11 @@ def _hold_if_beyond(tx: TaskStore, record: TaskRecord, config: CoordinatorConfig
 
 
 class TaskCreator:
-    """Makes the tasks that are asked for.
+    """Creates the tasks that operators request.
 
     Args:
         config: the whole configuration.
-        artifacts: where models lie.
+        artifacts: store of the models.
     """
 
     def __init__(self, config: CoordinatorConfig, artifacts: BlobStore) -> None:
@@ -83,16 +83,16 @@ class TaskCreator:
         self._artifacts = artifacts
 
     def forbids(self, settings: TaskSettings) -> str:
-        """Why a task may hold no rounds, by ``[limits]``; empty if it may."""
+        """Why ``[limits]`` forbids a task to open rounds; empty if it does not."""
         return "; ".join(beyond_limits(settings, self._limits))
 
     def make(self, settings: TaskSettings, manifest: str | None, unit: UnitOfWork) -> TaskRecord | OperationRefused:
-        """Make a task, and open its first round if its schedule lets it.
+        """Create a task, and open its first round if its schedule allows.
 
         Args:
-            settings: what it does.
-            manifest: of an imported model that it begins with; None takes what its settings name.
-            unit: of work.
+            settings: settings of the task.
+            manifest: hash of the manifest of an imported model to start from; None takes the source in the settings.
+            unit: the unit of work.
         """
         if unit.tx.task(settings.name) is not None:
             return OperationRefused(
@@ -124,11 +124,11 @@ class TaskCreator:
         return record
 
     def _source(self, settings: TaskSettings, unit: UnitOfWork) -> VersionRecord | OperationRefused:
-        """The version that a training task begins with, or that an evaluation tries first."""
+        """The version that a training task starts from, or that an evaluation task tries first."""
         source = settings.source
         if source.version is not None:
-            found = unit.tx.version(source.version)
-            return OperationRefused(f"source.version: there is no version {source.version}") if found is None else found
+            fixed = unit.tx.version(source.version)
+            return OperationRefused(f"source.version: there is no version {source.version}") if fixed is None else fixed
         name = source.task or self._first
         newest = unit.tx.current_version(name)
         return OperationRefused(f"source.task: there is no training task {name}") if newest is None else newest
@@ -141,7 +141,7 @@ class TaskCreator:
             manifest = Manifest.decode(self._artifacts.get(imported or source.manifest))
         except NightjarError as error:
             return OperationRefused(f"the model cannot be read: {error}")
-        # The same weights under a number of their own: what devices report is told apart by it.
+        # The same weights get a new version number, so that the reports of the two tasks can be told apart.
         manifest = replace(manifest, version=number, mask=None if imported else manifest.mask)
         manifest = with_mask(manifest, settings.codec, self._seed, self._artifacts)
         stored = self._artifacts.put(manifest.encode())
@@ -157,7 +157,7 @@ class TaskCreator:
 
 
 def _slot(tx: TaskStore, settings: TaskSettings, held: TaskRecord | None) -> float | None:
-    """Where the devices of a task begin: where they began before, or in what the others of its experiment leave."""
+    """Start of the task's share of the devices: unchanged, or a free slot of its experiment; None if none fits."""
     variant = settings.variant
     if not variant.experiment:
         return 0.0

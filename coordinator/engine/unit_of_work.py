@@ -1,7 +1,7 @@
-"""A unit of work: what a batch of events changes, gathered until it is committed.
+"""A unit of work: collects the changes of a batch of events until they are committed.
 
-It lets rounds take steps, writes what follows into the open transaction, and collects the effects that are to be
-carried out after the commit. It sends nothing itself.
+It applies events to rounds, writes the results into the open transaction, and collects the effects to carry out after
+the commit. It sends nothing itself.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ _log = structlog.get_logger("coordinator")
 
 @dataclass(slots=True)
 class Snapshot:
-    """What is under way, by the names of the tasks; all of it stands in the database, too.
+    """Open tasks, rounds and versions, keyed by task name; an in-memory copy of what the database holds.
 
     Attributes:
-        tasks: every task that is not over, or has a round that is not, in the order in which they were made.
+        tasks: every task that is not over or still has an open round, in order of creation.
         rounds: the open round of each task that has one.
-        versions: the newest version of each training task.
-        bases: base versions of open rounds that are not the newest version, by number.
-        number: of what devices are to obey now; drawn anew whenever that changes.
+        versions: the current version of each training task.
+        bases: base versions of open rounds, by number, where the base is not the task's current version.
+        number: sequence number of orders to devices; a new one is drawn whenever the devices' version changes.
     """
 
     tasks: dict[str, TaskRecord] = field(default_factory=dict)
@@ -67,34 +67,34 @@ class Snapshot:
     number: int = 0
 
     def copy(self) -> Snapshot:
-        """One that can be changed while this one stands."""
+        """A copy that can be changed without changing the original."""
         return Snapshot(dict(self.tasks), dict(self.rounds), dict(self.versions), dict(self.bases), self.number)
 
     def round(self, number: int) -> Round | None:
-        """The open round of that number."""
+        """The open round with this number; None if there is none."""
         return next((state for state in self.rounds.values() if state.number == number), None)
 
     def rounds_of(self, device: DeviceId) -> list[Round]:
-        """The open rounds that have something to do with a device: it waits there, or was given a seat."""
+        """The open rounds in which a device waits in the pool or has a seat."""
         return [state for state in self.rounds.values() if device in state.seats or device in state.pool]
 
 
 class UnitOfWork:
-    """What a batch of events changes.
+    """The changes of a batch of events.
 
     Args:
         tx: the open transaction.
         now_s: wall-clock time.
-        snapshot: what is under way; it is not modified.
+        snapshot: open tasks, rounds and versions before the batch; it is not modified.
         first: name of the configuration's task.
-        seed: of the sampling.
-        judge: takes each round that is over, before the next one is opened.
+        seed: seed for sampling devices.
+        judge: called with each round that has ended, before the next one is opened.
 
     Attributes:
-        snapshot: what is under way after what has been done so far.
+        snapshot: open tasks, rounds and versions after the changes so far.
         first: name of the configuration's task.
-        effects: to be carried out after the commit, in this order.
-        after_commit: calls that need no durability, such as log lines.
+        effects: effects to carry out after the commit, in order.
+        after_commit: calls to make after the commit that need no durability, such as log lines.
     """
 
     def __init__(
@@ -116,12 +116,12 @@ class UnitOfWork:
         self._judge = judge
 
     def step(self, task: str, event: Event, report: Report | None = None) -> None:
-        """Let a task's open round take a step; without an open round nothing happens.
+        """Apply an event to a task's open round; does nothing if the task has no open round.
 
         Args:
-            task: its name.
-            event: what happened.
-            report: the checked report behind a ReportReceived, and its frame.
+            task: name of the task.
+            event: the event.
+            report: the checked report behind a ReportReceived, with its frame.
 
         Raises:
             IllegalEvent: see :func:`coordinator.rounds.round.step`.
@@ -130,7 +130,7 @@ class UnitOfWork:
         if before is None:
             return
         after, effects = step(before, event)
-        if after is not before:  # comparing would walk over every seat
+        if after is not before:  # an equality test would visit every seat
             self.tx.save_round(after)
             self.snapshot.rounds[task] = after
             self._note_changes(before, after, event)
@@ -147,7 +147,7 @@ class UnitOfWork:
             self.open_next(task)
 
     def tick(self) -> None:
-        """Let time pass for every task; a selection that ends without enough devices is told what the others do."""
+        """Check the deadlines of every task; a selection that times out is told what the missing devices are doing."""
         for name, record in list(self.snapshot.tasks.items()):
             state = self.snapshot.rounds.get(name)
             if state is None:
@@ -163,7 +163,7 @@ class UnitOfWork:
             self.step(name, ClockTicked(self.now_s, elsewhere))
 
     def call_off(self, task: str, reason: str) -> None:
-        """No round of a task is wanted; one whose devices are at work goes to its end."""
+        """Abandon a task's round, unless its devices are already training: then it runs to its end."""
         self.step(task, CalledOff(reason, self.now_s))
 
     def note_check_in(self) -> None:
@@ -171,16 +171,16 @@ class UnitOfWork:
         self.tx.save_rhythm(check_in_counted(self.tx.rhythm(), self.now_s))
 
     def take_up(self, left: Iterable[tuple[int, PendingEffect, int]]) -> list[tuple[int, PendingEffect]]:
-        """What a former process left to be done, without what has ended one process after the other.
+        """The effects that a former process left pending, without those that keep crashing the process.
 
-        Whatever kills us must not be begun for ever. Most of what is set aside heals by itself: devices repeat what was
-        not answered. A round whose reports cannot be averaged is abandoned.
+        An effect that crashes the coordinator must not be retried forever. Most effects that are set aside do no harm,
+        because devices repeat unanswered messages. A round whose reports cannot be averaged is abandoned.
 
         Args:
-            left: number, effect, and how many processes began with it still to be done.
+            left: row number, effect, and number of processes that started while the effect was pending.
 
         Returns:
-            What is to be carried out again.
+            Row number and effect of those to carry out again.
         """
         again = []
         for number, effect, begun in left:
@@ -197,7 +197,7 @@ class UnitOfWork:
         return again
 
     def settle(self, meant: Round, received: ReportReceived, report: Report | None = None) -> None:
-        """Let the round that a report belongs to say its verdict; it may be long over."""
+        """Let the round of a report decide its verdict; the round may have ended long ago."""
         current = self.snapshot.rounds.get(meant.task)
         if current is not None and meant.number == current.number:
             self.step(meant.task, received, report)
@@ -213,13 +213,13 @@ class UnitOfWork:
         self.effects.append(receipt)
 
     def find_round(self, number: int) -> Round | None:
-        """The round of that number, open or over."""
+        """The round with this number, open or ended; None if there is none."""
         return self.snapshot.round(number) or self.tx.round(number)
 
     # Tasks
 
     def step_task(self, name: str, event: tasks.Event) -> TaskRecord:
-        """Let a task take a step.
+        """Apply an event to a task.
 
         Raises:
             IllegalEvent: see :func:`coordinator.tasks.task.step`.
@@ -233,7 +233,7 @@ class UnitOfWork:
         return record
 
     def enlist(self, record: TaskRecord) -> None:
-        """Write a task down, and let go of one that is over."""
+        """Save a task, and drop it from the snapshot if it is over and has no open round."""
         self.tx.save_task(record)
         if record.state.status in OVER and record.name not in self.snapshot.rounds:
             self.snapshot.tasks.pop(record.name, None)
@@ -241,7 +241,7 @@ class UnitOfWork:
             self.snapshot.tasks[record.name] = record
 
     def open_next(self, name: str) -> None:
-        """Begin the next round of a task, if it wants one now."""
+        """Open the next round of a task if it is active and its schedule allows."""
         record = self.snapshot.tasks.get(name)
         if record is None or record.state.status is not TaskStatus.ACTIVE:
             return
@@ -251,7 +251,7 @@ class UnitOfWork:
         canary = self.tx.canary_version(name) if settings.kind is Work.TRAIN else None
         base = canary or self.base_of(record)
         if base is None:
-            return  # the version that it is to try has not come yet
+            return  # the version to evaluate does not exist yet
         number, trial = self.tx.last_round_number() + 1, canary is not None
         rules = settings.rules(trial=trial)
         opened = open_round(number, base.version, rules, self._seed, self.now_s, state.empty, name, trial=trial)
@@ -268,7 +268,7 @@ class UnitOfWork:
         )
 
     def base_of(self, record: TaskRecord) -> VersionRecord | None:
-        """The base version of a task's next round; None if there is none (any more)."""
+        """The base version of a task's next round; None if it does not exist, or no longer exists."""
         if record.settings.kind is Work.TRAIN:
             return self.snapshot.versions.get(record.name)
         source = record.settings.source
@@ -286,15 +286,15 @@ class UnitOfWork:
         newest = self.snapshot.versions.get(state.task)
         if newest is not None and newest.version == state.base_version:
             return newest
-        found = self.snapshot.bases.get(state.base_version) or self.tx.version(state.base_version)
-        if found is None:
+        base = self.snapshot.bases.get(state.base_version) or self.tx.version(state.base_version)
+        if base is None:
             msg = f"round {state.number} has base version {state.base_version}, which the database lacks"
             raise LocalProtocolError(msg)
-        self.snapshot.bases[state.base_version] = found
-        return found
+        self.snapshot.bases[state.base_version] = base
+        return base
 
     def _end_round(self, ended: Round, *, on_trial: bool, decided: bool) -> None:
-        """Tell its task."""
+        """Apply the end of a round to its task."""
         if ended.task not in self.snapshot.tasks:
             return
         rule = self.snapshot.tasks[ended.task].settings.stop_rule()
@@ -304,7 +304,7 @@ class UnitOfWork:
         if event is not None:
             self.step_task(ended.task, event)
 
-    # What follows from a step
+    # Effects and log lines of a step
 
     def _take_over(self, state: Round, effects: tuple[Effect, ...], report: Report | None) -> None:
         for effect in effects:
@@ -354,7 +354,7 @@ class UnitOfWork:
             case Phase.COMMITTED:
                 if (
                     after.started_at_s is not None and after.version is not None
-                ):  # evaluation-only rounds finish faster; keep them out of the average
+                ):  # evaluation-only rounds are shorter: keep them out of the average
                     self.tx.save_rhythm(round_timed(self.tx.rhythm(), max(self.now_s - after.started_at_s, 0.0)))
                 self._say("round_committed", round=after.number, version=after.version)
             case Phase.ABANDONED:
@@ -369,19 +369,19 @@ class UnitOfWork:
 
 
 def _tenths(state: Round) -> int:
-    """How many tenths of the goal are there: a large round must not log a line for each report."""
+    """Accepted reports in tenths of the goal: a large round must not log a line per report."""
     return 10 * state.reported // state.rules.goal
 
 
 def _dropouts_changed(before: Round, after: Round, event: Event) -> Counter[DropoutCause]:
-    """Change in the number of dropouts of each cause with an event."""
+    """Change in the number of dropouts by cause that an event made."""
     device = getattr(event, "device", None)
     if device is None or before.phase is not after.phase:
         change, gone = dropouts(after), dropouts(before)
     else:
-        was, now = before.seats.get(device), after.seats.get(device)  # no event of a device changes another's seat
+        was, now = before.seats.get(device), after.seats.get(device)  # a device's event changes only its own seat
         if was is not None and now is not None and (was.cause, was.earlier) == (now.cause, now.earlier):
-            return _NO_DROPOUTS  # nearly always: a report that was expected
+            return _NO_DROPOUTS  # the usual case: an expected report
         change, gone = (causes_of([] if seat is None else [seat]) for seat in (now, was))
     change.subtract(gone)
     return change

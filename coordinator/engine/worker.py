@@ -1,7 +1,7 @@
-"""Keeps a worker process: starts it, hands it jobs, replaces it when it dies.
+"""Supervises the worker process: starts it, hands it jobs, and restarts it when it dies.
 
-The process is a child with pipes instead of a thread, so that TensorFlow's memory and its crashes are not the
-service's.
+The worker is a child process with pipes, not a thread, so that TensorFlow's memory use and crashes do not affect the
+service.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from models.child_environment import child_environment
 from wire.errors import UnavailableError
 
 JOB_TIMEOUT_S = 900.0
-"""Measuring a large model on a slow machine takes minutes; longer than this it hangs."""
+"""Measuring a large model on a slow machine takes minutes; a job that takes longer than this counts as hung."""
 
 DATABASE_URL = "NIGHTJAR_WORKER_DATABASE_URL"
-"""Environment variable by which the child is told where the database is."""
+"""Environment variable that passes the database URL to the child process."""
 
 _COMMAND = (sys.executable, "-m", "coordinator.engine.worker_child")
 _RESULTS: msgspec.json.Decoder[Result] = msgspec.json.Decoder(Result)
@@ -35,15 +35,15 @@ _log = structlog.get_logger("coordinator")
 
 
 def do_once(job: Job, artifacts: Path, database_url: str) -> Result:
-    """Do one job in a process that ends with it, for a command; its libraries may print to standard error.
+    """Do one job in a process started for that job alone. Commands use it; libraries may print to standard error.
 
     Args:
-        job: what.
+        job: the job to do.
         artifacts: folder of the artifacts.
-        database_url: of the coordinator's database, as SQLAlchemy wants it.
+        database_url: SQLAlchemy URL of the coordinator's database.
 
     Raises:
-        UnavailableError: the process hangs.
+        UnavailableError: the process did not end in time.
     """
     try:
         child = subprocess.run(  # noqa: S603 - our own module
@@ -64,19 +64,19 @@ def do_once(job: Job, artifacts: Path, database_url: str) -> Result:
 
 
 def _environment(database_url: str) -> dict[str, str]:
-    """The URL may hold a password, and arguments are for everybody on the machine to read."""
+    """The child's environment. The URL may hold a password, and any user of the machine can read arguments."""
     return {**child_environment(os.environ), DATABASE_URL: database_url}
 
 
 class WorkerProcess:
-    """A child process that does jobs, one after the other.
+    """A child process that does jobs one at a time.
 
     Args:
         artifacts: folder of the artifacts.
-        database_url: of the coordinator's database, as SQLAlchemy wants it.
-        log: file for what the child and its libraries print.
-        post: takes JobEnded.
-        command: of the child, without its arguments; a test brings its own.
+        database_url: SQLAlchemy URL of the coordinator's database.
+        log: file for the output of the child and its libraries.
+        post: called with each JobEnded.
+        command: command line of the child without its arguments; tests pass their own.
     """
 
     def __init__(
@@ -93,16 +93,16 @@ class WorkerProcess:
         self._post = post
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._closing = False
-        # The kernel ties the child's life to the thread that starts it, so it is this one and it stays.
+        # The kernel kills the child when the thread that started it ends, so one long-lived thread starts it.
         self._thread = threading.Thread(target=self._run, name="worker", daemon=True)
         self._thread.start()
 
     def submit(self, job: Job) -> None:
-        """Queue a job; its end comes as JobEnded."""
+        """Queue a job; its result is posted as JobEnded."""
         self._jobs.put(job)
 
     def close(self) -> None:
-        """End the child, also in the middle of a job."""
+        """Kill the child, even in the middle of a job."""
         self._closing = True
         self._jobs.put(None)
         self._child.kill()

@@ -1,7 +1,7 @@
-"""The worker process: jobs come in as lines of JSON, results go out the same way.
+"""The worker process: reads jobs and writes results as lines of JSON.
 
-The only part of the coordinator that imports TensorFlow, and only when something is to be measured. It ends with its
-input, or with its parent.
+It is the only part of the coordinator that imports TensorFlow, and it does so only when it has to measure a version.
+It ends when its input ends or its parent dies.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from wire.errors import NightjarError, UnavailableError
 from wire.parameters import Vector
 
 EVALUATION_ROWS = 32
-"""Rows of an evaluation batch: twice the training batch, for speed, at 26 MB of logits for 10,000 words."""
+"""Rows per evaluation batch: twice the training batch for speed; the logits take 26 MB for 10,000 words."""
 
 _JOBS: msgspec.json.Decoder[Job] = msgspec.json.Decoder(Job)
 
 
 class Evaluator:
-    """Measures weights on a corpus; the packed corpus is kept for the next time.
+    """Measures weights on a corpus; caches the packed corpus.
 
     Args:
-        artifacts: has the vocabularies.
+        artifacts: store of the vocabularies.
     """
 
     def __init__(self, artifacts: FileBlobs) -> None:
@@ -51,16 +51,16 @@ class Evaluator:
         self._batches = functools.lru_cache(maxsize=2)(self._pack)
 
     def measure(self, manifest: Manifest, weights: Vector, text: str) -> VersionMetrics:
-        """How good weights are on the text.
+        """The metrics of weights on the text.
 
         Raises:
             CorpusError: the text cannot be read.
         """
-        from models.evaluation import evaluate  # half a gigabyte of TensorFlow
+        from models.evaluation import evaluate  # loads half a gigabyte of TensorFlow
 
         batches = self._batches(text, manifest.vocabulary.sha256, manifest.sequence_length)
-        found = evaluate(weights, manifest.shape, manifest.vocabulary_size, batches)
-        return VersionMetrics(found.top1, found.top3, found.loss, found.hits)
+        metrics = evaluate(weights, manifest.shape, manifest.vocabulary_size, batches)
+        return VersionMetrics(metrics.top1, metrics.top3, metrics.loss, metrics.hits)
 
     def _pack(self, text: str, vocabulary_sha256: str, sequence_length: int) -> Batches:
         vocabulary = Vocabulary.from_bytes(self._artifacts.get(vocabulary_sha256))
@@ -103,7 +103,7 @@ def _patiently(
 
 def _attempt(job: Job, artifacts: FileBlobs, private: PrivateStore, evaluator: Evaluator) -> Result:
     try:
-        with np.errstate(over="ignore", invalid="ignore"):  # the result is checked
+        with np.errstate(over="ignore", invalid="ignore"):  # do_job checks the result
             return do_job(job, artifacts, private, evaluator.measure)
     except UnavailableError:
         raise
@@ -114,7 +114,7 @@ def _attempt(job: Job, artifacts: FileBlobs, private: PrivateStore, evaluator: E
 
 
 def main(arguments: list[str]) -> None:
-    """Entry point: process id of the parent, folder of the artifacts."""
+    """Entry point; the arguments are the process id of the parent and the folder of the artifacts."""
     parent, artifacts = arguments
     die_with_parent(int(parent))
     results = own_output()

@@ -1,12 +1,12 @@
-"""How good a version is on the devices themselves, as sums in which no device can be found again.
+"""On-device metrics of a version, as sums from which no single device can be identified.
 
-A device that keeps messages back (``evaluation_share`` of the plan) counts how many of their words the model foresaw
-that it was given, and how many after its training. Here those counts become a *tally* of a version: sums, and for each
-figure how many devices had which recall, to a thousandth. Tallies can be added up, so nothing that a single device said
-needs to be kept, and quantiles over devices still come out.
+A device holds out some messages (``evaluation_share`` of the plan). It counts how many of their words are predicted by
+the model that it received, and how many by the model after its training. This module adds these counts up to a *tally*
+of the version: sums and, for each metric, a histogram of devices by recall in thousandths. Tallies can be merged, so no
+single device's metrics need to be stored, and quantiles over devices can still be computed.
 
-Each device counts once, in quantiles and in the mean: how many words it had is its own word, so that one could be the
-mean if words were counted.
+Each device counts once, in quantiles and in the mean. A device reports its own number of words, so weighting by words
+would let one device dominate the mean.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ QUANTILES = (0.1, 0.5, 0.9)
 FAILURES = frozenset(
     {DropoutCause.FETCH_FAILED, DropoutCause.TRAINING_FAILED, DropoutCause.DIVERGED, DropoutCause.UNTRUSTED}
 )
-"""Dropouts that may be a version's fault; a person who takes the phone in hand is not one."""
+"""Causes of dropouts that may be a fault of the version; a person who starts using the phone is not one."""
 
 LARGEST_LOSS = 69.1
-"""Nats a word: -log(1e-30), below which the program takes no probability. A larger loss was made up."""
+"""Maximum loss per word in nats: -log(1e-30), the program's lower bound on probabilities. A larger loss is invented."""
 
 INVALID = "invalid"
-"""Not a dropout: a report that could not be counted."""
+"""Failure cause that is not a dropout: a report that was refused."""
 
 Histogram = Mapping[int, int]
-"""Recall in thousandths -> devices."""
+"""Recall in thousandths -> number of devices."""
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
-    """What devices found of one version. Recall before training is that of the version; after it, of what they made.
+    """The summed on-device metrics of one version: "before" local training (the version itself) and "after" it.
 
     Attributes:
-        devices: that measured it.
-        counted: held-out words, as the devices say.
-        loss_before: sum over devices of the mean loss per target, nats.
-        loss_after: the same sum after training, of those that trained.
-        top1_before_of: recall -> devices; words foreseen first.
-        top3_before_of: the same for the first three suggestions.
-        top1_after_of: as the first, by what the device had trained.
-        top3_after_of: the same for the first three suggestions.
-        tried: devices that fetched and ran it, or failed at that.
-        failures: cause -> of these, those that failed.
+        devices: number of devices that measured the version.
+        counted: number of held-out words, as reported by the devices.
+        loss_before: sum over devices of the mean loss per target before training, nats.
+        loss_after: sum over the devices that trained of the mean loss per target after training, nats.
+        top1_before_of: histogram of the recall of the best suggestion before training.
+        top3_before_of: histogram of the recall of the best three suggestions before training.
+        top1_after_of: histogram of the recall of the best suggestion after training.
+        top3_after_of: histogram of the recall of the best three suggestions after training.
+        tried: number of devices that ran the version or failed to fetch or run it.
+        failures: cause -> number of devices that failed to fetch or run the version.
     """
 
     devices: int = 0
@@ -70,12 +70,12 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failed(self) -> int:
-        """Devices that failed."""
+        """Number of devices that failed to fetch or run the version."""
         return sum(self.failures.values())
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """A recall over devices: its mean, and a tenth of them has at most p10, half at most p50."""
+    """The distribution of a recall over devices: its mean and the 10th, 50th and 90th percentiles."""
 
     mean: float
     p10: float
@@ -84,19 +84,19 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class FederatedMetrics(msgspec.Struct, frozen=True, kw_only=True):
-    """A tally for people; the spreads are None before a device has measured anything.
+    """A tally in readable form; a spread is None until a device has measured it.
 
     Attributes:
-        devices: that measured the version.
-        counted: held-out words.
-        top1_before: recall of the version.
-        top3_before: likewise among the first three.
-        top1_after: recall after local training.
-        top3_after: likewise.
-        loss_before: mean over devices, nats.
-        loss_after: likewise.
-        tried: devices that fetched and ran it, or failed at that.
-        failures: cause -> devices that failed.
+        devices: number of devices that measured the version.
+        counted: number of held-out words.
+        top1_before: recall of the version's best suggestion.
+        top3_before: recall of the version's best three suggestions.
+        top1_after: recall of the best suggestion after local training.
+        top3_after: recall of the best three suggestions after local training.
+        loss_before: mean loss of the version over devices, nats.
+        loss_after: mean loss after local training over devices, nats.
+        tried: number of devices that ran the version or failed to fetch or run it.
+        failures: cause -> number of devices that failed to fetch or run the version.
     """
 
     devices: int
@@ -116,11 +116,11 @@ _AFTER = ("top1_after", "top3_after")
 
 
 def tally(evaluations: Iterable[LocalEvaluation], *, trained: bool = True) -> Tally:
-    """Add up what devices found; those without a counted word are left out.
+    """Add up the evaluations of devices; those without a counted word are left out.
 
     Args:
-        evaluations: one of each device.
-        trained: whether the devices trained as well; if not, there is nothing "after".
+        evaluations: one evaluation per device.
+        trained: whether the devices also trained; if not, the "after" metrics stay empty.
 
     >>> one = LocalEvaluation(8, 2, 4, 3, 5, 5.0, 4.5)
     >>> tally([one, one]).top1_before_of
@@ -130,24 +130,24 @@ def tally(evaluations: Iterable[LocalEvaluation], *, trained: bool = True) -> Ta
     sums: dict[str, float] = defaultdict(int)
     recalls = _BEFORE + _AFTER if trained else _BEFORE
     histograms: dict[str, Counter[int]] = {name: Counter() for name in recalls}
-    for found in evaluations:
-        if not found.counted:
+    for evaluation in evaluations:
+        if not evaluation.counted:
             continue
         devices += 1
-        sums["counted"] += found.counted
+        sums["counted"] += evaluation.counted
         for name in ("loss_before", "loss_after") if trained else ("loss_before",):
-            sums[name] += min(max(getattr(found, name), 0.0), LARGEST_LOSS)
+            sums[name] += min(max(getattr(evaluation, name), 0.0), LARGEST_LOSS)
         for name in recalls:
-            histograms[name][round(THOUSANDTHS * getattr(found, name) / found.counted)] += 1
+            histograms[name][round(THOUSANDTHS * getattr(evaluation, name) / evaluation.counted)] += 1
     added: dict[str, Any] = {**sums}
     added |= {f"{name}_of": dict(histogram) for name, histogram in histograms.items()}
     return Tally(devices=devices, **added)
 
 
 def tried_in(state: Round) -> Tally:
-    """How the devices of a round fared with its base version: how many could run it, and why others could not.
+    """How many devices of a round could run its base version, and why the others could not.
 
-    A device that came back for another attempt counts as often as it tried.
+    A device with several attempts counts once per attempt.
     """
     failures: Counter[str] = Counter()
     reported = 0
@@ -160,7 +160,7 @@ def tried_in(state: Round) -> Tally:
 
 
 def merged(one: Tally, other: Tally) -> Tally:
-    """Both together.
+    """The sum of two tallies.
 
     >>> merged(Tally(tried=2, failures={"diverged": 1}), Tally(tried=1, failures={"diverged": 1})).failures
     {'diverged': 2}
@@ -173,7 +173,7 @@ def merged(one: Tally, other: Tally) -> Tally:
 
 
 def figures(found: Tally) -> FederatedMetrics:
-    """A tally for people."""
+    """A tally in readable form."""
     spreads = {name: _spread(found, name) for name in _BEFORE + _AFTER}
     trained = sum(found.top1_after_of.values())
     return FederatedMetrics(
@@ -188,7 +188,7 @@ def figures(found: Tally) -> FederatedMetrics:
 
 
 def mean_and_error(histogram: Histogram) -> tuple[float, float]:
-    """Mean recall over devices, and its standard error; a single device tells nothing of its error.
+    """Mean recall over devices and its standard error, which is infinite for a single device.
 
     >>> mean_and_error({0: 1, 500: 1})
     (0.25, 0.25)
@@ -202,7 +202,7 @@ def mean_and_error(histogram: Histogram) -> tuple[float, float]:
 
 
 def quantile(histogram: Histogram, share: float) -> float:
-    """The smallest recall that at least this share of the devices does not exceed.
+    """The smallest recall that at least ``share`` of the devices do not exceed.
 
     >>> quantile({100: 1, 200: 8, 300: 1}, 0.1), quantile({100: 1, 200: 8, 300: 1}, 0.5)
     (0.1, 0.2)

@@ -1,18 +1,18 @@
-"""What a new version is published as, so that devices fetch little of it.
+"""The downlink: the form in which a new version is published, so that devices download little.
 
-The server optimizer says where the weights should go. What is published may be coarser, in a way that devices receive
-in few bytes, and what it lacks is the *residual*: it is added to the next version's step, so that in the long run
-nothing is lost (error feedback on the way down).
+The server optimizer computes target weights. The published weights may be coarser, so that devices need few bytes to
+get them. The difference is the *residual*. It is added to the next version's step, so that nothing is lost in the long
+run (error feedback on the downlink).
 
 =======  ====================================================  ==================================================
-form     published weights                                     ways to them, beside the whole float32 file
+form     published weights                                     transfers, in addition to the whole float32 file
 =======  ====================================================  ==================================================
-f32      as the optimizer says; no residual                    what changed, exactly
-topk-8   the version before, moved by its k largest changes    the coded changes; what changed, exactly
+f32      the optimizer's weights; no residual                  exact difference
+topk-8   the previous version plus its k largest changes       encoded changes; exact difference
 =======  ====================================================  ==================================================
 
-"What changed, exactly" is offered against each of the last few versions, as long as it is much shorter than the whole.
-Does not store anything: the caller does.
+An exact difference is offered to each of the last few versions, if it is much smaller than the whole file. This module
+stores nothing; the caller does.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from wire.parameters import ParameterLayout, Vector, weights_to_bytes
 
 F32, TOPK_8 = FORMS = ("f32", "topk-8")
 DENSITY = 0.05
-"""Share of the weights that a version of form topk-8 moves: about what a cohort's sparse updates move together."""
+"""Share of the weights that change in form topk-8: about as many as a cohort's sparse updates change together."""
 VERSIONS_BACK = 8
-"""How old a device's weights may be for fetching only what changed: a day of rounds, each a twentieth of a second."""
+"""Number of earlier versions with an exact difference: about a day of rounds, at a twentieth of a second each."""
 MOST_CHANGED = 0.25
-"""Share of changed weights above which an exact transfer saves hardly half, and takes seconds to make."""
+"""Maximum share of changed weights: above it an exact difference saves less than about half, and takes seconds."""
 LEAST_WHOLE_BYTES = 16 * 1024
-"""Shorter weights are sent as they are: to read a transfer would take a device longer than to fetch the rest."""
+"""Smaller files are sent whole: reading a transfer would take a device longer than downloading the rest."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Published:
-    """A version as devices will have it.
+    """A version as it is published to devices.
 
     Attributes:
         weights: (n,) float32.
-        residual: (n,) float64, what they lack; None for form f32.
-        way: the transfer from the version before that the form itself gives; None for form f32.
+        residual: (n,) float64, target weights minus published weights; None for form f32.
+        way: encoded changes from the previous version; None for form f32.
     """
 
     weights: Vector
@@ -61,7 +61,7 @@ class Base:
     """An earlier version that devices may hold.
 
     Attributes:
-        sha256: of its weights.
+        sha256: hash of its weights.
         weights: (n,) float32.
     """
 
@@ -70,7 +70,7 @@ class Base:
 
 
 def keeps_residual(form: str) -> bool:
-    """Whether a form publishes less than the optimizer says.
+    """Whether a form publishes coarser weights than the optimizer computed.
 
     >>> keeps_residual("f32"), keeps_residual("topk-8")
     (False, True)
@@ -79,17 +79,17 @@ def keeps_residual(form: str) -> bool:
 
 
 def publish(previous: Vector, target: Wide, form: str, layout: ParameterLayout, rng: np.random.Generator) -> Published:
-    """Find the weights of the next version.
+    """Compute the published weights of the next version.
 
     Args:
-        previous: (n,) float32, the version before.
-        target: (n,) float64, where the optimizer and the last residual want the weights.
+        previous: (n,) float32, weights of the previous version.
+        target: (n,) float64, the optimizer's weights plus the last residual.
         form: one of FORMS.
-        layout: of n parameters.
-        rng: rounds in form topk-8.
+        layout: layout of the n parameters.
+        rng: source of the stochastic rounding in form topk-8.
 
     Raises:
-        ConfigError: no such form.
+        ConfigError: the form does not exist.
     """
     if form == F32:
         return Published(target.astype(np.float32), None, None)
@@ -110,19 +110,19 @@ def ways_to(
 
     Args:
         published: the new version.
-        previous: the version before it.
-        earlier: older ones, newest first.
-        layout: of n parameters.
+        previous: the version before the new one.
+        earlier: older versions, newest first.
+        layout: layout of the n parameters.
     """
     whole_bytes = len(weights_to_bytes(published.weights))
     worth_it = whole_bytes >= LEAST_WHOLE_BYTES
-    found = []
+    ways = []
     if published.way is not None:
-        found.append((Transfer(Artifact.of(published.way), previous.sha256), published.way))
+        ways.append((Transfer(Artifact.of(published.way), previous.sha256), published.way))
     for base in chain((previous,), earlier) if worth_it else ():
         if np.count_nonzero(base.weights != published.weights) > MOST_CHANGED * layout.size:
-            break  # older ones differ even more
+            break  # older versions differ even more
         data = transfers.exact_transfer(base.weights, published.weights, layout)
         if len(data) < whole_bytes:
-            found.append((Transfer(Artifact.of(data), base.sha256), data))
-    return found
+            ways.append((Transfer(Artifact.of(data), base.sha256), data))
+    return ways

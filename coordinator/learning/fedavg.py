@@ -1,23 +1,23 @@
-"""Federated averaging, on one page: from the encoded updates of a cohort to the next weights. Pure.
+"""Federated averaging: from the encoded updates of a cohort to the next weights. Pure.
 
-With weights x, and the update u_k of device k, trained on n_k examples as the device says::
+With weights x, and the update u_k of device k, which reports n_k training examples::
 
     u_k = decode(payload_k)
     d   = sum(w_k s_k u_k) / sum(w_k)
-    w_k = min(n_k, median of all n)            how much it wrote: no device counts for more than half of the others
-    s_k = min(1, C / |u_k|)                    how far it pulls: clipped to the norm C
-    x   = server optimizer (x, d)              FedAvg: x + eta d; the others are in coordinator.learning.optimizers
+    w_k = min(n_k, median of all n)            weight: its number of examples, capped at the median of the cohort
+    s_k = min(1, C / |u_k|)                    scale: clips the update to the norm C
+    x   = server optimizer (x, d)              FedAvg: x + eta d; coordinator.learning.optimizers has the others
 
-C follows the median norm of the cohorts by itself, and no honest plan, codec or model needs a number of its own. With b
-as the share of a cohort's updates within C, the next cohort is clipped to::
+C adapts to the median norm of the cohorts, so it needs no setting per plan, codec or model. With b as the share of a
+cohort's updates within C, the next cohort is clipped to::
 
-    C exp(-eta (b - gamma))                    gamma = 1/2, eta = 0.2: by a tenth at most from round to round
+    C exp(-eta (b - gamma))                    gamma = 1/2, eta = 0.2: changes by about a tenth at most per round
 
-The first cohort is clipped to its own median. Every median is the lower one, so that one device of two does not move it
-up. A norm is that of the decoded update, whatever a device says of it.
+The first cohort is clipped to its own median norm. All medians are lower medians, so that one device of two cannot
+raise them. Norms are computed from the decoded updates, never taken from the devices.
 
-Everything is summed in float64 in ascending order of devices, so the same reports give the same weights, bit for bit,
-on every machine. One update and one sum are in memory at a time, however many reports there are.
+Sums are computed in float64 in ascending order of devices, so equal reports give bit-identical weights on every
+machine. Memory holds one update and one sum at a time, however many reports there are.
 
 Sources: McMahan et al. 2017, "Communication-Efficient Learning of Deep Networks from Decentralized Data", for the mean;
 Andrew et al. 2021, "Differentially Private Learning with Adaptive Clipping", section 2.1, for C, without its noise;
@@ -40,19 +40,19 @@ from wire.identifiers import DeviceId
 from wire.parameters import ParameterLayout, Vector
 
 GAMMA = 0.5
-"""Share of a cohort's updates that are to be within the clip norm: attackers are fewer than half."""
+"""Target share of a cohort's updates within the clip norm: attackers are assumed to be fewer than half."""
 ETA = 0.2
-"""How fast the clip norm moves, as in the paper."""
+"""Learning rate of the clip norm, as in the paper."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientUpdate:
-    """What a device reported.
+    """The update that a device reported.
 
     Attributes:
-        device: whose it is.
+        device: id of the device.
         num_examples: n_k, positive.
-        payload: reads the update as its codec encoded it; called once, or twice for a first cohort.
+        payload: returns the encoded update; called once, or twice for a task's first cohort.
     """
 
     device: DeviceId
@@ -62,10 +62,10 @@ class ClientUpdate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contribution:
-    """One device's part of the mean.
+    """One device's contribution to the mean.
 
     Attributes:
-        device: whose it is.
+        device: id of the device.
         weight: w_k, positive.
         update: u_k.
         scale: s_k; below 1 if the update was clipped.
@@ -79,12 +79,12 @@ class Contribution:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Averaged:
-    """What a cohort made of a model.
+    """The result of averaging a cohort's updates.
 
     Attributes:
-        weights: (n,) float32, the next.
-        state: of the server optimizer, the next.
-        clip_norm: C of the next cohort; None while no update has ever changed anything.
+        weights: (n,) float32, the next weights.
+        state: next state of the server optimizer.
+        clip_norm: C of the next cohort; None while every update so far was zero.
         unreadable: devices whose updates could not be decoded; they are not in the mean.
     """
 
@@ -95,7 +95,7 @@ class Averaged:
 
 
 class TooFewReadableError(Exception):
-    """Without the updates that cannot be decoded there are fewer than the minimum: ``devices`` sent those."""
+    """The updates of ``devices`` cannot be decoded, and fewer than the minimum remain without them."""
 
     def __init__(self, devices: tuple[DeviceId, ...]) -> None:
         super().__init__(f"{len(devices)} updates cannot be decoded, and without them there are too few")
@@ -112,21 +112,21 @@ def federated_average(
     clip_norm: float | None,
     minimum: int = 1,
 ) -> Averaged:
-    """Decode, clip, average, step.
+    """Decode, clip and average the updates, and apply a step of the server optimizer.
 
     Args:
-        weights: (n,) float32, of the base version.
-        state: of the optimizer.
-        updates: of the cohort, in any order.
-        codec: that the updates were asked in.
-        layout: of n parameters.
-        optimizer: of the server.
+        weights: (n,) float32, weights of the base version.
+        state: state of the server optimizer.
+        updates: updates of the cohort, in any order.
+        codec: codec of the updates.
+        layout: layout of the n parameters.
+        optimizer: the server optimizer.
         clip_norm: C; None for a task's first cohort.
-        minimum: fewest updates that make a mean.
+        minimum: smallest number of updates to average.
 
     Raises:
-        TooFewReadableError: fewer than ``minimum`` can be decoded.
-        LocalProtocolError: nobody, or a device twice.
+        TooFewReadableError: some updates cannot be decoded, and fewer than ``minimum`` remain.
+        LocalProtocolError: there is no update, or a device occurs twice.
     """
     cohort = sorted(updates, key=lambda each: each.device)
     if not cohort:
@@ -159,7 +159,7 @@ def federated_average(
 def _decoded(
     cohort: Iterable[ClientUpdate], codec: Codec, layout: ParameterLayout
 ) -> Iterator[tuple[ClientUpdate, Sparse | None]]:
-    """Each update; None for one that cannot be decoded."""
+    """Each client update with its decoded form; None if it cannot be decoded."""
     for each in cohort:
         payload = each.payload()
         try:
@@ -170,7 +170,7 @@ def _decoded(
 
 
 def weighted_mean(contributions: Iterable[Contribution], size: int) -> Wide:
-    """``sum(w_k s_k u_k) / sum(w_k)``, one contribution in memory at a time.
+    """``sum(w_k s_k u_k) / sum(w_k)``, with one contribution in memory at a time.
 
     >>> sparse = Sparse(2, np.array([0]), np.array([4.0], np.float32))
     >>> a, b = Contribution(DeviceId("a"), 1.0, sparse), Contribution(DeviceId("b"), 3.0, sparse)
@@ -185,7 +185,7 @@ def weighted_mean(contributions: Iterable[Contribution], size: int) -> Wide:
         (n,) float64.
 
     Raises:
-        LocalProtocolError: none at all, a device twice or out of order, a weight that is not positive, or a wrong size.
+        LocalProtocolError: no contribution, a device twice or out of order, a weight not positive, or a wrong size.
     """
     total = np.zeros(size, np.float64)
     weights = 0.0
@@ -198,7 +198,7 @@ def weighted_mean(contributions: Iterable[Contribution], size: int) -> Wide:
             )
             raise LocalProtocolError(msg)
         update = contribution.update
-        # Indices are unique within an update, so this adds each once, ten times as fast as numpy.add.at.
+        # Indices are unique within an update, so += adds each one once, and ten times as fast as numpy.add.at.
         total[update.indices] += contribution.weight * contribution.scale * update.values.astype(np.float64)
         weights += contribution.weight
         last = contribution.device
@@ -209,7 +209,7 @@ def weighted_mean(contributions: Iterable[Contribution], size: int) -> Wide:
 
 
 def largest_weight(num_examples: Iterable[int]) -> int:
-    """The most that one device of a cohort weighs: the lower median of what all say.
+    """The maximum weight of a device: the lower median of the cohort's example counts.
 
     >>> largest_weight([30, 30_000]), largest_weight([10, 30, 30_000])
     (30, 30)
@@ -218,7 +218,7 @@ def largest_weight(num_examples: Iterable[int]) -> int:
 
 
 def weight_of(num_examples: int, cap: int) -> float:
-    """The weight of a report: its number of examples, capped, because a weight says something about its owner.
+    """The weight of a report: its number of examples, capped, because a weight reveals something about its owner.
 
     >>> weight_of(30, 100), weight_of(30_000, 100)
     (30.0, 100.0)
@@ -236,7 +236,7 @@ def norm_of(update: Sparse) -> float:
 
 
 def first_clip_norm(norms: Iterable[float]) -> float | None:
-    """What the first cohort is clipped to: the lower median of its norms; None if no update changes anything.
+    """Clip norm of the first cohort: the lower median of its nonzero norms; None if all updates are zero.
 
     >>> first_clip_norm([0.0, 4.0, 100.0])
     4.0
@@ -246,7 +246,7 @@ def first_clip_norm(norms: Iterable[float]) -> float | None:
 
 
 def next_clip_norm(clip_norm: float, norms: Sequence[float]) -> float:
-    """What the next cohort is clipped to, after one of these norms.
+    """Clip norm of the next cohort, after a cohort with these norms.
 
     >>> round(next_clip_norm(4.0, [1.0, 2.0]), 3), round(next_clip_norm(4.0, [5.0, 6.0]), 3)
     (3.619, 4.421)

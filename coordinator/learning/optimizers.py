@@ -1,7 +1,7 @@
-"""The server's optimizers: how the mean update of a round changes the model.
+"""Server optimizers: how the mean update of a round changes the model.
 
-With mean update d, weights x, rate eta and element-wise arithmetic in float64; d
-points downhill, so it is added:
+With mean update d, weights x, learning rate eta, and element-wise arithmetic in float64; d points downhill, so it is
+added:
 
 ========== ============================================= =================================
 optimizer  state                                         step
@@ -15,11 +15,11 @@ fedyogi    m = beta1 m + (1 - beta1) d                   x + eta m / (sqrt(v) + 
            v = v - (1 - beta2) d^2 sign(v - d^2)
 ========== ============================================= =================================
 
-Two choices of the paper, kept as they are: v begins at tau^2 and m at 0, and there is no bias correction. FedAdagrad is
-without momentum, as in the paper's experiments. FedAvgM does not damp d by (1 - beta1), so in the long run its step is
-1 / (1 - beta1) times FedAvg's.
+As in the paper, v starts at tau^2 and m at 0, and there is no bias correction. FedAdagrad has no momentum, as in the
+paper's experiments. FedAvgM does not scale d by (1 - beta1), so in the long run its step is 1 / (1 - beta1) times
+FedAvg's.
 
-Pairs of pure functions: the state goes in and comes out, and nothing is modified.
+Each optimizer is a pair of pure functions that take the state and return the next one; nothing is modified in place.
 
 Source: Reddi et al. 2021, "Adaptive Federated Optimization", algorithm 2; FedAvg is McMahan et al. 2017, FedAvgM Hsu et
 al. 2019.
@@ -40,7 +40,7 @@ from wire.parameters import Vector
 Wide = npt.NDArray[np.float64]
 """(n,) float64."""
 State = npt.NDArray[np.float64]
-"""(vectors, n) float64: what an optimizer remembers from round to round; no vectors for FedAvg."""
+"""(vectors, n) float64: what an optimizer keeps from round to round; FedAvg has no vectors."""
 
 
 class OptimizerName(enum.Enum):
@@ -54,10 +54,10 @@ class OptimizerName(enum.Enum):
 
 
 class OptimizerChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """One optimizer with its constants; each reads only those of its row above.
+    """An optimizer with its constants; it uses only those in its row of the module's table.
 
     Attributes:
-        name: which.
+        name: name of the optimizer.
         learning_rate: eta.
         momentum: beta1, in [0, 1).
         second_momentum: beta2, in [0, 1).
@@ -76,7 +76,7 @@ class ServerOptimizer:
     """How the mean update changes the model.
 
     Attributes:
-        init: n -> first state.
+        init: n -> initial state.
         apply: (weights (n,) float32, mean (n,) float64, state) -> (next weights (n,) float32, next state).
     """
 
@@ -85,10 +85,10 @@ class ServerOptimizer:
 
 
 def optimizer_for(choice: OptimizerChoice) -> ServerOptimizer:
-    """The optimizer that a task asks for.
+    """The optimizer of a task.
 
     Args:
-        choice: which, with its constants.
+        choice: name and constants of the optimizer.
 
     >>> fed_avg_with_rate_2 = optimizer_for(OptimizerChoice(name=OptimizerName.FEDAVG, learning_rate=2.0))
     >>> fed_avg_with_rate_2.apply(np.ones(1, np.float32), np.array([0.5]), fed_avg_with_rate_2.init(1))[0].tolist()
@@ -109,7 +109,7 @@ def optimizer_for(choice: OptimizerChoice) -> ServerOptimizer:
 
 
 def fed_avg(learning_rate: float) -> ServerOptimizer:
-    """``x + eta d``; without state. Rate 1 is McMahan's FedAvg."""
+    """``x + eta d``; no state. Learning rate 1 is McMahan's FedAvg."""
 
     def apply(weights: Vector, mean: Wide, state: State) -> tuple[Vector, State]:
         return _moved(weights, learning_rate * mean), state
@@ -148,7 +148,7 @@ def fed_adam(learning_rate: float, momentum: float, second_momentum: float, adap
 
 
 def fed_yogi(learning_rate: float, momentum: float, second_momentum: float, adaptivity: float) -> ServerOptimizer:
-    """Like FedAdam, but v moves by at most ``(1 - beta2) d^2``, so one large round is not forgotten at once."""
+    """Like FedAdam, but v moves by at most ``(1 - beta2) d^2``, so one large round is forgotten only gradually."""
 
     def moment(second: Wide, squared: Wide) -> Wide:
         return second - (1 - second_momentum) * squared * np.sign(second - squared)
@@ -180,7 +180,7 @@ def _moved(weights: Vector, step: Wide) -> Vector:
 
 
 def state_to_bytes(name: OptimizerName, state: State) -> bytes:
-    """A state for the private store: the optimizer's name, a line feed, the vectors as little-endian float64."""
+    """A state as stored: the optimizer's name, a line feed, the vectors as little-endian float64."""
     return _head(name) + state.astype("<f8").tobytes()
 
 
@@ -194,13 +194,13 @@ def state_from_bytes(data: bytes, name: OptimizerName, first: State) -> State:
     [[0.0]]
 
     Args:
-        data: what was stored.
-        name: the optimizer that is to go on.
-        first: its first state.
+        data: the stored bytes.
+        name: the optimizer that will use the state.
+        first: the initial state of that optimizer.
 
     Returns:
-        The stored state; or ``first`` if another optimizer left it, or one of another model: the task was changed, and
-        numbers that mean something else would do harm.
+        The stored state. If it belongs to another optimizer or model, because the task was changed, ``first``: numbers
+        with another meaning would do harm.
     """
     whose, _, body = data.partition(b"\n")
     if whose != name.value.encode() or len(body) != 8 * first.size:

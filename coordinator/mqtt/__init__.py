@@ -1,1 +1,1 @@
-"""MQTT: the coordinator's client, and the brokers that it can start. Adapters: they decide nothing."""
+"""MQTT: the coordinator's client, and the brokers that it can start. These are adapters without decisions."""

@@ -1,7 +1,7 @@
-"""Becomes an MQTT broker: mosquitto if it is installed, else the embedded amqtt.
+"""The broker process: runs mosquitto if it is installed, else the embedded amqtt.
 
-Everything here runs in the broker's own process (``python -m coordinator broker``); the service keeps such a process
-through :mod:`coordinator.mqtt.broker_child`.
+All of this runs in the broker's own process (``python -m coordinator broker``), which the service supervises with
+:mod:`coordinator.mqtt.broker_child`.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ from wire import topics
 from wire.errors import ConfigError
 
 MOSQUITTO, AMQTT, EXTERNAL = "mosquitto", "amqtt", "external"
-"""Names of brokers, as the status page shows them."""
+"""Names of brokers, as shown on the status page."""
 
 _SBIN = "/usr/sbin:/usr/local/sbin"
-"""Debian installs mosquitto where a user's PATH does not look."""
+"""Debian installs mosquitto here, which is not on a user's PATH."""
 _PBKDF2_ROUNDS = 101_000
 MAX_QUEUED_BYTES = 512 * 2**20
-"""Of messages that wait in mosquitto for one session of the coordinator. As much again is for everything else: with
-every packet at its limit, what 600 devices could leave there on each of their topics."""
+"""Maximum bytes of messages queued in mosquitto for one session of the coordinator. The same amount is allowed for all
+else: with packets of maximum size, it holds what 600 devices could leave on each of their topics."""
 
 
 SERVICE_USER = "@coordinator"
-"""The coordinator's name at a broker that asks devices for certificates; no device can have it."""
+"""User name of the coordinator at a broker that requires device certificates; no device can have it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Where a broker listens, and who may come in.
+    """The addresses on which a broker listens, and the clients that it admits.
 
     Attributes:
-        host: address for devices.
-        port: for devices.
-        username: with the password below.
-        password: empty lets any name in, in plain text.
-        tls: folder with our certificate and the authorities (:mod:`coordinator.enrolment.tls_files`); devices must show
-            a certificate, and the name and password are the coordinator's.
-        service_port: for the coordinator, on 127.0.0.1; with ``tls``.
-        population: whose topics devices may use; with ``tls``, as the next.
-        shards: of the topics to the coordinator.
+        host: address of the listener for devices.
+        port: port of the listener for devices.
+        username: user name that goes with ``password``.
+        password: password of clients; if empty, plain-text clients may use any name.
+        tls: folder with the server certificate and the authorities (:mod:`coordinator.enrolment.tls_files`); devices
+            must present a certificate, and only the coordinator uses the name and password.
+        service_port: port of the coordinator's listener on 127.0.0.1; only with ``tls``.
+        population: population whose topics devices may use; only with ``tls``.
+        shards: number of ingest shards in the topics to the coordinator; only with ``tls``.
     """
 
     host: str
@@ -68,10 +68,10 @@ class Listeners:
 
 
 def choose(kind: BrokerKind) -> str:
-    """The broker that a kind stands for on this machine.
+    """The name of the broker that a kind selects on this machine.
 
     Raises:
-        ConfigError: mosquitto is asked for and not installed.
+        ConfigError: mosquitto is configured but not installed.
     """
     match kind:
         case BrokerKind.AUTO:
@@ -88,15 +88,15 @@ def choose(kind: BrokerKind) -> str:
 
 
 def find_mosquitto() -> str | None:
-    """Path of the mosquitto program."""
+    """Path of the mosquitto program; None if it is not installed."""
     return shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:{_SBIN}")
 
 
 def check_port_free(host: str, port: int, setting: str, remedy: str) -> None:
-    """See to it that we can listen.
+    """Check that the process can listen on a port.
 
     Raises:
-        ConfigError: somebody else listens there, or the address is not ours.
+        ConfigError: the port is taken, or the address does not belong to this machine.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -109,12 +109,12 @@ def check_port_free(host: str, port: int, setting: str, remedy: str) -> None:
 
 
 def run_broker(name: str, doors: Listeners, folder: Path) -> None:
-    """Be the broker until a signal comes; as mosquitto this process is replaced. SIGHUP reads certificates again.
+    """Run the broker until a signal arrives; mosquitto replaces this process. SIGHUP reloads certificates.
 
     Args:
         name: MOSQUITTO or AMQTT.
-        doors: where to listen, and for whom.
-        folder: for its state.
+        doors: addresses to listen on, and clients to admit.
+        folder: folder for the broker's state.
 
     Raises:
         ConfigError: the port is taken, or the folder cannot be used.
@@ -131,12 +131,12 @@ def run_broker(name: str, doors: Listeners, folder: Path) -> None:
         raise ConfigError(msg) from error
     if name == MOSQUITTO:
         program = find_mosquitto() or MOSQUITTO
-        os.execv(program, [program, "-c", str(path)])  # noqa: S606 - no shell on purpose
+        os.execv(program, [program, "-c", str(path)])  # noqa: S606 - deliberately without a shell
     asyncio.run(run_embedded(doors))
 
 
 def write_mosquitto_files(doors: Listeners, folder: Path) -> Path:
-    """Mosquitto's configuration, and its password file if it needs one; the path of the first."""
+    """Write mosquitto's configuration, and its password file if needed; returns the path of the configuration."""
     folder = folder.resolve()
     passwords, access = folder / "passwords", ""
     listeners = f"listener {doors.port} {doors.host}"
@@ -157,7 +157,7 @@ def write_mosquitto_files(doors: Listeners, folder: Path) -> Path:
             password_file=f"password_file {passwords}" if doors.password else "",
             access_file=access,
             memory_limit=MAX_QUEUED_BYTES * (doors.shards + 1),
-            # Started by root, mosquitto would become a user who cannot write into our folder.
+            # Started by root, mosquitto would otherwise switch to a user who cannot write to this folder.
             user=pwd.getpwuid(os.geteuid()).pw_name,
         )
     )
@@ -165,15 +165,16 @@ def write_mosquitto_files(doors: Listeners, folder: Path) -> Path:
 
 
 def access_list(username: str, population: str, shards: int, denied: Iterable[str] = ()) -> str:
-    """Mosquitto's access list: the coordinator reaches its population, a device its own topics there, each by name.
+    """Mosquitto's access list: the coordinator may use all topics of its population, a device only its own.
 
-    Names and no wildcards, because mosquitto keeps a retained message on every topic that a device may publish to.
+    Topics are listed without wildcards, because mosquitto keeps a retained message on every topic that a device may
+    publish to.
 
     Args:
-        username: the coordinator's.
-        population: whose topics.
-        shards: of the coordinator.
-        denied: devices that hear and say nothing, whatever certificate they show.
+        username: user name of the coordinator.
+        population: population whose topics are listed.
+        shards: number of ingest shards.
+        denied: devices that may neither publish nor subscribe, whatever certificate they present.
     """
     up = "\n".join(
         f"pattern write {topics.ROOT}/{population}/up/{shard}/%u/{kind}"
@@ -189,14 +190,14 @@ def _template(name: str) -> string.Template:
 
 
 def mosquitto_password_line(username: str, password: str, salt: bytes) -> str:
-    """A line of mosquitto's password file: PBKDF2 with SHA-512, in its ``$7$`` form."""
+    """A line of mosquitto's password file: PBKDF2 with SHA-512, in the ``$7$`` format."""
     digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, _PBKDF2_ROUNDS)
     return f"{username}:$7${_PBKDF2_ROUNDS}${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}\n"
 
 
 async def run_embedded(doors: Listeners) -> None:
-    """The embedded broker until SIGTERM or SIGINT; its sessions are in memory only."""
-    from coordinator.mqtt.embedded_broker import EmbeddedBroker, configuration  # amqtt brings many modules
+    """Run the embedded broker until SIGTERM or SIGINT; its sessions are kept in memory only."""
+    from coordinator.mqtt.embedded_broker import EmbeddedBroker, configuration  # amqtt imports many modules
 
     logging.basicConfig(level=logging.WARNING, format="broker %(levelname)s %(message)s")
     stopped = asyncio.Event()

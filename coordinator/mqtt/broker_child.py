@@ -1,4 +1,4 @@
-"""Keeps a broker process for the service: starts it, waits until it answers, starts it again if it dies."""
+"""Supervises the broker process: starts it, waits until it answers, and restarts it if it dies."""
 
 from __future__ import annotations
 
@@ -22,26 +22,28 @@ from coordinator.mqtt.free_ports import free_ports
 from wire.errors import UnavailableError
 
 HELLO = bytes.fromhex("100c00044d515454040200050000")
-"""CONNECT of MQTT 3.1.1, without a name."""
+"""MQTT 3.1.1 CONNECT packet without a client id."""
 START_TIMEOUT_S = 60.0
-"""A second as a rule; at the start of a small machine everything starts at once."""
+"""Time limit for the broker to answer. It usually takes a second, but longer while a small machine boots."""
 RESTART_AFTER_S = 1.0
-PASSWORD_VARIABLE = "NIGHTJAR_BROKER_PASSWORD"  # noqa: S105 - the name of a variable; arguments are seen by everybody
+PASSWORD_VARIABLE = "NIGHTJAR_BROKER_PASSWORD"  # noqa: S105 - a variable's name; any user can read arguments
 
 _log = structlog.get_logger("coordinator")
 
 
 class BrokerChild:
-    """A broker of our own.
+    """A broker that runs as a child process of the service.
 
     Args:
-        broker: what to run and where; not ``external``.
-        folder: for its state and its log.
-        tls: with certificates for devices; the folder of what that takes (:mod:`coordinator.enrolment.tls_files`).
+        broker: which broker to run, and where it listens; not ``external``.
+        folder: folder for its state and its log.
+        tls: folder of certificates (:mod:`coordinator.enrolment.tls_files`); None for plain text.
+        population: the population whose topics devices may use.
+        shards: number of ingest shards.
 
     Raises:
-        ConfigError: the port is taken, or mosquitto is asked for and not there.
-        UnavailableError: it does not answer.
+        ConfigError: the port is taken, or mosquitto is configured but not installed.
+        UnavailableError: the broker does not answer.
     """
 
     def __init__(
@@ -55,7 +57,7 @@ class BrokerChild:
         self.name = choose(broker.kind)
         """``mosquitto`` or ``amqtt``."""
         self.service = broker if tls is None else _service(broker)
-        """Where the coordinator connects, and as whom."""
+        """Address and credentials with which the coordinator connects."""
         self._broker = broker
         self._tls = tls
         self._topics = ["--population", population, "--shards", str(shards)]
@@ -69,20 +71,20 @@ class BrokerChild:
         folder.mkdir(parents=True, exist_ok=True)
         self._closing = threading.Event()
         self._child: subprocess.Popen[bytes] | None = None
-        # The kernel ties the child's life to the thread that starts it, so it is this one and it stays.
+        # The kernel kills the child when the thread that started it ends, so one long-lived thread starts it.
         self._thread = threading.Thread(target=self._run, name="broker", daemon=True)
         self._thread.start()
         self._wait_until_it_answers()
 
     def close(self) -> None:
-        """End it."""
+        """Terminate the broker."""
         self._closing.set()
         if self._child is not None:
             self._child.terminate()
         self._thread.join(timeout=5)
 
     def reload(self) -> None:
-        """Have it read certificates and revocations again; returns before it has."""
+        """Make the broker reload certificates and revocations; returns before it has done so."""
         if self._child is not None:
             self._child.send_signal(signal.SIGHUP)
 
@@ -100,7 +102,7 @@ class BrokerChild:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    start_new_session=True,  # ctrl-C is for the service, which still has messages to send
+                    start_new_session=True,  # ctrl-C goes only to the service, which still has messages to send
                     env={**os.environ, PASSWORD_VARIABLE: self.service.password},
                 )
             status = self._child.wait()
@@ -124,14 +126,14 @@ class BrokerChild:
 
 
 def _say_hello(broker: BrokerConfig) -> None:
-    """Wait for any answer to an MQTT CONNECT: mosquitto listens before it handles SIGHUP, which ends it until then.
+    """Wait for any answer to an MQTT CONNECT: mosquitto listens before it handles SIGHUP, which kills it until then.
 
     Raises:
-        OSError: it does not answer yet.
+        OSError: the broker does not answer yet.
     """
     with socket.create_connection((broker.host, broker.port), timeout=1) as connection:
         connection.sendall(HELLO)
-        with contextlib.suppress(ConnectionResetError):  # an answer, too
+        with contextlib.suppress(ConnectionResetError):  # also an answer
             connection.recv(4)
 
 

@@ -1,11 +1,11 @@
-"""MQTT for the driver: paho, one durable session for each ingest shard.
+"""The coordinator's MQTT client: paho, with one persistent session per ingest shard.
 
-Callbacks only queue bytes and never raise (paho would hand over the same message for ever). A message is acknowledged
-after the driver has made it durable; until then the broker keeps it for us, also while we are down. What a broker does
-wrong is reported: messages it dropped, a session it lost, a refusal.
+Callbacks only queue bytes and never raise, because paho would deliver the same message forever. A message is
+acknowledged after the driver has stored its effect; until then the broker keeps it, even while the coordinator is down.
+The client reports what the broker does wrong: dropped messages, a lost session, a refusal.
 
-Not every broker has limits, so there are some here. Of a packet that is too large only as much is kept as shows that it
-is. While the driver is far behind nothing is read; a broker that gives us up for that keeps what it has for us.
+Not every broker enforces limits, so the client has its own. It truncates an oversized packet to one byte more than the
+limit. It stops reading while the driver is far behind; if the broker then closes the connection, it keeps the messages.
 """
 
 from __future__ import annotations
@@ -40,36 +40,36 @@ from wire.frame import MAX_PACKET_BYTES
 from wire.identifiers import Population
 
 DROPPED_TOPIC = "$SYS/broker/publish/messages/dropped"
-"""mosquitto's count of messages that it dropped; publishers are never told."""
+"""Topic on which mosquitto publishes how many messages it dropped; publishers are not notified."""
 NOT_YET = "the broker is not connected"
 KEEP_ALIVE_S = 30
-"""After 1.5 times this silence the broker gives us up."""
+"""MQTT keep-alive: after 1.5 times this silence the broker closes the connection."""
 MAX_IN_FLIGHT = 1000
-"""Messages published and not acknowledged by the broker; more wait in memory."""
+"""Maximum messages published but not yet acknowledged by the broker; more wait in memory."""
 MAX_QUEUED = 60_000
-"""Messages that wait while the broker is away: MQTT numbers 65,535. What is beyond is not sent; devices ask again."""
+"""Maximum queued messages while the broker is away: MQTT has 65,535 packet ids. More are dropped; devices ask again."""
 RECONNECT_S = (1.0, 30.0)
-"""First and longest wait between attempts to connect; up to as much as the first is added at random."""
+"""First and longest wait between connection attempts; jitter of up to the first wait is added to it."""
 CLOSE_S = 5.0
 MAX_WAITING_BYTES = 256 * 2**20
-"""Of messages that the driver has not dealt with; mosquitto as we set it up has 156 MiB under way to a session."""
+"""Maximum bytes of unhandled messages; our mosquitto configuration has up to 156 MiB in flight to a session."""
 OVERHEAD_BYTES = 1024
-"""What a message takes beside its payload."""
+"""Memory per message in addition to its payload."""
 SWEEP_S = 60.0
-"""How often we subscribe anew, which makes a broker send us what it retained since, so that it can be cleared."""
+"""Interval between re-subscriptions, which make the broker send newly retained messages so that they are cleared."""
 
 _log = structlog.get_logger("coordinator")
 
 
 class MqttTransport:
-    """The coordinator's side of the broker.
+    """The coordinator's connections to the broker.
 
     Args:
-        broker: where it is.
-        population: whose topics.
-        shards: ingest sessions.
-        post: takes what comes; must not block.
-        tls: encrypts; None speaks plain text.
+        broker: address and credentials of the broker.
+        population: the population whose topics are used.
+        shards: number of ingest sessions.
+        post: called with each event; must not block.
+        tls: TLS context; None for plain text.
     """
 
     def __init__(
@@ -94,30 +94,30 @@ class MqttTransport:
         return next((session.trouble for session in self._sessions if session.trouble), "")
 
     def start(self) -> None:
-        """Begin to connect, and keep trying for ever."""
+        """Start connecting, and retry until it succeeds."""
         for session in self._sessions:
             session.start()
 
     def close(self) -> None:
-        """Disconnect; the broker keeps our sessions."""
+        """Disconnect; the broker keeps the sessions."""
         self._waiting.close()
         for session in self._sessions:
             session.close()
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        """Send at least once while the process lives; never blocks."""
+        """Send at least once, as long as the process lives; never blocks."""
         self._sessions[0].publish(topic, payload, retain=retain)
 
 
 class _Waiting:
-    """Counts the bytes of unprocessed messages, and blocks the receiving thread above a bound."""
+    """Counts the bytes of unhandled messages, and blocks the receiving thread above the limit."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._bytes, self._closed = 0, False
 
     def add(self, size_bytes: int) -> None:
-        """Wait until there is room, and take it."""
+        """Wait until there is room, and reserve it."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._bytes < MAX_WAITING_BYTES)
             self._bytes += size_bytes
@@ -128,7 +128,7 @@ class _Waiting:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Hold nobody up any more."""
+        """Release all waiting threads."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -152,7 +152,7 @@ class _Session:
         if shard == 0:
             self._filters += [(topics.status_filter(population), 1), (DROPPED_TOPIC, 0)]
         self._dropped: int | None = None
-        self._subscribing: int | None = None  # number of the SUBSCRIBE that follows a CONNECT
+        self._subscribing: int | None = None  # packet id of the SUBSCRIBE that follows a CONNECT
         self._swept_s = 0.0
         self._lock = threading.Lock()
         self._connection = 0  # counts connections
@@ -172,7 +172,7 @@ class _Session:
             client.tls_set_context(tls)
         client.max_inflight_messages_set(MAX_IN_FLIGHT)
         client.max_queued_messages_set(MAX_QUEUED)
-        # paho doubles its waits but does not spread them: the first one differs, so all of them do.
+        # paho doubles its waits without jitter; a random first wait makes all of them differ.
         first_s, longest_s = RECONNECT_S
         client.reconnect_delay_set(first_s * (1 + random.random()), longest_s)  # type: ignore[arg-type]  # noqa: S311
         client.on_socket_open = self._on_socket_open
@@ -190,10 +190,10 @@ class _Session:
 
     def close(self) -> None:
         self._closing.set()
-        self._client.disconnect()  # behind what was published
+        self._client.disconnect()  # sent after the published messages
         if self._gone.wait(CLOSE_S):
             self._client.loop_stop()
-            self._client.reinitialise()  # closes its pair of sockets
+            self._client.reinitialise()  # closes paho's internal socket pair
 
     def publish(self, topic: str, payload: bytes, *, retain: bool) -> None:
         published = self._client.publish(topic, payload, qos=1, retain=retain)
@@ -203,7 +203,7 @@ class _Session:
 
     def _done(self, connection: int, number: int, size_bytes: int) -> None:
         self._waiting.remove(size_bytes)
-        # After a reconnect the same number may mean another message; the broker sends the old one again anyway.
+        # After a reconnect the packet id may belong to another message; the broker resends the old one anyway.
         with self._lock:
             if number and connection == self._connection:
                 self._client.ack(number, 1)
@@ -211,7 +211,7 @@ class _Session:
     # paho's thread from here on
 
     def _on_socket_open(self, _client: paho.Client, _userdata: Any, connection: Any) -> None:
-        # A small message behind a small message would otherwise wait some 40 ms for the first one's acknowledgement.
+        # Otherwise a small message waits some 40 ms for the acknowledgement of the one before it (Nagle).
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._gone.clear()
 
@@ -230,7 +230,7 @@ class _Session:
         self._swept_s = time.monotonic()
 
     def _on_connect_fail(self, _client: paho.Client, _userdata: Any) -> None:
-        error = sys.exc_info()[1]  # paho calls from where it caught it
+        error = sys.exc_info()[1]  # paho calls this from its except block
         if isinstance(error, ssl.SSLError):
             self._refused(f"no encrypted connection: {error.reason}")
             return
@@ -244,17 +244,17 @@ class _Session:
         self, client: paho.Client, _userdata: Any, number: int, reasons: Sequence[ReasonCode], _properties: Any
     ) -> None:
         if number != self._subscribing:
-            return  # a sweep
+            return  # the answer to a periodic re-subscription
         if any(reason.is_failure for reason in reasons):
             self._refused("the broker refused our subscriptions; check its access list")
             connection = client.socket()
             if isinstance(connection, socket.socket):
-                connection.shutdown(socket.SHUT_RDWR)  # connects again and asks again
+                connection.shutdown(socket.SHUT_RDWR)  # paho reconnects and subscribes again
             return
         self.trouble, self._full_logged, self._unreachable_logged = "", False, False
         _log.info("broker_connected", host=self._broker.host, port=self._broker.port, shard=self._shard)
         if self._been_up and not self._session_kept:
-            # What waited for us there, and what devices sent until we were subscribed, is gone with PUBACKs.
+            # Queued messages, and those sent before the SUBSCRIBE, are lost although their senders got a PUBACK.
             self._post(SessionLost(self._shard))
         self._been_up = True
         if self._shard == 0:
@@ -296,6 +296,6 @@ class _Session:
     def _watch_dropped(self, total: int) -> None:
         before = self._dropped if self._dropped is not None else total
         self._dropped = total
-        lost = total - before if total >= before else total  # less than before: the broker was restarted
+        lost = total - before if total >= before else total  # a lower total: the broker was restarted
         if lost:
             self._post(BrokerDropped(lost))

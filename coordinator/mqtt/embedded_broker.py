@@ -1,4 +1,4 @@
-"""amqtt as we need it: who may connect and as whom, what devices may publish and hear, limits, its faults mended."""
+"""The embedded broker: amqtt with authentication, access control, limits and fixes for its bugs."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from wire.frame import MAX_PACKET_BYTES
 DEVICES, SERVICE = "default", "service"
 """Names of the listeners."""
 CONNECT_TIMEOUT_S = 30.0
-"""From the end of the handshake to the end of the first packet."""
+"""Time limit from the end of the TLS handshake to the end of the first packet."""
 MAX_QUEUED = 4000
-"""Messages that wait for a client which is away: four for each device of the largest population that amqtt carries."""
+"""Maximum messages queued for an offline client: four per device of the largest population that amqtt can serve."""
 _OURS = "coordinator.mqtt.embedded_broker"
 
 
 def configuration(doors: Listeners) -> dict[str, Any]:
-    """What amqtt is told."""
+    """The configuration of amqtt."""
     listeners: dict[str, Any] = {
         DEVICES: {
             "type": "tcp",
@@ -61,14 +61,14 @@ def configuration(doors: Listeners) -> dict[str, Any]:
 
 
 class NamedClients(BaseAuthPlugin):  # type: ignore[misc] # amqtt has no types
-    """Who may connect: clients with a name, and with the password if there is one.
+    """Authentication: admits clients with a user name, and with the password if one is set.
 
-    amqtt forgets the sessions of anonymous clients, so a name is asked for even where any will do.
+    amqtt discards the sessions of anonymous clients, so a name is required even if any name will do.
     """
 
     @dataclass
     class Config:
-        """Set by :func:`configuration`; an empty password lets any name in."""
+        """Set by :func:`configuration`; an empty password admits any name."""
 
         username: str = ""
         password: str = ""
@@ -83,7 +83,7 @@ class NamedClients(BaseAuthPlugin):  # type: ignore[misc] # amqtt has no types
 
 
 class OwnTopics(BaseTopicPlugin):  # type: ignore[misc] # amqtt has no types
-    """A device may use its own topics and hear the announcement; the coordinator may use every topic."""
+    """Access control: a device may use its own topics and receive announcements; the coordinator may use all topics."""
 
     @dataclass
     class Config:
@@ -95,7 +95,7 @@ class OwnTopics(BaseTopicPlugin):  # type: ignore[misc] # amqtt has no types
     async def topic_filtering(
         self, *, session: Session | None = None, topic: str | None = None, action: Action | None = None
     ) -> bool:
-        """Whether this client may do that."""
+        """Whether this client may perform the action on the topic."""
         if session is None or topic is None or action is None:
             return False
         if session.username == SERVICE_USER:
@@ -106,7 +106,7 @@ class OwnTopics(BaseTopicPlugin):  # type: ignore[misc] # amqtt has no types
 
 
 def may_say(device: str, topic: str, population: str, shards: int) -> bool:
-    """Whether a device may publish there.
+    """Whether a device may publish on a topic.
 
     >>> may_say("pi", "nightjar/1/demo/up/0/pi/report", "demo", 1)
     True
@@ -125,7 +125,7 @@ def may_say(device: str, topic: str, population: str, shards: int) -> bool:
 
 
 def may_hear(device: str, topic: str, population: str) -> bool:
-    """Whether a device may get what is published there, or subscribe to that filter.
+    """Whether a device may receive messages on a topic, or subscribe to a filter.
 
     >>> may_hear("pi", "nightjar/1/demo/down/pi/+", "demo"), may_hear("pi", "nightjar/1/demo/down/+/receipt", "demo")
     (True, False)
@@ -142,20 +142,20 @@ def may_hear(device: str, topic: str, population: str) -> bool:
 
 
 class EmbeddedBroker(Broker):  # type: ignore[misc] # amqtt has no types
-    """A broker that asks devices for certificates, hangs up on large packets, and retains statuses and announcements.
+    """A broker that requires device certificates, rejects large packets, and retains only statuses and announcements.
 
-    What of amqtt 0.12 is mended:
+    It works around these bugs of amqtt 0.12:
 
-    - It ends the session of whoever has the client id of a newcomer *before* it looks who that is. So the CONNECT is
-      looked at here, first: a device gets the name in its certificate as user name and client id, whatever it says.
-    - It sends every client that connects the retained messages of *all* subscriptions, other clients' too; here a
-      client gets its own only.
-    - It marks what waited for a client as retained, by which it could not be told from what was left for good.
-    - It waits in the middle of walking the table of subscriptions (:class:`Subscriptions`).
+    - amqtt ends the session with the client id of a new client *before* it authenticates that client. So this class
+      checks the CONNECT first: a device's user name and client id are the name in its certificate, whatever it sends.
+    - amqtt sends the retained messages of *all* clients' subscriptions to every client that connects. Here a client
+      gets only those of its own subscriptions.
+    - amqtt marks messages queued for an offline client as retained, so that they look like real retained messages.
+    - amqtt awaits while it iterates over the subscription table (:class:`Subscriptions`).
 
     Args:
         settings: see :func:`configuration`.
-        doors: where to listen, and for whom.
+        doors: addresses to listen on, and clients to admit.
     """
 
     def __init__(self, settings: dict[str, Any], doors: Listeners) -> None:
@@ -170,18 +170,18 @@ class EmbeddedBroker(Broker):  # type: ignore[misc] # amqtt has no types
         self.reload()
 
     def reload(self) -> None:
-        """Read certificates and revocations again; who is revoked is out. In the broker's loop."""
+        """Reload certificates and revocations, and disconnect revoked devices. Runs in the broker's event loop."""
         if self._doors.tls is None:
             return
         self._revoked, self._authorities = refused_serials(self._doors.tls), authority_names(self._doors.tls)
         for context in self._contexts:
-            # Authorities can only be added to a context; those that are no longer ours are told apart by their names.
+            # Authorities can only be added to a context; removed ones are rejected by name in _counts.
             context.load_verify_locations(cafile=str(self._doors.tls / "authorities.pem"))
             context.load_cert_chain(self._doors.tls / BROKER, self._doors.tls / BROKER_KEY)
         for writer, serial in self._open.items():
             if serial in self._revoked:
                 task = asyncio.ensure_future(_close(writer))
-                self._closing.add(task)  # asyncio itself keeps no hold of it
+                self._closing.add(task)  # asyncio keeps only a weak reference
                 task.add_done_callback(self._closing.discard)
 
     def _create_ssl_context(self, listener: ListenerConfig) -> ssl.SSLContext:
@@ -203,7 +203,7 @@ class EmbeddedBroker(Broker):  # type: ignore[misc] # amqtt has no types
                 allowed = self._admit(listener_name, connect, connection)
                 packets.put_back(connect.to_bytes())
         except (AMQTTError, MQTTError, NoDataError, OSError, EOFError, AttributeError):
-            allowed = False  # not a CONNECT, none that can be read, or none in time
+            allowed = False  # not a CONNECT, a malformed one, or none in time
         if not allowed:
             await _close(writer)
             return
@@ -215,7 +215,7 @@ class EmbeddedBroker(Broker):  # type: ignore[misc] # amqtt has no types
             self._open.pop(writer, None)
 
     def _counts(self, connection: ssl.SSLObject) -> bool:
-        """Whether the certificate of a device does, beyond what its handshake showed."""
+        """Whether a device's certificate is valid beyond the TLS handshake: not revoked, and of a current authority."""
         shown: Any = connection.getpeercert()
         return client_serial(connection) not in self._revoked and _common_name(shown["issuer"]) in self._authorities
 
@@ -225,7 +225,7 @@ class EmbeddedBroker(Broker):  # type: ignore[misc] # amqtt has no types
             return _knows(given.username, given.password, self._doors.username, self._doors.password)
         shown: Any = connection.getpeercert()
         device = _common_name(shown["subject"])
-        if not self._counts(connection):  # revoked while we waited for this packet
+        if not self._counts(connection):  # revoked while waiting for this packet
             return False
         given.client_id, given.username, given.password = device, device, None
         given.client_id_is_random = False
@@ -236,7 +236,7 @@ class EmbeddedBroker(Broker):  # type: ignore[misc] # amqtt has no types
     async def retain_message(
         self, source_session: Session | None, topic_name: str | None, data: bytes | None, qos: int | None = None
     ) -> None:
-        """Retain statuses and announcements, and clear whatever was retained."""
+        """Retain only statuses and announcements; clear any retained message."""
         if not data or isinstance(_parsed(topic_name or ""), topics.StatusTopic | topics.AnnounceTopic):
             await super().retain_message(source_session, topic_name, data, qos)
 
@@ -261,29 +261,29 @@ class EmbeddedBroker(Broker):  # type: ignore[misc] # amqtt has no types
 
 
 class Subscriptions(dict[str, list[tuple[Session, int]]]):
-    """Who wants which topics: filter -> subscribers with their quality of service. A walk sees it as it began.
+    """The subscription table: filter -> subscribers with their quality of service. Iteration uses a snapshot.
 
-    amqtt walks this table for each message, and waits in between. If somebody subscribed or left meanwhile, the
-    walk of a dict breaks off, and who comes after never gets a message for which its sender has been thanked.
+    amqtt iterates over this table for each message, and awaits in between. If a client subscribes or leaves meanwhile,
+    iterating over a plain dict fails, and the remaining subscribers miss a message that was already acknowledged.
     """
 
     def __iter__(self) -> Iterator[str]:
         return iter(list(super().__iter__()))
 
-    def items(self) -> Any:  # a list, where dict promises a view
-        """Filters and their subscribers, at this moment."""
+    def items(self) -> Any:  # a list instead of dict's view
+        """A snapshot of the filters and their subscribers."""
         return [(wanted, list(subscribers)) for wanted, subscribers in super().items()]
 
 
 class _Packets(ReaderAdapter):  # type: ignore[misc] # amqtt has no types
-    """What a client sends, packet by packet: amqtt sees one when all of it is there, and never reads beyond its end.
+    """Reads a client's stream packet by packet: amqtt gets only complete packets, and never reads past their end.
 
-    A packet above the limit ends the connection when its length is known, before any of it is kept.
+    A packet above the limit closes the connection as soon as its length is known, before its body is read.
     """
 
     def __init__(self, reader: ReaderAdapter) -> None:
         self._reader = reader
-        self._begun = bytearray()  # kept when amqtt gives up waiting, as it does after the keep-alive time
+        self._begun = bytearray()  # kept when amqtt cancels the wait after the keep-alive time
         self._left = b""
 
     async def read(self, n: int = -1) -> bytes:
@@ -293,11 +293,11 @@ class _Packets(ReaderAdapter):  # type: ignore[misc] # amqtt has no types
         return piece
 
     async def wait(self) -> None:
-        """Until a packet is there.
+        """Wait until a complete packet has arrived.
 
         Raises:
-            ConnectionResetError: it is too large.
-            EOFError: the client hung up.
+            ConnectionResetError: the packet is too large.
+            EOFError: the client closed the connection.
         """
         while (length := _packet_bytes(self._begun)) is None:
             self._begun += await self._reader.read(1)
@@ -309,7 +309,7 @@ class _Packets(ReaderAdapter):  # type: ignore[misc] # amqtt has no types
         self._left, self._begun = bytes(self._begun), bytearray()
 
     def put_back(self, packet: bytes) -> None:
-        """Have this one read next."""
+        """Make this packet the next one to be read."""
         self._left = packet
 
     def feed_eof(self) -> None:
@@ -317,7 +317,7 @@ class _Packets(ReaderAdapter):  # type: ignore[misc] # amqtt has no types
 
 
 def _packet_bytes(begun: bytes | bytearray) -> int | None:
-    """Length of a packet, its header included; None before the header is whole.
+    """Length of a packet including its header; None until the header is complete.
 
     >>> _packet_bytes(bytes([0x30, 0x80, 0x01])), _packet_bytes(bytes([0x30, 0x80]))
     (131, None)
@@ -327,7 +327,7 @@ def _packet_bytes(begun: bytes | bytearray) -> int | None:
         length |= (byte & 0x7F) << 7 * place
         if byte < 0x80:
             return 2 + place + length
-    return None if len(begun) < 5 else sys.maxsize  # five bytes of length: none of MQTT's
+    return None if len(begun) < 5 else sys.maxsize  # a length of more than four bytes: not MQTT
 
 
 async def _close(writer: WriterAdapter) -> None:

@@ -1,7 +1,7 @@
-"""Ports for servers that are about to start, below the kernel's ephemeral ports (from 32768 on).
+"""Finds free ports for servers, below the kernel's ephemeral ports (from 32768 on).
 
-One of the latter can be taken between the look and the use, or while its server is being started again; and a client
-that calls there before the server listens may be given the same port for itself, and be connected to itself.
+An ephemeral port can be taken between the check and its use, or while its server restarts. Also, a client that connects
+before the server listens may get the same port as its own source port and connect to itself.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ LOWEST, HIGHEST = 10_000, 32_000
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ones of the loopback that nobody uses at this moment."""
+    """Distinct ports of the loopback address that are free at the moment."""
     any_of = random.SystemRandom()
-    found: set[int] = set()
-    while len(found) < count:
+    ports: set[int] = set()
+    while len(ports) < count:
         port = any_of.randint(LOWEST, HIGHEST)
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
-            found.add(port)
-    return list(found)
+            ports.add(port)
+    return list(ports)

@@ -1,7 +1,7 @@
 """Rounds: which devices take part, what they are sent, and how a round ends. Pure.
 
-Decides: who is selected, for which task, and when a device that is not needed comes back; whether a report is what was
-asked for; when a round begins, ends and is abandoned. Read :mod:`coordinator.rounds.round` first.
+Decides: which devices are selected and for which task; when a rejected device checks in again; whether a report is
+valid; when a round begins, ends or is abandoned. Read :mod:`coordinator.rounds.round` first.
 
-Does not decide: how updates become a model (``learning``), when a task wants a round (``tasks``).
+Does not decide: how updates become a model (``learning``), when a task opens a round (``tasks``).
 """

@@ -1,19 +1,20 @@
-"""Which task a device that has checked in is given: none, or one, and never a second beside it.
+"""Admission: assigns a device that checks in to one task at most.
 
-Several tasks run on one population, each with a round of its own. A device that works for one of them, or waits in its
-pool, belongs to that one until it is through. Any other goes where it is allowed and needed most:
+Several tasks share one population, each with its own round. A device that has a seat in a round, or waits in its pool,
+stays with that task until it is done. Any other device goes to the round that admits it and needs it most:
 
-1. a selection that has begun and has not its minimum yet, so that few devices do not wait for each other in two pools;
-2. the selection that lacks most of its cohort;
-3. a round that has a seat to fill because somebody dropped out;
-4. a selection that has its cohort together and only waits for its window;
-5. else it is turned away by the round that ends first.
+1. a selection whose pool has some devices but not its minimum, so that few devices do not wait in two pools;
+2. the selection that lacks the largest share of its cohort;
+3. a round with a free seat because a device dropped out;
+4. a selection whose cohort is complete and that only waits for its window;
+5. otherwise the round that ends first, which turns the device away.
 
-Variants of an experiment divide the devices among themselves: each has a *slot* of [0, 1), and a device's place there
-follows from the experiment's and its own name (:func:`wire.shares.share_of`), so it is in one variant at most and stays
-in it whatever other tasks come and go. Slots are given out when a task is made and never move.
+The variants of an experiment divide the devices among themselves. Each variant has a *slot*, a part of [0, 1), and a
+device's position follows from the names of the experiment and the device (:func:`wire.shares.share_of`). So a device
+belongs to one variant at most, and stays in it when other tasks start or end. A slot is assigned when its task is
+created and never moves.
 
-Pure. Limits that hold for one task alone are :mod:`coordinator.rounds.selection`'s.
+Pure. :mod:`coordinator.rounds.selection` holds the limits of a single task.
 """
 
 from __future__ import annotations
@@ -35,42 +36,42 @@ from wire.messages import CheckIn, RejectionReason, Work
 from wire.shares import share_of
 
 _ROUNDING = 1e-9
-"""Ten variants of a tenth fill the whole, also in floats."""
+"""Tolerance for rounding errors, so that ten variants of a tenth fill the whole."""
 
 Text = Annotated[str, Meta(max_length=64, pattern=r"^[A-Za-z0-9_.+-]*\Z")]
 
 
 class Eligibility(msgspec.Struct, frozen=True, kw_only=True):
-    """``[task.eligibility]``: which devices may take part, beside what the model itself asks for.
+    """``[task.eligibility]``: which devices may take part, in addition to the model's own requirements.
 
     Attributes:
-        minimum_agent_version: ``major.minor.patch``; empty asks for no more than the model does.
+        minimum_agent_version: ``major.minor.patch``; empty applies only the model's own minimum.
         emulated: true for emulated phones only, false for real ones only, empty for both.
     """
 
     minimum_agent_version: Annotated[str, Meta(max_length=32, pattern=r"^(\d+\.\d+\.\d+)?\Z")] = ""  # the model's own
-    emulated: bool | None = None  # who runs emulated phones wants to see them take part
+    emulated: bool | None = None  # an operator who runs emulated phones wants them to take part
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
-    """``[task.variant]``: the task is one of several that divide the devices among themselves.
+    """``[task.variant]``: makes the task one of several that divide the devices among themselves.
 
     Attributes:
-        experiment: name of the division; empty for a task that is open to all.
-        share: of the devices.
+        experiment: name of the experiment; empty for a task that is open to all devices.
+        share: share of the devices that belong to the variant.
     """
 
-    experiment: Text = ""  # a task that stands alone
-    share: Annotated[float, Meta(gt=0, le=1)] = 1.0  # all of them
+    experiment: Text = ""  # no experiment
+    share: Annotated[float, Meta(gt=0, le=1)] = 1.0  # all devices
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A version that a share of the devices tries.
+    """The trial of a canary version by a share of the devices.
 
     Attributes:
-        manifest: of the version.
-        share: of the devices.
+        manifest: hash of the version's manifest.
+        share: share of the devices that try the version.
     """
 
     manifest: Sha256
@@ -79,15 +80,15 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """What a task asks of a device.
+    """What a task requires of a device.
 
     Attributes:
-        kind: what it would do.
+        kind: the work that the device would do.
         admission: limits on taking part.
-        eligibility: what it must be.
-        variant: of which experiment the task is.
-        slot: where its devices begin.
-        trial: which devices try the version, if it is a canary.
+        eligibility: required properties of the device.
+        variant: the task's experiment and its share of the devices.
+        slot: start of the variant's slot, 0 to 1.
+        trial: the canary trial, if the version is a canary.
     """
 
     kind: Work
@@ -100,7 +101,7 @@ class Requirements:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A task that a device might be given: its open round, and its gate."""
+    """A task that a device could be assigned to: its open round and its requirements."""
 
     round: Round
     gate: Requirements
@@ -108,11 +109,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """Why a device is given nothing.
+    """Why a device is not assigned to any task.
 
     Attributes:
-        refusal: what it is told.
-        task: the one that comes nearest to having it, for reckoning when it should come back.
+        refusal: the refusal that is sent to the device.
+        task: the task that comes closest to admitting it; its rounds determine the retry time.
     """
 
     refusal: Refusal
@@ -120,7 +121,7 @@ class Declined:
 
 
 def holds(state: Round, device: DeviceId) -> bool:
-    """Whether a device works for the round or waits for it."""
+    """Whether a device is working in the round or waiting in its pool."""
     seat = state.seats.get(device)
     return (seat is not None and seat.state is SeatState.WORKING) or device in state.pool
 
@@ -129,12 +130,12 @@ def choose(lease: Lease, offer: CheckIn, candidates: Sequence[Candidate], now_s:
     """The round that a device's check-in goes to.
 
     Args:
-        lease: what is known of the device, the check-in included.
+        lease: the device's lease, with the check-in applied.
         offer: the check-in.
-        candidates: one for each task with an open round; at least one.
+        candidates: one per task with an open round; at least one.
         now_s: wall-clock time.
     """
-    # One task alone needs no search of its pool, which may be long.
+    # With a single task there is no need to search its pool, which may be long.
     holding = [each for each in candidates if holds(each.round, lease.device)] if len(candidates) > 1 else []
     declined: Declined | None = None
     open_to: list[Round] = []
@@ -150,7 +151,7 @@ def choose(lease: Lease, offer: CheckIn, candidates: Sequence[Candidate], now_s:
 
 
 def in_slot(variant: Variant, slot: float, device: DeviceId) -> bool:
-    """Whether a device is one of a variant's.
+    """Whether a device belongs to a variant.
 
     >>> in_slot(Variant(), 0.0, DeviceId("a"))
     True
@@ -162,14 +163,14 @@ def in_slot(variant: Variant, slot: float, device: DeviceId) -> bool:
 
 
 def free_slot(share: float, taken: Iterable[tuple[float, float]]) -> float | None:
-    """Where a new variant's devices begin; None if too few are left in one piece.
+    """Start of a new variant's slot; None if no gap is large enough.
 
     >>> free_slot(0.5, [(0.0, 0.2), (0.7, 0.1)]), free_slot(0.6, [(0.5, 0.1)])
     (0.2, None)
 
     Args:
-        share: of the devices, that it wants.
-        taken: (begin, share) of the variants that there are.
+        share: share of the devices that the new variant wants.
+        taken: (begin, share) of the existing variants.
     """
     begin = 0.0
     for other, length in sorted(taken):
@@ -210,7 +211,7 @@ def _sooner(refused: Refusal, other: Refusal) -> bool:
 
 
 def _urgency(state: Round, device: DeviceId, now_s: float) -> tuple[int, float, int]:
-    """Lower is more urgent."""
+    """Sort key of a round; the lowest is the most urgent."""
     if state.phase is Phase.SELECTION:
         waiting = len(state.pool)
         filled = waiting / state.rules.cohort

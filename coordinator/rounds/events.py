@@ -1,7 +1,7 @@
-"""What happens to a round, and what a round wants done: values without behaviour.
+"""The events and effects of a round: values without behaviour.
 
-Events are in the past tense and carry their time; effects are imperative. :mod:`coordinator.rounds.round` is the
-machine.
+Events are named in the past tense and carry their time; effects are imperative. The state machine is
+:mod:`coordinator.rounds.round`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class DeviceCheckedIn(msgspec.Struct, frozen=True):
 
 
 class DeviceLost(msgspec.Struct, frozen=True):
-    """A device's connection is gone, or it says that it is no longer eligible."""
+    """A device lost its connection, or reported that it is no longer eligible."""
 
     device: DeviceId
     now_s: float
@@ -34,7 +34,7 @@ class DeviceReturned(msgspec.Struct, frozen=True):
 
 
 class DeviceDroppedOut(msgspec.Struct, frozen=True):
-    """A device says that it gives up its seat."""
+    """A device reported that it gives up its seat."""
 
     device: DeviceId
     attempt: int
@@ -43,7 +43,7 @@ class DeviceDroppedOut(msgspec.Struct, frozen=True):
 
 
 class ReportReceived(msgspec.Struct, frozen=True):
-    """A report came; an empty code means that the checks found no fault."""
+    """A report arrived; an empty code means that it passed the checks."""
 
     device: DeviceId
     attempt: int
@@ -53,16 +53,16 @@ class ReportReceived(msgspec.Struct, frozen=True):
 
 
 class ClockTicked(msgspec.Struct, frozen=True):
-    """Time passed; ``elsewhere`` says what the devices do that did not come, for when a selection ends without them."""
+    """A clock tick; ``elsewhere`` says what the missing devices are doing, in case the selection times out now."""
 
     now_s: float
     elsewhere: str = ""
 
 
 class AggregationFinished(msgspec.Struct, frozen=True):
-    """The reports were averaged to a new version; None if they held figures only.
+    """The reports were averaged into a new version; ``version`` is None if they held only on-device metrics.
 
-    ``unreadable`` are the devices whose reports turned out not to be updates and are not in the mean.
+    ``unreadable`` lists the devices whose reports could not be decoded and are not in the mean.
     """
 
     version: int | None
@@ -71,7 +71,7 @@ class AggregationFinished(msgspec.Struct, frozen=True):
 
 
 class ReportsUnreadable(msgspec.Struct, frozen=True):
-    """So many reports turned out not to be updates that too few are left for a mean."""
+    """The reports of ``devices`` could not be decoded, and too few others remain for a mean."""
 
     devices: tuple[DeviceId, ...]
     now_s: float
@@ -85,7 +85,7 @@ class AggregationFailed(msgspec.Struct, frozen=True):
 
 
 class CalledOff(msgspec.Struct, frozen=True):
-    """No round is wanted for now; devices that have begun to train may finish."""
+    """The task wants no round for now; devices that have begun to train may finish."""
 
     reason: str
     now_s: float
@@ -117,9 +117,9 @@ class AssignDevice(msgspec.Struct, frozen=True, tag=True):
 
 
 class RejectCheckIn(msgspec.Struct, frozen=True, tag=True):
-    """Tell a device to come back later; not before so many more ``rounds`` have passed.
+    """Tell a device to come back later, after at least ``rounds`` more rounds.
 
-    ``task`` is the one that turned it away, and whose rounds it is steered by; empty if none did.
+    ``task`` is the task that rejected it and whose rounds determine the retry time; empty if no task did.
     """
 
     device: DeviceId
@@ -138,13 +138,13 @@ class KeepReport(msgspec.Struct, frozen=True, tag=True):
 
 
 class CountRefusal(msgspec.Struct, frozen=True, tag=True):
-    """Note, in the same transaction as the new state, that a report of the device could not be used."""
+    """Count an unusable report against the device, in the same transaction as the new state."""
 
     device: DeviceId
 
 
 class SendReceipt(msgspec.Struct, frozen=True, tag=True):
-    """Tell a device what became of its report."""
+    """Tell a device the verdict on its report."""
 
     device: DeviceId
     round: int

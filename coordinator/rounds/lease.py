@@ -1,4 +1,4 @@
-"""What the coordinator knows of a device: a small state machine over what it heard.
+"""A device's lease: what the coordinator knows about the device, as a small state machine.
 
 Theory of operation
 ===================
@@ -7,16 +7,16 @@ A lease is AWAY, PRESENT or READY::
 
     step(lease, event) -> lease
 
-It is READY from its check-in on, until its status says that it does something else or its connection is gone. It is a
-lease and not the truth: a device may be gone without anybody having said so, therefore a round relies on its own
-deadlines and never on this. A pair (presence, event) that is not in TABLE raises IllegalEvent and changes nothing.
+A device is READY from its check-in until its status says that it is doing something else, or its connection is lost. A
+lease may be out of date: a device can disappear without notice, so a round relies on its own deadlines and never on
+leases. A pair (presence, event) that is not in TABLE raises IllegalEvent and changes nothing.
 
-Reports that could not be used count against a device: after :data:`REFUSALS_ALLOWED` of them it is *barred*, not
-selected for :data:`BARRED_S`, and the count begins anew. A sound report takes nothing back, or every second one could
-be bad.
+Unusable reports count against a device. After :data:`REFUSALS_ALLOWED` of them the device is *barred*: it is not
+selected for :data:`BARRED_S`, and the count restarts. A valid report does not lower the count; otherwise every second
+report could be bad.
 
-A lease also remembers the rounds in which a report of the device was accepted, for the limits on taking part: one bit
-for each of the last :data:`SHARE_WINDOW` rounds. Who may wait for a round, :mod:`coordinator.rounds.selection` says.
+A lease also records the rounds that accepted a report of the device, for the limits on taking part: one bit for each of
+the last :data:`SHARE_WINDOW` rounds. :mod:`coordinator.rounds.selection` decides which devices may wait for a round.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from wire.messages import CheckIn, Status
 
 
 def _rows() -> Iterable[Row[Lease]]:
-    """Every legal pair. A report is heard before it is counted, so none is ever counted of a device that is AWAY."""
+    """The legal (presence, event) pairs. Heard precedes ReportCounted, so an AWAY device never gets ReportCounted."""
     return (
         row(Presence.AWAY, Heard, _arrive, Presence.PRESENT),
         row(Presence.AWAY, CheckedIn, _offer, Presence.READY),
@@ -59,48 +59,48 @@ def _rows() -> Iterable[Row[Lease]]:
 
 
 SHARE_WINDOW = 50
-"""Rounds that are remembered: a fleet's evening, and few enough bits for any database's integer."""
+"""Number of rounds recorded: about an evening of a fleet, and few enough bits for an integer of any database."""
 REFUSALS_ALLOWED = 3
-"""A fault of ours, or of a disk, makes one or two."""
+"""Unusable reports before a device is barred: a bug of ours or a bad disk causes one or two."""
 BARRED_S = 86400.0
-"""Long enough that a device that does nothing else costs three seats a day."""
+"""How long a device is barred: long enough that a device that sends only bad reports costs three seats a day."""
 _WINDOW_BITS = (1 << SHARE_WINDOW) - 1
 _STILL_WAITING = frozenset({"", "checked-in"})
 """Lifecycle states in a status that do not contradict a check-in."""
 
 
 class Presence(enum.Enum):
-    """Where a device is, as far as was heard."""
+    """Whether a device is connected and wants to take part, as far as is known."""
 
     AWAY = "away"
-    """Never heard of, or its connection is gone."""
+    """Never heard from, or disconnected."""
     PRESENT = "present"
-    """Connected, and busy with something else than waiting for us."""
+    """Connected, but not waiting for a round."""
     READY = "ready"
-    """Checked in: it wants to take part."""
+    """Checked in and waiting for a round."""
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
-    """One device as last heard of.
+    """The last known state of a device.
 
     Attributes:
-        device: its id.
-        presence: where it is.
-        state: its lifecycle state, in its own words.
-        reason: why it is in this state, in its own words.
+        device: device id.
+        presence: whether the device is connected and ready.
+        state: lifecycle state that the device reported.
+        reason: reason that the device gave for its state.
         last_seen_s: wall-clock time of its last sign of life.
-        agent_version: as in its last check-in.
-        runtime: as in its last check-in.
-        program: hash of the program that it holds.
-        weights: hash of the weights that it holds.
-        examples: messages that it could train on.
+        agent_version: agent version of its last check-in.
+        runtime: runtime of its last check-in.
+        program: hash of the program that the device holds.
+        weights: hash of the weights that the device holds.
+        examples: number of messages that the device could train on.
         emulated: whether it is an emulated phone.
-        last_round: the last round that counts a report of it; 0 if none does.
-        rounds_counted: bit k says the same of the k-th round before ``last_round``.
-        blocked: why an operator shut it out; empty if nobody did.
-        refusals: its reports that could not be used, since it was last barred.
-        barred_until_s: until when it is not selected because of them; 0 if it never was barred.
-        taken_back: the newest release of the agent that did not work there, with its reason; empty if there is none.
+        last_round: the last round that accepted a report of the device; 0 if none did.
+        rounds_counted: bit k is set if the k-th round before ``last_round`` accepted a report of the device.
+        blocked: why an operator blocked the device; empty if it is not blocked.
+        refusals: number of unusable reports since the device was last barred.
+        barred_until_s: wall-clock time until which the device is barred; 0 if it never was.
+        taken_back: the newest agent release that the device had to roll back, and why; empty if there is none.
     """
 
     device: DeviceId
@@ -123,7 +123,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def online(self) -> bool:
-        """Whether it is connected, as it or its last will said."""
+        """Whether the device is connected, according to its messages and its last will."""
         return self.presence is not Presence.AWAY
 
 
@@ -146,14 +146,14 @@ class Heard(msgspec.Struct, frozen=True):
 
 
 class CheckedIn(msgspec.Struct, frozen=True):
-    """The device offered itself and said what it holds."""
+    """The device checked in and reported what it holds."""
 
     message: CheckIn
     now_s: float
 
 
 class StatusCame(msgspec.Struct, frozen=True):
-    """The device says how it is; a ``retained`` status is an old one that the broker kept, so no sign of life."""
+    """A status of the device arrived; a ``retained`` one may be old, so it is no sign of life."""
 
     message: Status
     now_s: float
@@ -161,13 +161,13 @@ class StatusCame(msgspec.Struct, frozen=True):
 
 
 class WentAway(msgspec.Struct, frozen=True):
-    """The device, or its last will, says that its connection is gone; no sign of life either."""
+    """The device or its last will reported that it is offline; this is no sign of life."""
 
     message: Status
 
 
 class ReportCounted(msgspec.Struct, frozen=True):
-    """A report of the device was accepted in that round."""
+    """A round accepted a report of the device."""
 
     round: int
 
@@ -179,7 +179,7 @@ class ReportRefused(msgspec.Struct, frozen=True):
 
 
 class BlockingChanged(msgspec.Struct, frozen=True):
-    """An operator shut the device out, for a reason, or lets it in again (no reason)."""
+    """An operator blocked the device for a reason, or unblocked it (empty reason)."""
 
     reason: str
 
@@ -196,12 +196,12 @@ def step(lease: Lease, event: Event) -> Lease:
     Raises:
         IllegalEvent: the table has no row for this event in this presence.
     """
-    found = find_row(TABLE, lease.presence, type(event), lambda: f"lease of {lease.device}, {lease.presence.value}")
-    return found.handle(lease, event)
+    entry = find_row(TABLE, lease.presence, type(event), lambda: f"lease of {lease.device}, {lease.presence.value}")
+    return entry.handle(lease, event)
 
 
 def status_event(message: Status, now_s: float, *, retained: bool) -> StatusCame | WentAway:
-    """The event that a status is."""
+    """The lease event that corresponds to a status message."""
     return StatusCame(message, now_s, retained) if message.online else WentAway(message)
 
 
@@ -214,38 +214,38 @@ def _live(lease: Lease, event: Heard) -> Lease:
 
 
 def _offer(lease: Lease, event: CheckedIn) -> Lease:
-    said = event.message
+    message = event.message
     return replace(
         lease,
         presence=Presence.READY,
         last_seen_s=event.now_s,
-        agent_version=said.agent_version,
-        runtime=said.runtime,
-        program=said.program,
-        weights=said.weights,
-        examples=said.examples,
-        emulated=said.emulated,
+        agent_version=message.agent_version,
+        runtime=message.runtime,
+        program=message.program,
+        weights=message.weights,
+        examples=message.examples,
+        emulated=message.emulated,
     )
 
 
 def _tell(lease: Lease, event: StatusCame) -> Lease:
-    said = event.message
-    waits = lease.presence is Presence.READY and said.state in _STILL_WAITING
+    message = event.message
+    waits = lease.presence is Presence.READY and message.state in _STILL_WAITING
     return replace(
         lease,
         presence=Presence.READY if waits else Presence.PRESENT,
-        state=said.state or lease.state,
-        reason=said.reason,
-        taken_back=said.taken_back,
-        emulated=said.emulated or lease.emulated,
+        state=message.state or lease.state,
+        reason=message.reason,
+        taken_back=message.taken_back,
+        emulated=message.emulated or lease.emulated,
         last_seen_s=lease.last_seen_s if event.retained else event.now_s,
     )
 
 
 def _leave(lease: Lease, event: WentAway) -> Lease:
-    said = event.message
-    emulated = said.emulated or lease.emulated
-    return replace(lease, presence=Presence.AWAY, state="offline", reason=said.reason, emulated=emulated)
+    message = event.message
+    emulated = message.emulated or lease.emulated
+    return replace(lease, presence=Presence.AWAY, state="offline", reason=message.reason, emulated=emulated)
 
 
 def _count(lease: Lease, event: ReportCounted) -> Lease:

@@ -1,13 +1,13 @@
-"""Pace steering: when a device that is not needed now should check in again.
+"""Pace steering: decides when a device that is not needed now should check in again.
 
-A *small* population is called to a rendezvous: everybody comes just after the next selection is expected to open, so
-that enough are there together. A *large* one is spread over so long a time that a few cohorts arrive in each selection
-window, however many devices there are; in the busy hours of the day over a longer time, in the quiet ones over a
-shorter. In both the moment is drawn with jitter, so there is no herd.
+In a *small* population all devices return together, just after the next selection is expected to open, so that enough
+are present at once. A *large* population is spread over enough time that a few cohorts arrive in each selection window,
+however many devices there are. The spread is longer in busy hours of the day and shorter in quiet ones. Jitter in both
+cases prevents a thundering herd.
 
-Nothing is kept per device: the answer depends on the population's size, on how long rounds take, and on how many
-check-ins came in which hour of the day (:class:`Rhythm`, which the repository remembers). Pure; time and randomness are
-arguments. Hours are UTC: which ones are busy is learned and not assumed.
+No state is kept per device: the answer depends on the size of the population, the usual length of a round, and the
+check-ins counted by hour of the day (:class:`Rhythm`, stored in the repository). Pure: time and randomness are
+arguments. Hours are UTC; which hours are busy is learned, not assumed.
 
 Source: Bonawitz et al. 2019, "Towards Federated Learning at Scale", section 2.3.
 """
@@ -22,27 +22,27 @@ import numpy as np
 HOUR_S, DAY_S, HOURS = 3600.0, 86400.0, 24
 
 ELIGIBLE_SHARE = 0.1
-"""Of a population, at a moment: 9.2 % on average in a trace of 710 real phones."""
+"""Share of a population that is eligible at any moment: 9.2 % on average in a trace of 710 real phones."""
 SMALL_POPULATION = 10
-"""Up to this many times the cohort a population is small: those of it that are eligible are about a cohort at most, and
-all of them are needed."""
+"""A population of up to this many cohorts is small: its eligible devices make up about one cohort at most, so all of
+them are needed."""
 RENDEZVOUS_SHARE = 0.1
-"""Jitter of a rendezvous as a share of the waiting time: not in one instant, and still together."""
+"""Jitter of a rendezvous as a share of the waiting time: devices return together, but not in one instant."""
 RENDEZVOUS_WINDOW_SHARE = 0.25
-"""And of the selection deadline, so that the last one comes long before the first one is sent away."""
+"""Maximum jitter as a share of the selection deadline: the last device arrives long before the first is sent away."""
 CHECK_INS_PER_S = 1000.0
-"""Of devices that come because a selection has just opened: a tenth of what one coordinator takes on two cores."""
+"""Check-in rate when a selection has just opened: a tenth of what one coordinator handles on two cores."""
 ARRIVALS_WANTED = 2.0
-"""Cohorts that a large population should send into one selection deadline at least, so that it is never too few."""
+"""Cohorts that should arrive from a large population within one selection deadline, so that enough always come."""
 FIRST_GUESS_SHARE = 0.1
-"""Of the report deadline: how long a round takes before one has ended. Most end much sooner than their deadline."""
+"""First estimate of a round's length, as a share of the report deadline: most rounds end long before it."""
 OVERDUE_SHARE = 0.1
-"""A round that takes longer than usual will take about a tenth longer still."""
+"""A round that is overdue is expected to take a further tenth of the time it has already taken."""
 DECAY = 0.7
-"""Of the counted check-ins each day: a habit that changed is learned in three days."""
+"""Share of the counted check-ins kept each day, so that a changed habit is learned in three days."""
 STEEPEST = 4.0
-"""A busy hour stretches waiting times at most so much, and a quiet one shortens them: phones have a day's swing of
-about 4, and a few days of counting are no surer than that."""
+"""Maximum factor by which a busy hour stretches waiting times or a quiet one shortens them: phone activity varies by a
+factor of about 4 over a day, and a few days of counting are no more precise."""
 
 
 class Rhythm(msgspec.Struct, frozen=True):
@@ -50,9 +50,9 @@ class Rhythm(msgspec.Struct, frozen=True):
 
     Attributes:
         hours: decayed number of check-ins in each hour, UTC.
-        day: number of the day since 1970 that they were last decayed on.
-        since_s: when counting began; 0 before.
-        usual_round_s: from its start to its commit, averaged over the last few rounds; 0 before the first.
+        day: day of the last decay, counted from 1970.
+        since_s: when counting began, in seconds since 1970; 0 if it has not begun.
+        usual_round_s: length of a round from its start to its commit, averaged over the last few; 0 before the first.
     """
 
     hours: tuple[float, ...] = (0.0,) * HOURS
@@ -77,13 +77,13 @@ def check_in_counted(rhythm: Rhythm, now_s: float) -> Rhythm:
 
 
 def round_timed(rhythm: Rhythm, seconds: float) -> Rhythm:
-    """The rhythm after a round that took so long from its start to its commit."""
+    """The rhythm after a round that took ``seconds`` from its start to its commit."""
     usual_s = (rhythm.usual_round_s + seconds) / 2 if rhythm.usual_round_s else seconds
     return Rhythm(rhythm.hours, rhythm.day, rhythm.since_s, usual_s)
 
 
 def loads(rhythm: Rhythm, now_s: float) -> tuple[float, ...]:
-    """How busy each hour of the day is: 1 is the mean. All 1 until a whole day was counted."""
+    """How busy each hour of the day is, relative to the mean; all 1 until a whole day has been counted."""
     mean = sum(rhythm.hours) / HOURS
     if not rhythm.since_s or not mean or now_s - rhythm.since_s < DAY_S:
         return (1.0,) * HOURS
@@ -92,14 +92,14 @@ def loads(rhythm: Rhythm, now_s: float) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Steering:
-    """What the answer depends on beside the moment.
+    """The parameters of pace steering, apart from the time.
 
     Attributes:
-        population: devices seen lately.
-        cohort: devices that a round selects.
+        population: number of devices seen recently.
+        cohort: number of devices that a round selects.
         selection_deadline_s: how long a round waits for devices.
-        shortest_s: no device is called back sooner.
-        loads: how busy each hour of the day is.
+        shortest_s: shortest retry time.
+        loads: how busy each hour of the day is, relative to the mean.
     """
 
     population: int
@@ -110,7 +110,7 @@ class Steering:
 
 
 def opens_in_s(started_at_s: float, deadline_s: float, report_deadline_s: float, usual_s: float, now_s: float) -> float:
-    """When the selection after a round that is under way may be expected to open.
+    """Expected time until the selection after a running round opens.
 
     >>> opens_in_s(started_at_s=0, deadline_s=600, report_deadline_s=600, usual_s=100, now_s=30)
     70.0
@@ -119,13 +119,13 @@ def opens_in_s(started_at_s: float, deadline_s: float, report_deadline_s: float,
 
     Args:
         started_at_s: when the round's REPORTING began.
-        deadline_s: of the phase that it is in.
+        deadline_s: deadline of the round's present phase.
         report_deadline_s: longest time of REPORTING.
-        usual_s: of a round from its start to its commit; 0 if none has ended.
+        usual_s: usual length of a round from its start to its commit; 0 if none has ended.
         now_s: wall-clock time.
 
     Returns:
-        Seconds from now; not below 0.
+        Seconds from now, at least 0.
     """
     end_s = started_at_s + (usual_s or FIRST_GUESS_SHARE * report_deadline_s)
     overdue_s = now_s + OVERDUE_SHARE * max(now_s - started_at_s, 0.0)
@@ -133,7 +133,7 @@ def opens_in_s(started_at_s: float, deadline_s: float, report_deadline_s: float,
 
 
 def check_in_within_s(steering: Steering) -> float | None:
-    """How long all devices together should take to check in when a selection opens; None if not all are needed.
+    """Time over which all devices should spread their check-ins when a selection opens; None if not all are needed.
 
     >>> check_in_within_s(Steering(population=100, cohort=100, selection_deadline_s=300, shortest_s=1))
     0.1
@@ -144,12 +144,12 @@ def check_in_within_s(steering: Steering) -> float | None:
 
 
 def retry_after_s(steering: Steering, expected_s: float, now_s: float, generator: np.random.Generator) -> float:
-    """When a device should check in again.
+    """Time until a device should check in again.
 
     Args:
-        steering: as above.
-        expected_s: time until the next selection that it may take part in is expected to open.
-        now_s: wall-clock time; the hours of the day are counted from it.
+        steering: parameters of pace steering.
+        expected_s: expected time until the next selection that the device may take part in opens.
+        now_s: wall-clock time, which gives the hour of the day.
         generator: source of the jitter.
 
     Returns:
@@ -166,15 +166,15 @@ def retry_after_s(steering: Steering, expected_s: float, now_s: float, generator
 
 
 def stretched_s(calm_s: float, from_s: float, loads: tuple[float, ...]) -> float:
-    """A span of time in which busy hours count for less: what is spread evenly before comes thinner in them after.
+    """A time span stretched in busy hours, so that evenly spread arrivals become sparser in them.
 
     >>> stretched_s(1800.0, 0.0, (2.0,) + (1.0,) * 23), stretched_s(3600.0, 0.0, (2.0,) + (1.0,) * 23)
     (3600.0, 5400.0)
 
     Args:
-        calm_s: the span if all hours were alike.
-        from_s: when it begins, seconds since 1970.
-        loads: how busy each hour of the day is, positive.
+        calm_s: length of the span if all hours were equally busy.
+        from_s: start of the span, in seconds since 1970.
+        loads: how busy each hour of the day is, relative to the mean; positive.
     """
     daily_s = sum(HOUR_S / load for load in loads)
     days, left_s = divmod(calm_s, daily_s)

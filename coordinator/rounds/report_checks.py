@@ -1,21 +1,21 @@
-"""Is a report what was asked for? Asked before it is stored and receipted.
+"""Checks the content of a report before it is stored and receipted.
 
-Everything is judged but the positions of a sparse update: reading those takes a millisecond or two, thirty times as
-long as all else together, and would make a burst wait. The frame's CRC has vouched for them; a report whose positions
-cannot be read after all, which only a faulty or hostile device can write, is left out of the mean when it is decoded
-there (:mod:`coordinator.engine.aggregation`). How large an update is, is no reason to refuse it: it is clipped there.
+All of it is checked except the positions of a sparse update. Reading them takes a millisecond or two, thirty times as
+long as all other checks together, and would slow down a burst. The frame's CRC has already protected them in transit.
+Only a faulty or hostile device can send unreadable positions; such a report is left out of the mean when it is decoded
+(:mod:`coordinator.engine.aggregation`). A large update is not refused but clipped when it is averaged.
 
-Pure. Whether the device was selected at all is the round's question (codes ``not-selected`` and ``attempt``); here the
-content is judged. Codes are stable and go back to the device in an INVALID receipt:
+Pure. The round itself checks whether the device was selected (codes ``not-selected`` and ``attempt``). Codes are stable
+and go back to the device in an INVALID receipt:
 
 ============== =====================================================================
-``codec``      another codec than the assignment asked for
-``layout``     fingerprint of another parameter layout
-``version``    the delta was taken against another model version
-``examples``   no training example behind the update
+``codec``      the codec is not the assigned one
+``layout``     the fingerprint is that of another parameter layout
+``version``    the delta is relative to another model version
+``examples``   the update has no training examples
 ``payload``    the bytes cannot be the values of an update (and other codes of wire.codec)
 ``not-finite`` a value is infinite or not a number
-``figures``    the evaluation that was asked for is missing, or something else came with it
+``figures``    the requested evaluation is missing, or the report also holds an update
 ============== =====================================================================
 """
 
@@ -31,16 +31,16 @@ from wire.frame import NO_UPDATE, Report
 from wire.parameters import ParameterLayout
 
 REPORT_SLACK_BYTES = 4096
-"""Headers, counts and scales that a report may have beside its values."""
+"""Maximum size of a report's headers, counts and scales, in addition to its values."""
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What the assignment asked of the report.
+    """What the assignment requires of the report.
 
     Attributes:
-        codec: of the payload.
-        layout: of the model.
-        version: of the base model.
+        codec: codec of the payload.
+        layout: parameter layout of the model.
+        version: number of the base version.
     """
 
     codec: Codec
@@ -49,7 +49,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """The report is sound.
+    """The report is valid.
 
     Attributes:
         norm: L2 norm of the update.
@@ -62,8 +62,8 @@ class Invalid(msgspec.Struct, frozen=True):
     """The report must not be counted.
 
     Attributes:
-        code: stable name of the fault.
-        detail: what was expected and what came.
+        code: stable error code.
+        detail: what was expected and what was received.
     """
 
     code: str
@@ -71,12 +71,12 @@ class Invalid(msgspec.Struct, frozen=True):
 
 
 def max_report_bytes(layout: ParameterLayout) -> int:
-    """Largest report that any codec makes of this model: the dense one."""
+    """Maximum size of a report for this model, which the dense codec produces."""
     return 4 * layout.size + REPORT_SLACK_BYTES
 
 
 def check_report(report: Report, asked: Asked) -> Accepted | Invalid:
-    """Judge the content of a report."""
+    """Check the content of a report with an update."""
     fault = _header_fault(report, asked)
     if fault is not None:
         return fault
@@ -90,7 +90,7 @@ def check_report(report: Report, asked: Asked) -> Accepted | Invalid:
 
 
 def check_figures(report: Report, asked: Asked) -> Accepted | Invalid:
-    """Judge the content of a report that was to hold an evaluation and no update."""
+    """Check the content of a report that must hold an evaluation and no update."""
     if report.layout != asked.layout.fingerprint:
         return Invalid("layout", f"expected layout {asked.layout.fingerprint}, got {report.layout}")
     if report.version != asked.version:

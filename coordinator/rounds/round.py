@@ -1,36 +1,35 @@
-"""One round, as a state machine without I/O.
+"""A round of federated learning, as a state machine without I/O.
 
 Theory of operation
 ===================
 
-A round begins in SELECTION. Devices that check in join a *pool*. When the pool holds a cohort (goal x over-selection,
-and the selection window has passed) or the selection deadline comes with at least the minimum, a seeded uniform sample
-of the pool is given *seats* and the round goes to REPORTING. Of the rest a few go on waiting in the pool, the
-*reserve*; the others are told to come back later. With fewer than the minimum at the deadline the round is ABANDONED.
-While the pool is empty nobody is kept waiting, so a round that follows
-empty ones stays open longer; from the first arrival on the usual deadline holds.
+A round begins in SELECTION. Devices that check in join a *pool*. Selection ends when the pool holds a cohort (goal x
+over-selection) and the selection window has passed, or when the deadline expires with at least the minimum in the pool.
+Then a seeded uniform sample of the pool gets *seats* and the round goes to REPORTING. A few of the other devices stay
+in the pool as the *reserve*; the rest are told to come back later. With fewer than the minimum at the deadline, the
+round is ABANDONED. While the pool is empty no device is waiting, so a round that follows empty ones stays open longer;
+from the first arrival on, the usual deadline applies.
 
-In REPORTING each seat ends as reported, refused (an invalid report) or dropped. Refused and dropped seats leave room
-during the first half of the reporting time: for the reserve at once, then for devices that check in; a device that
-dropped may come back as its next attempt.
-A device whose connection is lost keeps its seat for a short grace, and even after that its report counts if it
-comes before the round ends. The round goes to COMMITTING when the goal is reached, when nobody is left working with at
-least the minimum reported, or at the deadline with at least the minimum; otherwise it is ABANDONED and
-the model stays as it is.
+In REPORTING each seat ends as reported, refused (an invalid report) or dropped. During the first half of the reporting
+time, refused and dropped seats are filled again: first from the reserve, then with devices that check in. A device that
+dropped may return for another attempt. A device that loses its connection keeps its seat for a short grace period; even
+later its report counts if it arrives before the round ends. The round goes to COMMITTING when the goal is reached, or
+when at least the minimum have reported and either no device is still working or the deadline has expired. Otherwise it
+ends ABANDONED and the model stays unchanged.
 
-In COMMITTING the reports are being averaged. That ends in COMMITTED or, if it fails or takes too long, in ABANDONED.
-Both are terminal: they only answer reports that come again or too late. Reports that turn out to be unreadable are
-refused after all; if too few are left, the round goes back to REPORTING and their seats are given to others.
+In COMMITTING the reports are averaged. The round ends COMMITTED or, if averaging fails or takes too long, ABANDONED.
+Both phases are terminal: they only answer repeated or late reports. Reports that prove unreadable are refused after
+all; if too few remain, the round returns to REPORTING and their seats are given to other devices.
 
-Every phase has a deadline, and no deadline is ever further away than its phase is long: a clock that is set back does
-not make a round wait for the time that it lost. How long each is: :mod:`coordinator.rounds.rules`.
+Every phase has a deadline, and a deadline is never further away than its phase is long, so a clock that is set back
+does not prolong a round. :mod:`coordinator.rounds.rules` gives the durations.
 
 ::
 
     step(round, event) -> (round, effects)
 
-Time comes in with each event, randomness as the seed that the round was opened with. A pair (phase, event) that is not
-in TABLE raises IllegalEvent and changes nothing. Every effect may be carried out twice without harm.
+Each event carries the time; randomness comes from the seed that the round was opened with. A pair (phase, event) that
+is not in TABLE raises IllegalEvent and changes nothing. Every effect may be carried out twice without harm.
 
 Source: Bonawitz et al. 2019, "Towards Federated Learning at Scale", section 2.2 and 4.
 """
@@ -73,7 +72,7 @@ from wire.messages import DropoutCause, RejectionReason, Verdict
 
 
 def _rows() -> Iterable[Row[Step]]:
-    """Every legal pair; a pair that is not here raises IllegalEvent."""
+    """The legal (phase, event) pairs; any other pair raises IllegalEvent."""
     return (
         row(Phase.SELECTION, DeviceCheckedIn, _join_pool, Phase.SELECTION, Phase.REPORTING),
         row(Phase.SELECTION, DeviceLost, _leave_pool, Phase.SELECTION),
@@ -105,13 +104,13 @@ def _rows() -> Iterable[Row[Step]]:
 
 
 UNREADABLE = "payload"
-"""Code of a report whose fault shows only when it is averaged."""
+"""Error code of a report that proves unreadable only when it is averaged."""
 MAX_ATTEMPTS = 3
-"""Seats that one device may take in one round: a device that fails over and over must not keep others out."""
+"""Maximum attempts of one device per round: a device that keeps failing must not keep others out."""
 
 
 class Phase(enum.Enum):
-    """Where a round is."""
+    """The phase of a round."""
 
     SELECTION = "selection"
     REPORTING = "reporting"
@@ -124,41 +123,41 @@ TERMINAL = frozenset({Phase.COMMITTED, Phase.ABANDONED})
 
 
 class AbandonCause(enum.Enum):
-    """Why a round was abandoned, for counting; its ``reason`` says it in words."""
+    """Why a round was abandoned, as a category for metrics; the round's ``reason`` has the words."""
 
     NOBODY_CAME = "nobody-came"
     TOO_FEW_DEVICES = "too-few-devices"
     TOO_FEW_REPORTS = "too-few-reports"
     AVERAGING_FAILED = "averaging-failed"
     CALLED_OFF = "called-off"
-    """An operator paused the task while the round waited for devices."""
+    """The task stopped wanting a round while this one waited for devices, for example because it was paused."""
     RESTORED = "restored"
-    """Never took place: marks the numbers that may have been used after the backup that was restored."""
+    """A placeholder for a round number that may have been used after the restored backup was made."""
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
     """The whole state of a round. Times are seconds of the coordinator's wall clock.
 
     Attributes:
-        number: from 1, over all tasks.
-        task: whose round it is.
-        base_version: the model version that the devices train, or try.
-        trial: whether its devices only try the base version, which is a canary.
-        rules: as above.
-        seed: of the sampling.
+        number: counts from 1, over all tasks.
+        task: name of the task.
+        base_version: the model version that the devices train or evaluate.
+        trial: whether the base version is a canary that the devices only evaluate.
+        rules: the rules that the round was opened with.
+        seed: seed for sampling devices.
         opened_at_s: when SELECTION began.
-        deadline_s: end of SELECTION or REPORTING.
-        phase: where it is.
-        pool: devices that wait to be selected, in the order in which they came; later, those that wait for a lost seat.
+        deadline_s: deadline of the present phase.
+        phase: phase of the round.
+        pool: in SELECTION, the waiting devices in order of arrival; in REPORTING, the reserve.
         seats: selected devices.
-        working: how many of them are at work; counted along, so that a report costs no walk over all seats.
-        reported: how many have reported; counted along, too.
+        working: number of selected devices still working; kept up to date, so that a report needs no pass over seats.
+        reported: number of selected devices that have reported; kept up to date like ``working``.
         started_at_s: when REPORTING began.
-        closed_at_s: when it became terminal.
-        empty_before: rounds in a row, just before this one, to which nobody came.
-        cause: why it was abandoned, for counting.
-        reason: why it was abandoned, for a person.
-        version: the version that it committed; None for one that only tried a version.
+        closed_at_s: when the round became terminal.
+        empty_before: number of consecutive rounds just before this one in which no device checked in.
+        cause: why the round was abandoned, as a category for metrics.
+        reason: why the round was abandoned, in words.
+        version: the version that the round committed; None for a round that only evaluated one.
     """
 
     number: int
@@ -182,14 +181,14 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     version: int | None = None
 
     def devices(self, state: SeatState) -> list[DeviceId]:
-        """The selected devices in that state, in ascending order."""
+        """The selected devices in this state, in ascending order."""
         return sorted(device for device, seat in self.seats.items() if seat.state is state)
 
     def explain(self, elsewhere: str = "") -> str:
-        """What the round waits for, or why it was abandoned, in words for a person.
+        """What the round is waiting for, or why it was abandoned, in words.
 
         Args:
-            elsewhere: what the devices do that are not in the pool; only said in SELECTION.
+            elsewhere: what the devices outside the pool are doing; used only in SELECTION.
         """
         match self.phase:
             case Phase.SELECTION:
@@ -214,7 +213,7 @@ def open_round(
     *,
     trial: bool = False,
 ) -> Round:
-    """A round at the beginning of SELECTION."""
+    """A new round, at the start of SELECTION."""
     return Round(
         number=number,
         task=task,
@@ -229,14 +228,14 @@ def open_round(
 
 
 def dropouts(state: Round) -> Counter[DropoutCause]:
-    """Dropouts by cause, those of earlier attempts included."""
+    """Number of dropouts by cause, including earlier attempts."""
     return causes_of(state.seats.values())
 
 
 def awaits_report(state: Round, device: DeviceId, attempt: int) -> bool:
     """Whether a valid report of this device and attempt would be accepted now.
 
-    A report is only worth decoding if so; step() finds the verdict on every other one without looking inside.
+    Only such a report is worth decoding; step() decides the verdict on any other without its content.
     """
     seat = state.seats.get(device)
     return (
@@ -248,7 +247,7 @@ def awaits_report(state: Round, device: DeviceId, attempt: int) -> bool:
 
 
 def has_room(state: Round, device: DeviceId, now_s: float) -> bool:
-    """Whether a round that is under way would give this device a seat that somebody else lost, or its own again."""
+    """Whether a round in REPORTING would give this device a free seat, or its own seat again."""
     if state.phase is not Phase.REPORTING or now_s >= _replacement_ends_s(state):
         return False
     if state.working + state.reported >= state.rules.cohort:
@@ -261,11 +260,11 @@ Step = tuple[Round, tuple[Effect, ...]]
 
 
 def step(state: Round, event: Event) -> Step:
-    """The round after an event, and what is to be done about it.
+    """The round after an event, and the effects of the event.
 
     Args:
         state: the round; it is not modified.
-        event: what happened.
+        event: the event.
 
     Returns:
         The new round and the effects, in the order in which they must be carried out.
@@ -273,8 +272,8 @@ def step(state: Round, event: Event) -> Step:
     Raises:
         IllegalEvent: the table has no row for this event in this phase.
     """
-    found = find_row(TABLE, state.phase, type(event), lambda: f"round {state.number}, {state.phase.value}")
-    return found.handle(state, event)
+    transition = find_row(TABLE, state.phase, type(event), lambda: f"round {state.number}, {state.phase.value}")
+    return transition.handle(state, event)
 
 
 # SELECTION
@@ -282,7 +281,7 @@ def step(state: Round, event: Event) -> Step:
 
 def _join_pool(state: Round, event: DeviceCheckedIn) -> Step:
     pool = state.pool if event.device in state.pool else (*state.pool, event.device)
-    # A wait that nobody shared may have been long; for those who are there it is the usual one.
+    # An empty selection may have a long deadline; once a device waits, the usual one applies.
     joined = _bounded(replace(state, pool=pool), event.now_s + state.rules.selection_deadline_s)
     return _begin(joined, event.now_s) if _may_begin(joined, event.now_s) else (joined, ())
 
@@ -318,8 +317,8 @@ def _may_begin(state: Round, now_s: float) -> bool:
 
 def _begin(state: Round, now_s: float) -> Step:
     chosen = sample(state.pool, state.rules.cohort, state.seed, state.number)
-    left = [device for device in state.pool if device not in set(chosen)]
-    reserve = sample(left, state.rules.reserve, state.seed, state.number)
+    others = [device for device in state.pool if device not in set(chosen)]
+    reserve = sample(others, state.rules.reserve, state.seed, state.number)
     begun = replace(
         state,
         phase=Phase.REPORTING,
@@ -330,7 +329,7 @@ def _begin(state: Round, now_s: float) -> Step:
         deadline_s=now_s + state.rules.report_deadline_s,
     )
     assigned = tuple(AssignDevice(device, state.number, 1) for device in chosen)
-    return begun, assigned + _not_selected(sorted(set(left) - set(reserve)))
+    return begun, assigned + _not_selected(sorted(set(others) - set(reserve)))
 
 
 def _not_selected(devices: Iterable[DeviceId]) -> tuple[Effect, ...]:
@@ -345,7 +344,7 @@ def _seat_newcomer(state: Round, event: DeviceCheckedIn) -> Step:
         return state, ()
     seat = state.seats.get(event.device)
     if seat is not None and seat.state is SeatState.WORKING:
-        # It does not know of its seat: the assignment was lost.
+        # The device does not know of its seat: the assignment was lost.
         known = _with_seat(state, event.device, replace(seat, lost_since_s=None))
         return known, (AssignDevice(event.device, state.number, seat.attempt),)
     if not has_room(state, event.device, event.now_s):
@@ -386,7 +385,7 @@ def _drop(state: Round, event: DeviceDroppedOut) -> Step:
     seat = state.seats.get(event.device)
     if seat is None or seat.attempt != event.attempt or seat.state not in {SeatState.WORKING, SeatState.DROPPED}:
         return state, ()
-    # A device knows its own cause better than we do, so it may correct a CONNECTION_LOST of ours.
+    # The device knows the cause better than the coordinator, so it may correct a CONNECTION_LOST.
     dropped = replace(seat, state=SeatState.DROPPED, cause=event.cause, lost_since_s=None)
     return _end_if_due(_with_seat(state, event.device, dropped), event.now_s)
 
@@ -437,7 +436,7 @@ def _end_if_due(state: Round, now_s: float) -> Step:
 
 
 def _call_reserve(state: Round, now_s: float) -> Step:
-    """Give lost seats to the devices that wait for one; once they could hardly finish, send them away."""
+    """Give free seats to the reserve; once a device could hardly finish, send the reserve away."""
     room = max(0, state.rules.cohort - state.working - state.reported)
     if not state.pool:
         return state, ()
@@ -472,11 +471,11 @@ def _reopen(state: Round, event: ReportsUnreadable) -> Step:
 
 
 def _refuse(state: Round, devices: tuple[DeviceId, ...]) -> Step:
-    """Take back what reports counted that turned out to be unreadable."""
+    """Refuse reports that were accepted and then proved unreadable."""
     if not devices:
         return state, ()
-    found = {device: state.seats[device] for device in devices if device in state.seats}
-    refused = {device: replace(seat, state=SeatState.REFUSED, code=UNREADABLE) for device, seat in found.items()}
+    seated = {device: state.seats[device] for device in devices if device in state.seats}
+    refused = {device: replace(seat, state=SeatState.REFUSED, code=UNREADABLE) for device, seat in seated.items()}
     return _with_seats(state, {**state.seats, **refused}), tuple(CountRefusal(device) for device in sorted(refused))
 
 

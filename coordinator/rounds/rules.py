@@ -1,24 +1,24 @@
-"""What a round needs to begin and to end, and how long it waits: everything from a few numbers.
+"""The rules of a round: how many devices and reports it needs, and how long it waits.
 
-A person chooses how long a round waits for phones (``selection_deadline_s``) and how long a phone may take to train and
-to send (``report_deadline_s``). Whatever else waits follows from these two:
+The operator chooses how long a round waits for phones (``selection_deadline_s``) and how long a phone may take to train
+and report (``report_deadline_s``). All other waiting times follow from these two:
 
 ================ =============================== ==================================================================
 what             how long                        why
 ================ =============================== ==================================================================
-selection window selection deadline / 60         so that the sample is drawn from all who come, not of the first
-shortest retry   selection deadline / 15         who comes sooner learns nothing new
-lost grace       report deadline / 12, at most   a phone that changes networks is back in ten seconds, and a short
-                 10 s                            round cannot wait as long for it
-replacement      half of the report deadline     who begins in the second half could hardly finish; until then a few of
-                                                 those who were not drawn wait for a seat that is lost
-commit deadline  6 report deadlines, at least    the worker gives up a job that hangs within half an hour; this is
-                 2 h                             for a worker that says nothing at all
-empty selection  selection deadline, doubled     nobody is kept waiting, and a coordinator that is alone for a
-                 after each one, at most 1 h     weekend must not write thousands of rounds
+selection window selection deadline / 60         the sample is drawn from all arrivals, not only from the first
+shortest retry   selection deadline / 15         an earlier retry would get the same answer
+lost grace       report deadline / 12, at most   a phone that changes networks is back within ten seconds; a short
+                 10 s                            round cannot wait that long
+replacement      half of the report deadline     a device that starts in the second half could hardly finish; until
+                                                 then a few devices wait in reserve for a free seat
+commit deadline  6 report deadlines, at least    the worker gives up a hung job within half an hour; this deadline is
+                 2 h                             for a worker that does not answer at all
+empty selection  selection deadline, doubled     no device is waiting, and a coordinator left alone for a weekend
+                 after each one, at most 1 h     must not open thousands of rounds
 ================ =============================== ==================================================================
 
-Pure values; :mod:`coordinator.rounds.round` acts on them, and keeps those that a round was opened with.
+Pure values. :mod:`coordinator.rounds.round` applies them; a round keeps the rules that it was opened with.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ LONGEST_EMPTY_SELECTION_S = 3600.0
 
 
 class RoundRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What a round needs to begin, to end, and how long it waits.
+    """The rules of one round.
 
     Attributes:
-        goal: reports that end the round at once.
-        minimum: fewest devices that a round begins with, and fewest reports that it commits with.
-        over_selection: devices selected for each report of the goal.
+        goal: number of reports that ends the round at once.
+        minimum: fewest devices needed to begin, and fewest reports needed to commit.
+        over_selection: devices selected per report of the goal.
         selection_window_s: shortest time of SELECTION.
         selection_deadline_s: longest time that a device waits in SELECTION.
         report_deadline_s: longest time of REPORTING.
@@ -67,22 +67,22 @@ class RoundRules(msgspec.Struct, frozen=True, kw_only=True):
         >>> rules_for(goal=10, minimum=2, over_selection=1.3, selection_deadline_s=60, report_deadline_s=600).cohort
         13
         """
-        return math.ceil(round(self.goal * self.over_selection, 9))  # 100 x 1.1 is a hair above 110 in floats
+        return math.ceil(round(self.goal * self.over_selection, 9))  # in floats, 100 x 1.1 is slightly above 110
 
     @property
     def reserve(self) -> int:
-        """Devices that wait for a seat that is lost: as many as were selected beyond the goal, at least one."""
+        """Devices that wait for a freed seat: as many as were selected beyond the goal, at least one."""
         return max(1, self.cohort - self.goal)
 
     def empty_selection_s(self, empty_before: int) -> float:
-        """How long a selection stays open to which nobody comes.
+        """How long a selection stays open while no device checks in.
 
         >>> rules = rules_for(goal=1, minimum=1, over_selection=1, selection_deadline_s=60, report_deadline_s=600)
         >>> [rules.empty_selection_s(before) for before in (0, 1, 2, 99)]
         [60.0, 120.0, 240.0, 3600.0]
 
         Args:
-            empty_before: rounds in a row, just before this one, to which nobody came.
+            empty_before: number of consecutive rounds just before this one in which no device checked in.
         """
         longest_s = max(self.selection_deadline_s, LONGEST_EMPTY_SELECTION_S)
         return float(min(longest_s, self.selection_deadline_s * 2 ** min(empty_before, 30)))
@@ -98,18 +98,18 @@ def rules_for(
     selection_window_s: float | None = None,
     lost_grace_s: float | None = None,
 ) -> RoundRules:
-    """The rules that follow from what a person chose.
+    """The rules that follow from the operator's settings.
 
     >>> rules = rules_for(goal=5, minimum=2, over_selection=1.3, selection_deadline_s=60, report_deadline_s=600)
     >>> rules.selection_window_s, rules.lost_grace_s, rules.commit_deadline_s
     (1.0, 10.0, 7200.0)
 
     Args:
-        goal: as in RoundRules.
-        minimum: as in RoundRules.
-        over_selection: as in RoundRules.
+        goal: number of reports that ends the round at once.
+        minimum: fewest devices needed to begin, and fewest reports needed to commit.
+        over_selection: devices selected per report of the goal.
         selection_deadline_s: how long to wait for phones.
-        report_deadline_s: how long training and sending may take.
+        report_deadline_s: how long training and reporting may take.
         selection_window_s: None to derive it.
         lost_grace_s: None to derive it.
     """

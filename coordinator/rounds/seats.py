@@ -1,4 +1,4 @@
-"""The seats of a round: who was selected, and what became of them."""
+"""The seats of a round: the selected devices and what became of them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Seat(msgspec.Struct, frozen=True, kw_only=True):
     """A selected device.
 
     Attributes:
-        attempt: from 1; with round and device the idempotency key of the report.
-        state: what became of it.
-        lost_since_s: when its connection was lost, while it is lost.
-        cause: why it dropped.
-        code: why its report was refused.
-        earlier: causes of its earlier attempts in this round.
+        attempt: counts from 1; together with round and device, the idempotency key of the report.
+        state: what became of the device.
+        lost_since_s: when its connection was lost; None while it is connected.
+        cause: why the device dropped out.
+        code: error code of its refused report.
+        earlier: causes of the dropouts of its earlier attempts in this round.
     """
 
     attempt: int = 1
@@ -42,12 +42,12 @@ class Seat(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def with_seat(seats: Mapping[DeviceId, Seat], device: DeviceId, seat: Seat) -> dict[DeviceId, Seat]:
-    """These seats with one given or changed."""
+    """The seats with one added or replaced."""
     return {**seats, device: seat}
 
 
 def causes_of(seats: Iterable[Seat]) -> Counter[DropoutCause]:
-    """Dropouts of these seats by cause, those of earlier attempts included."""
+    """Number of dropouts of these seats by cause, including earlier attempts."""
     causes: Counter[DropoutCause] = Counter()
     for seat in seats:
         if seat.earlier:

@@ -1,7 +1,7 @@
-"""Who may wait for a round, and who of those who wait is drawn.
+"""Device selection: which devices may join a round's pool, and which of the pool are drawn.
 
-Pure: the seed and all that is known of a device are arguments. The round decides *when* to draw; when those who are not
-drawn should come back is :mod:`coordinator.rounds.pace_steering`'s business.
+Pure: the seed and a device's lease are arguments. The round decides *when* to draw. When the other devices should come
+back is decided by :mod:`coordinator.rounds.pace_steering`.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from wire.identifiers import DeviceId
 from wire.messages import RejectionReason
 
 _SELECTION_STREAM = 1
-"""Separates the draws of the selection from other uses of the same root seed."""
+"""Random stream of the selection, separate from other uses of the root seed."""
 
 
 def sample(pool: Sequence[DeviceId], count: int, seed: int, round_number: int) -> list[DeviceId]:
-    """A uniform sample without replacement; the order in which the pool filled plays no part.
+    """A uniform sample without replacement; it does not depend on the order of the pool.
 
     >>> sample([DeviceId("b"), DeviceId("a")], 5, seed=7, round_number=1)
     ['a', 'b']
 
     Args:
         pool: device ids, in any order.
-        count: at most this many are drawn.
+        count: maximum number of devices to draw.
         seed: root seed of the coordinator.
-        round_number: gives each round a draw of its own.
+        round_number: number of the round; each round has its own draw.
 
     Returns:
         Device ids in ascending order.
@@ -45,12 +45,12 @@ def sample(pool: Sequence[DeviceId], count: int, seed: int, round_number: int) -
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What a device must have, and how often it may take part.
+    """Admission limits: what a device must have, and how often it may take part.
 
     Attributes:
         minimum_examples: fewest stored messages.
-        minimum_agent_version: ``major.minor.patch`` of the manifest.
-        minimum_separation: a device whose report counts in round n may take part again in round n + this.
+        minimum_agent_version: oldest agent that may take part, ``major.minor.patch``, from the manifest.
+        minimum_separation: a device whose report counts in round n may take part again from round n plus this number.
     """
 
     minimum_examples: int
@@ -63,9 +63,9 @@ class Refusal:
     """Why a device may not wait in the pool.
 
     Attributes:
-        reason: on the wire.
-        detail: for its owner.
-        rounds: how many more rounds have to pass before it can be otherwise.
+        reason: reason as sent to the device.
+        detail: explanation for the owner of the device.
+        rounds: how many more rounds must pass before the device may be admitted.
     """
 
     reason: RejectionReason
@@ -87,14 +87,14 @@ def refusal(lease: Lease, round_number: int, admission: Admission, now_s: float)
     if lease.examples < admission.minimum_examples:
         detail = f"{admission.minimum_examples} stored messages are needed, the device has {lease.examples}"
         return Refusal(RejectionReason.TOO_FEW_EXAMPLES, detail)
-    if lease.last_round and lease.last_round != round_number:  # in its own round the round itself has the answer
-        # Rounds of several tasks overlap: where it took part in a later one, the next that it could is counted.
+    if lease.last_round and lease.last_round != round_number:  # a check-in to that same round is answered by the round
+        # Rounds of several tasks overlap: if it took part in a later round, count from the round after that one.
         return _took_part_too_often(lease, max(round_number, lease.last_round + 1), admission)
     return None
 
 
 def older(version: str, wanted: str) -> bool:
-    """Whether one ``major.minor.patch`` is below another.
+    """Whether one ``major.minor.patch`` version is older than another.
 
     >>> older("0.9.0", "0.10.0"), older("nonsense", "0.0.1")
     (True, True)
@@ -111,6 +111,6 @@ def _took_part_too_often(lease: Lease, round_number: int, admission: Admission) 
 
 
 def _version(text: str) -> tuple[int, ...]:
-    """Numbers of ``major.minor.patch``; anything else counts as older than every version."""
-    found = re.match(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})", text)
-    return tuple(int(part) for part in found.groups()) if found else ()
+    """The numbers of ``major.minor.patch``; a malformed version counts as older than every other."""
+    match = re.match(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})", text)
+    return tuple(int(part) for part in match.groups()) if match else ()

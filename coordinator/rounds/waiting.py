@@ -1,6 +1,6 @@
-"""What the devices do that do not take part, in words for a person who waits for a round.
+"""A summary in words of what the devices outside a round are doing, for a person who waits for the round.
 
-From how many devices are in which state, as they said themselves. Pure; counting them is the database's business.
+It is made from the number of devices in each state that devices reported themselves. Pure; the database counts.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Mapping
 
 MOST_NAMED = 4
-"""Kinds that are named one by one; a person does not read more."""
+"""Maximum number of activities listed one by one; people do not read more."""
 MOST_CHARACTERS = 40
-"""Of a reason: devices choose it freely, and the sentence must stay one."""
+"""Maximum length of a reason: devices choose the text freely, and the summary must stay one sentence."""
 
 _WORDS = {
     "settling": "eligible only for a moment",
@@ -22,17 +22,17 @@ _WORDS = {
     "offline": "offline",
 }
 _NOT_SAID = frozenset({"checked-in", ""})
-"""Those wait for the round themselves, or never said what they do."""
+"""States left out: these devices wait for the round, or never reported a state."""
 
 
 def doing(states: Mapping[tuple[str, str], int]) -> dict[str, int]:
-    """How many devices do what, most frequent first; those that wait for the round are left out.
+    """Number of devices per activity, most frequent first; devices that wait for the round are left out.
 
     >>> doing({("ineligible", "not charging"): 14, ("ineligible", "in use"): 2, ("checked-in", ""): 1})
     {'not charging': 14, 'in use': 2}
 
     Args:
-        states: (lifecycle state, reason) -> devices; only an ineligible device's reason is looked at.
+        states: (lifecycle state, reason) -> devices; the reason is used only for ineligible devices.
     """
     counted: Counter[str] = Counter()
     for (state, reason), devices in states.items():
@@ -44,7 +44,7 @@ def doing(states: Mapping[tuple[str, str], int]) -> dict[str, int]:
 
 
 def sentence(counted: Mapping[str, int]) -> str:
-    """The same as one line.
+    """The result of :func:`doing` as one line.
 
     >>> sentence({"not charging": 14, "in use": 2}), sentence({})
     ('14 not charging, 2 in use', '')

@@ -1,6 +1,6 @@
-"""Tasks: what the fleet is to do, when, and until when. Pure.
+"""Tasks: what the fleet trains or evaluates, when, and for how long. Pure.
 
-Decides: when a task opens a round, pauses and ends, and what operators may ask for.
+Decides: when a task opens a round, pauses and ends, and what operators may request.
 
-Does not decide: how a round goes (``rounds``).
+Does not decide: how a round runs (``rounds``).
 """

@@ -1,7 +1,6 @@
-"""What an operator can ask for while the service runs, and what is kept of it. Data only.
+"""The operations that an operator can request while the service runs, and their audit records. Data only.
 
-:mod:`coordinator.engine.administration` carries it out; who may ask for what is :mod:`coordinator.web.access`'
-business.
+:mod:`coordinator.engine.administration` carries them out; :mod:`coordinator.web.access` decides who may request what.
 """
 
 from __future__ import annotations
@@ -15,26 +14,26 @@ from coordinator.tasks.settings import TaskSettings
 from wire.identifiers import DeviceId, Sha256
 
 Reason = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$(?!\n)")]
-"""One line for the person who asks later why."""
+"""Why an operator did it: one line, kept for later readers."""
 
 
 class OperationRefused(msgspec.Struct, frozen=True):
-    """An operation that cannot be done, and why; nothing changed."""
+    """The reason why an operation cannot be done; nothing was changed."""
 
     reason: str
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One change.
+    """One change in the audit log.
 
     Attributes:
-        number: counts up; given by the database.
+        number: sequence number, assigned by the database.
         at_s: wall-clock time.
         who: name of the token, or of the user of the command line.
-        action: such as block-device.
+        action: name of the action, such as block-device.
         target: what was changed.
-        before: what it was, in words.
-        after: what it is now.
+        before: state before the change, in words.
+        after: state after the change, in words.
     """
 
     number: int = 0
@@ -47,14 +46,14 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A token for the HTTP API as it is kept: by its hash.
+    """A stored token for the HTTP API; only its hash is kept.
 
     Attributes:
-        name: for the audit log.
+        name: name of the token, for the audit log.
         role: viewer, operator or admin.
-        sha256: of the token's characters; they have 256 random bits, so a slow hash would protect nothing.
-        created_s: wall-clock time.
-        expires_s: wall-clock time.
+        sha256: SHA-256 of the token's characters; they have 256 random bits, so a slow hash would add no protection.
+        created_s: wall-clock time of creation.
+        expires_s: wall-clock time of expiry.
     """
 
     name: str
@@ -65,11 +64,11 @@ class TokenRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CreateTask(msgspec.Struct, frozen=True, tag=True):
-    """A task beside those that there are.
+    """Create a further task.
 
     Attributes:
-        settings: what it does.
-        manifest: of an imported model that a training task begins with; None takes what its settings name.
+        settings: settings of the task.
+        manifest: hash of the manifest of an imported model to start training from; None uses ``settings.source``.
     """
 
     settings: TaskSettings
@@ -77,52 +76,52 @@ class CreateTask(msgspec.Struct, frozen=True, tag=True):
 
 
 class PauseTask(msgspec.Struct, frozen=True, tag=True):
-    """No new rounds; a round that waits for devices is called off, one that is further goes on to its end."""
+    """Open no new rounds for now; a round in SELECTION is called off, one that has started runs to its end."""
 
     task: str
     reason: Reason
 
 
 class ResumeTask(msgspec.Struct, frozen=True, tag=True):
-    """Rounds again."""
+    """Open rounds again."""
 
     task: str
 
 
 class StopTask(msgspec.Struct, frozen=True, tag=True):
-    """No more rounds, for good; otherwise as a pause."""
+    """Open no more rounds, for good; a round in SELECTION is called off, one that has started runs to its end."""
 
     task: str
     reason: Reason
 
 
 class BlockDevice(msgspec.Struct, frozen=True, tag=True):
-    """Keep a device out: it is not selected, and its reports are refused. It need not be known yet."""
+    """Block a device: it is not selected, and its reports are refused. The device need not be known yet."""
 
     device: DeviceId
     reason: Reason
 
 
 class UnblockDevice(msgspec.Struct, frozen=True, tag=True):
-    """Let it in again."""
+    """Unblock a device."""
 
     device: DeviceId
 
 
 class PromoteVersion(msgspec.Struct, frozen=True, tag=True):
-    """Give a version to all devices, whatever became of it before."""
+    """Release a version to all devices, whatever its stage."""
 
     version: int
     reason: Reason
 
 
 class RollBack(msgspec.Struct, frozen=True, tag=True):
-    """Take a version back.
+    """Roll back a version.
 
     Attributes:
         reason: kept in the audit log.
-        version: which; None takes the canary if there is one, else the current version of the configuration's task.
-        to: what devices get instead of a current version; None takes the one before.
+        version: version to roll back; None takes the canary if any, else the current version of the first task.
+        to: version that replaces a current version; None takes the previously current one.
     """
 
     reason: Reason

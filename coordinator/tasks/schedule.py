@@ -1,4 +1,4 @@
-"""When a task may open a round: the hours of the day, and a rest between two rounds. Pure; hours are UTC."""
+"""The schedule of a task: the hours of the day and the pause between rounds. Pure; hours are UTC."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         from_hour: first hour of the day in which a round may be opened, UTC.
-        to_hour: the hour that ends it; below ``from_hour`` the span goes over midnight, equal to it means all day.
+        to_hour: the hour that ends the span; below ``from_hour`` it passes midnight, equal to it means all day.
         pause_s: shortest time from the end of a round to the opening of the next.
     """
 
-    from_hour: Hour = 0  # phones are charged at night somewhere, so all day
+    from_hour: Hour = 0  # all day: somewhere it is night and phones are charging
     to_hour: Hour = 24
-    pause_s: Annotated[float, Meta(ge=0, le=30 * 86400)] = 0.0  # at once: phones are few, and they are waiting
+    pause_s: Annotated[float, Meta(ge=0, le=30 * 86400)] = 0.0  # none: phones are few, and they are waiting
 
 
 def wait_s(schedule: Schedule, closed_at_s: float | None, now_s: float) -> float:
-    """How long until the task may open a round; 0 if it may now.
+    """Time until the task may open a round; 0 if it may open one now.
 
     >>> night = Schedule(from_hour=22, to_hour=6, pause_s=600)
     >>> wait_s(night, None, 23 * 3600), wait_s(night, None, 12 * 3600), wait_s(night, 23 * 3600, 23 * 3600 + 60)
     (0.0, 36000.0, 540.0)
 
     Args:
-        schedule: of the task.
+        schedule: schedule of the task.
         closed_at_s: when its last round ended; None before the first.
         now_s: seconds since 1970.
     """
     rested_s = now_s
-    if closed_at_s is not None and closed_at_s <= now_s:  # a clock that was set back must not stretch the pause
+    if closed_at_s is not None and closed_at_s <= now_s:  # a clock that was set back must not prolong the pause
         rested_s = max(now_s, closed_at_s + schedule.pause_s)
     return rested_s - now_s + _until_open_s(schedule, rested_s)
 
 
 def within_hours(schedule: Schedule, now_s: float) -> bool:
-    """Whether this hour is one of the task's.
+    """Whether the task may open rounds at this hour.
 
     >>> within_hours(Schedule(from_hour=22, to_hour=6), 3 * 3600.0), within_hours(Schedule(), 3 * 3600.0)
     (True, True)

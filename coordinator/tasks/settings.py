@@ -1,4 +1,4 @@
-"""The settings of a task, with the reason beside each default, and what of them does not go together. Pure."""
+"""The settings of a task, with the reason for each default, and checks for invalid combinations. Pure."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from wire.messages import CodecChoice, TrainingPlan, Work
 Count = Annotated[int, Meta(ge=1, le=2**31)]
 Seconds = Annotated[float, Meta(ge=0, le=30 * 86400)]
 KEEP_SHARE = 0.5
-"""A device that must stop after this share of its steps reports what it has; less is worth a dropout."""
+"""A device that has to stop after at least this share of its steps reports its update; earlier, it drops out."""
 MIN_RETRY_S = 0.1
-"""Even a selection of a second does not want the same device back at once."""
+"""Minimum retry time, even for a selection of one second: a device must not come back at once."""
 Name = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 
 
@@ -37,7 +37,7 @@ class CodecConfig(msgspec.Struct, frozen=True, kw_only=True):
     error_feedback: bool | None = None  # empty: on for top-k, where it always helped; off elsewhere (ADR 7)
 
     def choice(self, mask: Artifact | None = None) -> CodecChoice:
-        """As it travels in an assignment; ``mask`` counts for the codecs that need one."""
+        """The codec choice as sent in an assignment; ``mask`` is used only by codecs that need one."""
         return CodecChoice(
             name=self.name,
             density=self.density,
@@ -49,15 +49,15 @@ class CodecConfig(msgspec.Struct, frozen=True, kw_only=True):
 class PlanConfig(msgspec.Struct, frozen=True, kw_only=True):
     """``[task.plan]``: what a device does with its examples."""
 
-    learning_rate: Annotated[float, Meta(gt=0, le=1000)] = 1.0  # the largest that did no harm from a warm start
-    clip_norm: Annotated[float, Meta(gt=0, le=1e9)] = 1.0  # bites rarely, and keeps large rates from NaN
-    local_epochs: Annotated[int, Meta(ge=1, le=1000)] = 1  # more epochs drift away from the other devices
-    max_steps: Annotated[int, Meta(ge=1, le=10**6)] = 1000  # an end even for a device with very much text
-    proximal: Annotated[float, Meta(ge=0, le=1000)] = 0.0  # FedProx, for many local epochs; one does not drift far
+    learning_rate: Annotated[float, Meta(gt=0, le=1000)] = 1.0  # the largest that did no harm after a warm start
+    clip_norm: Annotated[float, Meta(gt=0, le=1e9)] = 1.0  # rarely active; prevents NaN at large rates
+    local_epochs: Annotated[int, Meta(ge=1, le=1000)] = 1  # with more epochs, devices drift apart
+    max_steps: Annotated[int, Meta(ge=1, le=10**6)] = 1000  # bounds the work of a device with very much text
+    proximal: Annotated[float, Meta(ge=0, le=1000)] = 0.0  # FedProx, for many local epochs; one epoch drifts little
     evaluation_share: Annotated[float, Meta(ge=0, le=0.5)] = 0.1  # enough to see on devices whether a round helped
 
     def plan(self) -> TrainingPlan:
-        """As it travels in an assignment."""
+        """The training plan as sent in an assignment."""
         return TrainingPlan(
             learning_rate=self.learning_rate,
             clip_norm=self.clip_norm,
@@ -74,16 +74,16 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         optimizer: fedavg, fedavgm, fedadagrad, fedadam or fedyogi.
-        learning_rate: empty takes 1 for fedavg and fedavgm, 0.003 for the adaptive ones.
-        adaptivity: tau of the adaptive ones: below it a coordinate's step shrinks with its mean update.
+        learning_rate: empty means 1 for fedavg and fedavgm, 0.003 for the adaptive optimizers.
+        adaptivity: tau of the adaptive optimizers: below it a coordinate's step shrinks with its mean update.
     """
 
-    optimizer: OptimizerName = OptimizerName.FEDAVG  # from a warm start momentum did harm in few rounds
+    optimizer: OptimizerName = OptimizerName.FEDAVG  # after a warm start, momentum did harm within few rounds
     learning_rate: Annotated[float, Meta(gt=0, le=1000)] | None = None  # 1 is McMahan's FedAvg; 0.003 never did harm
-    adaptivity: Annotated[float, Meta(gt=0, le=1)] = 1e-4  # as in the runs that were measured
+    adaptivity: Annotated[float, Meta(gt=0, le=1)] = 1e-4  # as in the measured runs
 
     def choice(self) -> OptimizerChoice:
-        """As the worker gets it."""
+        """The optimizer choice as sent to the worker."""
         plain = self.optimizer in {OptimizerName.FEDAVG, OptimizerName.FEDAVGM}
         usual = 1.0 if plain else 0.003
         return OptimizerChoice(
@@ -94,58 +94,58 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """``[task.source]``: which version a task that was made later begins with, or tries. The file's own has its model.
+    """``[task.source]``: the version that a further task starts from or evaluates; the file's task has its own model.
 
     Attributes:
-        task: the newest version of that task; empty for the file's task. Trying follows it from round to round.
-        version: this version and no other.
+        task: use this task's current version, an evaluation in each round anew; empty means the file's task.
+        version: number of a fixed version to use instead.
     """
 
-    task: Annotated[str, Meta(max_length=64)] = ""  # the one that goes out to the devices
-    version: Annotated[int, Meta(ge=0, lt=2**53)] | None = None  # the newest
+    task: Annotated[str, Meta(max_length=64)] = ""  # whose versions go out to all devices
+    version: Annotated[int, Meta(ge=0, lt=2**53)] | None = None  # empty: the current one
 
 
 class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """``[task]``: what a task does, and how its rounds go; two numbers say how long a round waits, the rest follows.
+    """``[task]``: what a task does, and how its rounds run; two deadlines set how long a round waits.
 
     Attributes:
-        name: of the task; also what ties the file's task to what it has learned so far.
-        kind: train, or evaluate.
+        name: name of the task; the file's task keeps its model as long as its name stays the same.
+        kind: train or evaluate.
         selection_deadline_s: how long a round waits for phones.
-        report_deadline_s: how long a phone may take to train and to send.
-        selection_window_s: shortest selection; derived, a 60th of selection_deadline_s.
-        minimum_separation: a phone whose report counts in a round may take part again so many rounds later.
-        retry_after_s: shortest wait of a phone that is sent away; derived, a 15th of selection_deadline_s.
-        downlink: how new weights are published: f32, or topk-8, which catches up later, for cohorts of fifty and more.
+        report_deadline_s: how long a phone may take to train and report.
+        selection_window_s: shortest selection; derived as a 60th of selection_deadline_s.
+        minimum_separation: a phone whose report was accepted may take part again this many rounds later.
+        retry_after_s: shortest wait of a phone that is sent away; derived as a 15th of selection_deadline_s.
+        downlink: form of new weights: f32, or topk-8, which delays small changes, for cohorts of fifty or more.
         target_top1: recall on the held-out text that ends the task.
-        no_progress_rounds: committed rounds without a better recall after which it is given up; 0 never.
+        no_progress_rounds: committed rounds without a better recall that end the task; 0 never ends it.
     """
 
-    name: Name = "keyboard"  # the demo
-    kind: Work = Work.TRAIN  # what federated learning is for
+    name: Name = "keyboard"  # the name in the demo
+    kind: Work = Work.TRAIN  # the purpose of federated learning
     rounds: Annotated[int, Meta(ge=0, le=2**31)] = 0  # endless: keyboards never stop changing
-    goal: Count = 20  # twice the smallest mean that says little of one device; a household has fewer, a fleet hundreds
+    goal: Count = 20  # twice the smallest cohort that says little of a device; a household has fewer, a fleet hundreds
     minimum: Count = 10  # the smallest cohort that devices take part in unless their owners say otherwise
     over_selection: Annotated[float, Meta(ge=1, le=10)] = 1.3  # Bonawitz et al.: 6 to 10 % drop out, and some are slow
-    selection_deadline_s: Annotated[float, Meta(ge=0.1, le=86400)] = 60.0  # a person who waits sees why within a minute
+    selection_deadline_s: Annotated[float, Meta(ge=0.1, le=86400)] = 60.0  # a person waits at most a minute to see why
     report_deadline_s: Annotated[float, Meta(ge=1, le=30 * 86400)] = 600.0  # Android ends a session after 585 s
-    selection_window_s: Seconds | None = None  # empty: derived; for tests and demos that run faster than life
-    minimum_examples: Annotated[int, Meta(ge=0, le=2**31)] = 1  # nothing to learn from none
-    minimum_separation: Annotated[int, Meta(ge=1, le=SHARE_WINDOW)] = 1  # a household has few phones; a fleet says 10
-    retry_after_s: Annotated[float, Meta(ge=0.1, le=86400)] | None = None  # empty: derived; for tests and demos, too
+    selection_window_s: Seconds | None = None  # empty: derived; set it for tests and demos faster than real time
+    minimum_examples: Annotated[int, Meta(ge=0, le=2**31)] = 1  # a device without examples has nothing to learn from
+    minimum_separation: Annotated[int, Meta(ge=1, le=SHARE_WINDOW)] = 1  # a household has few phones; a fleet uses 10
+    retry_after_s: Annotated[float, Meta(ge=0.1, le=86400)] | None = None  # empty: derived; set it for tests and demos
     codec: CodecConfig = CodecConfig()
     plan: PlanConfig = PlanConfig()
     server: ServerConfig = ServerConfig()
-    downlink: str = F32  # nothing is lost, and what a small cohort changed is short already
+    downlink: str = F32  # loses nothing, and a small cohort changes few weights anyway
     schedule: Schedule = Schedule()
     eligibility: Eligibility = Eligibility()
-    target_top1: Annotated[float, Meta(gt=0, le=1)] | None = None  # nobody knows beforehand what can be reached
-    no_progress_rounds: Annotated[int, Meta(ge=0, le=2**31)] = 0  # people's words change: a standstill may end
+    target_top1: Annotated[float, Meta(gt=0, le=1)] | None = None  # the reachable recall is unknown beforehand
+    no_progress_rounds: Annotated[int, Meta(ge=0, le=2**31)] = 0  # people's words change, so progress may resume
     variant: Variant = Variant()
     source: SourceConfig = SourceConfig()
 
     def rules(self, *, trial: bool = False) -> RoundRules:
-        """What a round of this task is opened with; the devices that only try a version may be a single one."""
+        """The rules of a round of this task; in a trial a single device is enough."""
         return rules_for(
             goal=self.goal,
             minimum=1 if trial else self.minimum,
@@ -156,7 +156,7 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def stop_rule(self) -> StopRule:
-        """When the task has done enough."""
+        """When the task ends."""
         return StopRule(
             rounds=self.rounds,
             target_top1=self.target_top1,
@@ -165,22 +165,22 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shortest_retry_s(self) -> float:
-        """No device is told to come back sooner."""
+        """The shortest retry time that a device is told, in seconds."""
         derived_s = max(MIN_RETRY_S, SHORTEST_RETRY_SHARE * self.selection_deadline_s)
         return derived_s if self.retry_after_s is None else self.retry_after_s
 
 
 def beyond_limits(task: TaskSettings, limits: Limits) -> list[str]:
-    """What of a task ``[limits]`` of the configuration do not allow."""
+    """The settings of a task that ``[limits]`` of the configuration forbid."""
     return outside(limits, task.minimum, task.codec.choice(), task.plan.max_steps)
 
 
 def task_faults(task: TaskSettings, limits: Limits, *, measured: bool) -> list[str]:
-    """Settings of a task that are each possible but not together, or not allowed.
+    """Faults in the settings of a task: values that contradict each other or are not allowed.
 
     Args:
-        task: any task's.
-        limits: of the configuration.
+        task: settings of the task.
+        limits: ``[limits]`` of the configuration.
         measured: whether versions are measured on held-out text.
     """
     faults = beyond_limits(task, limits)

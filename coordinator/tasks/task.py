@@ -1,18 +1,18 @@
-"""What becomes of a task: a small state machine over its rounds and over what operators say.
+"""The status of a task: a small state machine driven by its rounds and by operators.
 
 Theory of operation
 ===================
 
-A task is ACTIVE: it opens rounds one after the other, when its schedule lets it (:mod:`coordinator.tasks.schedule`). An
-operator may pause it, let it go on, or stop it for good; a round that already has devices at work goes to its end in
-each case. A task ends by itself as FINISHED when its stop rule says so: as many rounds as were wanted, a recall that
-was to be reached, or no better recall for so many rounds. Only a changed stop rule wakes a FINISHED task again, and
-nothing a STOPPED one::
+An ACTIVE task opens rounds one after the other, when its schedule allows (:mod:`coordinator.tasks.schedule`). An
+operator may pause it, resume it, or stop it for good; a round whose devices are already training runs to its end in
+each case. A task becomes FINISHED when its stop rule applies: it has committed the wanted number of rounds, reached the
+target recall, or made no progress for a number of rounds. Only a changed stop rule makes a FINISHED task active again;
+a STOPPED task stays stopped::
 
     step(task, event) -> task
 
-A pair (status, event) that is not in TABLE raises IllegalEvent and changes nothing. What a task learns, and of whom, is
-configuration (:mod:`coordinator.config`); rounds are :mod:`coordinator.rounds.round`'s business.
+A pair (status, event) that is not in TABLE raises IllegalEvent and changes nothing. What a task trains, and on which
+devices, is configuration (:mod:`coordinator.config`); :mod:`coordinator.rounds.round` is the state machine of a round.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from wire.machine import Row, find_row, row, table
 
 
 def _rows() -> Iterable[Row[Task]]:
-    """Every legal pair. A round may end after its task: devices that had begun to train were let finish."""
+    """The legal (status, event) pairs. A round may end after its task, because devices that are training may finish."""
     return (
         row(TaskStatus.ACTIVE, RoundCommitted, _advance, TaskStatus.ACTIVE, TaskStatus.FINISHED),
         row(TaskStatus.ACTIVE, RoundAbandoned, _note_abandoned, TaskStatus.ACTIVE),
@@ -51,27 +51,27 @@ def _rows() -> Iterable[Row[Task]]:
 
 
 class TaskStatus(enum.Enum):
-    """What has become of a task."""
+    """The status of a task."""
 
     ACTIVE = "active"
     PAUSED = "paused"
-    """An operator wants no rounds for now."""
+    """Opens no rounds for now, by an operator or because of ``[limits]``."""
     STOPPED = "stopped"
-    """An operator wants no more rounds."""
+    """Ended by an operator."""
     FINISHED = "finished"
-    """It did what it was made for."""
+    """Ended by its stop rule."""
 
 
 OVER = frozenset({TaskStatus.STOPPED, TaskStatus.FINISHED})
 
 
 class StopRule(msgspec.Struct, frozen=True, kw_only=True):
-    """When a task has done enough; each part that is None or 0 never ends it.
+    """When a task ends; a condition that is None or 0 never applies.
 
     Attributes:
-        rounds: committed rounds.
-        target_top1: recall on the held-out text that ends it.
-        no_progress_rounds: committed rounds without a better recall that end it.
+        rounds: number of committed rounds that ends the task.
+        target_top1: recall on the held-out text that ends the task.
+        no_progress_rounds: number of committed rounds without a better recall that ends the task.
     """
 
     rounds: int = 0
@@ -83,19 +83,19 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a task. Times are seconds of the coordinator's wall clock.
 
     Attributes:
-        name: unique.
-        number: tasks are counted in the order in which they were made, from 1.
-        created_s: when it was made.
-        slot: where its share of an experiment's devices begins, 0 to 1.
-        status: what has become of it.
-        reason: why it is not active, for a person.
-        who: paused or stopped it; empty if nobody did.
-        since_s: since when it has its status.
-        committed: committed rounds.
-        empty: rounds in a row, up to the last one, to which nobody came.
+        name: unique name.
+        number: sequence number in order of creation, from 1.
+        created_s: when the task was created.
+        slot: start of its share of an experiment's devices, 0 to 1.
+        status: status of the task.
+        reason: why the task is not active, in words.
+        who: the operator who paused or stopped the task, or ``limits``; empty if it was neither paused nor stopped.
+        since_s: when the task got its status.
+        committed: number of committed rounds.
+        empty: number of consecutive rounds, up to the last, in which no device checked in.
         closed_at_s: when its last round ended.
-        best_top1: best recall of a version that it made.
-        since_best: committed rounds since then.
+        best_top1: best recall of a version of the task.
+        since_best: number of committed rounds since the best recall.
     """
 
     name: str
@@ -118,7 +118,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class RoundCommitted:
-    """A round of the task made a version, or figures; ``top1`` is the version's recall if it was measured."""
+    """A round of the task committed a version or on-device metrics; ``top1`` is the version's recall if measured."""
 
     now_s: float
     rule: StopRule
@@ -127,7 +127,7 @@ class RoundCommitted:
 
 @dataclass(frozen=True, slots=True)
 class RoundAbandoned:
-    """A round of the task came to nothing; ``nobody`` if not one device came."""
+    """A round of the task was abandoned; ``nobody`` is True if no device checked in."""
 
     now_s: float
     nobody: bool
@@ -135,7 +135,7 @@ class RoundAbandoned:
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """An operator wants no rounds for now."""
+    """An operator paused the task, or it exceeds ``[limits]``."""
 
     now_s: float
     reason: str
@@ -144,14 +144,14 @@ class Paused:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """An operator wants rounds again."""
+    """An operator resumed the task."""
 
     now_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class TaskStopped:
-    """An operator wants no more rounds."""
+    """An operator stopped the task for good."""
 
     now_s: float
     reason: str
@@ -160,7 +160,7 @@ class TaskStopped:
 
 @dataclass(frozen=True, slots=True)
 class RuleRead:
-    """The service starts and reads the stop rule again, which somebody may have changed."""
+    """The service started and read the stop rule again, which may have changed."""
 
     now_s: float
     rule: StopRule
@@ -180,12 +180,12 @@ def step(task: Task, event: Event) -> Task:
     Raises:
         IllegalEvent: the table has no row for this event in this status.
     """
-    found = find_row(TABLE, task.status, type(event), lambda: f"task {task.name}, {task.status.value}")
-    return found.handle(task, event)
+    transition = find_row(TABLE, task.status, type(event), lambda: f"task {task.name}, {task.status.value}")
+    return transition.handle(task, event)
 
 
 def enough(task: Task, rule: StopRule) -> str:
-    """Why a task has done enough; empty if it has not."""
+    """Why the stop rule ends a task; empty if it does not."""
     if rule.rounds and task.committed >= rule.rounds:
         return f"it has its {rule.rounds} committed rounds"
     best = task.best_top1
@@ -227,7 +227,7 @@ def _stop(task: Task, event: TaskStopped) -> Task:
 
 
 def _activate(task: Task, event: Resumed | RuleRead) -> Task:
-    # The operator does not want to wait out the rest of a pause between rounds, nor a doubled selection.
+    # The task must not wait for the rest of the pause between rounds, nor for a doubled selection.
     return replace(task, status=TaskStatus.ACTIVE, reason="", who="", since_s=event.now_s, closed_at_s=None, empty=0)
 
 
@@ -243,17 +243,17 @@ def _stay(task: Task, _event: RuleRead) -> Task:
 def event_of(
     ended: Round, now_s: float, rule: StopRule, top1: float | None, *, on_trial: bool, decided: bool
 ) -> Event | None:
-    """What a round that is over means for its task; None if nothing.
+    """The event that the end of a round is for its task; None if there is none.
 
-    A version that is tried first counts when that is decided, or the task might end before.
+    A canary counts only when its trial has been decided; otherwise the task could end during the trial.
 
     Args:
         ended: the round.
-        now_s: now.
-        rule: when the task has done enough.
-        top1: recall of the version that devices have after it; None if nobody measured it.
+        now_s: wall-clock time.
+        rule: stop rule of the task.
+        top1: recall of the version that is current after the round; None if it was not measured.
         on_trial: whether a version of the task was a canary when the round ended.
-        decided: whether it is none any more.
+        decided: whether the end of the round decided the trial.
     """
     if decided or (ended.phase is Phase.COMMITTED and not on_trial):
         return RoundCommitted(now_s, rule, top1)

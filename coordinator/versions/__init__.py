@@ -1,6 +1,6 @@
 """Versions of the model: candidate, canary, current, superseded, rolled back. Pure.
 
-Decides: whether a version is worse than those before it, and which stage it moves to.
+Decides: whether a version is worse than earlier ones, and which stage it moves to.
 
-Does not decide: how it is made (``learning``); carrying a decision out is :mod:`coordinator.engine.rollout_service`.
+Does not decide: how a version is made (``learning``). :mod:`coordinator.engine.rollout_service` carries decisions out.
 """

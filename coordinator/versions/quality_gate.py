@@ -1,21 +1,21 @@
-"""Is a version of the model worse than those before it? Pure comparisons; who measures, and what follows, is elsewhere.
+"""The quality gate: decides whether a version of the model is worse than earlier ones. Pure comparisons.
 
-A version is compared with each of the last :data:`COMPARED_WITH` of its line, not with the one before only, or a slide
-of a little less than is allowed would go on for ever. It is worse if its recall is lower by more than a margin, and by
-more than :data:`CERTAIN` standard errors of the difference: a best of five is partly luck, and must not become a bar
-that no version clears. Two places are looked at:
+A version is compared with each of the last :data:`COMPARED_WITH` versions of its line. Comparing it only with the
+previous one would allow a slow decline of just under the margin per round. A version is worse if its recall is lower by
+more than a margin and by more than :data:`CERTAIN` standard errors of the difference: the best of five is partly luck,
+and must not become a bar that no version clears. Recall is compared in two places:
 
 ============== =================================================================== =============== =================
-where          difference                                                          margin          asked
+where          difference                                                          margin          applies
 ============== =================================================================== =============== =================
-held-out text  on the same words, one by one (McNemar), before any device gets it  MARGIN; or      always
+held-out text  paired by word (McNemar), before any device gets the version        MARGIN or       always
                                                                                    COLLAPSE
-devices        of mean recalls over devices, each on words of its own, in a        MARGIN          where enough have
-               canary's trial or at the end of the first round held on it                          measured it
+devices        of mean recall over devices, each on its own words, in a canary's   MARGIN          if enough devices
+               trial or at the end of the first round on the version                               measured it
 ============== =================================================================== =============== =================
 
-What devices measured decides: where enough of them do, and where the text is a public one that came with the model, the
-text refuses only a collapse. A fleet that learns how its people type gets worse at everybody else's text.
+On-device metrics have priority: if enough devices measure, or if the text is the public one that came with the model,
+the text refuses only a collapse. A fleet that learns its own people's typing gets worse at everybody else's text.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ import msgspec
 from coordinator.learning.device_metrics import Tally, mean_and_error
 
 COMPARED_WITH = 5
-"""Versions of a line, the newest of them current."""
+"""Number of versions of a line to compare with, from the current one back."""
 MARGIN = 0.01
-"""Of recall: less is not worth a round."""
+"""Allowed drop in recall: a smaller one is not worth a round."""
 COLLAPSE = 0.05
-"""Of recall on a text that nobody of the fleet typed."""
+"""Allowed drop in recall on a text that no user of the fleet typed."""
 CERTAIN = 3.0
-"""Standard errors: of a hundred sound versions, each compared with five others, about one is refused. One device of
-twenty cannot make a difference over devices so certain: what it adds to the mean it adds to the error, too."""
+"""Required difference in standard errors: of a hundred good versions, each compared with five others, about one is
+refused. One device of twenty cannot cause such a difference alone: it raises the error as well as the mean."""
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """What was measured of a version on the held-out text; None for what was not.
+    """The metrics of a version on the held-out text; a metric that was not measured is None.
 
     Attributes:
         top1: recall of the best suggestion.
         top3: recall of the best three.
         loss: mean cross-entropy per target, nats.
-        hits: which words were foreseen: half of the bytes by the best suggestion, half by the best three.
+        hits: one bit per predicted word: half of the bytes for the best suggestion, half for the best three.
     """
 
     top1: float | None = None
@@ -55,20 +55,20 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def faults(new: Figures, latest: Iterable[Figures], margin: float = MARGIN) -> tuple[str, ...]:
-    """Why a version may not go out, by what was measured on the held-out text; empty if it may.
+    """Why a version may not be released, judged on the held-out text; empty if it may.
 
     Args:
-        new: of the version.
-        latest: of the current version and those before it.
-        margin: by how much its recall may be lower in any case.
+        new: metrics of the version.
+        latest: metrics of the current version and the versions before it.
+        margin: allowed drop in recall, regardless of the standard error.
 
     >>> faults(Figures(top1=0.1, top3=0.3, loss=5.0), [Figures(top1=0.2, top3=0.3, loss=4.8)])[0][:63]
     'top-1 recall on the held-out text fell from 20.0 % to 10.0 %; a'
     """
-    found = []
+    messages = []
     measured = [value for value in (new.top1, new.top3, new.loss) if value is not None]
     if not all(math.isfinite(value) for value in measured):
-        found.append("a figure on the held-out text is not finite")
+        messages.append("a figure on the held-out text is not finite")
     latest = list(latest)
     for at, name in enumerate(("top1", "top3")):
         value: float | None = getattr(new, name)
@@ -80,23 +80,24 @@ def faults(new: Figures, latest: Iterable[Figures], margin: float = MARGIN) -> t
         worse = [] if value is None else [each for each in before if _is_worse(each[0] - value, each[1], margin)]
         if value is not None and worse:
             best, error = max(worse)
-            found.append(
+            messages.append(
                 f"{_label(name)} recall on the held-out text fell from {100 * best:.1f} % to {100 * value:.1f} %; "
                 f"allowed are {100 * margin:.1f} points, or {CERTAIN:g} standard errors ({100 * CERTAIN * error:.1f})"
             )
-    return tuple(found)
+    return tuple(messages)
 
 
 def worse_on_devices(found: Tally, latest: Iterable[Tally], enough: int) -> tuple[int, str] | None:
-    """By which of the latest versions, by its place, devices foresaw clearly more of their own words, and how much.
+    """The earlier version with a clearly higher on-device recall than this one.
 
     Args:
-        found: of a version.
-        latest: of those before it.
-        enough: devices that must have measured a version before it is compared.
+        found: on-device metrics of the version.
+        latest: on-device metrics of earlier versions.
+        enough: number of devices that must have measured a version for it to be compared.
 
     Returns:
-        The one with the highest recall, and the figures in words; None if the version is not worse.
+        Index in ``latest`` of the version with the highest recall, and the figures in words; None if the version is not
+        worse than any.
     """
     for name in ("top1", "top3"):
         worse = []
@@ -118,9 +119,9 @@ def worse_on_devices(found: Tally, latest: Iterable[Tally], enough: int) -> tupl
 
 
 def paired_error(new: bytes, old: bytes) -> float:
-    """Standard error of the difference between two shares of the same words; 0 where it is not known which those were.
+    """Standard error of the difference between two recalls on the same words; 0 if the predicted words are unknown.
 
-    With b words that only the old version foresaw and c that only the new one did, of n, it is
+    Of n words, the old version alone predicts b and the new one alone predicts c. The standard error is
     ``sqrt(b + c - (b - c)^2 / n) / n``.
 
     >>> round(paired_error(bytes([0b11110000]), bytes([0b11101100])), 3)
@@ -130,9 +131,9 @@ def paired_error(new: bytes, old: bytes) -> float:
     """
     if len(new) != len(old) or not new:
         return 0.0
-    words, one, other = 8 * len(new), int.from_bytes(new), int.from_bytes(old)
-    net = one.bit_count() - other.bit_count()
-    return math.sqrt((one ^ other).bit_count() - net * net / words) / words
+    words, new_bits, old_bits = 8 * len(new), int.from_bytes(new), int.from_bytes(old)
+    net = new_bits.bit_count() - old_bits.bit_count()
+    return math.sqrt((new_bits ^ old_bits).bit_count() - net * net / words) / words
 
 
 def _is_worse(drop: float, error: float, margin: float) -> bool:

@@ -1,21 +1,20 @@
-"""Which version is where, as a state machine without I/O, and the judgement on a version that a few devices try.
+"""The rollout of a version, as a state machine without I/O, and the verdict on a canary trial.
 
 Theory of operation
 ===================
 
-A version begins as a CANDIDATE. The gate (:mod:`coordinator.versions.quality_gate`) refuses it, lets it out to a share
-of the devices as CANARY, or to all at once as CURRENT. There is at most one canary, and one current version of a line.
-A canary that some devices have tried without getting worse becomes CURRENT, else it is ROLLED_BACK. What was current is
-SUPERSEDED by the next, or ROLLED_BACK by an operator, who may also make any version CURRENT again::
+A version begins as a CANDIDATE. The gate (:mod:`coordinator.versions.quality_gate`) refuses it, releases it to a share
+of the devices as CANARY, or releases it to all devices at once as CURRENT. A line has one current version and at most
+one canary. A canary becomes CURRENT if the devices that try it get no worse; otherwise it is ROLLED_BACK. A current
+version is SUPERSEDED by the next one, or ROLLED_BACK. An operator may also make any version CURRENT again::
 
     step(rollout, event) -> rollout
 
-A pair (stage, event) that is not in TABLE raises IllegalEvent and changes nothing. Each stage has a reason in
-words, which is kept with the version.
+A pair (stage, event) that is not in TABLE raises IllegalEvent and changes nothing. The reason for each stage is stored
+with the version, in words.
 
-Getting worse is a comparison of what devices report of themselves (:mod:`coordinator.learning.device_metrics`): their
-recall on their own held-out words, compared as in :mod:`coordinator.versions.quality_gate`, and how many could not run
-the version at all.
+The verdict compares on-device metrics (:mod:`coordinator.learning.device_metrics`): recall on the devices' own held-out
+words, compared as in :mod:`coordinator.versions.quality_gate`, and how many devices could not run the version.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from wire.machine import Row, find_row, row, table
 
 
 def _rows() -> Iterable[Row[Rollout]]:
-    """Every legal pair; a pair that is not here raises IllegalEvent."""
+    """The legal (stage, event) pairs; any other pair raises IllegalEvent."""
     return (
         row(Stage.CANDIDATE, GatePassed, _let_out, Stage.CANARY, Stage.CURRENT),
         row(Stage.CANDIDATE, GateFailed, _refuse, Stage.REFUSED),
@@ -52,13 +51,13 @@ def _rows() -> Iterable[Row[Rollout]]:
 
 
 CERTAIN = 2.0
-"""Standard errors of a share of failures: chance alone says worse one time in forty."""
+"""Required difference in failure share, in standard errors: chance alone exceeds it one time in forty."""
 FAILURE_RISE = 0.2
-"""By how much the share of devices that could not run a version may be higher: phones fail now and then."""
+"""Allowed rise in the share of devices that could not run a version: phones fail now and then."""
 
 
 class Stage(enum.Enum):
-    """Where a version is."""
+    """The rollout stage of a version."""
 
     CANDIDATE = "candidate"
     """Made, not yet judged."""
@@ -67,20 +66,20 @@ class Stage(enum.Enum):
     CANARY = "canary"
     """A share of the devices tries it."""
     CURRENT = "current"
-    """What devices have."""
+    """Released to all devices."""
     SUPERSEDED = "superseded"
-    """Was current, until a later one was."""
+    """Was current until another version replaced it."""
     ROLLED_BACK = "rolled-back"
-    """Was released, and rolled back."""
+    """Was released and then rolled back."""
 
 
 class Rollout(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a version is.
+    """The rollout state of a version.
 
     Attributes:
-        stage: where.
-        reason: why, in words.
-        since_s: wall-clock time since when.
+        stage: rollout stage.
+        reason: why the version is in this stage, in words.
+        since_s: wall-clock time at which it entered the stage.
     """
 
     stage: Stage = Stage.CANDIDATE
@@ -93,7 +92,7 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class GatePassed:
-    """The gate found no fault; ``share`` of the devices are to try the version first, 0 for none."""
+    """The gate found no fault; ``share`` of the devices try the version first, 0 releases it to all at once."""
 
     share: float
     now_s: float
@@ -109,7 +108,7 @@ class GateFailed:
 
 @dataclass(frozen=True, slots=True)
 class TrialPassed:
-    """The devices that tried it are none the worse."""
+    """The version was not worse on the devices that tried it."""
 
     reason: str
     now_s: float
@@ -117,7 +116,7 @@ class TrialPassed:
 
 @dataclass(frozen=True, slots=True)
 class TrialFailed:
-    """The devices that tried it are the worse for it."""
+    """The version was worse on the devices that tried it."""
 
     reason: str
     now_s: float
@@ -133,7 +132,7 @@ class Overtaken:
 
 @dataclass(frozen=True, slots=True)
 class Promoted:
-    """An operator wants it on all devices."""
+    """The version goes to all devices, promoted by an operator or in place of one that was rolled back."""
 
     reason: str
     now_s: float
@@ -141,7 +140,7 @@ class Promoted:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """An operator wants it on no device."""
+    """The version goes to no device any more, withdrawn by an operator or because it is worse."""
 
     reason: str
     now_s: float
@@ -151,7 +150,7 @@ Event = GatePassed | GateFailed | TrialPassed | TrialFailed | Overtaken | Promot
 
 
 def step(state: Rollout, event: Event) -> Rollout:
-    """Where a version is after an event.
+    """The rollout state after an event.
 
     >>> step(Rollout(), GatePassed(0.0, 5.0)).stage
     <Stage.CURRENT: 'current'>
@@ -195,25 +194,25 @@ class TrialPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """``[rollout]``: how many devices try a new version first, for how long, and what counts as worse.
 
     Attributes:
-        share: of the devices that try a new version first; 0 lets it out to all at once.
-        devices: that must have tried it before it is judged.
-        hours: after which it is judged with fewer.
+        share: share of the devices that try a new version first; 0 releases it to all at once.
+        devices: number of devices that must have tried a version before the verdict.
+        hours: time after which the verdict is reached with fewer devices.
     """
 
-    share: Annotated[float, Meta(ge=0, lt=1)] = 0.0  # a tenth of five phones is nobody; a fleet says 0.05
-    devices: Annotated[int, Meta(ge=1, le=10**6)] = 10  # fewer differ too much from each other to tell anything
+    share: Annotated[float, Meta(ge=0, lt=1)] = 0.0  # a tenth of five phones is none; a fleet uses 0.05
+    devices: Annotated[int, Meta(ge=1, le=10**6)] = 10  # fewer devices vary too much for a verdict
     hours: Annotated[float, Meta(gt=0, le=8760)] = 24.0  # most phones are charged once a day
 
 
 def judge(policy: TrialPolicy, tried: Tally, latest: Sequence[Tally], since_s: float, now_s: float) -> Event | None:
-    """What the devices that try a version make of it; None while too few have said anything.
+    """The verdict of a canary trial; None while too few devices have tried the version.
 
     Args:
-        policy: what counts as worse.
-        tried: what was found of the version on trial.
-        latest: of the current version, on all devices, and of those before it.
+        policy: when to decide, and with how many devices.
+        tried: on-device metrics of the canary.
+        latest: on-device metrics of the current version, on all devices, and of the versions before it.
         since_s: when the trial began.
-        now_s: now.
+        now_s: wall-clock time.
     """
     overdue = now_s >= since_s + 3600 * policy.hours
     if tried.tried < policy.devices and not overdue:
