@@ -406,15 +406,18 @@ def test_what_is_left_retained_for_the_coordinator_is_not_obeyed_and_is_cleared(
     transport.start()
     try:
         with coordinator(site) as voice:
+            voice.listen(MARKER[0])
             while not transport.connected:
                 world.driver.handle(posted.get(timeout=60))
             # What is retained comes with the subscription, so before this.
             voice.said(f"nightjar/1/demo/up/0/{OTHER}/check-in", check_in)
             while OTHER not in world.tables.leases:
                 world.driver.handle(posted.get(timeout=60))
-        assert ME not in world.tables.leases
+            assert ME not in world.tables.leases
+            transport.publish(*MARKER)  # the broker reads it behind what clears the topics
+            voice.until(*MARKER)
     finally:
-        transport.close()  # behind what it has to send
+        transport.close()
     with coordinator(site) as late:
         late.listen("nightjar/1/demo/up/#", "nightjar/1/demo/status/#", MARKER[0])
         late.said(*MARKER)
