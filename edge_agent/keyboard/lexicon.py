@@ -1,7 +1,7 @@
-"""Finds words by what was typed of them: by their beginning, and one slip of the finger away.
+"""An index that finds words by a typed prefix, or within one typing slip (edit distance 1).
 
-What is typed and the words are compared *folded*: in lower case, without accents and apostrophes, because these are
-what people leave out. Which of the found words is likely is not known here.
+Typed text and words are compared *folded*: in lower case, without accents and apostrophes, because people leave these
+out. The index does not rank the words.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import numpy.typing as npt
 Numbers = npt.NDArray[np.int64]
 
 _MOST_LETTERS = 100
-"""A script with more of them is typed by its sounds or strokes: a slip there is not one of its letters."""
+"""A script with more letters is typed by sounds or strokes, so slips are not searched for."""
 _LAST = "\U0010ffff"
-"""Sorts after every character: past all words with a prefix."""
+"""The highest code point: sorts after all words with a given prefix."""
 
 
 def fold(word: str) -> str:
-    """What remains of a word without case, accents and apostrophes.
+    """A word in lower case without accents and apostrophes.
 
     >>> fold("Don't"), fold("Café"), fold("Ёлка")
     ('dont', 'cafe', 'елка')
@@ -38,7 +38,7 @@ class Lexicon:
     """An index over numbered words.
 
     Args:
-        words: each with its place in the sequence as its number.
+        words: the words; a word's number is its index in the sequence.
     """
 
     def __init__(self, words: Sequence[str]) -> None:
@@ -50,7 +50,7 @@ class Lexicon:
         self._letters = letters if len(letters) <= _MOST_LETTERS else []
 
     def beginning_with(self, typed: str) -> Numbers:
-        """Numbers of the words that begin as typed, ascending, (k,) int64.
+        """Numbers of the words that begin with the typed text, ascending, (k,) int64.
 
         >>> Lexicon(["the", "don't", "then", "done"]).beginning_with("Don").tolist()
         [1, 3]
@@ -60,18 +60,18 @@ class Lexicon:
         return np.sort(self._numbers[start:stop])
 
     def one_slip_away(self, typed: str) -> Numbers:
-        """Numbers of the words that one slip turns into what was typed, ascending, (k,) int64.
+        """Numbers of the words that one slip turns into the typed text, ascending, (k,) int64.
 
-        A slip is a missing, superfluous or wrong letter, or two letters that changed places (Damerau 1964).
+        A slip is a missing, extra or wrong letter, or two transposed letters (Damerau 1964).
 
         >>> Lexicon(["the", "hello", "then"]).one_slip_away("hte").tolist()
         [0]
         """
-        found = [
+        matches = [
             self._numbers[bisect_left(self._keys, key) : bisect_right(self._keys, key)]
             for key in self._known.intersection(_one_edit_away(fold(typed), self._letters))
         ]
-        return np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)
+        return np.unique(np.concatenate(matches)) if matches else np.zeros(0, np.int64)
 
 
 def _one_edit_away(word: str, letters: Iterable[str]) -> Iterator[str]:

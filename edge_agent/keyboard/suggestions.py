@@ -1,18 +1,18 @@
-"""Three words for what is being typed.
+"""The suggestion engine: proposes three words for the text being typed.
 
 The text before the caret is cut into the finished words of the current sentence and the prefix of the word being typed.
-A predictor scores every word it knows after the finished ones; the person's own words, which no vocabulary has, stand
-among them with the share that unknown words have. Without a prefix the best words are the next words. With one, they
-are the words that begin with it or are one slip away.
+A predictor scores every word of its vocabulary, given the finished words. The user's own words, which are outside the
+vocabulary, are ranked among them with the share that unknown words have. Without a prefix, the best next words are
+suggested. With a prefix, the candidates are the words that begin with it or are one slip away.
 
-*What space takes.* A finished word must not turn into another one unasked, so space takes the first suggestion only if
-what was typed is no word that anybody knows and the suggestion is plainly what was meant: the same letters with accents
-or apostrophes, one slip of the finger, or the only likely way to go on. Names (a capital inside a sentence), figures,
-abbreviations and what hangs on a sign (``@ada``) are left alone. The page shows which word space would take, and
-backspace takes it back.
+*Autocorrection.* A finished word must not be replaced without reason. So the space key takes the first suggestion only
+if the typed text is not a known word and the suggestion is clearly what was meant: the same letters with accents or
+apostrophes, one typing slip, or the only likely completion. Names (a capital inside a sentence), numbers, abbreviations
+and words attached to a sign (``@ada``) are left alone. The page shows which word space would take, and backspace undoes
+it.
 
-An answer is never empty: without a model, or if it fails, common words stand in. This module does not learn, does not
-store what is typed, and knows nothing of the page.
+An answer is never empty: without a model, or if the model fails, common words are suggested. This module does not store
+typed text and does not depend on the page.
 """
 
 from __future__ import annotations
@@ -36,33 +36,33 @@ from wire.errors import LocalProtocolError, NightjarError
 NO_MODEL_YET = "No model yet: common words until this device has fetched one from the coordinator."
 
 OWN_SHARE = 0.06
-"""How many of the words that people type are in no vocabulary of 10,000: 6.2 % of chat (Ubuntu IRC)."""
+"""Share of typed words outside a vocabulary of 10,000: 6.2 % of chat (Ubuntu IRC)."""
 OTHER_SPELLING = 2.0
-"""What a word loses, in nats, that does not begin exactly as typed but for accents and apostrophes."""
+"""Penalty in nats for a word that matches the typed prefix only without accents and apostrophes."""
 SLIP = 4.0
-"""What a word loses, in nats, that is one slip away: slips are rarer than unfinished words."""
+"""Penalty in nats for a word that is one slip away: slips are rarer than unfinished words."""
 SLIP_LEAD = 2.0
-"""How far, in nats, a corrected word must be ahead of every unfinished one for space to take it."""
+"""Lead in nats that a corrected word must have over every completion for space to take it."""
 SLIP_FROM = 3
-"""Letters from which on a slip is looked for: every shorter word is one slip away from another."""
+"""Shortest prefix, in letters, that is checked for slips: every shorter word is one slip away from another."""
 COMPLETE_FROM = 4
-"""Letters from which on space may finish a word."""
+"""Shortest prefix, in letters, that space may complete."""
 COMPLETE_SHARE = 0.9
-"""What one word must have of the probability of all that begin so, for space to finish it."""
+"""Share of the probability of all completions that one word must have for space to complete it."""
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class Suggestions:
-    """What the keyboard offers.
+    """The keyboard's suggestions.
 
     Attributes:
-        words: best first, at most as many as were asked for.
-        prefix: the end of the text that they replace; empty if they come after it.
-        space_takes: a space (or a full stop, and so on) after the prefix takes the first word.
-        version: of the model that chose them; None without a model.
-        reason: what is wrong, for the person; empty otherwise.
+        words: suggested words, best first, at most as many as requested.
+        prefix: the end of the text, which the words replace; empty if the words are appended.
+        space_takes: whether a space (or a full stop, and so on) after the prefix takes the first word.
+        version: version of the model that chose the words; None without a model.
+        reason: what is wrong, as text for the user; empty if nothing is.
     """
 
     words: tuple[str, ...]
@@ -73,7 +73,7 @@ class Suggestions:
 
 
 class Recall(NamedTuple):
-    """How many words of a text there were, and how many of them were foreseen."""
+    """Number of words in a text, and how many of them were predicted."""
 
     words: int
     top1: int
@@ -82,12 +82,13 @@ class Recall(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """Text before the caret, as the model sees it.
+    """The text before the caret, as the model sees it.
 
     Attributes:
         finished: words of the current sentence, in lower case.
-        prefix: what there is of the word being typed, exactly as typed.
-        glued: the prefix hangs on a sign, as in ``@ada``, ``<img`` or ``example.org``, and may be no ordinary word.
+        prefix: the typed part of the current word, exactly as typed.
+        glued: whether the prefix is attached to a sign, as in ``@ada``, ``<img`` or ``example.org``, and so may not be
+            an ordinary word.
     """
 
     finished: tuple[str, ...]
@@ -95,7 +96,7 @@ class Typed:
     glued: bool = False
 
 
-# A full stop inside "3.14" or "e.g" ends nothing; one before a space, or at the caret, does.
+# A full stop inside "3.14" or "e.g" does not end a sentence; one before a space, or at the caret, does.
 _SENTENCE_END = re.compile(r"[.!?…。؟।](?=\s|$)|\n")
 _PREFIX = re.compile(rf"(?:{WORD_PATTERN})\Z")
 _STANDS_ALONE = re.compile(r"(?:^|[\s\"'“”‘„«»‹›(\[{¿¡—–-])\Z")  # noqa: RUF001 - quotation marks and dashes are meant
@@ -129,22 +130,22 @@ def in_case_of(word: str, prefix: str) -> str:
 
 
 def best(scores: Floats, candidates: Numbers, count: int) -> Numbers:
-    """The highest-scoring candidates, best first; of equal ones the lower id, which is the commoner word.
+    """The highest-scoring candidates, best first; ties go to the lower id, which is the more common word.
 
     >>> best(np.float32([0, 3, 9, 3, np.nan]), np.arange(1, 5), 2).tolist()
     [2, 1]
 
     Args:
-        scores: (V,) float32; what is not finite is never chosen.
+        scores: (V,) float32; words with a score that is not finite are never chosen.
         candidates: (k,) int64, ascending ids.
-        count: how many at most.
+        count: maximum number of words.
 
     Returns:
         (at most count,) int64 ids.
     """
     candidates = candidates[np.isfinite(scores[candidates])]
     if len(candidates) > count:
-        # Sorting only what can win: a whole sort of 10,000 scores costs more than the rest of a key press.
+        # Sort only the possible winners: sorting all 10,000 scores costs more than the rest of a key press.
         least = np.partition(scores[candidates], -count)[-count]
         candidates = candidates[scores[candidates] >= least]
     order = np.argsort(-scores[candidates], kind="stable")
@@ -152,14 +153,14 @@ def best(scores: Floats, candidates: Numbers, count: int) -> Numbers:
 
 
 class _Candidate(NamedTuple):
-    """A word that may be meant, and how likely it is, in nats."""
+    """A candidate word, and its log-probability in nats."""
 
     score: float
     word: str
 
 
 class _Words:
-    """The words of a predictor or of a person, and an index over them."""
+    """The words of a predictor or of a user, with an index over them."""
 
     def __init__(self, known: Sequence[str]) -> None:
         self.known = known
@@ -170,7 +171,7 @@ class _Words:
 
 
 class _Loaded:
-    """A predictor with everything that can be made ready beforehand, and what it said last."""
+    """A predictor with everything that can be precomputed, and its last scores."""
 
     def __init__(self, predictor: Predictor) -> None:
         self.predictor = predictor
@@ -181,16 +182,19 @@ class _Loaded:
         self._last: tuple[tuple[str, ...], Floats] | None = None
 
     def learn(self, text: str) -> None:
-        """Let the predictor take notice of a message that was sent, if it learns."""
+        """Let the predictor learn from a message that was sent, if it can."""
         if isinstance(self.predictor, Learner):
             self.predictor.learn(text)
             self._last = None
 
     def log_probabilities(self, finished: Sequence[str]) -> Floats:
-        """Of every word without the specials, (V - 4,) float32. Letters of one word ask the same again."""
-        asked = tuple(finished)
-        if self._last is None or self._last[0] != asked or self.failed:
-            self._last = asked, self._ask(asked)
+        """Log-probabilities of all words without the special tokens, (V - 4,) float32.
+
+        Cached, because every letter of a word repeats the same request.
+        """
+        request = tuple(finished)
+        if self._last is None or self._last[0] != request or self.failed:
+            self._last = request, self._ask(request)
         return self._last[1]
 
     def _ask(self, finished: tuple[str, ...]) -> Floats:
@@ -211,7 +215,7 @@ class _Loaded:
 
 
 class _Own:
-    """The person's own words with their share of what is typed; one that the vocabulary has by now is none of them."""
+    """The user's own words with their shares of the typed words; words that are now in the vocabulary are left out."""
 
     def __init__(self, own: Iterable[OwnWord], knows: Callable[[str], bool]) -> None:
         self.counted = tuple(one for one in own if not knows(one.word))
@@ -223,11 +227,11 @@ class _Own:
 
 
 class Suggester:
-    """Suggests words from whichever predictor the agent holds; safe to call from several threads.
+    """Suggests words from the agent's current predictor. Thread-safe.
 
     Args:
-        predictor: None as long as there is none.
-        own: the person's own words.
+        predictor: the predictor of the model; None while there is no model.
+        own: the user's own words.
     """
 
     def __init__(self, predictor: Predictor | None = None, own: Iterable[OwnWord] = ()) -> None:
@@ -244,7 +248,7 @@ class Suggester:
         return None if loaded is None else loaded.predictor.version
 
     def replace_predictor(self, predictor: Predictor | None) -> None:
-        """Use this one from the next suggestion on; one that is being computed is finished with the old one."""
+        """Use this predictor from the next suggestion on; a suggestion in progress finishes with the old one."""
         loaded = None if predictor is None else _Loaded(predictor)
         with self._lock:
             self._loaded = loaded
@@ -258,11 +262,11 @@ class Suggester:
 
     @property
     def own_words(self) -> int:
-        """How many own words there are to suggest."""
+        """Number of own words that can be suggested."""
         return len(self._own.counted)
 
     def knows(self, word: str) -> bool:
-        """Whether the vocabulary of the model in use has a word, in lower case."""
+        """Whether a word, in lower case, is in the vocabulary of the model in use."""
         loaded = self._loaded
         return loaded is not None and loaded.vocabulary.id_of(word) != OOV
 
@@ -270,12 +274,12 @@ class Suggester:
         """Suggest words for the text before the caret.
 
         Args:
-            text: as typed; only the sentence the caret is in matters.
-            count: how many words to offer at most.
-            language: tag of the language that is typed; it matters as long as there is no model.
+            text: the text as typed; only the sentence with the caret matters.
+            count: maximum number of words.
+            language: tag of the typed language; it matters only while there is no model.
 
         Raises:
-            LocalProtocolError: a count below 1.
+            LocalProtocolError: the count is below 1.
         """
         if count < 1:
             msg = f"expected to suggest at least 1 word, got {count}"
@@ -287,24 +291,24 @@ class Suggester:
             reason = loaded.failed if loaded is self._loaded else NO_MODEL_YET
         if not typed.prefix:
             return Suggestions(_next_words(loaded, own, scores, count), "", False, self._version(loaded), reason)
-        found, takes = _completions(loaded, own, scores, typed, count)
-        return Suggestions(tuple(found[:count]), typed.prefix, takes, self._version(loaded), reason)
+        candidates, takes = _completions(loaded, own, scores, typed, count)
+        return Suggestions(tuple(candidates[:count]), typed.prefix, takes, self._version(loaded), reason)
 
     def learn(self, text: str) -> None:
-        """Let the predictor take notice of a message that was sent, if it learns."""
+        """Let the predictor learn from a message that was sent, if it can."""
         with self._lock:
             if self._loaded is not None:
                 self._loaded.learn(text)
 
     def recall(self, text: str, language: str = "") -> Recall:
-        """How well the words of a whole text would have been foreseen, each before its first letter."""
+        """How many words of a whole text would have been predicted, each before its first letter."""
         counted = top1 = top3 = 0
         with self._lock:
             loaded, own = self._in_use(language), self._own
             for sentence in _SENTENCE_END.split(text):
-                said = words(sentence)
-                for place, word in enumerate(said):
-                    scores = loaded.log_probabilities(said[:place])
+                sentence_words = words(sentence)
+                for place, word in enumerate(sentence_words):
+                    scores = loaded.log_probabilities(sentence_words[:place])
                     offered = [one.lower() for one in _next_words(loaded, own, scores, 3)]
                     counted, top3 = counted + 1, top3 + (word in offered)
                     top1 += word in offered[:1]
@@ -323,19 +327,19 @@ class Suggester:
 
 
 def _next_words(loaded: _Loaded, own: _Own, scores: Floats, count: int) -> tuple[str, ...]:
-    found = loaded.words.top(scores, loaded.everything, count) + own.words.top(own.log_shares, own.everything, count)
-    found.sort(key=lambda one: -one.score)
-    return tuple(own.written.get(one.word, one.word) for one in _each_once(found)[:count])
+    ranked = loaded.words.top(scores, loaded.everything, count) + own.words.top(own.log_shares, own.everything, count)
+    ranked.sort(key=lambda one: -one.score)
+    return tuple(own.written.get(one.word, one.word) for one in _each_once(ranked)[:count])
 
 
 def _completions(loaded: _Loaded, own: _Own, scores: Floats, typed: Typed, count: int) -> tuple[list[str], bool]:
-    """Words that may be meant by a prefix, in the case it was typed; whether space takes the first."""
+    """Words that may be meant by a prefix, in the typed case; and whether space takes the first one."""
     prefix = typed.prefix
     lower = unicodedata.normalize("NFC", prefix.lower())
     known = lower in own.written or loaded.vocabulary.id_of(lower) != OOV
 
     parts = ((loaded.words, scores), (own.words, own.log_shares))
-    # More than needed: what does not begin exactly as typed loses some of its score yet.
+    # Twice as many as needed: words that do not begin exactly as typed are still to be penalised.
     going_on = [
         one if one.word.startswith(lower) else one._replace(score=one.score - OTHER_SPELLING)
         for part, its_scores in parts
@@ -361,17 +365,17 @@ def _completions(loaded: _Loaded, own: _Own, scores: Floats, typed: Typed, count
 
 
 def _is_meant(first: _Candidate, going_on: list[_Candidate], slips: list[_Candidate], prefix: str) -> bool:
-    """Whether the first candidate is plainly what was meant by an unknown word."""
+    """Whether the first candidate is clearly what was meant by an unknown word."""
     if fold(first.word) == fold(prefix):
         return True
     if first in slips:
         return first.score > max((one.score for one in going_on), default=-np.inf) + SLIP_LEAD
-    everything = sum(np.exp(one.score) for one in going_on)  # of the best few: the others are next to nothing
+    everything = sum(np.exp(one.score) for one in going_on)  # of the best few: the rest is negligible
     return len(prefix) >= COMPLETE_FROM and bool(np.exp(first.score) >= COMPLETE_SHARE * everything)
 
 
 def _may_change(typed: Typed) -> bool:
-    """Whether what was typed may be corrected at all: names, figures and abbreviations are left alone."""
+    """Whether the typed text may be corrected at all: names, numbers and abbreviations are left alone."""
     prefix = typed.prefix
     abbreviation, name = prefix[1:] != prefix[1:].lower(), prefix[0].isupper() and bool(typed.finished)
     return len(prefix) > 1 and not (typed.glued or abbreviation or name or _has_figure(prefix))
@@ -382,7 +386,7 @@ def _has_figure(text: str) -> bool:
 
 
 def _alike(loaded: _Loaded, scores: Floats, typed: str, count: int, found: Sequence[str]) -> list[str]:
-    """Words that begin alike, for a slip near the end: more than half of the prefix must agree."""
+    """Words with a similar beginning, for a slip near the end: more than half of the prefix must match."""
     more: list[str] = []
     for kept in range(len(typed) - 1, len(typed) // 2, -1):
         if len(found) + len(more) >= count:
