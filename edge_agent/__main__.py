@@ -1,6 +1,6 @@
 """The command ``nightjar-agent``, also ``python -m edge_agent``.
 
-Options and printing only; what is found out is in :mod:`edge_agent.commands`, which also lists the exit statuses.
+Options and output only; :mod:`edge_agent.commands` does the work, and lists the exit statuses.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ config_option = click.option(
     "--config",
     "path",
     type=click.Path(path_type=Path),
-    default=Path("/etc/nightjar/agent.toml"),  # where the service's is
+    default=Path("/etc/nightjar/agent.toml"),  # the service's path
     show_default=True,
     help="The agent's TOML file.",
 )
@@ -39,7 +39,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 
 def reports_errors(command: Callable[P, None]) -> Callable[P, None]:
-    """Log to standard error, say what is wrong without a traceback, and end with the error's exit status."""
+    """Log to standard error, print errors without a traceback, and exit with the error's exit status."""
 
     @functools.wraps(command)
     def tell(*arguments: P.args, **named: P.kwargs) -> None:
@@ -56,7 +56,7 @@ def reports_errors(command: Callable[P, None]) -> Callable[P, None]:
 @click.group()
 @click.version_option(__version__, prog_name="nightjar-agent")
 def main() -> None:
-    """Nightjar's agent: trains a keyboard model on this device, and sends small updates."""
+    """Nightjar's agent: trains a keyboard model on this device and sends small updates."""
 
 
 @main.command()
@@ -91,7 +91,7 @@ def run(path: Path, log_level: str) -> None:
 )
 @reports_errors
 def emulate(paths: tuple[Path, ...], artifacts: Path, log_level: str) -> None:
-    """Run many emulated phones in this process until it is asked to stop. They share one trainer."""
+    """Run many emulated phones, which share one trainer, in this process until it is asked to stop."""
     from edge_agent.emulated_fleet import run_fleet
 
     configure_logs(log_level)
@@ -103,16 +103,16 @@ def emulate(paths: tuple[Path, ...], artifacts: Path, log_level: str) -> None:
 @json_option
 @reports_errors
 def status(path: Path, as_json: bool) -> None:
-    """What the agent does, holds and has sent; also while it does not run. Exit status 4 if it does not."""
+    """Show what the agent is doing, what it stores and what it has sent. Exit status 4 if it is not running."""
     from edge_agent.commands.status import status as find
 
-    found = find(_load(path))
+    report = find(_load(path))
     if as_json:
-        _print_json(found)
+        _print_json(report)
     else:
-        for name, value in msgspec.to_builtins(found).items():
+        for name, value in msgspec.to_builtins(report).items():
             click.echo(f"{name.replace('_', ' '):18} {_plain(value)}")
-    sys.exit(0 if found.running else EXIT_NO)
+    sys.exit(0 if report.running else EXIT_NO)
 
 
 @main.command()
@@ -121,7 +121,7 @@ def status(path: Path, as_json: bool) -> None:
 @click.option("--watch", is_flag=True, help="Go on, and print whatever changes, until ctrl-C.")
 @reports_errors
 def conditions(path: Path, as_json: bool, watch: bool) -> None:
-    """Whether this device may train now, and what says so. Exit status 4 if it may not."""
+    """Show whether this device may train now, and why. Exit status 4 if it may not."""
     from edge_agent.commands.conditions import look_once, looks
 
     config = _load(path)
@@ -152,12 +152,12 @@ def conditions(path: Path, as_json: bool, watch: bool) -> None:
 @json_option
 @reports_errors
 def doctor(path: Path, as_json: bool) -> None:
-    """What could keep this device from taking part, each with what to do. Exit status 4 if something does."""
+    """Check for problems that keep this device from taking part, with a remedy for each. Exit status 4 if any."""
     from edge_agent.commands.doctor import CheckOutcome, examine
 
-    found, category = [], ""
+    checks, category = [], ""
     for check in examine(_load(path)):
-        found.append(check)
+        checks.append(check)
         if as_json:
             continue
         if check.category != category:
@@ -166,11 +166,11 @@ def doctor(path: Path, as_json: bool) -> None:
         click.echo(f"  {check.outcome.value:8} {check.name}: {check.detail}")
         if check.remedy:
             click.echo(f"           -> {check.remedy}")
-    failed = sum(check.outcome is CheckOutcome.FAILED for check in found)
+    failed = sum(check.outcome is CheckOutcome.FAILED for check in checks)
     if as_json:
-        _print_json({"checks": found, "failed": failed})
+        _print_json({"checks": checks, "failed": failed})
     else:
-        click.echo(f"{failed} of {len(found)} checks failed" if failed else "nothing is in the way")
+        click.echo(f"{failed} of {len(checks)} checks failed" if failed else "nothing is in the way")
     sys.exit(EXIT_NO if failed else 0)
 
 
@@ -180,7 +180,7 @@ def doctor(path: Path, as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @reports_errors
 def wipe(path: Path, as_json: bool, yes: bool) -> None:
-    """Delete whatever was typed on this device, and whatever came of it. What was sent before cannot be taken back."""
+    """Delete all text typed on this device and everything derived from it. Reports already sent cannot be recalled."""
     from edge_agent.commands.wipe import wipe as delete
 
     config = _load(path)
@@ -202,7 +202,7 @@ def wipe(path: Path, as_json: bool, yes: bool) -> None:
 @click.option("--learning-rate", default=0.5, show_default=True, type=click.FloatRange(0, min_open=True))
 @reports_errors
 def train_once(path: Path, as_json: bool, whatever: bool, epochs: int, max_steps: int, learning_rate: float) -> None:
-    """One training session on what was typed here. Nothing is sent, and the model stays. Exit status 4 if stopped."""
+    """Train once on the text typed here; nothing is sent, the model is unchanged. Exit status 4 if not trained."""
     from edge_agent.commands.train_once import train_once as train
     from wire.messages import CodecChoice, TrainingPlan
 
@@ -225,7 +225,7 @@ def train_once(path: Path, as_json: bool, whatever: bool, epochs: int, max_steps
 @json_option
 @reports_errors
 def self_test(path: Path, as_json: bool) -> None:
-    """Whether this installation can train: a few steps on made-up numbers. Exit status 4 if it cannot."""
+    """Test whether this installation can train: a few steps on synthetic data. Exit status 4 if it cannot."""
     from edge_agent.commands.self_test import self_test as find_out
 
     tested = find_out(_load(path))
@@ -243,17 +243,17 @@ def self_test(path: Path, as_json: bool) -> None:
 @click.option("--wipe", "also_wipe", type=click.Path(path_type=Path), multiple=True, help="Blank the claim there, too.")
 @reports_errors
 def enrol(path: Path, as_json: bool, claim: Path, also_wipe: tuple[Path, ...]) -> None:
-    """Get this device its certificate with a claim; nothing happens if it has one that counts.
+    """Get a certificate for this device with a claim; does nothing if the device has a valid one.
 
-    Exit status 0: enrolled; a warning says where the claim could not be wiped. 2: refused, another claim is needed. 3:
-    the coordinator cannot be reached, or a person there has to let the device in; try again later.
+    Exit status 0: enrolled; a warning names each place where the claim could not be wiped. 2: refused, a new claim is
+    needed. 3: the coordinator cannot be reached, or an operator has to admit the device; try again later.
     """
     from edge_agent.commands.enrol import enrol_with_claim
 
     done = enrol_with_claim(path, os.environ, claim, also_wipe)
     if as_json:
-        told_json = {"device": done.identity.device, "population": done.identity.population, "anew": done.anew}
-        _print_json({**told_json, "not_wiped": done.not_wiped})
+        enrolled = {"device": done.identity.device, "population": done.identity.population, "anew": done.anew}
+        _print_json({**enrolled, "not_wiped": done.not_wiped})
     else:
         click.echo(f"{'enrolled' if done.anew else 'enrolled already'} as {done.identity.device}")
     for why in done.not_wiped:
@@ -264,7 +264,7 @@ def enrol(path: Path, as_json: bool, claim: Path, also_wipe: tuple[Path, ...]) -
 @click.option("--data-dir", type=click.Path(path_type=Path), required=True)
 @reports_errors
 def renew(data_dir: Path) -> None:
-    """Ask for the next certificate if it is time; the running agent does this by itself."""
+    """Renew the certificate if it is due; the running agent does this by itself."""
     from edge_agent.enrolment.enrolling import renewed
     from edge_agent.shell.clock import SystemClock
 
@@ -276,7 +276,7 @@ def renew(data_dir: Path) -> None:
 @click.argument("path", metavar="CONFIG", type=click.Path(path_type=Path))
 @reports_errors
 def check(path: Path, enrols: bool) -> None:
-    """Whether a device could use a configuration file that was written for it; every fault at once, exit status 2."""
+    """Check a configuration file that was written for a device; lists all faults, with exit status 2."""
     from edge_agent.config import check as check_config
 
     check_config(path, enrols=enrols)
@@ -285,14 +285,14 @@ def check(path: Path, enrols: bool) -> None:
 
 @main.command()
 def example() -> None:
-    """Print a configuration file with every setting and why it is what it is."""
+    """Print a configuration file with every setting and the reason for its default."""
     click.echo((resources.files("edge_agent") / "example.toml").read_text(encoding="utf-8"), nl=False)
 
 
 @main.command()
 @config_option
 def service(path: Path) -> None:
-    """Print a unit for systemd that starts this installation of the agent with the device (docs/device.md)."""
+    """Print a systemd unit that starts this installation of the agent at boot (docs/device.md)."""
     unit = (resources.files("edge_agent") / "nightjar-agent.service").read_text(encoding="utf-8")
     command = f"ExecStart={sys.executable} -m edge_agent run --config %d/agent.toml"
     unit = re.sub(r"^ExecStart=.*$", lambda _: command, unit, flags=re.MULTILINE)

@@ -1,7 +1,7 @@
-"""Puts an agent together from its configuration, runs it, and takes it apart again.
+"""The composition root: builds an agent from its configuration, runs it, and tears it down.
 
-The only module that knows every adapter. Everything that a person could have got wrong (folder, database, messages,
-port, runtime) is found out before the first connection is made, and is a :class:`ConfigError`.
+The only module that knows every adapter. Every likely mistake in the setup (folder, database, messages, port, runtime)
+is detected before the first connection is made, and raises :class:`ConfigError`.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ from wire.limits import HOUSEHOLD_WARNING
 from wire.messages import Status
 
 STORED_BYTES = 4_000_000
-"""Most text that is kept: 400 bytes for each of the usual number of messages, far above the mean."""
+"""Most text that is stored: 400 bytes, far above the mean, for each of the default maximum of messages."""
 TRAINING_MEMORY_BYTES = 384 << 20
 """Private memory of the process that trains: twice what the 1.4M-parameter model needs on any runtime."""
 TRAINING_THREADS = 1
-"""Two help on an idle machine only, and spin beside a busy one."""
+"""A second thread helps only on an idle machine; on a busy one it spins."""
 LAST_BATCH_S = 5.0
-"""How long an ending process waits for the batch that is being trained."""
+"""How long a stopping process waits for the batch in progress."""
 WIPE_SIGNAL = signal.SIGUSR1
-"""What ``nightjar-agent wipe`` asks a running agent by."""
+"""Signal by which ``nightjar-agent wipe`` asks a running agent to delete everything."""
 WIPE_S = 30.0
-"""How long the page waits for everything to be deleted: longer than any one step of the driver takes."""
+"""How long the keyboard page waits for a wipe: longer than any single step of the driver."""
 
 log = structlog.get_logger()
 
@@ -71,7 +71,7 @@ def run_agent(config: AgentConfig) -> None:
     """Run an agent until SIGTERM or SIGINT.
 
     Raises:
-        ConfigError: something in the configuration cannot be used on this machine.
+        ConfigError: the configuration cannot be used on this machine.
     """
     runtime = runtime_name()
     with contextlib.ExitStack() as stack:
@@ -120,7 +120,7 @@ def run_agent(config: AgentConfig) -> None:
             inbox,
         )
         stack.enter_context(keyboard.served(driver))
-        # A SimpleQueue may be written to by a signal handler, even while its reader waits on it.
+        # A signal handler may safely put items into a SimpleQueue, even while its reader waits on it.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: inbox.put(StopAsked()))
         signal.signal(WIPE_SIGNAL, lambda _number, _frame: inbox.put(WipeAsked(keyboard.wipe, Future())))
@@ -131,12 +131,12 @@ def run_agent(config: AgentConfig) -> None:
 
 
 def _status(*, connected: bool) -> str:
-    """The status text of the unit, by which a new release of the agent is judged."""
+    """The unit's status text, which decides whether a new release of the agent is healthy."""
     return "connected to the broker" if connected else "not connected to the broker"
 
 
 def identity_of(config: AgentConfig, runtime: str) -> AgentIdentity:
-    """Who this agent is, as far as it says so to others."""
+    """What this agent tells others about itself."""
     return AgentIdentity(
         population=config.population,
         device=config.device,
@@ -150,7 +150,7 @@ def identity_of(config: AgentConfig, runtime: str) -> AgentIdentity:
 
 
 def pace_of(config: AgentConfig) -> Pace:
-    """How time is used."""
+    """Intervals, limits and policy of the driver."""
     return Pace(
         config.conditions.poll_s,
         config.conditions.hysteresis_s,
@@ -161,7 +161,7 @@ def pace_of(config: AgentConfig) -> Pace:
 def trust_of(
     config: AgentConfig, database: Database, clock: SystemClock, holds: Holds = holds_in_a_process
 ) -> KnownKey:
-    """Whom this agent obeys."""
+    """The agent's trust store, with the keys from its configuration and its enrolment."""
     identity = held_identity(config.data_dir)
     recovery = "" if identity is None else identity.recovery_key
     now_s = clock.synchronised_s
@@ -169,7 +169,7 @@ def trust_of(
 
 
 def tls_of(config: AgentConfig) -> ssl.SSLContext | None:
-    """With the certificate of a device that is enrolled; None for another.
+    """The TLS context with the certificate of an enrolled device; None if the device is not enrolled.
 
     Raises:
         ConfigError: the certificate cannot be used.
@@ -179,7 +179,7 @@ def tls_of(config: AgentConfig) -> ssl.SSLContext | None:
 
 
 def reload_tls(context: ssl.SSLContext, config: AgentConfig) -> None:
-    """Show the newest certificate, and trust the authorities that came with it, from the next connection on."""
+    """Use the newest certificate, and trust the authorities that came with it, from the next connection on."""
     identity = held_identity(config.data_dir)
     if identity is not None:
         context.load_verify_locations(cadata="".join(identity.authorities))
@@ -187,7 +187,7 @@ def reload_tls(context: ssl.SSLContext, config: AgentConfig) -> None:
 
 
 def transport_of(config: AgentConfig, post: Callable[[Item], None], tls: ssl.SSLContext | None = None) -> MqttTransport:
-    """The connection to the broker, which tells everybody if we vanish; not started yet."""
+    """The connection to the broker, with a last will that reports the lost connection; not started yet."""
     gone = messages.encode(Status(online=False, reason="connection lost", emulated=config.emulator is not None))
     broker = config.broker
     return MqttTransport(
@@ -206,14 +206,14 @@ def transport_of(config: AgentConfig, post: Callable[[Item], None], tls: ssl.SSL
 
 
 def take_leave(config: AgentConfig, transport: MqttTransport) -> None:
-    """Say that the agent was stopped, and disconnect."""
+    """Publish that the agent was stopped, and disconnect."""
     emulated = config.emulator is not None
     farewell = Status(online=False, state="stopped", reason="the agent was stopped", emulated=emulated)
     transport.close(topics.status(config.population, config.device), messages.encode(farewell))
 
 
 def caps(config: AgentConfig) -> Caps:
-    """How much typed text is kept."""
+    """Limits on the typed text that is stored."""
     store = config.store
     return Caps(
         store.maximum_messages,
@@ -224,11 +224,11 @@ def caps(config: AgentConfig) -> Caps:
 
 
 def trainer_for(config: AgentConfig) -> Trainer:
-    """What trains, within the budget of the configuration."""
+    """The trainer, with its limits of memory and threads."""
     return TrainerProcess(
         TRAINING_MEMORY_BYTES,
         TRAINING_THREADS,
-        # Emulated phones share a machine with each other and with a person who watches.
+        # Emulated phones share a machine with each other and with the person who watches them.
         idle_priority=config.emulator is None,
         report_peak=lambda peak_bytes: log.info("trainer_ended", peak_mb=peak_bytes >> 20),
     )
@@ -237,7 +237,7 @@ def trainer_for(config: AgentConfig) -> Trainer:
 def inhabited_device(
     config: AgentConfig, database: Database, clock: SystemClock, typing: TypingActivity
 ) -> DeviceProfile:
-    """The device; an emulated phone gets its person, once, and goes on with its day."""
+    """The device's profile; for an emulated phone, load its messages once and resume its day."""
     emulator, started = config.emulator, 0.0
     if emulator is not None:
         if emulator.messages is not None:
@@ -257,7 +257,7 @@ def emulation_started_s(database: Database, clock: SystemClock) -> float:
 
 
 def random_for(emulator: EmulatorSettings | None) -> Callable[[int, int], np.random.Generator]:
-    """Generators for sessions: an emulated phone repeats itself with its seed, a real device must not."""
+    """Random generators for sessions: reproducible from the seed on an emulated phone, never on a real device."""
     if emulator is None:
         return lambda _round, _attempt: np.random.default_rng()
     return lambda number, attempt: np.random.default_rng([emulator.seed, number, attempt])
@@ -265,12 +265,12 @@ def random_for(emulator: EmulatorSettings | None) -> Callable[[int, int], np.ran
 
 @dataclass(frozen=True, slots=True)
 class _Keyboard:
-    """The demo keyboard, if there is one.
+    """The parts of the demo keyboard; a device without one only has ``wipe``.
 
     Attributes:
-        show_model: takes its models; None if there is no keyboard.
+        show_model: shows the keyboard a new model; None if there is no keyboard.
         served: serves it while the agent runs.
-        wipe: deletes whatever was typed, wherever it is; called by the driver.
+        wipe: deletes all typed text and everything derived from it; called by the driver.
     """
 
     show_model: Callable[[Model], None] | None
@@ -286,14 +286,14 @@ def _keyboard(
     inbox: queue.SimpleQueue[Item],
 ) -> _Keyboard:
     def delete_everything() -> None:
-        # The database counts it as done, so it comes last.
+        # The database counts completed wipes, so it comes last.
         artifacts.forget_personal()
         database.wipe()
 
     if not config.keyboard.enabled:
         return _Keyboard(None, lambda _driver: contextlib.nullcontext(), delete_everything)
 
-    # A device without a keyboard page does not pay for a web server's memory.
+    # Imported here, so that a device without a keyboard page does not pay for the web server's memory.
     from edge_agent.core.own_history import Blended
     from edge_agent.keyboard.app import AgentInfo, create_app
     from edge_agent.keyboard.key import kept_key
@@ -342,7 +342,7 @@ def _keyboard(
 
         app = create_app(suggester, database, about, ask_to_wipe, key, typing.note)
         serving = serve(app, KEYBOARD_HOST, config.keyboard.port)
-        # A reader of the log gets no key by it.
+        # The URL in the log does not contain the key.
         log.info("keyboard", device=config.device, url=serving.url, opened_by="the address of nightjar-agent status")
         try:
             yield

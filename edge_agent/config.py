@@ -1,7 +1,7 @@
-"""What the person who starts an agent can set: one TOML file, and environment variables over it.
+"""The agent's configuration: one TOML file, overridden by environment variables.
 
 ``NIGHTJAR_AGENT_DEVICE`` sets ``device``, ``NIGHTJAR_AGENT_BROKER_HOST`` sets ``host`` in ``[broker]``, and so on
-(:mod:`host.configuration`). Read once, by ``__main__``; nothing else looks at files or variables of configuration.
+(:mod:`host.configuration`). ``__main__`` reads it once; no other module reads configuration files or variables.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from wire.signatures import public_key
 
 ENVIRONMENT_PREFIX = "NIGHTJAR_AGENT"
 KEYBOARD_HOST = "127.0.0.1"
-"""Anybody who reaches the page can type as this device's user."""
+"""Loopback only: anybody who reaches the page can type as this device's user."""
 
 _DEMO = Population("demo")
 
@@ -48,75 +48,77 @@ Rule = Literal[
     "disk-free",
     "memory-free",
 ]
-"""A condition of which a person may say how strictly it is asked for."""
+"""A condition whose strictness can be configured."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """``[broker]``: where the MQTT broker is.
+    """``[broker]``: address and credentials of the MQTT broker.
 
     Attributes:
         host: name or address.
         port: TCP port.
-        username: empty takes the device's name.
+        username: empty uses the device's name.
         password: empty for none.
-        tls: encrypt, and verify with the system's certificate authorities.
+        tls: use TLS, verified with the system's certificate authorities.
     """
 
-    host: Name = "127.0.0.1"  # nothing leaves the machine unless somebody says so
+    host: Name = "127.0.0.1"  # nothing leaves the machine unless this is changed
     port: Port = 1883  # MQTT's registered port
-    username: str = ""  # brokers keep a session for a name, and access rules go by it
+    username: str = ""  # brokers base their access rules on the username
     password: str = field(default="", repr=False)
     tls: bool = False  # the default broker is on the same machine
 
 
 @dataclass(frozen=True, slots=True)
 class ConditionSettings:
-    """``[conditions]``: when the device may train, and how that is found out.
+    """``[conditions]``: when the device may train, and how that is determined.
 
     Attributes:
-        hysteresis_s: eligible without a break for so long.
-        poll_s: how often the conditions are looked at.
-        minimum_battery: share of a full battery, also while charging; a device without a battery is on mains.
-        maximum_temperature_c: of the battery.
-            idle_after_s: not in use if nothing was typed for so long.
-                metered: whether the network costs money: ``auto`` finds out, ``yes``, ``no``.
-        always_powered: a device without a battery that does not say so.
+        hysteresis_s: how long the conditions must hold without a break before the device is eligible.
+        poll_s: interval between readings of the conditions.
+        minimum_battery: least battery level, 0 to 1, even while charging; a device without a battery is on mains.
+        maximum_temperature_c: highest battery temperature.
+        idle_after_s: how long nothing must have been typed before the device counts as idle.
+        metered: whether the network is metered: ``auto`` (detect), ``yes`` or ``no``.
+        always_powered: the device has no battery but does not report that.
         quiet_hours: spans of the local day without training, such as ``"07:00-09:30"``.
-        minimum_free_disk_bytes: where ``data_dir`` is.
-        minimum_free_memory_bytes: that programs could get, what we hold ourselves included.
-        ask_logind: somebody at the device's own screen is use.
-        watch_input_devices: a pressed key is use, where we may read ``/dev/input``.
-        source: what is asked: this machine (``linux``), the phone we run on (``termux``), one on a cable (``adb``).
-        adb_serial: of that phone; empty takes the only one.
-        root: where ``/sys``, ``/proc`` and ``/dev`` are looked for.
-        required: conditions that must be known to hold, beside ``charging`` and ``unmetered``.
-        ignored: conditions that are not asked for.
+        minimum_free_disk_bytes: least free space on the disk of ``data_dir``.
+        minimum_free_memory_bytes: least memory available to programs, counting our own memory as available.
+        ask_logind: count a person at the device's own screen as use.
+        watch_input_devices: count a pressed key as use, if we may read ``/dev/input``.
+        source: what to read: this machine (``linux``), the phone we run on (``termux``), a phone on a cable (``adb``).
+        adb_serial: serial number of the phone on the cable; empty selects the only one.
+        root: folder that holds ``/sys``, ``/proc`` and ``/dev``.
+        required: conditions that must be known to hold, besides ``charging`` and ``unmetered``.
+        ignored: conditions that are not checked.
     """
 
     hysteresis_s: Seconds = 120.0  # lifts the survival of a 3-minute job from 0.50 to 0.80 on real traces
-    poll_s: Annotated[float, Meta(ge=0.02, le=60)] = 1.0  # somebody who picks up the phone waits no longer than that
-    minimum_battery: Share = 0.3  # a person who unplugs must be able to leave
+    poll_s: Annotated[float, Meta(ge=0.02, le=60)] = (
+        1.0  # training stops at most this long after the user picks up the phone
+    )
+    minimum_battery: Share = 0.3  # after unplugging, the user must be able to leave with enough charge
     maximum_temperature_c: float = 45.0  # batteries age fast above it; Android throttles there
-    idle_after_s: Seconds = 60.0  # shorter than a pause in a conversation would train into it
-    metered: Metered = "auto"  # NetworkManager knows; without it the kind of interface tells
-    always_powered: bool = False  # /sys tells, where there is one
-    quiet_hours: tuple[str, ...] = ()  # the other conditions protect the person already
+    idle_after_s: Seconds = 60.0  # a shorter value would start training during a pause in a conversation
+    metered: Metered = "auto"  # NetworkManager knows; without it the kind of interface decides
+    always_powered: bool = False  # /sys usually shows whether there is a battery
+    quiet_hours: tuple[str, ...] = ()  # the other conditions already protect the user
     minimum_free_disk_bytes: Count = 200_000_000  # two versions of the model and its programs, ten times over
     minimum_free_memory_bytes: Count = 250_000_000  # a session takes up to 180 MB
     ask_logind: bool = True  # switch off for a desktop that never sets its idle hint
-    watch_input_devices: bool = True  # only that something was pressed is noticed, never what
+    watch_input_devices: bool = True  # only the fact that a key was pressed is noted, never which one
     source: Literal["linux", "termux", "adb"] = "linux"  # also right on Android with root
-    adb_serial: str = ""  # one phone is the commonest case
-    root: Path = Path("/")  # elsewhere in a container, for tests, and for an emulated phone
+    adb_serial: str = ""  # a single phone is the most common case
+    root: Path = Path("/")  # differs in a container, in tests, and for an emulated phone
     required: tuple[Rule, ...] = ()  # a missing thermometer, battery driver or clock must not block for ever
-    ignored: tuple[Rule, ...] = ()  # a board without a fan guard, a phone that lies always on its charger
+    ignored: tuple[Rule, ...] = ()  # for a board without a fan guard, or a phone that is always on its charger
 
     @property
     def policy(self) -> Policy:
-        """How strictly each condition is asked for, for :func:`edge_agent.core.eligibility.judge`.
+        """How strictly each condition is required, for :func:`edge_agent.core.eligibility.judge`.
 
-        That the person did not pause learning, and that there is something to train on, is always required.
+        Two conditions are always required: learning is not paused, and there is text to train on.
         """
         return {
             **DEFAULT_POLICY,
@@ -127,17 +129,17 @@ class ConditionSettings:
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """``[store]``: how much typed text is kept; the oldest goes first.
+    """``[store]``: limits on the typed text that is stored; the oldest messages are removed first.
 
     Attributes:
-        maximum_messages: number.
-            maximum_age_days: a message is forgotten after so long.
-                forbidden_words: a message with one of them is never kept; case does not matter.
+        maximum_messages: most messages.
+        maximum_age_days: age after which a message is deleted.
+        forbidden_words: a message that contains one of them is never stored; case does not matter.
     """
 
     maximum_messages: Annotated[int, Meta(ge=1)] = 10_000  # an hour of training on a slow core
     maximum_age_days: Annotated[float, Meta(gt=0)] = 90.0  # habits change, and old text is a liability
-    forbidden_words: tuple[str, ...] = ()  # names and words that the person does not want to lie on a disk
+    forbidden_words: tuple[str, ...] = ()  # names and words that the user does not want on disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,29 +147,29 @@ class KeyboardSettings:
     """``[keyboard]``: the demo keyboard, on this machine's loopback address.
 
     Attributes:
-        enabled: serve it.
-        port: TCP port; 0 takes a free one.
-        personalise: keep weights of this device's own where they foresee its own held-out messages better.
+        enabled: serve the keyboard.
+        port: TCP port; 0 picks a free one.
+        personalise: keep personal weights when they predict the device's own held-out messages better.
     """
 
-    enabled: bool = False  # a page that reads what is typed is opened on purpose
-    port: AnyPort = 8700  # none that is registered
+    enabled: bool = False  # a page that reads what is typed must be enabled on purpose
+    port: AnyPort = 8700  # not a registered port
     personalise: bool = True  # it costs nothing more, is used only where it is better, and is never sent
 
 
 @dataclass(frozen=True, slots=True)
 class EmulatorSettings:
-    """``[emulator]``: this agent is an emulated phone, and says so everywhere.
+    """``[emulator]``: this agent is an emulated phone, and identifies itself as one everywhere.
 
     Attributes:
-        messages: text file with one message a line, typed by the phone's person.
-        day: its scripted day: inline, or the path of a TOML file.
-        speed: virtual seconds in a real one.
-        seed: of the day's jitter and interruptions, and of training.
-        start_hour: hour of the day at its first start.
+        messages: text file of the messages that the phone's user has typed, one per line.
+        day: the phone's scripted day: inline, or the path of a TOML file.
+        speed: virtual seconds per real second.
+        seed: random seed for the day's jitter and interruptions, and for training.
+        start_hour: virtual hour of the day at the phone's first start.
     """
 
-    messages: Path | None = None  # somebody may type on its keyboard instead
+    messages: Path | None = None  # a person may type on its keyboard instead
     day: Day = DEFAULT_DAY
     speed: Annotated[float, Meta(gt=0, le=100_000)] = 1.0  # real time unless asked for
     seed: Annotated[int, Meta(ge=0)] = 0
@@ -176,19 +178,19 @@ class EmulatorSettings:
 
 @dataclass(frozen=True, slots=True)
 class AgentConfig:
-    """Everything that can be set.
+    """The complete configuration of an agent.
 
     Attributes:
         population: the fleet that this device belongs to.
-        device: its name, unique in the population.
-        coordinator_url: where artifacts are fetched.
-        coordinator_key: public key that signs models, in hex; empty keeps the first that is announced on this machine.
+        device: the device's name, unique in the population.
+        coordinator_url: base URL for fetching artifacts.
+        coordinator_key: public key that signs orders, in hex; empty trusts the first key announced on this machine.
         data_dir: folder for the database and the models.
         broker: ``[broker]``.
         conditions: ``[conditions]``.
         store: ``[store]``.
         keyboard: ``[keyboard]``.
-        limits: ``[limits]``: what no coordinator can have less of.
+        limits: ``[limits]``: minimum protection that no order of a coordinator may undercut.
         emulator: ``[emulator]``; None for a real device.
     """
 
@@ -196,7 +198,7 @@ class AgentConfig:
     data_dir: Path
     population: Population = _DEMO  # the coordinator's default
     coordinator_url: str = "http://127.0.0.1:8080"  # the coordinator's default
-    coordinator_key: str = ""  # who enrols is told; on one machine nobody comes between; elsewhere it must be said
+    coordinator_key: str = ""  # enrolment provides it; optional on one machine, where nobody can intercept traffic
     broker: BrokerSettings = field(default_factory=BrokerSettings)
     conditions: ConditionSettings = field(default_factory=ConditionSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
@@ -210,23 +212,23 @@ def load(path: Path, environment: Mapping[str, str]) -> AgentConfig:
 
     Args:
         path: TOML file.
-        environment: variables; those that begin with ``NIGHTJAR_AGENT_`` must be settings.
+        environment: environment variables; those that begin with ``NIGHTJAR_AGENT_`` must name settings.
 
     Raises:
-        ConfigError: the file cannot be read, or some settings are wrong: all of them are listed.
+        ConfigError: the file cannot be read, or settings are wrong; the error lists all of them.
     """
     return _read(path, environment, enrols=False)
 
 
 def check(path: Path, *, enrols: bool) -> None:
-    """Return if a device that is not this machine could use a configuration, whose data folder its unit says.
+    """Check a configuration written for another device, whose systemd unit sets the data folder.
 
     Args:
         path: TOML file.
-        enrols: it is told its name, and where everything is, when it enrols.
+        enrols: the device gets its name and all addresses when it enrols.
 
     Raises:
-        ConfigError: as :func:`load`.
+        ConfigError: the file cannot be read, or settings are wrong; the error lists all of them.
     """
     elsewhere = {f"{ENVIRONMENT_PREFIX}_DATA_DIR": "/nowhere/at/all"}
     _read(path, elsewhere | ({f"{ENVIRONMENT_PREFIX}_DEVICE": "enrolled"} if enrols else {}), enrols=enrols)
@@ -246,21 +248,21 @@ def _read(path: Path, environment: Mapping[str, str], *, enrols: bool) -> AgentC
 
 
 def data_dir_of(path: Path, environment: Mapping[str, str]) -> Path:
-    """Only ``data_dir``, of a device that is not enrolled yet and so cannot be configured as a whole.
+    """Read only ``data_dir``: a device that is not enrolled yet has no complete configuration.
 
     Raises:
-        ConfigError: the file cannot be read, or says no such folder.
+        ConfigError: the file cannot be read, or does not set ``data_dir``.
     """
     table = read_toml(path, _FIRST)
-    said = ConfigurationReader(path.parent, environment, ENVIRONMENT_PREFIX).text_of("data_dir", table)
-    if not isinstance(said, str) or not said:
+    data_dir = ConfigurationReader(path.parent, environment, ENVIRONMENT_PREFIX).text_of("data_dir", table)
+    if not isinstance(data_dir, str) or not data_dir:
         msg = f"{path}: data_dir: is missing{_MISSING['data_dir']}"
         raise ConfigError(msg)
-    return path.resolve().parent / said
+    return path.resolve().parent / data_dir
 
 
 def _take_identity(reader: ConfigurationReader, folder: Path, table: dict[str, Any]) -> bool:
-    """What a device was told when it enrolled counts where the file says nothing; whether it did enrol."""
+    """Fill missing settings from the device's enrolment; return whether it is enrolled."""
     data_dir = reader.text_of("data_dir", table)
     if not isinstance(data_dir, str):
         return False
@@ -272,9 +274,11 @@ def _take_identity(reader: ConfigurationReader, folder: Path, table: dict[str, A
     if identity is None:
         return False
     for name, enrolled in (("device", identity.device), ("population", identity.population)):
-        said = reader.text_of(name, table)
-        if said not in (None, enrolled):
-            reader.faults.append(f"{name}: this device is enrolled as {enrolled!r}, got {said!r}; remove the line")
+        configured = reader.text_of(name, table)
+        if configured not in (None, enrolled):
+            reader.faults.append(
+                f"{name}: this device is enrolled as {enrolled!r}, got {configured!r}; remove the line"
+            )
         table[name] = enrolled
     table.setdefault("coordinator_url", identity.coordinator_url)
     table.setdefault("coordinator_key", identity.coordinator_key)
@@ -285,7 +289,7 @@ def _take_identity(reader: ConfigurationReader, folder: Path, table: dict[str, A
 
 
 def _take_day(reader: ConfigurationReader, folder: Path, table: dict[str, Any]) -> None:
-    """A day may be a file of its own."""
+    """Load the emulated day if it is given as the path of a file."""
     emulator = table.get("emulator")
     if not isinstance(emulator, dict) or not isinstance(emulator.get("day"), str):
         return
@@ -307,7 +311,7 @@ _MISSING = {
 
 
 def _in_the_open(config: AgentConfig, *, enrolled: bool) -> list[str]:
-    """Settings with which traffic could be read on the network, or an impostor be believed."""
+    """Faults that would let others read the traffic or impersonate the coordinator."""
     url, broker = urlsplit(config.coordinator_url), config.broker
     served_here, broker_here = is_loopback(url.hostname or ""), is_loopback(broker.host)
     faults = []

@@ -1,6 +1,6 @@
-"""Puts the conditions of a device together: which probes are asked, as the configuration says.
+"""Selects the probes that read a device's conditions, according to the configuration.
 
-Used by the running agent and by the commands beside it, which therefore see the same.
+Both the running agent and the separate commands use it, so they see the same conditions.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from edge_agent.shell.probes.termux import Termux
 from edge_agent.shell.probes.user_preferences import UserPreferences, minute_of_day
 
 SLOWEST_QUESTION_S = 12.0
-"""No program that is asked may take longer than that."""
+"""Longest time for the first answer of a probe that runs in the background."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceProfile:
-    """What can be found out about this device.
+    """The probes of this device.
 
     Attributes:
-        conditions: reads everything.
-        questions: those that are asked in the background.
+        conditions: reads all conditions.
+        questions: questions that are asked in the background.
     """
 
     conditions: Probes
@@ -52,7 +52,7 @@ class DeviceProfile:
 
 
 def typing_activity(config: AgentConfig) -> TypingActivity:
-    """When somebody last typed on the keyboard of this device."""
+    """The record of when somebody last typed on this device's keyboard page."""
     return TypingActivity(config.data_dir / "typed")
 
 
@@ -66,10 +66,10 @@ def assembled_device(
     """The device that a configuration describes.
 
     Args:
-        config: of the agent.
-        clock: tells the time of day.
-        typing: on our own keyboard.
-        learning_paused: whether the person paused it.
+        config: configuration of the agent.
+        clock: source of the time of day.
+        typing: when somebody last typed on our own keyboard.
+        learning_paused: whether the user has paused learning.
         emulation_started_s: when an emulated phone was first started, on the wall clock.
     """
     settings, emulator = config.conditions, config.emulator

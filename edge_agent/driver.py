@@ -1,14 +1,15 @@
-"""The driver: one thread, one queue, between the pure machines and the adapters.
+"""The driver: one thread with one queue that connects the pure state machines with the adapters.
 
-Whatever happens (a message, a connection, an outcome of work, time) is an item of the queue. Each item becomes an event
-for a machine; the new state, the outbox and the dropouts to be sent are written in one transaction; then the effects
-run. A kill at any line therefore leaves either the state before, and whoever sent the message sends it again, or the
-state after, and what was to be sent is sent by the next process. Every effect may run twice.
+Each occurrence (a message, a connection, the outcome of a job) is an item in the queue; time passes in polls. Each item
+becomes an event for a state machine. The new state, the outbox and the dropouts to be sent are written in one
+transaction; then the effects run. A kill at any line therefore leaves either the old state, and the sender repeats the
+message, or the new state, and the next process sends what was pending. Every effect may run twice.
 
-What cannot be stored (a full disk, a locked database) did not happen; what nobody would repeat, a restart and the
-outcome of our own work, is owed until it is stored (:mod:`edge_agent.durable_retry`).
+An event that cannot be stored (a full disk, a locked database) counts as not having happened. Events that no other
+party would repeat (a restart, the outcome of our own job) are retried until they are stored
+(:mod:`edge_agent.durable_retry`).
 
-The driver decides nothing that a machine could decide. It translates, and it tells the story in the log.
+The driver decides nothing that a state machine could decide. It translates, and it writes the log.
 """
 
 from __future__ import annotations
@@ -94,29 +95,29 @@ DISOBEYED = {
     **dict.fromkeys(("signature", "rollback", "expired"), DropoutCause.UNTRUSTED),
     "limits": DropoutCause.OUTSIDE_LIMITS,
 }
-"""What the coordinator is told of orders that are refused."""
+"""The dropout cause reported to the coordinator for each kind of refused order."""
 LEAST_POLL_S = 0.05
-"""Between two polls because something is due: what cannot be done now must not be tried in a circle."""
+"""Least time before an early poll for something due: a failing action must not be retried in a busy loop."""
 SAID_AT = (3, 10, 30)
-"""Sendings without a receipt that are worth a line in the log, and then each multiple of the last: the third comes some
-15 seconds after the first, so it is no longer a burst, a restart or a lost packet."""
+"""Numbers of resends without a receipt that are logged, then each multiple of the last. The third resend comes some 15
+seconds after the first, so it is no longer explained by a burst, a restart or a lost packet."""
 
 log = structlog.get_logger()
 
 
 SESSION_LIMIT_S = 585.0
-"""Longest session, unless the report's deadline is sooner: phones' job schedulers end a job after ten minutes."""
+"""Longest session, unless the report is due earlier: phones' job schedulers end a job after ten minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How time is used.
+    """Intervals, limits and policy of the driver.
 
     Attributes:
-        poll_s: between two looks at the conditions.
-        hysteresis_s: how long they must hold.
+        poll_s: interval between readings of the conditions.
+        hysteresis_s: how long the conditions must hold before the device is eligible.
         session_limit_s: longest session.
-        policy: how strictly each condition is asked for.
+        policy: how strictly each condition is required.
     """
 
     poll_s: float
@@ -127,23 +128,23 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Everything outside.
+    """The adapters to everything outside the driver.
 
     Attributes:
-        clock: time.
-        jitter: numbers in [0, 1).
-        random_for: generators for sessions.
-        conditions: of the device.
-        transport: to the broker.
-        artifacts: models.
-        examples: typed messages.
-        journal: what survives.
+        clock: source of time.
+        jitter: returns random numbers in [0, 1).
+        random_for: makes the random generators of sessions.
+        conditions: reads the device's conditions.
+        transport: connection to the broker.
+        artifacts: store of models.
+        examples: store of typed messages.
+        journal: store of the state that survives a power cut.
         worker: runs jobs.
-        desk: what sessions work with.
-        trust: whose orders are obeyed.
-        limits: what no order may have less of.
-        show_model: takes each new model for the keyboard; None if there is no keyboard.
-        turned: called at each turn of the driver's loop, by which a watchdog knows that it turns.
+        desk: what every session works with.
+        trust: decides which orders are obeyed.
+        limits: minimum protection that no order may undercut.
+        show_model: receives each new model for the keyboard; None if there is no keyboard.
+        turned: called at each iteration of the driver's loop, to feed a watchdog.
     """
 
     clock: Clock
@@ -166,9 +167,9 @@ class Driver:
     """The running agent.
 
     Args:
-        identity: who we are.
-        pace: how time is used.
-        ports: everything outside.
+        identity: what this agent tells others about itself.
+        pace: intervals, limits and policy.
+        ports: the adapters.
         inbox: the queue; adapters put items into it from any thread or signal handler.
     """
 
@@ -185,19 +186,19 @@ class Driver:
         self._jobs = 0
         self._session_job = 0
         self._announced: str | None = None
-        self._assigned = b""  # the newest assignment as it came: what was signed
-        self._resent = 0  # sendings of the report in the outbox that no receipt followed
+        self._assigned = b""  # the newest assignment as received: the signed bytes
+        self._resent = 0  # resends of the report in the outbox without a receipt
         self._keyboard = KeyboardUpkeep(ports.show_model)
         self._log = log.bind(device=identity.device, **({"emulated": True} if identity.emulated else {}))
         self._retry = DurableRetry(ports.clock, ports.jitter, self._log)
 
     @property
     def state(self) -> lifecycle.State:
-        """Where we are. Any thread."""
+        """The current state. Thread-safe."""
         return self._state
 
     def run(self) -> None:
-        """Work until :class:`StopAsked`."""
+        """Run until :class:`StopAsked`."""
         self.begin()
         clock, polled_s = self._ports.clock, -math.inf
         while True:
@@ -219,10 +220,10 @@ class Driver:
         return regular_s if due_s is None else min(regular_s, max(due_s, polled_s + LEAST_POLL_S))
 
     def begin(self) -> None:
-        """Take up what the last process left."""
+        """Resume from the state that the last process left."""
         remembered = self._ports.journal.load()
         if remembered.parcel is not None:
-            # The outbox decides: its report must go out whatever else was going on.
+            # The outbox decides: its report must be sent whatever the stored state is.
             self._outbox = outbox.Pending(remembered.parcel)
             self._state = Reporting(remembered.parcel.round, remembered.parcel.attempt)
         elif remembered.lifecycle is not None and not isinstance(remembered.lifecycle, Reporting):
@@ -242,7 +243,7 @@ class Driver:
             self._keyboard.arrived(model)
 
     def poll(self) -> None:
-        """Look at the conditions; let time pass."""
+        """Read the conditions, and handle everything that is due."""
         with self._retry.contained():
             self._retry.catch_up()
         with self._retry.contained():
@@ -258,10 +259,10 @@ class Driver:
         self._uplink.late_status(self._state, self._ports.clock.monotonic_s())
 
     def due_at_s(self) -> float | None:
-        """The moment from which on a poll has something to do even if the conditions stay as they are; None: never.
+        """Time at which a poll has something to do even if the conditions do not change; None for never.
 
-        A real agent polls between such moments, too, because conditions change unasked; a simulation, which knows when
-        they do, sleeps.
+        A real agent also polls in between, because conditions change without notice. A simulation knows when they
+        change, and sleeps.
         """
         due = [lifecycle.due_at_s(self._state), self._retry.due_at_s, self._uplink.status_due_at_s]
         if isinstance(self._state, Settling) and self._eligible_since_s is not None:
@@ -271,7 +272,7 @@ class Driver:
         return min((moment_s for moment_s in due if moment_s is not None), default=None)
 
     def handle(self, item: Item) -> None:
-        """Take one item from the queue."""
+        """Handle one item from the queue."""
         with self._retry.contained():
             match item:
                 case LinkUp():
@@ -329,7 +330,10 @@ class Driver:
                 self._uplink.shards = message.shards
                 self._ports.trust.announced(payload)
                 self._keyboard.announced(offered(message, payload, self._identity.device))
-                news = self._announced not in {None, message.manifest}  # the first one may be an old one, retained
+                news = self._announced not in {
+                    None,
+                    message.manifest,
+                }  # the first announcement may be an old retained one
                 self._announced = message.manifest
                 self._step(events.Announced(at, message.check_in_within_s if news else None))
                 self._nudge_outbox()
@@ -341,7 +345,7 @@ class Driver:
             self._fetched_for_keyboard(outcome)
         elif number == self._session_job and isinstance(self._state, Preparing | Training | Finishing):
             self._session_done(self._state, outcome)
-        # Anything else is the outcome of work that was stopped.
+        # Anything else is the outcome of a job that was stopped.
 
     def _session_done(self, state: Preparing | Training | Finishing, outcome: object) -> None:
         at = self._moment()
@@ -375,7 +379,7 @@ class Driver:
                 self._step(events.WorkFailed(at, _cause(state, outcome), self._explain(outcome)))
 
     def _too_short(self, assignment: Assignment, done: Produced) -> str | None:
-        """Why an update may not be sent: the gradient of a batch or two tells more of its text than a training does."""
+        """Why an update must not be sent: the gradient of one or two batches reveals more text than a full training."""
         fewest = self._ports.limits.steps
         if assignment.work is Work.EVALUATE or done.steps >= fewest:
             return None
@@ -386,11 +390,11 @@ class Driver:
     # --- the lifecycle ---
 
     def _step(self, event: events.Event, report: NewReport | None = None, settlement: Settlement | None = None) -> None:
-        """One transition: everything it changes is stored at once, then the effects run.
+        """Make one transition: store all its changes in one transaction, then run the effects.
 
         Raises:
             IllegalEvent: there is no such transition.
-            UnavailableError: it could not be stored, so it did not happen.
+            UnavailableError: the transition could not be stored, so the state is unchanged.
         """
         before = self._state
         state, effects = lifecycle.step(before, event)
@@ -490,7 +494,7 @@ class Driver:
     # --- the keyboard's model ---
 
     def _fetch_for_keyboard(self, readings: Readings) -> None:
-        """When nothing is more important and the network is free."""
+        """Fetch the keyboard's model if no session is preparing or training and the network is unmetered."""
         unmetered = readings.get(Condition.UNMETERED)
         if isinstance(self._state, Preparing | Training) or unmetered is None or unmetered.value is not Answer.YES:
             return
@@ -508,10 +512,10 @@ class Driver:
             at = self._moment()
             self._keyboard.failed(self._explain(outcome), at.now_s, at.jitter)
 
-    # --- the person's word ---
+    # --- the user's wish to delete everything ---
 
     def _wipe(self, wipe: Callable[[], None], done: Future[None]) -> None:
-        """Give up what is under way, which is made of what was typed, delete, and begin like a new device."""
+        """Abort the session, which works on typed text; delete everything; start again like a new device."""
         try:
             self._step(events.Stopping(self._moment()))
             wipe()
@@ -537,12 +541,12 @@ class Driver:
         return Moment(self._ports.clock.monotonic_s(), self._ports.jitter())
 
     def _explain(self, outcome: object) -> str:
-        """Why work failed. The text of an unforeseen exception may quote what was typed, so only its kind is said."""
+        """Why a job failed; for an unexpected exception only its type, because its text may quote typed text."""
         return str(outcome)[:300] if isinstance(outcome, NightjarError) else f"unforeseen {type(outcome).__name__}"
 
 
 def _deaths_after(event: events.Event) -> int | None:
-    """How many processes in a row ended in the middle of a session, if the event says anything about it."""
+    """How many processes in a row died during a session; None if the event does not change the count."""
     match event:
         case events.Restarted(_, deaths):
             return deaths
@@ -553,12 +557,12 @@ def _deaths_after(event: events.Event) -> int | None:
 
 
 def _cause(state: Preparing | Training | Finishing, outcome: object) -> DropoutCause:
-    """Why a session failed that did not stop by itself."""
+    """The cause of a session's failure."""
     if not isinstance(state, Preparing):
         return DropoutCause.TRAINING_FAILED
     return DISOBEYED.get(outcome.code if isinstance(outcome, RemoteProtocolError) else "", DropoutCause.FETCH_FAILED)
 
 
 def _face(state: lifecycle.State) -> tuple[str, str]:
-    """What is shown of a state: its name and reason."""
+    """The published part of a state: its name and reason."""
     return lifecycle.name(state), lifecycle.reason(state)

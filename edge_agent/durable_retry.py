@@ -1,8 +1,8 @@
-"""What could not be stored: the disk is full, or another program holds the database.
+"""Retries events that could not be stored because the disk is full or another program holds the database.
 
-It did not happen then. Most of it happens again by itself: the coordinator repeats, conditions are judged at the next
-poll. What nobody would repeat is *owed*: it is kept here, in its order, and let happen again until it is stored. All of
-it is said once, and once more when something is stored again.
+An event that cannot be stored counts as not having happened. Most events recur by themselves: the coordinator repeats
+its messages, and conditions are judged at the next poll. Events that no other party would repeat are *owed*: they are
+kept here in order and retried until they are stored. The failure is logged once, and so is the recovery.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from wire.errors import LocalProtocolError, UnavailableError
 
 
 class DurableRetry:
-    """The driver's patience; it belongs to the driver's thread.
+    """The queue of owed events. Use it on the driver's thread only.
 
     Args:
-        clock: time.
-        jitter: numbers in [0, 1).
-        log: where it is said.
+        clock: source of time.
+        jitter: returns random numbers in [0, 1).
+        log: logger of the failures.
     """
 
     def __init__(self, clock: Clock, jitter: Callable[[], float], log: structlog.typing.FilteringBoundLogger) -> None:
@@ -35,14 +35,14 @@ class DurableRetry:
 
     @property
     def due_at_s(self) -> float | None:
-        """When what is owed is to be tried again; None if nothing is."""
+        """When the owed events are to be retried; None if there are none."""
         return self._again_at_s if self._owed else None
 
     def run_until_stored(self, happening: Callable[[], None]) -> None:
-        """Let something happen that nobody repeats: if it cannot be stored now, then when it is due again.
+        """Handle an event that no other party repeats; if it cannot be stored now, retry it later.
 
         Raises:
-            UnavailableError: not now.
+            UnavailableError: it could not be stored now.
         """
         self._owed.append(happening)
         if len(self._owed) == 1:
@@ -50,10 +50,10 @@ class DurableRetry:
         self.catch_up()
 
     def catch_up(self) -> None:
-        """Let happen what is owed, if it is due.
+        """Retry the owed events that are due.
 
         Raises:
-            UnavailableError: it still cannot be stored.
+            UnavailableError: an event still cannot be stored.
         """
         now_s = self._clock.monotonic_s()
         while self._owed and now_s >= self._again_at_s:
@@ -67,19 +67,19 @@ class DurableRetry:
                 raise
 
     def stored(self) -> None:
-        """Something was stored."""
+        """Note that storing works again."""
         if self._refused:
             self._log.info("stored_again", failed_tries=self._refused)
             self._refused = 0
 
     @contextlib.contextmanager
     def contained(self) -> Iterator[None]:
-        """What could not be stored did not happen, and what cannot happen is ignored: both are said, and we go on."""
+        """Log and suppress two errors: an event that could not be stored, and an event that is illegal now."""
         try:
             yield
         except UnavailableError as error:
             self._refused += 1
-            if self._refused == 1:  # and not once a second for days: that would fill what is left of the disk
+            if self._refused == 1:  # not every second for days: that would fill the rest of the disk
                 self._log.error("not_stored", error=str(error), again="until it works; said once")
         except LocalProtocolError as error:
             self._log.error("illegal_event", error=str(error))

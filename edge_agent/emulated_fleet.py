@@ -1,9 +1,9 @@
 """Many emulated phones in one process: ``nightjar-agent emulate CONFIG...``.
 
-Each phone is a whole agent: its own driver, database, day, and connection to the broker. What a machine full of phones
-cannot afford for each of them they share: one thread drives all of them, one worker fetches and trains for one after
-the other, with one program in memory that takes the weights of whoever's turn it is, and models lie on disk once. So
-training times are those of a queue, and are not to be reported as a phone's.
+Each phone is a complete agent with its own driver, database, day, and connection to the broker. The phones share what
+one machine cannot afford for each of them. One thread drives all of them. One worker fetches and trains for one phone
+after the other, with one program in memory that loads the weights of the current phone. Models are stored on disk once.
+Training times are therefore those of a queue, and must not be reported as a phone's.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ from edge_agent.shell.worker import JobThread, ThreadWorker
 from wire.errors import ConfigError
 
 LEAVE_AT_ONCE = 16
-"""Farewells that wait for their acknowledgement at the same time."""
+"""Most farewells that wait for their acknowledgement at the same time."""
 
 log = structlog.get_logger()
 
 Envelope = tuple[int, Item]
-"""Number of the phone, and what happened to it. Number -1 is everybody."""
+"""Number of the phone, and an item for its driver. Number -1 means all phones."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmulatedPhone:
-    """One of many.
+    """One phone of the fleet.
 
     Attributes:
-        config: of its agent.
-        driver: of its agent.
-        transport: its connection.
+        config: configuration of its agent.
+        driver: driver of its agent.
+        transport: its connection to the broker.
     """
 
     config: AgentConfig
@@ -66,14 +66,14 @@ class EmulatedPhone:
 
 
 class SharedProgram:
-    """Implements :data:`edge_agent.ports.LoadProgram` with one program in memory. One thread."""
+    """Implements :data:`edge_agent.ports.LoadProgram` with one program in memory. Not thread-safe."""
 
     def __init__(self) -> None:
         self._path: Path | None = None
         self._program: TfliteProgram | None = None
 
     def __call__(self, model: Model) -> TfliteProgram:
-        """The program of a model, with its weights restored; its former user must be done with it."""
+        """The program of a model, with its weights restored; the previous user must have finished with it."""
         if self._program is None or self._path != model.program:
             self._program, self._path = load_program(model), model.program
         else:
@@ -85,11 +85,11 @@ def run_fleet(configs: Sequence[AgentConfig], artifacts: Path) -> None:
     """Run emulated phones until SIGTERM or SIGINT.
 
     Args:
-        configs: of the phones.
-        artifacts: folder for the models that they share; of this process alone.
+        configs: configurations of the phones.
+        artifacts: folder for the shared models; no other process may use it.
 
     Raises:
-        ConfigError: a phone that is no emulated one or has a keyboard, or as for a single agent.
+        ConfigError: a phone is not emulated or has a keyboard, or a configuration cannot be used on this machine.
     """
     for config in configs:
         if config.emulator is None or config.keyboard.enabled:
@@ -161,10 +161,10 @@ def _phone(
 
 
 def _drive(phones: Sequence[EmulatedPhone], inbox: queue.SimpleQueue[Envelope]) -> None:
-    """Let every phone look at its conditions in its turn, and give it what comes for it, until everybody is to stop."""
+    """Poll each phone in turn and hand it its items, until all are asked to stop."""
     now_s = SystemClock().monotonic_s
     begun_s = now_s()
-    # Spread, so that they do not all look at once.
+    # Spread the polls, so that the phones do not all poll at once.
     polls = [
         (begun_s + phone.config.conditions.poll_s * number / len(phones), number) for number, phone in enumerate(phones)
     ]
@@ -174,7 +174,7 @@ def _drive(phones: Sequence[EmulatedPhone], inbox: queue.SimpleQueue[Envelope]) 
         wait_s = due_s - now_s()
         if wait_s <= 0:
             phones[number].driver.poll()
-            # From now on, not from when it was due: a machine that is too slow must not fall behind for ever.
+            # Schedule from now, not from the due time: a machine that is too slow must not fall behind for ever.
             heapq.heapreplace(polls, (now_s() + phones[number].config.conditions.poll_s, number))
             wait_s = 0.0
         try:

@@ -1,7 +1,7 @@
-"""Keeps the keyboard on the announced model: what to fetch and when, and what to do with it once it is there.
+"""Keeps the keyboard on the announced model: decides what to fetch and when, and shows it once it has arrived.
 
-Driven by the driver, on its thread. A device without a keyboard fetches models only when it is selected. Whatever goes
-wrong with a new model, the keyboard keeps the one that it has.
+Called by the driver, on its thread. A device without a keyboard fetches models only when it is selected. If anything
+goes wrong with a new model, the keyboard keeps the current one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wire.identifiers import DeviceId, Sha256
 from wire.messages import Announcement
 
 FETCH_AGAIN = BackOff(first_s=30.0, most_s=1800.0)
-"""Nobody waits for a newer model but the person, who has an older one."""
+"""Back-off for the keyboard's model: not urgent, because the keyboard has an older one."""
 
 log = structlog.get_logger()
 
@@ -29,8 +29,8 @@ class Offer:
     """A model that the coordinator wants this device to have.
 
     Attributes:
-        manifest: which.
-        payload: the announcement, as it came.
+        manifest: hash of the model's manifest.
+        payload: the announcement as received.
     """
 
     manifest: Sha256
@@ -38,7 +38,7 @@ class Offer:
 
 
 def offered(message: Announcement, payload: bytes, device: DeviceId) -> Offer:
-    """What an announcement offers to a device: the version on trial, if it is among those that try it."""
+    """The model that an announcement offers to a device: the canary version if the device is in the canary group."""
     canary = message.canary
     if canary is not None and is_canary(device, canary.manifest, canary.share):
         return Offer(canary.manifest, payload)
@@ -46,24 +46,25 @@ def offered(message: Announcement, payload: bytes, device: DeviceId) -> Offer:
 
 
 def fetch(artifacts: Artifacts, trust: Trust, offer: Offer, should_stop: Callable[[], bool]) -> Model:
-    """Bring an offered model onto the device, if the coordinator signed it.
+    """Download an offered model if the coordinator signed the offer.
 
     Raises:
-        RemoteProtocolError: as ``Trust.check`` and ``Artifacts.fetch``.
-        UnavailableError: as ``Artifacts.fetch``.
+        RemoteProtocolError: the announcement is not trusted, the data does not match its hash or manifest, or the model
+            needs a newer agent.
+        UnavailableError: the signature cannot be checked or the model cannot be fetched now.
     """
     trust.check("announce", offer.payload)
     return artifacts.fetch(offer.manifest, should_stop)
 
 
 class KeyboardUpkeep:
-    """Which model the keyboard has, and which it should have.
+    """Tracks which model the keyboard has, and which it should have.
 
     Args:
-        show: gives the keyboard a model; None if there is no keyboard.
+        show: hands the keyboard a model; None if there is no keyboard.
 
     Attributes:
-        job: number of the job that fetches, 0 if none does.
+        job: number of the fetch job in progress; 0 if there is none.
     """
 
     def __init__(self, show: Callable[[Model], None] | None) -> None:
@@ -75,19 +76,19 @@ class KeyboardUpkeep:
         self.job = 0
 
     def announced(self, offer: Offer) -> None:
-        """A model was announced, perhaps again."""
+        """Note that a model was announced, perhaps again."""
         if offer != self._wanted:
             self._tries, self._not_before_s = 0, 0.0
         self._wanted = offer
 
     def due(self, now_s: float) -> Offer | None:
-        """The model to fetch now, if the network is free: none while one is being fetched or was tried just now."""
+        """The model to fetch now if the network is unmetered; None during a fetch or its back-off."""
         if self._show is None or self.job or self._wanted is None or now_s < self._not_before_s:
             return None
         return None if self._wanted.manifest == self._shown else self._wanted
 
     def failed(self, reason: str, now_s: float, jitter: float) -> None:
-        """The model could not be fetched."""
+        """Note that the model could not be fetched, and back off."""
         self.job = 0
         self._tries += 1
         wait_s = FETCH_AGAIN.delay_s(self._tries, jitter)
@@ -95,13 +96,13 @@ class KeyboardUpkeep:
         log.warning("model_not_fetched", error=reason, again_in_s=round(wait_s))
 
     def arrived(self, model: Model) -> None:
-        """A model is whole on the device, for whichever reason it was fetched."""
+        """Show a model that is complete on the device, whatever it was fetched for."""
         if self._show is None or model.sha256 == self._shown:
             return
         self.renewed(model)
 
     def renewed(self, model: Model) -> None:
-        """This device found out on its own what of a model serves its person best; or that has been deleted."""
+        """Show a model again because its personal weights have changed or were deleted."""
         if self._show is None:
             return
         self._shown = model.sha256

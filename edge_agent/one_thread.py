@@ -1,8 +1,8 @@
-"""Import this before numpy: it then works in the thread that asks, as the agent's process wants it.
+"""Limits numpy to one thread. Import this before numpy.
 
-A word's score is one product of a matrix and a vector. A pool of threads that wait for it by spinning costs more than
-it saves, most of all beside training: 6 ms instead of 0.2 ms of processor time for a word on a busy two-core machine.
-It also holds memory for each thread.
+Scoring a word is one matrix-vector product. A thread pool that spins while waiting for it costs more than it saves,
+especially during training: 6 ms instead of 0.2 ms of processor time per word on a busy two-core machine. The pool also
+holds memory for each thread.
 """
 
 import os

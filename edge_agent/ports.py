@@ -1,6 +1,6 @@
-"""The seams between what the agent decides and the world: one Protocol per kind of thing outside.
+"""The agent's ports: the interfaces between its decisions and the outside world, one Protocol for each.
 
-Each has a real adapter (``shell``, ``emulator``) and a fake in the tests. Errors are those of :mod:`wire.errors`.
+Each has a real adapter (``shell``, ``emulator``) and a fake in the tests. Errors come from :mod:`wire.errors`.
 """
 
 from __future__ import annotations
@@ -29,50 +29,50 @@ Floats = npt.NDArray[np.float32]
 
 
 class Clock(Protocol):
-    """Time."""
+    """Source of time."""
 
     def monotonic_s(self) -> float:
         """Seconds on a clock that never jumps."""
 
     def wall_s(self) -> float:
-        """Seconds since 1970 UTC, as far as the device knows."""
+        """Seconds since 1970 UTC according to the device's clock, which may be wrong."""
 
 
 class Conditions(Protocol):
-    """What state the device is in."""
+    """Reads the conditions of the device."""
 
     def read(self) -> Readings:
-        """Look now. Never raises: what cannot be found out is unknown."""
+        """Read all conditions now. Never raises: a condition that cannot be determined is unknown."""
 
 
 class Transport(Protocol):
-    """Publishes towards the coordinator. What arrives goes to the driver's queue."""
+    """Publishes to the coordinator. Received messages go to the driver's queue."""
 
     @property
     def connected(self) -> bool:
-        """The broker has us and our subscriptions."""
+        """Whether we are connected and the broker has granted our subscriptions."""
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> bool:
         """Hand a message to the connection, without waiting for it.
 
         Returns:
-            False if there is no connection; nothing was kept then. True is no promise that it arrives.
+            False if there is no connection; the message is then dropped. True does not guarantee delivery.
 
         Raises:
-            LocalProtocolError: the payload is larger than a publish may be.
+            LocalProtocolError: the payload is too large for a publish.
         """
 
     def close(self, topic: str, payload: bytes) -> None:
-        """Publish a retained farewell, and disconnect; at most about a second."""
+        """Publish a retained farewell, and disconnect; waits about one second at most for each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A version of the model that lies on this device, whole and verified.
+    """A version of the model on this device, complete and verified.
 
     Attributes:
-        sha256: name of the manifest.
-        manifest: what belongs to it.
+        sha256: hash of the manifest, which names the model.
+        manifest: the manifest, which lists the model's files.
         program: path of the ``.tflite`` file.
         weights: path of the flat weights.
         vocabulary: path of the word list.
@@ -90,64 +90,64 @@ class Model:
 
 
 class Artifacts(Protocol):
-    """The models on this device, and where they come from."""
+    """The store of models on this device, which downloads new ones."""
 
     def current(self) -> Model | None:
-        """The newest model that is whole on this device."""
+        """The newest model that is complete on this device."""
 
     def fetch(self, manifest: Sha256, should_stop: Callable[[], bool]) -> Model:
-        """Bring a model onto the device: only what is missing of it.
+        """Download a model: only the parts that the device does not have yet.
 
         Raises:
-            UnavailableError: the coordinator cannot be reached, or ``should_stop`` said so.
-            RemoteProtocolError: what came is not what the hash or the manifest promised, or needs a newer agent.
+            UnavailableError: the coordinator cannot be reached, or ``should_stop`` returned true.
+            RemoteProtocolError: the data does not match the hash or the manifest, or needs a newer agent.
         """
 
 
 class Trust(Protocol):
-    """Whose orders this device obeys."""
+    """Decides which orders this device obeys."""
 
     def announced(self, payload: bytes) -> None:
-        """A coordinator announced its public key, in a message of kind ``announce``.
+        """Note the public key in a message of kind ``announce``.
 
         Raises:
-            UnavailableError: a key to be kept could not be stored.
+            UnavailableError: the key could not be stored.
         """
 
     def refused(self, why: str) -> None:
-        """Note that an order was refused, for its owner to see. Any thread."""
+        """Note that an order was refused, for the device's owner to see. Thread-safe."""
 
     def check(self, kind: str, payload: bytes) -> None:
-        """See whether the coordinator signed a message of a kind that travels sealed, and nothing newer. Any thread.
+        """Check that the coordinator signed an order and that we have seen no newer one. Thread-safe.
 
         Raises:
-            RemoteProtocolError: it did not.
-            UnavailableError: that cannot be found out now.
+            RemoteProtocolError: the order must not be obeyed.
+            UnavailableError: the order cannot be checked now.
         """
 
 
 class AnyCoordinator:
-    """Trusts every sender: for simulations, in which nobody signs."""
+    """Trusts every sender: for simulations, in which orders are not signed."""
 
     def announced(self, payload: bytes) -> None:
-        """Nothing is kept."""
+        """Ignore the key."""
 
     def refused(self, why: str) -> None:
-        """Nobody looks."""
+        """Ignore the refusal."""
 
     def check(self, kind: str, payload: bytes) -> None:
-        """Every order is good."""
+        """Accept every order."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainStep:
-    """What one training step says.
+    """Result of one training step.
 
     Attributes:
-        loss: mean per target before the step, nats.
+        loss: mean loss per target before the step, nats.
         targets: number of targets in the batch.
-        hits: counted targets that were foreseen.
-        gradient_norm: before clipping.
+        hits: counted targets that were predicted.
+        gradient_norm: norm of the gradient before clipping.
     """
 
     loss: float
@@ -158,14 +158,14 @@ class TrainStep:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What the model makes of a batch; sums, so that batches can be added.
+    """Result of evaluating a batch, as sums, so that batches can be added.
 
     Attributes:
-        loss_sum: nats over all targets.
+        loss_sum: loss summed over all targets, nats.
         targets: number of targets.
-        counted: number of targets that recall counts.
-        top1: of these, foreseen first.
-        top3: of these, foreseen among the first three.
+        counted: number of targets that count for recall.
+        top1: counted targets that were predicted first.
+        top3: counted targets that were among the first three predictions.
     """
 
     loss_sum: float
@@ -185,51 +185,51 @@ class Program(Protocol):
         """Loss and recall on a batch: x, y (B, T) int32."""
 
     def save(self) -> Vector:
-        """The weights, (n,) float32; not to be written to."""
+        """The weights, (n,) float32; treat as read-only."""
 
     def restore(self, weights: Vector) -> None:
-        """Take weights (n,) float32, from which ``delta`` is measured."""
+        """Load weights (n,) float32, from which ``delta`` is measured."""
 
     def reset(self) -> None:
         """Go back to the weights of the last ``restore``."""
 
     def delta(self) -> Vector:
-        """How the weights moved since ``restore``, (n,) float32."""
+        """The change of the weights since ``restore``, (n,) float32."""
 
 
 class Predictor(Protocol):
-    """Says how likely each word comes next. One thread at a time."""
+    """Scores each word as the next word. One thread at a time."""
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The words that it knows."""
+        """The words that the model knows."""
 
     @property
     def version(self) -> int | None:
-        """Of the model behind it; None if there is none."""
+        """Version of the underlying model; None if there is none."""
 
     def scores(self, finished: Sequence[str]) -> Floats:
         """Score every word of the vocabulary.
 
-        Questions come as somebody types: mostly about the same words again, or about one more.
+        Calls come while somebody types: mostly with the same words as before, or with one more.
 
         Args:
             finished: the words of the sentence so far, as :func:`models.vocabulary.words` cuts them.
 
         Returns:
-            (V,) float32, log-probabilities but for a constant that all have in common. Not to be changed by anybody.
+            (V,) float32, log-probabilities up to a common additive constant; treat as read-only.
 
         Raises:
-            NightjarError: it cannot say, now or ever.
+            NightjarError: the words cannot be scored, now or ever.
         """
 
 
 @runtime_checkable
 class Learner(Protocol):
-    """A predictor that learns from what is sent."""
+    """A predictor that learns from the messages that are sent."""
 
     def learn(self, text: str) -> None:
-        """Take notice of a message; not while it predicts."""
+        """Learn from a message. Must not run during a prediction."""
 
 
 @runtime_checkable
@@ -237,34 +237,34 @@ class FurtherProgram(Program, Protocol):
     """A program that can do more than plain SGD."""
 
     def begin(self) -> None:
-        """Forget the momentum; the weights as they are now are what ``proximal`` pulls back to."""
+        """Reset the momentum, and take the current weights as the point that ``proximal`` pulls back to."""
 
     def train_momentum(
         self, x: Ids, y: Ids, learning_rate: float, clip_norm: float, momentum: float, proximal: float
     ) -> TrainStep:
-        """As ``train``, with momentum and the proximal term of FedProx."""
+        """One step like ``train``, with momentum and the proximal term of FedProx."""
 
 
 class ExampleStore(Protocol):
     """The messages that were typed on this device. They never leave it."""
 
     def add(self, text: str) -> str:
-        """Keep what may be kept of one message, and return that; the oldest go when there are too many."""
+        """Store the permitted part of a message and return it; the oldest messages go above the limits."""
 
     def count(self) -> int:
-        """How many are kept."""
+        """Number of stored messages."""
 
     def texts(self) -> list[str]:
-        """Those that a session learns from, oldest first."""
+        """The messages that a session learns from, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnWord:
-    """A word that this device's person types and no vocabulary has.
+    """A word that the user types and that the vocabulary lacks.
 
     Attributes:
         word: in lower case.
-        written: as the person writes it in the middle of a sentence.
+        written: the word as the user writes it in the middle of a sentence.
         count: how often it was typed.
     """
 
@@ -275,14 +275,14 @@ class OwnWord:
 
 @dataclass(frozen=True, slots=True)
 class RecallCount:
-    """How well the keyboard foresaw the words of one message. Numbers only.
+    """How well the keyboard predicted the words of one message. Contains numbers only.
 
     Attributes:
-        typed_at_s: when it was sent, seconds since 1970 UTC.
-        version: of the model; 0 if there was none yet.
-        words: words typed.
-        top1: of these, offered first before their first letter was typed.
-        top3: of these, among the three.
+        typed_at_s: when the message was sent, seconds since 1970 UTC.
+        version: version of the model; 0 if there was none yet.
+        words: number of words typed.
+        top1: words that were the first suggestion before their first letter was typed.
+        top3: words that were among the three suggestions before their first letter was typed.
     """
 
     typed_at_s: float
@@ -294,14 +294,15 @@ class RecallCount:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NewReport:
-    """A report, and what error feedback continues with if it is accepted: stored together or not at all.
+    """A report, and the residual with which error feedback continues if it is accepted; stored atomically.
 
     Attributes:
-        parcel: which report.
+        parcel: identifies the report.
         frame: its exact bytes.
         layout: what the residual is bound to: the parameter layout and the task.
-        residual: (n,) float32, the next residual; None if error feedback was not asked for.
-        carried: what the report takes out of the residual: both together are all that was learned; None likewise.
+        residual: (n,) float32, the next residual; None without error feedback.
+        carried: the part of the update that the report carries; the update is ``carried`` plus ``residual``. None
+            without error feedback.
     """
 
     parcel: Parcel
@@ -313,12 +314,12 @@ class NewReport:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """What becomes of the report in the outbox: it goes, and with error feedback something of it may stay.
+    """How the report leaves the outbox, and what error feedback keeps of it.
 
     Attributes:
-        adopt: the coordinator has the report (accepted now or before): the residual that was stored with it stands.
-        put_back: it came too late and counts for nothing: that residual stands, and what the report carried is put back
-            into it. With neither, the old residual stands and the update is gone.
+        adopt: the coordinator has accepted the report, now or before: the residual stored with the report is adopted.
+        put_back: the report came too late to count: the residual stored with the report is adopted, and the part that
+            the report carried is added back to it. With neither flag, the old residual stays and the update is lost.
     """
 
     adopt: bool
@@ -327,14 +328,14 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one event changes: written in one transaction.
+    """The changes of one event, written in one transaction.
 
     Attributes:
         lifecycle: the new state.
-        report: goes into the outbox.
-        settlement: empties the outbox.
+        report: new report for the outbox; None for none.
+        settlement: settles the report and empties the outbox; None leaves the outbox as it is.
         dropouts: messages that are to be sent even if the process dies now.
-        deaths: how many processes in a row ended in the middle of a session; None leaves it as it is.
+        deaths: how many processes in a row died during a session; None leaves the count as it is.
     """
 
     lifecycle: State
@@ -346,12 +347,12 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What the last process left.
+    """The state that the last process left.
 
     Attributes:
-        lifecycle: its state; None on a new device.
+        lifecycle: the last lifecycle state; None on a new device.
         parcel: the report in the outbox, if any.
-        deaths: how many processes in a row, before that one, ended in the middle of a session.
+        deaths: how many processes in a row, before the last one, died during a session.
     """
 
     lifecycle: State | None
@@ -361,11 +362,11 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True)
 class AgentTally:
-    """What the device did so far.
+    """Counts of what the device has done so far.
 
     Attributes:
         reports_sent: reports that the coordinator accepted.
-        bytes_sent: total size of those.
+        bytes_sent: total size of the accepted reports.
         last_report_bytes: size of the newest report; None if there was none.
         last_trained_at_s: when a training last ended, seconds since 1970 UTC; None if never.
     """
@@ -378,7 +379,7 @@ class AgentTally:
 
 @dataclass(frozen=True, slots=True)
 class PendingDropout:
-    """A dropout that was not handed to a connection yet."""
+    """A dropout that has not been handed to the connection yet."""
 
     number: int
     dropout: SendDropout
@@ -388,13 +389,13 @@ class Journal(Protocol):
     """What must survive a power cut."""
 
     def load(self) -> Remembered:
-        """What the last process left."""
+        """The state that the last process left."""
 
     def commit(self, change: Change) -> None:
-        """Write a change, whole or not at all.
+        """Write a change atomically.
 
         Raises:
-            UnavailableError: it could not be written; nothing was.
+            UnavailableError: the change could not be written; the journal is unchanged.
         """
 
     def frame(self) -> bytes:
@@ -405,16 +406,16 @@ class Journal(Protocol):
         """
 
     def residual(self, layout: str) -> Vector | None:
-        """The adopted residual for a parameter layout, (n,) float32; None if there is none."""
+        """The adopted residual bound to this layout, (n,) float32; None if there is none."""
 
     def pending_dropouts(self) -> list[PendingDropout]:
-        """Dropouts that still have to be sent, oldest first."""
+        """Dropouts that are still to be sent, oldest first."""
 
     def dropout_sent(self, number: int) -> None:
-        """Forget a dropout that was handed to the connection."""
+        """Remove a dropout that was handed to the connection."""
 
     def tally(self) -> AgentTally:
-        """What the device did so far."""
+        """Counts of what the device has done so far."""
 
 
 LoadProgram = Callable[[Model], Program]
@@ -426,7 +427,7 @@ RandomFor = Callable[[int, int], np.random.Generator]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Work for the worker thread. ``number`` comes back with the outcome."""
+    """A job for the worker thread. ``number`` is returned with the outcome."""
 
     number: int
     work: Callable[[Callable[[], bool]], object] = field(repr=False)
@@ -434,19 +435,19 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class LinkUp:
-    """The broker has us and our subscriptions."""
+    """We are connected, and the broker has granted our subscriptions."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkDown:
-    """The connection ended, or could not be made."""
+    """The connection was lost, or could not be established."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """A message came, not looked at yet."""
+    """A message arrived; it is not decoded yet."""
 
     topic: str
     payload: bytes
@@ -462,16 +463,16 @@ class WorkDone:
 
 @dataclass(frozen=True, slots=True)
 class StopAsked:
-    """The process was asked to end."""
+    """The process was asked to stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class WipeAsked:
-    """The person wants whatever was typed, and whatever came of it, deleted.
+    """The user asked to delete all typed text and everything derived from it.
 
     Attributes:
-        wipe: deletes it; on the driver's thread, so that nothing is being written at that moment.
-        done: learns that it is done, or why it could not be.
+        wipe: deletes everything; runs on the driver's thread, so that no write runs at the same time.
+        done: resolved when everything is deleted, or with the error.
     """
 
     wipe: Callable[[], None]
@@ -479,14 +480,14 @@ class WipeAsked:
 
 
 Item = LinkUp | LinkDown | Arrived | WorkDone | StopAsked | WipeAsked
-"""What adapters put into the driver's queue, from any thread."""
+"""An item that adapters put into the driver's queue, from any thread."""
 
 
 class Worker(Protocol):
-    """Runs jobs one after the other, elsewhere; outcomes go to the driver's queue."""
+    """Runs jobs one after the other, off the driver's thread; outcomes go to the driver's queue."""
 
     def start(self, job: Job) -> None:
-        """Queue a job: ``work(should_stop)`` is called, and what it returns or raises is the outcome."""
+        """Queue a job: ``work(should_stop)`` is called, and its result or exception is the outcome."""
 
     def stop(self, number: int) -> None:
-        """Make ``should_stop`` of that job true; a job that did not begin never does."""
+        """Make ``should_stop`` of this job return true; a job that has not started is skipped."""

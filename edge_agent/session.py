@@ -1,9 +1,8 @@
 """One training session: from a model on disk to the bytes of a report.
 
-Where it runs is the trainer's affair: a real agent trains in a process that exits (:mod:`edge_agent.shell.trainer`), a
-simulated one in its own. Whatever a session needs is gathered beforehand and is plain data, so that both give the same
-bytes. Reads the examples and the residual, changes neither: what comes of it is stored by the driver, together with the
-state.
+The trainer decides where it runs: a real agent trains in a child process (:mod:`edge_agent.shell.trainer`), a simulated
+one in its own process. Everything a session needs is gathered beforehand as plain data, so both produce the same bytes.
+A session reads the examples and the residual and changes neither: the driver stores the result together with the state.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ from wire.parameters import Vector, weights_to_bytes
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Produced:
-    """A report that is ready to be stored.
+    """The result of a session: a report that is ready to be stored.
 
     Attributes:
-        report: bytes and next residual.
-        num_examples: targets trained on, one pass.
+        report: the report's bytes and the next residual.
+        num_examples: number of targets trained on, counted over one pass.
         steps: optimizer steps.
-        loss: mean per target over the last epoch, nats.
+        loss: mean loss per target over the last epoch, nats.
         seconds: time spent in training.
-        evaluation: what was found on held-out messages, if the plan asks for it and there are enough.
-        personal_share: how much of the update the personal model has that was kept; 0 if none was.
+        evaluation: result on held-out messages, if the plan asks for it and there are enough.
+        personal_share: share of the update in the personal model that was kept; 0 if none was kept.
     """
 
     report: NewReport
@@ -58,16 +57,16 @@ class Produced:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SessionTask:
-    """All that a session needs.
+    """All inputs of a session.
 
     Attributes:
-        assignment: what was asked for.
-        model: the base, already on the device.
-        texts: the messages.
-        residual: gives the residual that was adopted in this task, if there is one; asked once the training is over,
-            because a residual is as large as the model.
-        seed: of the generator that shuffles, and rounds in the codec.
-        personal: where a personal model is kept, if it is better; None keeps none.
+        assignment: the coordinator's assignment.
+        model: the base model, already on the device.
+        texts: the typed messages to train on.
+        residual: returns the residual adopted in this task, if there is one; called after the training, because a
+            residual is as large as the model.
+        seed: seed of the generator for shuffling, and for rounding in the codec.
+        personal: file for the personal model if it is better; None keeps none.
     """
 
     assignment: Assignment
@@ -79,7 +78,7 @@ class SessionTask:
 
 
 Trainer = Callable[[SessionTask, Callable[[], bool]], Produced | TrainingStopped]
-"""Does a session, polling ``should_stop`` between batches. Raises what :func:`train_and_encode` raises."""
+"""Runs a session and polls ``should_stop`` between batches. Raises the errors of :func:`train_and_encode`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +86,10 @@ class Desk:
     """What every session of this agent works with.
 
     Attributes:
-        examples: the messages.
-        residual: the adopted residual, if any, by what it is bound to (:func:`residual_of`).
-        train: does the work.
-        personalise: keep a personal model where it is better.
+        examples: store of the typed messages.
+        residual: returns the adopted residual, if any, for a key from :func:`residual_of`.
+        train: the trainer.
+        personalise: keep a personal model if it is better.
     """
 
     examples: ExampleStore
@@ -107,20 +106,20 @@ def prepare(
     payload: bytes,
     should_stop: Callable[[], bool],
 ) -> Model:
-    """Bring the model of an assignment onto the device, if the assignment is to be obeyed.
+    """Download the model of an assignment, if the assignment is to be obeyed.
 
     Args:
-        artifacts: the models here, and where they come from.
-        trust: whom we obey.
-        limits: what this device takes part in.
-        assignment: what was asked for.
-        payload: the same as it came.
+        artifacts: store of models.
+        trust: decides whether the assignment is obeyed.
+        limits: this device's limits on assignments.
+        assignment: the coordinator's assignment.
+        payload: the assignment as received.
         should_stop: polled while fetching.
 
     Raises:
-        RemoteProtocolError: the assignment is outside our limits, the manifest is of another version than it says, or
-            as ``Trust.check`` and ``Artifacts.fetch``.
-        UnavailableError: as ``Artifacts.fetch``.
+        RemoteProtocolError: the assignment is not trusted or outside our limits; the manifest has another version than
+            the assignment names; the data does not match its hash or manifest; or the model needs a newer agent.
+        UnavailableError: the assignment cannot be checked or the model cannot be fetched now.
     """
     trust.check("assignment", payload)
     _refuse_any(outside(limits, assignment.minimum, assignment.codec, assignment.plan.max_steps), trust)
@@ -142,11 +141,11 @@ def _refuse_any(faults: Sequence[str], trust: Trust) -> None:
 
 
 def batches_of(texts: Sequence[str], vocabulary: Vocabulary, batch_rows: int, sequence_length: int) -> Batches:
-    """Typed messages as batches for the program.
+    """Turn typed messages into batches for the program.
 
     Args:
         texts: raw messages.
-        vocabulary: gives the ids.
+        vocabulary: maps words to ids.
         batch_rows: B.
         sequence_length: T.
     """
@@ -160,18 +159,18 @@ def run_session(
     generator: np.random.Generator,
     should_stop: Callable[[], bool],
 ) -> Produced | TrainingStopped:
-    """Gather what the assignment needs, and have it done.
+    """Gather the inputs of an assignment, and run the session.
 
     Args:
-        desk: what to work with.
-        assignment: what was asked for.
-        model: the base, already on the device.
-        generator: gives the seed of the session.
+        desk: what every session works with.
+        assignment: the coordinator's assignment.
+        model: the base model, already on the device.
+        generator: draws the seed of the session.
         should_stop: polled between batches.
 
     Raises:
         RemoteProtocolError: the program cannot be run, or the assignment asks for a codec that we do not know.
-        UnavailableError: the trainer cannot work.
+        UnavailableError: the training process could not be started, or died.
     """
     residual = partial(desk.residual, residual_of(assignment, model))
     seed = int(generator.integers(2**63))
@@ -179,23 +178,24 @@ def run_session(
     task = SessionTask(assignment, model, desk.examples.texts(), residual, seed, personal)
     done = desk.train(task, should_stop)
     if personal is not None and should_stop():
-        # Perhaps because everything is being deleted: whatever was kept came after that, or is kept again next time.
+        # Perhaps everything is being deleted, and these weights were written after that. Otherwise the next session
+        # makes them again.
         personal.unlink(missing_ok=True)
     return done
 
 
 def residual_of(assignment: Assignment, model: Model) -> str:
-    """What the residual of a session is bound to: what was left out of one task's updates is no other task's affair."""
+    """The key of a session's residual. It names the task, because a residual must not leak into another task."""
     return f"{model.manifest.layout.fingerprint} {assignment.task}"
 
 
 def personal_weights(model: Model) -> Path:
-    """Where the personal weights of a version lie, if there are some: beside its own, and gone when those are."""
+    """Path of a version's personal weights, if there are any: next to the version's own, and removed with them."""
     return model.weights.with_name(f"{model.sha256}.personal")
 
 
 def in_this_process(load_program: LoadProgram, now_s: Callable[[], float]) -> Trainer:
-    """A trainer that works where it is called.
+    """A trainer that runs in the calling process.
 
     Args:
         load_program: loads a model for training.
@@ -207,10 +207,10 @@ def in_this_process(load_program: LoadProgram, now_s: Callable[[], float]) -> Tr
 def train_and_encode(
     task: SessionTask, load_program: LoadProgram, should_stop: Callable[[], bool], now_s: Callable[[], float]
 ) -> Produced | TrainingStopped:
-    """Train as the assignment says, and encode the update once; or only try the model, if that is what it says.
+    """Train according to the assignment and encode the update once; or only evaluate, if the assignment says so.
 
     Args:
-        task: what to do.
+        task: the session's inputs.
         load_program: loads a model for training.
         should_stop: polled between batches.
         now_s: seconds on a clock that does not jump.
@@ -240,7 +240,7 @@ def train_and_encode(
         looked = _looked(before, evaluate(program, tried))
         if task.personal is not None:
             share = _keep_personal(program, task.personal, trained.delta, tried, before)
-    # Half of the memory of a session is the interpreter's; the codec needs the other half.
+    # The interpreter holds half of a session's memory; the codec needs it next.
     del program
 
     layout = manifest.layout
@@ -283,17 +283,17 @@ def _try_only(
     should_stop: Callable[[], bool],
     now_s: Callable[[], float],
 ) -> Produced | TrainingStopped:
-    """Figures of the base on held-out messages, in a report without an update."""
+    """Evaluate the base model on held-out messages; the report carries no update."""
     assignment, model = task.assignment, task.model
     if not tried.counted_targets:
         return TrainingStopped(
             DropoutCause.NO_EXAMPLES, f"fewer than {ENOUGH_WORDS} held-out words to try the model on"
         )
     started_s = now_s()
-    found = try_out(load_program(model), tried, should_stop)
-    if isinstance(found, TrainingStopped):
-        return found
-    looked, seconds = _looked(found, found), now_s() - started_s
+    outcome = try_out(load_program(model), tried, should_stop)
+    if isinstance(outcome, TrainingStopped):
+        return outcome
+    looked, seconds = _looked(outcome, outcome), now_s() - started_s
     if looked is None:
         return TrainingStopped(DropoutCause.DIVERGED, "the loss of the model was not finite")
     frame = encode_report(
@@ -331,15 +331,15 @@ def _looked(before: Evaluation, after: Evaluation) -> LocalEvaluation | None:
 
 
 def _keep_personal(program: Program, path: Path, delta: Vector, tried: Batches, before: Evaluation) -> float:
-    """Keep the best personal model, or none: how much of the update it has."""
+    """Keep the best personal model, or none; return its share of the update."""
     program.reset()
     base = program.save()
     best, chosen = before, 0.0
     for share in SHARES:
         program.restore(base + np.float32(share) * delta)
-        found = evaluate(program, tried)
-        if better(found, before) and found.loss_sum < best.loss_sum:
-            best, chosen = found, share
+        candidate = evaluate(program, tried)
+        if better(candidate, before) and candidate.loss_sum < best.loss_sum:
+            best, chosen = candidate, share
     if chosen:
         replace_file(path, weights_to_bytes(base + np.float32(chosen) * delta))
     else:
@@ -348,7 +348,7 @@ def _keep_personal(program: Program, path: Path, delta: Vector, tried: Batches, 
 
 
 def _mask(assignment: Assignment, model: Model) -> npt.NDArray[np.int64] | None:
-    """The coordinates that the assignment names: those of the model's manifest, whose hash vouches for them."""
+    """The mask that the assignment names; it must be the one in the model's manifest, whose hash covers it."""
     if assignment.codec.mask is None:
         return None
     if model.mask is None or model.mask.name != assignment.codec.mask:

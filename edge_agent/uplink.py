@@ -1,7 +1,7 @@
-"""What the agent says to the coordinator: every message that it publishes is made here.
+"""The agent's uplink: builds and publishes every message to the coordinator.
 
-Each method can be called again at any time: check-ins and status replace the ones before, reports and dropouts have a
-key by which the coordinator knows them. Who is told what, and when, the machines decide.
+Each method may be called again at any time: check-ins and statuses replace the earlier ones, and reports and dropouts
+have a key by which the coordinator recognises duplicates. The state machines decide what is sent and when.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from wire.identifiers import DeviceId, Population, Sha256
 from wire.messages import CheckIn, Dropout, Query, Status, Work
 
 MOST_CHARACTERS = 400
-"""Of a reason or detail: the protocol takes 500, and nobody reads more."""
+"""Longest reason or detail that is sent; the protocol allows 500."""
 
 STATUS_REST_S = 1.0
-"""Between two statuses: what a device did for less than a second, nobody can read any more."""
+"""Least time between two statuses: nobody can read a status that lasts less than a second."""
 
 KINDS = tuple(work.value for work in Work)
-"""What this agent can be assigned to do: all that there is."""
+"""Kinds of work that this agent can be assigned: all of them."""
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class AgentIdentity:
-    """Who this agent is, as far as it says so to others.
+    """What this agent tells others about itself.
 
     Attributes:
-        population: the fleet.
-        device: its name there.
-        shards: ingest shards of the coordinator, until it announces them.
+        population: the fleet that the device belongs to.
+        device: the device's name in the population.
+        shards: assumed number of the coordinator's ingest shards until it announces them.
         runtime: TFLite runtime and version.
         cores: number of processors.
-        memory_bytes: of the device.
-        emulated: an emulated phone.
-        taken_back: a release of the agent that was taken back here, with its reason; empty without.
+        memory_bytes: memory of the device.
+        emulated: whether the device is an emulated phone.
+        taken_back: a release of the agent that was rolled back here, with the reason; empty if there is none.
     """
 
     population: Population
@@ -58,30 +58,30 @@ class AgentIdentity:
 
 
 class Uplink:
-    """The agent's voice.
+    """Publishes the agent's messages.
 
     Args:
-        identity: who speaks.
-        transport: takes the messages.
+        identity: what this agent tells others about itself.
+        transport: connection to the broker.
         journal: holds the report and the dropouts that are still to be sent.
     """
 
     def __init__(self, identity: AgentIdentity, transport: Transport, journal: Journal) -> None:
         self.shards = identity.shards
-        """Of the coordinator, as it announced them last."""
+        """Number of the coordinator's ingest shards, as last announced."""
         self.status_due_at_s: float | None = None
-        """When the status that was held back is to be said; None: it was said."""
+        """When a delayed status is due; None if none is pending."""
         self._status_from_s = -math.inf
         self._identity = identity
         self._transport = transport
         self._journal = journal
 
     def check_in(self, held: Model | None, examples: int) -> None:
-        """Say that the device is eligible.
+        """Report that the device is eligible.
 
         Args:
             held: the model on the device, if any.
-            examples: stored messages.
+            examples: number of stored messages.
         """
         who = self._identity
         self._publish(
@@ -99,7 +99,7 @@ class Uplink:
         )
 
     def dropouts(self) -> None:
-        """Say every dropout that was not said yet; those that cannot be said now stay in the journal."""
+        """Send all pending dropouts; those that cannot be sent now stay in the journal."""
         for pending in self._journal.pending_dropouts():
             given_up = pending.dropout
             message = Dropout(
@@ -112,12 +112,12 @@ class Uplink:
                 self._journal.dropout_sent(pending.number)
 
     def status(self, state: lifecycle.State, now_s: float, *, at_once: bool = False) -> None:
-        """Say, for everybody who asks later, what the device does and why; if the last status is too young, when due.
+        """Publish the retained status: the device's state and reason. Delay it if the last one is too recent.
 
         Args:
-            state: of the device.
-            now_s: monotonic.
-            at_once: whatever was said last; the broker may have told our last will since.
+            state: state of the device.
+            now_s: monotonic time.
+            at_once: skip the delay; the broker may have published our last will since.
         """
         if now_s < self._status_from_s and not at_once:
             self.status_due_at_s = self._status_from_s
@@ -134,7 +134,7 @@ class Uplink:
         self._transport.publish(topics.status(who.population, who.device), messages.encode(status), retain=True)
 
     def late_status(self, state: lifecycle.State, now_s: float) -> None:
-        """Say the status that was held back, if it is due."""
+        """Publish a delayed status, if it is due."""
         if self.status_due_at_s is not None and self.status_due_at_s <= now_s:
             self.status(state, now_s)
 
@@ -151,7 +151,7 @@ class Uplink:
         )
 
     def query(self, parcel: Parcel) -> None:
-        """Ask what the coordinator has of a chunked report."""
+        """Ask which parts of a chunked report the coordinator has."""
         self._publish(Query(round=parcel.round, attempt=parcel.attempt, chunks=parcel.parts))
 
     def _publish(self, message: CheckIn | Dropout | Query) -> bool:

@@ -1,7 +1,7 @@
-"""Child processes that answer a line of standard input with a line of standard output, such as JSON.
+"""Child processes that answer each line of standard input with a line on standard output, such as JSON.
 
-:class:`LineChild` is the parent's end: it starts the child, and starts it again when it is gone. :func:`answer_lines`
-is the child's. What the lines say is for the caller to know.
+:class:`LineChild` is the parent's side: it starts the child, and restarts it if it has died. :func:`answer_lines` is
+the child's side. The caller defines the content of the lines.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 TRIES = 2
-"""A child may be killed for memory that somebody else used; twice in a row is its own fault."""
+"""A child may be killed once because other processes used up the memory; twice in a row is its own fault."""
 END_TIMEOUT_S = 5.0
-"""For a child that was killed to be gone."""
+"""How long to wait for a killed child to exit."""
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class LineChild:
-    """A child process that answers lines; started at the first one. One thread asks at a time.
+    """A child process that answers lines; started by the first question. One thread may ask at a time.
 
     Args:
         command: the program and its arguments.
-        log: file to which its standard error is added; None for ours.
-        environment: None for ours.
+        log: file to which the child's standard error is appended; None inherits ours.
+        environment: the child's environment; None inherits ours.
     """
 
     def __init__(
@@ -40,12 +40,14 @@ class LineChild:
     ) -> None:
         self._command, self._log, self._environment = list(command), log, environment
         self._child: subprocess.Popen[bytes] | None = None
-        self._left: subprocess.Popen[bytes] | None = None  # another user's, such as sudo's, that we cannot end
+        self._left: subprocess.Popen[bytes] | None = (
+            None  # a process of another user, such as sudo's, that we cannot kill
+        )
         self._killed = False
 
     @property
     def pid(self) -> int | None:
-        """Of the process; None while there is none."""
+        """Process id of the child; None if there is none."""
         child = self._child
         return None if child is None else child.pid
 
@@ -55,12 +57,12 @@ class LineChild:
         timeout_s: float | None = None,
         died: Callable[[int | None, int], None] = lambda _status, _left: None,
     ) -> bytes | None:
-        """Its answer to a line, both without the line feed; None if it ended instead, each time.
+        """The child's answer to a line, both without the line feed; None if the child died at every try.
 
         Args:
             line: the question.
-            timeout_s: a child that takes longer hangs, and is killed with what it started.
-            died: called with the status of a child that ended, and how often it is tried again.
+            timeout_s: a child that takes longer is considered hung, and is killed with all its own children.
+            died: called with the exit status of a child that died, and the number of remaining tries.
         """
         for left in reversed(range(TRIES)):
             answer = self._exchange(line + b"\n", timeout_s)
@@ -73,20 +75,20 @@ class LineChild:
         return None
 
     def kill(self) -> None:
-        """End it for good, also in the middle of an answer; any thread."""
+        """Kill the child for good, even in the middle of an answer. Thread-safe."""
         self._killed = True
         child = self._child
         if child is not None:
             _kill(child)
 
     def end(self, patience_s: float = 0.0) -> int | None:
-        """End it, by the end of its input if it is given time for that; its status, None if there was no process."""
+        """Close the child's input, wait ``patience_s``, then kill it; return its exit status, None if unknown."""
         child, self._child = self._child, None
         if child is None:
             return None
         for pipe in (child.stdin, child.stdout):
             if pipe is not None:
-                with contextlib.suppress(OSError):  # a broken pipe is nothing new
+                with contextlib.suppress(OSError):  # the child may be dead already
                     pipe.close()
         if patience_s:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -98,7 +100,7 @@ class LineChild:
         return None
 
     def _exchange(self, line: bytes, timeout_s: float | None) -> bytes:
-        """Its answer; empty or cut if it could not be started, died or had to be killed."""
+        """The child's answer; empty or truncated if the child could not be started, died or must be killed."""
         if self._killed:
             return b""
         try:
@@ -109,7 +111,7 @@ class LineChild:
             return b""
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         question, answer = memoryview(line), bytearray()
-        os.set_blocking(child.stdin.fileno(), False)  # one that hangs does not read either
+        os.set_blocking(child.stdin.fileno(), False)  # a hung child does not read either
         try:
             while question and _ready(child.stdin, select.POLLOUT, deadline_s):
                 question = question[os.write(child.stdin.fileno(), question) :]
@@ -133,14 +135,14 @@ class LineChild:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=None if self._log is None else stack.enter_context(self._log.open("ab")),
-                    start_new_session=True,  # ctrl-C is for the parent, which then ends us
+                    start_new_session=True,  # ctrl-C goes to the parent only, which then ends the child
                     env=self._environment,
                 )
         return self._child
 
 
 def _ready(pipe: IO[bytes], event: int, deadline_s: float | None) -> bool:
-    """Wait until a pipe can be read or written, or has ended; False if that takes too long."""
+    """Wait until a pipe can be read or written, or is closed; False after the deadline."""
     waiting = select.poll()
     waiting.register(pipe, event)
     left_s = None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
@@ -149,7 +151,7 @@ def _ready(pipe: IO[bytes], event: int, deadline_s: float | None) -> bool:
 
 def _kill(child: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(OSError):
-        os.killpg(child.pid, signal.SIGKILL)  # it leads a session of its own
+        os.killpg(child.pid, signal.SIGKILL)  # the child leads its own process group
 
 
 def answer_lines(questions: BinaryIO, answers: BinaryIO, answer: Callable[[bytes], bytes]) -> None:
@@ -160,20 +162,20 @@ def answer_lines(questions: BinaryIO, answers: BinaryIO, answer: Callable[[bytes
 
 
 def own_output() -> BinaryIO:
-    """Standard output for answers alone: whatever libraries print goes to standard error from now on."""
+    """Reserve standard output for answers: from now on, everything that libraries print goes to standard error."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     return answers
 
 
 def die_with_parent(parent: int) -> None:
-    """Ask the kernel to kill this process when its parent ends, also by ``kill -9``; the request survives ``exec``.
+    """Ask the kernel to kill this process when its parent dies, even by ``kill -9``; the request survives ``exec``.
 
-    Linux only; elsewhere nothing happens. The kernel means the *thread* that started this process, so that one must
-    live as long as its process.
+    Linux only; a no-op elsewhere. The kernel tracks the *thread* that started this process, so that thread must live
+    as long as the parent.
 
     Args:
-        parent: process id of the parent. If it is already gone, this process ends at once.
+        parent: process id of the parent. If the parent is already dead, this process exits at once.
     """
     if sys.platform != "linux":
         return

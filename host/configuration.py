@@ -1,13 +1,13 @@
 """Reads a TOML file and the environment into a frozen configuration type, and reports every fault at once.
 
-It knows no setting by name, and no default: those are the fields of the type, a dataclass or a msgspec struct. The
-rules are the same for every program:
+The settings and their defaults are the fields of the type, a dataclass or a msgspec struct. The rules are the same for
+every program:
 
-- ``goal`` in the table ``[task]`` is the field ``task.goal``; the variable ``PREFIX_TASK_GOAL`` goes over the file;
-- a relative path is relative to the folder of the file, also one that is a default;
-- the text of a variable becomes what the field wants; a list is separated by commas;
-- an empty text leaves an optional setting out;
-- what is no setting is a fault, which names the setting that it looks like.
+- ``goal`` in the table ``[task]`` is the field ``task.goal``; the variable ``PREFIX_TASK_GOAL`` overrides the file;
+- a relative path, even a default one, is relative to the folder of the file;
+- the text of a variable is converted to the field's type; the items of a list are separated by commas;
+- an empty text unsets an optional setting;
+- an unknown setting is a fault, which suggests the most similar setting.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _NOTHING: Mapping[str, Any] = types.MappingProxyType({})
 
 
 def read_toml(path: Path, remedy: str) -> dict[str, Any]:
-    """The tables of a file.
+    """Read the tables of a file.
 
     Args:
-        path: of the file.
-        remedy: what to do if there is none.
+        path: path of the file.
+        remedy: what to do if the file does not exist, for the error message.
 
     Raises:
-        ConfigError: it cannot be read, or is no TOML.
+        ConfigError: the file cannot be read, or is not TOML.
     """
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -55,10 +55,10 @@ def read_toml(path: Path, remedy: str) -> dict[str, Any]:
 
 
 def accepted(path: Path, config: _Kind | None, faults: list[str]) -> _Kind:
-    """The configuration, if there is nothing wrong with it.
+    """Return the configuration if it has no faults.
 
     Raises:
-        ConfigError: there is; the message has every fault.
+        ConfigError: there are faults; the message lists all of them.
     """
     if config is None or faults:
         msg = f"{path} cannot be used, {len(faults)} fault(s):" + "".join(f"\n  - {fault}" for fault in faults)
@@ -70,15 +70,15 @@ class ConfigurationReader:
     """Walks a type field by field, so that one fault does not hide the next.
 
     Args:
-        folder: of the file.
-        environment: such as ``os.environ``.
-        prefix: of the program's variables, without the last underscore.
-        checks: what a value must also pass, and may become, by the name of its setting; raises ValueError or an
+        folder: folder of the configuration file.
+        environment: environment variables, such as ``os.environ``.
+        prefix: prefix of the program's variables, without the trailing underscore.
+        checks: by name of a setting, a function that validates its value and may convert it; raises ValueError or an
             error of :mod:`wire.errors`.
-        missing: what to do about a required setting that is missing, by its name.
+        missing: by name of a required setting, what to do if it is missing.
 
     Attributes:
-        faults: noted so far; a caller may add its own.
+        faults: the faults found so far; a caller may add its own.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class ConfigurationReader:
         self._checks, self._missing = checks, missing
 
     def read(self, kind: type[_Kind], table: Mapping[str, Any], where: tuple[str, ...] = ()) -> _Kind | None:
-        """A value of the type, or None after noting why there is none."""
+        """Read a value of the type; None after noting the faults."""
         before = len(self.faults)
         fields = list(_fields_of(kind))
         for key in table:
@@ -110,14 +110,14 @@ class ConfigurationReader:
         return kind(**values) if len(self.faults) == before else None
 
     def note_unknown_variables(self, kind: type) -> None:
-        """Note the variables that begin with the prefix and are no setting, where nobody else's begin so."""
+        """Note the variables with the prefix that name no setting. Call only if no other program uses the prefix."""
         known = {self._variable(name) for name in _names_in(kind)}
         for variable in sorted(self._environment):
             if variable.startswith(f"{self._prefix}_") and variable not in known:
                 self._note_unknown(variable, sorted(known), ())
 
     def text_of(self, name: str, table: Mapping[str, Any]) -> object:
-        """A setting of the top of the file as it is given, unchecked; None if it is not."""
+        """The raw, unchecked value of a top-level setting; None if it is not set."""
         return self._environment.get(self._variable((name,)), table.get(name))
 
     def _read_table(self, kind: type[_Kind], given: object, name: tuple[str, ...]) -> _Kind | None:
@@ -146,8 +146,8 @@ class ConfigurationReader:
                 value = msgspec.convert(raw, field.kind, strict=not is_text, dec_hook=self._path)
                 values[field.name] = self._checks[source](value) if source in self._checks else value
             except (ValueError, NightjarError) as error:  # msgspec's errors are ValueErrors
-                said = f"{source} (from {variable})" if is_text else source
-                self.faults.append(f"{said}: {error}{_choices(field.kind)}".replace("`", "'"))
+                label = f"{source} (from {variable})" if is_text else source
+                self.faults.append(f"{label}: {error}{_choices(field.kind)}".replace("`", "'"))
 
     def _is_overridden(self, kind: type, where: tuple[str, ...]) -> bool:
         return any(self._variable((*where, *name)) in self._environment for name in _names_in(kind))
@@ -171,7 +171,7 @@ class ConfigurationReader:
 
 
 _MOST_NAMED = 30
-"""Longer lists are no help."""
+"""Longest list of known settings in an error message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,13 +188,13 @@ def _fields_of(kind: type) -> Iterator[_Field]:
             yield _Field(field.name, field.type, field.required, field.default)
         return
     hints = typing.get_type_hints(kind, include_extras=True)
-    for one in dataclasses.fields(cast(Any, kind)):
-        required = one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
-        yield _Field(one.name, hints[one.name], required, one.default)
+    for attribute in dataclasses.fields(cast(Any, kind)):
+        required = attribute.default is dataclasses.MISSING and attribute.default_factory is dataclasses.MISSING
+        yield _Field(attribute.name, hints[attribute.name], required, attribute.default)
 
 
 def _names_in(kind: type, where: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The name of every setting, also in inner tables."""
+    """The names of all settings, including those in nested tables."""
     for field in _fields_of(kind):
         inner = _table_in(field.kind)
         if inner is None:
@@ -204,7 +204,7 @@ def _names_in(kind: type, where: tuple[str, ...] = ()) -> Iterator[tuple[str, ..
 
 
 def _table_in(kind: Any) -> type | None:
-    """The type of the table that a field is, or may be."""
+    """The type of the nested table in a field; None if the field cannot be a table."""
     for part in (kind, *(typing.get_args(kind) if isinstance(kind, types.UnionType) else ())):
         if isinstance(part, type) and (issubclass(part, msgspec.Struct) or dataclasses.is_dataclass(part)):
             return part
@@ -216,7 +216,7 @@ def _is_list(kind: Any) -> bool:
 
 
 def _choices(kind: Any) -> str:
-    """The allowed values of a closed choice, for an error message."""
+    """The allowed values of an enumeration or a Literal, for an error message."""
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return f"; expected one of {', '.join(str(each.value) for each in kind)}"
     if typing.get_origin(kind) is typing.Literal:

@@ -1,7 +1,8 @@
-"""Durable and private files: after a power cut at any moment a file is the old one or the new one, in full.
+"""Durable and private files, with atomic replace: after a power cut, a file is completely the old or the new one.
 
-The order is what does it: write beside the file, flush to the disk, rename, flush the folder. Standard library only,
-because it also runs on a device before anything is installed there. One process at a time replaces a given path.
+The order of the steps guarantees this: write a file next to it, flush it to disk, rename it, flush the folder. Standard
+library only, because it also runs on a device before anything is installed there. Only one process at a time may
+replace a given path.
 
 Source: open(2), rename(2), fsync(2); T. S. Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014.
 """
@@ -12,21 +13,21 @@ import os
 from pathlib import Path
 
 PARTIAL = ".part"
-"""Ends the names of files that are not whole yet."""
+"""Suffix of files that are not complete yet."""
 PRIVATE, READABLE = 0o600, 0o644
-"""Permissions: its owner's alone, or to be read by everybody on this machine."""
+"""Permissions: for the owner only, or readable by every user of the machine."""
 
 
 def close_what_is_written() -> None:
-    """Let whatever this process and its children make be its owner's alone, unless they say otherwise."""
+    """Set the umask so that files of this process and its children are private to their owner by default."""
     os.umask(0o077)
 
 
 def private_folder(folder: Path) -> None:
-    """Make a folder for its owner alone, or close the one that is there.
+    """Create a folder that only its owner can access, or restrict an existing one.
 
     Raises:
-        OSError: it cannot be made, or belongs to somebody else and is open.
+        OSError: the folder cannot be created, or is open to others and belongs to another user.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if folder.stat().st_mode & 0o077:
@@ -34,28 +35,30 @@ def private_folder(folder: Path) -> None:
 
 
 def private_file(path: Path) -> None:
-    """Make an empty file for its owner alone, or close the one that is there; for programs that would open it wider.
+    """Create an empty file that only its owner can access, or restrict an existing one.
+
+    For programs that would create the file with wider permissions.
 
     Raises:
-        OSError: it cannot be made, or belongs to somebody else.
+        OSError: the file cannot be created, or belongs to another user.
     """
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, PRIVATE))
     path.chmod(PRIVATE)
 
 
 def replace_file(path: Path, data: bytes, mode: int = PRIVATE) -> bool:
-    """Write a file in one step, durably; whether it was another one before. An equal file is not written again.
+    """Replace a file atomically and durably; return whether it changed. An equal file is not written again.
 
     Args:
-        path: its folder must exist.
-        data: all of it.
-        mode: permissions; the data never lies in a file with wider ones.
+        path: the file; its folder must exist.
+        data: the complete content.
+        mode: permissions; the data is never in a file with wider permissions.
 
     Raises:
-        OSError: it cannot be written; the old file is untouched.
+        OSError: the file cannot be written; the old file is unchanged.
     """
     if path.is_file() and path.stat().st_mode & 0o7777 == mode and path.read_bytes() == data:
-        sync_folder(path.parent)  # its writer may have been killed just before this
+        sync_folder(path.parent)  # its writer may have been killed just before it synced the folder
         return False
     partial = path.with_name(path.name + PARTIAL)
     partial.unlink(missing_ok=True)
@@ -72,10 +75,10 @@ def replace_file(path: Path, data: bytes, mode: int = PRIVATE) -> bool:
 
 
 def put_in_place(partial: Path, path: Path) -> None:
-    """Give a file that was written beside ``path`` its name, durably.
+    """Rename a file that was written next to ``path`` to ``path``, durably.
 
     Raises:
-        OSError: the disk refuses.
+        OSError: the file system refuses.
     """
     with partial.open("rb") as file:
         os.fsync(file.fileno())
@@ -84,23 +87,23 @@ def put_in_place(partial: Path, path: Path) -> None:
 
 
 def put_folder_in_place(partial: Path, folder: Path) -> None:
-    """Give a folder that was filled beside ``folder`` its name, durably; there is none of that name yet.
+    """Rename a folder that was filled next to ``folder`` to ``folder``, durably; ``folder`` must not exist yet.
 
     Raises:
-        OSError: the disk refuses.
+        OSError: the file system refuses.
     """
-    os.sync()  # there may be thousands of small files: one flush for all
+    os.sync()  # one flush for all files: there may be thousands of small ones
     partial.rename(folder)
     sync_folder(folder.parent)
 
 
 def overwrite_file(path: Path, data: bytes) -> None:
-    """Write over the beginning of a file where it lies on the disk, durably: for a secret that is to be gone.
+    """Overwrite the beginning of a file in place, durably, to erase a secret.
 
-    Flash memory may keep old copies all the same.
+    Flash memory may still keep old copies.
 
     Raises:
-        OSError: it is not there, or cannot be written.
+        OSError: the file does not exist, or cannot be written.
     """
     with path.open("r+b") as file:
         file.write(data)
@@ -109,10 +112,10 @@ def overwrite_file(path: Path, data: bytes) -> None:
 
 
 def replace_link(link: Path, target: str) -> bool:
-    """Let a symbolic link lead to ``target``, in one step, durably; whether it led elsewhere before.
+    """Point a symbolic link to ``target``, atomically and durably; return whether it changed.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: the link cannot be created.
     """
     if link.is_symlink() and str(link.readlink()) == target:
         return False
@@ -125,10 +128,10 @@ def replace_link(link: Path, target: str) -> bool:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make what was renamed, made or removed in a folder durable.
+    """Flush a folder, so that files renamed, created or removed in it stay so after a power cut.
 
     Raises:
-        OSError: the disk refuses.
+        OSError: the file system refuses.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -1,6 +1,6 @@
-"""Runs a server of waitress in a thread of its own, and ends it: waitress has no way of its own to close connections.
+"""Runs a waitress server in a thread of its own, and stops it: waitress itself has no way to close its connections.
 
-The caller makes the server, with whatever it serves; nothing of waitress or of an application is imported here.
+The caller creates the server with its application; this module imports neither.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any
 
 
 class HttpServer:
-    """A server that runs.
+    """A running server.
 
     Args:
-        server: what ``waitress.server.create_server`` returned.
-        connections: the ``map`` that it was made with: its sockets by their descriptors.
-        name: of the thread.
+        server: the result of ``waitress.server.create_server``.
+        connections: the ``map`` that the server was created with: its sockets by descriptor.
+        name: name of the thread.
     """
 
     def __init__(self, server: Any, connections: dict[int, Any], name: str) -> None:
@@ -25,18 +25,18 @@ class HttpServer:
         self._thread.start()
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Finish what is being answered, close every connection, and free the port. A second call does nothing."""
+        """Finish the requests in progress, close all connections, and free the port. A second call does nothing."""
         if not self._thread.is_alive():
             return
         self._server.task_dispatcher.shutdown()
-        # The loop runs as long as there is a connection, and clients keep theirs open. Its own thread must close them:
-        # it may be waiting on them just now.
-        with contextlib.suppress(OSError):  # awake just now, it has closed them before it could be woken
+        # The server's loop runs while there are connections, and clients keep theirs open. The loop's own thread must
+        # close them, because it may be waiting on them right now.
+        with contextlib.suppress(OSError):  # the loop may already have closed them
             self._server.trigger.pull_trigger(self._close_connections)
         self._thread.join(timeout_s)
 
     def _close_connections(self) -> None:
         for channel in list(self._server.active_channels.values()):
-            channel.handle_close()  # with what it had still to send
+            channel.handle_close()  # discards unsent data
         for connection in list(self._connections.values()):
             connection.close()

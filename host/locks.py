@@ -1,7 +1,7 @@
-"""Locks between processes: a file that one of them holds, such as that of a data folder.
+"""File locks between processes, for example on a data folder.
 
-The kernel gives a lock back when its holder ends, however it ends. It holds on one machine only. Standard library only,
-because it also runs on a device before anything is installed there. Source: flock(2).
+The kernel releases a lock when its holder ends, however it ends. A lock is valid on one machine only. Standard library
+only, because it also runs on a device before anything is installed there. Source: flock(2).
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import BinaryIO
 
 
 def take_lock(path: Path, *, waiting: bool = False, says_who: bool = False) -> BinaryIO:
-    """Lock a file; closing what is returned gives the lock back.
+    """Lock a file; closing the returned file releases the lock.
 
     Args:
-        path: made if it is not there; its folder must be.
-        waiting: for as long as another process holds it, instead of raising.
-        says_who: write the number of this process into it, for :func:`holder_of`.
+        path: the lock file; created if it does not exist, but its folder must exist.
+        waiting: wait while another process holds the lock, instead of raising.
+        says_who: write this process's id into the file, for :func:`holder_of`.
 
     Raises:
-        BlockingIOError: another process holds it.
-        OSError: the file cannot be made or written.
+        BlockingIOError: another process holds the lock.
+        OSError: the file cannot be created or written.
     """
     file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b", buffering=0)
     try:
@@ -37,7 +37,7 @@ def take_lock(path: Path, *, waiting: bool = False, says_who: bool = False) -> B
 
 
 def holder_of(path: Path) -> int | None:
-    """The number of the process that holds a lock; None if none does, 0 if it does not say.
+    """The id of the process that holds a lock; None if the lock is free, 0 if the holder did not write its id.
 
     Raises:
         OSError: the file cannot be read.

@@ -1,7 +1,7 @@
-"""Log lines: one event a line, on standard error, as logfmt or as JSON; the same for every program.
+"""Logging setup for every program: one event per line on standard error, as logfmt or as JSON.
 
-What libraries say through :mod:`logging` has the same form. Events and numbers only: nothing that was typed, no token,
-no parameter is ever given to a logger.
+Messages of libraries that use :mod:`logging` get the same form. Only events and numbers are logged: typed text, tokens
+and parameters are never passed to a logger.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 import structlog
 
 _ESCAPED = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
-"""Control characters: what a stranger sent must not move the cursor of whoever reads the log, nor begin a line."""
+"""Control characters, escaped: untrusted input must not move the cursor of a reader's terminal or start a new line."""
 
 
 def configure_logs(level: str, *, json: bool = False) -> None:
@@ -20,7 +20,7 @@ def configure_logs(level: str, *, json: bool = False) -> None:
 
     Args:
         level: ``debug``, ``info``, ``warning`` or ``error``.
-        json: one object a line, instead of logfmt.
+        json: write one JSON object per line instead of logfmt.
     """
     stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
     render = structlog.processors.JSONRenderer() if json else _logfmt

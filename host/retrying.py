@@ -1,4 +1,4 @@
-"""Goes on trying while the disk or the database refuses: a disk that is full for some minutes must not cost a round."""
+"""Retries while the disk or the database refuses: a disk that is full for a few minutes must not cost a round."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from wire.backoff import BackOff
 from wire.errors import UnavailableError
 
 STORE_AGAIN = BackOff(first_s=1.0, most_s=60.0)
-"""A lock is gone in a moment, room on a disk when somebody makes it; trying costs next to nothing."""
+"""Back-off for storing: a lock is released quickly, a full disk only when somebody frees space; a try is cheap."""
 GIVE_UP_AFTER_S = 600.0
-"""A disk that is full for ten minutes needs a person, and a supervisor that sees the process end calls one."""
+"""A disk that is full for ten minutes needs an operator; the supervisor alerts one when the process exits."""
 
 _Done = TypeVar("_Done")
 
@@ -23,18 +23,18 @@ def keep_trying(
     back_off: BackOff = STORE_AGAIN,
     give_up_after_s: float = GIVE_UP_AFTER_S,
 ) -> _Done:
-    """Try until it works.
+    """Retry until the attempt succeeds.
 
     Args:
-        attempt: may be called again after it raised UnavailableError.
-        pause: waits for so many seconds, as ``time.sleep``; what it returns is true if we are to end, as with
+        attempt: the action; it may be called again after it raised UnavailableError.
+        pause: waits for the given seconds, like ``time.sleep``; it may return true to ask for an end, like
             ``threading.Event.wait``.
         refused: called with each error and the wait that follows.
-        back_off: the waits, without jitter: nobody else waits for this disk.
-        give_up_after_s: of waiting.
+        back_off: the waits, without jitter: no other process waits for this disk.
+        give_up_after_s: total waiting time after which to give up.
 
     Raises:
-        UnavailableError: it still does not work, after so much waiting or one last attempt at the end.
+        UnavailableError: the attempt still fails after the total waiting time, or at the last try before an end.
     """
     tries, waited_s, is_last = 0, 0.0, False
     while True:

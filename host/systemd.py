@@ -1,8 +1,9 @@
-"""Talks to systemd: takes the socket that it holds for a program, and tells it that the program is up and alive.
+"""systemd integration: socket activation, readiness and watchdog notifications.
 
-Without systemd there is no socket, and nobody is told. A socket that systemd holds stays open while one process ends
-and the next one starts, so whoever connects then waits a moment instead of being refused. Signs of life come from a
-driver's loop, never from a thread of their own: a program whose driver hangs looks alive in every other way.
+Without systemd there is no socket, and notifications do nothing. A socket that systemd holds stays open between the end
+of one process and the start of the next, so clients that connect in between wait a moment instead of being refused.
+Watchdog notifications come from the driver's loop, never from a separate thread: a program whose driver hangs would
+otherwise look alive.
 
 Source: sd_listen_fds(3), sd_notify(3).
 """
@@ -18,34 +19,36 @@ from collections.abc import Callable, Mapping
 from wire.errors import ConfigError
 
 _FIRST_DESCRIPTOR = 3
-"""SD_LISTEN_FDS_START."""
+"""SD_LISTEN_FDS_START in systemd."""
 
 
 def given_listener(environment: Mapping[str, str], host: str, port: int) -> socket.socket | None:
-    """The listening socket that systemd gave this process; None if it gave none.
+    """The listening socket that systemd passed to this process; None if there is none.
 
     Args:
-        environment: with ``LISTEN_PID`` and ``LISTEN_FDS``.
-        host: where the configuration says that we listen; who may look without a token depends on it.
-        port: to listen on.
+        environment: environment variables with ``LISTEN_PID`` and ``LISTEN_FDS``.
+        host: configured host; it decides who may read without a token, so the socket must match it.
+        port: configured port.
 
     Raises:
-        ConfigError: it gave several, or one that listens elsewhere.
+        ConfigError: systemd passed several sockets, or one that listens elsewhere.
     """
     if environment.get("LISTEN_PID") != str(os.getpid()):
         return None
-    many = environment.get("LISTEN_FDS", "")
-    if many != "1":
-        msg = f"expected one socket from systemd, got {many or 'none'}: one ListenStream= in the .socket unit"
+    count = environment.get("LISTEN_FDS", "")
+    if count != "1":
+        msg = f"expected one socket from systemd, got {count or 'none'}: one ListenStream= in the .socket unit"
         raise ConfigError(msg)
-    os.set_inheritable(_FIRST_DESCRIPTOR, False)  # not for the broker's process or the worker's
+    os.set_inheritable(
+        _FIRST_DESCRIPTOR, False
+    )  # child processes, such as the broker and the worker, must not inherit it
     listener = socket.socket(fileno=_FIRST_DESCRIPTOR)
     wanted = _addresses(host, port)
     if listener.getsockname() not in wanted:
-        found = listener.getsockname()
+        bound = listener.getsockname()
         listener.close()
         msg = (
-            f"the socket from systemd listens on {found}, the configuration says {host} port {port}: "
+            f"the socket from systemd listens on {bound}, the configuration says {host} port {port}: "
             "ListenStream= in the .socket unit and host and port must be the same"
         )
         raise ConfigError(msg)
@@ -53,23 +56,23 @@ def given_listener(environment: Mapping[str, str], host: str, port: int) -> sock
 
 
 class ServiceManager:
-    """Tells systemd how the program is.
+    """Sends the program's state to systemd.
 
     Args:
-        environment: ``NOTIFY_SOCKET`` and ``WATCHDOG_USEC`` of the process.
+        environment: environment variables with ``NOTIFY_SOCKET`` and ``WATCHDOG_USEC``.
         now_s: seconds on a clock that does not jump.
     """
 
     def __init__(self, environment: Mapping[str, str], now_s: Callable[[], float] = time.monotonic) -> None:
         self._address = environment.get("NOTIFY_SOCKET", "")
-        # systemd counts from each sign of life; a third leaves two that may be late.
+        # systemd restarts its timer at each notification; at a third of the timeout, two may be late.
         self._every_s = int(environment.get("WATCHDOG_USEC") or 0) / 1e6 / 3
         self._now_s = now_s
         self._next_s: float | None = None
         self._status = ""
 
     def turned(self, status: str = "") -> None:
-        """The driver's loop turned; the first time means that the program is up.
+        """Report an iteration of the driver's loop; the first call means that the program is up.
 
         Args:
             status: what ``systemctl status`` shows; sent when it changes.
@@ -80,7 +83,7 @@ class ServiceManager:
             self._notify(f"STATUS={status}")
 
     def stopping(self) -> None:
-        """The program ends."""
+        """Report that the program is stopping."""
         self._notify("STOPPING=1")
 
     def _show_life(self) -> None:
@@ -98,7 +101,7 @@ class ServiceManager:
             return
         # An address that begins with "@" is in the abstract namespace.
         address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
-        # The process that started us may be gone, or too busy to read: that is no reason to end, or to wait.
+        # The service manager may be gone, or too busy to read: that is no reason to fail or to block.
         with (
             contextlib.suppress(OSError),
             socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as line,
@@ -108,7 +111,7 @@ class ServiceManager:
 
 def _addresses(host: str, port: int) -> list[tuple[object, ...]]:
     try:
-        return [found[4] for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+        return [entry[4] for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     except OSError as error:
         msg = f"host: cannot find the address of {host}: {error.strerror or error}"
         raise ConfigError(msg) from error

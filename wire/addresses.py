@@ -1,4 +1,4 @@
-"""What an address says of its host: whether it is this machine itself, and whose limits it shares."""
+"""Classifies host addresses: whether an address is this machine, and which addresses share a rate limit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_address(host: str) -> bool:
-    """Whether a host is given as an address, not as a name.
+    """Whether a host is given as an IP address rather than a name.
 
     >>> is_address("192.0.2.7"), is_address("2001:db8::1"), is_address("evil.example")
     (True, True, False)
@@ -33,7 +33,7 @@ def is_address(host: str) -> bool:
 
 
 def network_of(address: str) -> str:
-    """The addresses that one client can choose among: itself for IPv4, its /64 for IPv6.
+    """The network that one client controls: the address itself for IPv4, its /64 for IPv6.
 
     >>> network_of("192.0.2.7"), network_of("::ffff:192.0.2.7"), network_of("2001:db8:1:2:3:4:5:6%eth0")
     ('192.0.2.7', '192.0.2.7', '2001:db8:1:2::/64')

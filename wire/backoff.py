@@ -1,6 +1,6 @@
-"""How long to wait before trying again: exponential back-off with jitter, so that a fleet does not return all at once.
+"""Exponential back-off with jitter, so that a fleet does not retry all at once.
 
-Source: Marc Brooker, "Exponential Backoff And Jitter", 2015 ("equal jitter"). Holds no count and no clock.
+Source: Marc Brooker, "Exponential Backoff And Jitter", 2015 ("equal jitter"). Keeps no count and no clock.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BackOff:
-    """Doubling waits, each spread over its upper half.
+    """Doubling waits, each with jitter over its upper half.
 
     Attributes:
-        first_s: the longest that the first wait can be.
-        most_s: the longest that any wait can be.
+        first_s: upper bound of the first wait.
+        most_s: upper bound of every wait.
     """
 
     first_s: float
@@ -27,12 +27,12 @@ class BackOff:
         [1.0, 2.0, 4.0, 30.0]
 
         Args:
-            tries: how often it was tried, from 1.
-            jitter: in [0, 1), from a random source.
+            tries: number of tries so far, from 1.
+            jitter: random number in [0, 1).
 
         Returns:
-            Between half of the longest wait for this try and all of it.
+            Between half and all of the longest wait for this try.
         """
-        # 2**62 is beyond any wait; the bound keeps the float from overflowing.
+        # The bound keeps the float from overflowing; 2**62 exceeds any wait.
         longest_s = min(self.most_s, self.first_s * 2.0 ** min(max(tries, 1) - 1, 62))
         return longest_s * (0.5 + 0.5 * jitter)

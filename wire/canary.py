@@ -1,7 +1,7 @@
-"""Which devices try a new version first: both ends find the same answer without asking each other.
+"""Selects the canary devices, which try a new version first; both ends compute the same answer independently.
 
-The share is drawn anew for each version, because the manifest's hash is part of the draw: it is not always the same
-people who meet a bad version first.
+The draw includes the manifest's hash, so each version has different canaries, and a bad version does not always hit the
+same people first.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from wire.shares import share_of
 
 
 def is_canary(device: DeviceId, manifest: Sha256, share: float) -> bool:
-    """Whether a device belongs to the canaries of a version.
+    """Whether a device is a canary for a version.
 
     Args:
-        device: which.
+        device: name of the device.
         manifest: hash of the version's manifest, in hex.
-        share: of the devices, 0 to 1.
+        share: share of the devices that are canaries, 0 to 1.
 
     >>> is_canary(DeviceId("phone-01"), Sha256("0" * 64), 1.0), is_canary(DeviceId("phone-01"), Sha256("0" * 64), 0.0)
     (True, False)

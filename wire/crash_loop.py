@@ -1,7 +1,7 @@
-"""When something that goes on ending the process is given up: a round's work, a session, a release on trial.
+"""The crash-loop limit: when to give up work that keeps killing the process (a round, a session, a release on trial).
 
-Each side counts durably, beside the thing itself, before it begins; the limit is the same everywhere.
+Each program counts the starts durably before it begins the work; the limit is the same everywhere.
 """
 
 CRASHES_ALLOWED = 3
-"""One may be an empty battery or somebody at the plug, two a coincidence; a fourth try would end like the third."""
+"""One crash may be an empty battery or a pulled plug, and two a coincidence; after three, a fourth try is pointless."""

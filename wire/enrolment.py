@@ -1,7 +1,7 @@
-"""Enrolment over HTTP: what a device asks with a claim or with its certificate, and what it is answered; in JSON.
+"""JSON messages of enrolment over HTTP: a device's requests with a claim or its certificate, and the answers.
 
-Fields of an answer that a device does not know are ignored, so that a newer coordinator can add some. What a claim and
-a certificate are worth is decided elsewhere.
+A device ignores unknown fields of an answer, so that a newer coordinator can add some. Claims and certificates are
+validated elsewhere.
 """
 
 from __future__ import annotations
@@ -12,33 +12,33 @@ import msgspec
 from msgspec import Meta
 
 ROOT = "/api/v1/enrolment"
-"""Where a claim is sent; ``/self`` below it is a device's own certificate."""
+"""Path for claims; ``/self`` below it is a device's own certificate."""
 
 COORDINATOR_NAME, BROKER_NAME = "coordinator.nightjar.internal", "broker.nightjar.internal"
-"""In the certificates of servers, beside their own names: a device asks nobody but a coordinator whom to trust, so the
-copy of a broker's certificate on another machine cannot answer in its place."""
+"""Names in the server certificates, in addition to the host names. A device asks only a server with the coordinator's
+name whom to trust, so a copy of a broker's certificate on another machine cannot impersonate the coordinator."""
 
 _Request = Annotated[str, Meta(max_length=4096)]
 
 
 class EnrolmentWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A claim, and a PKCS #10 request in PEM."""
+    """Request for enrolment: a claim, and a PKCS #10 certificate request in PEM."""
 
     claim: Annotated[str, Meta(min_length=1, max_length=128)]
     csr: _Request
 
 
 class RenewalWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A PKCS #10 request in PEM, of a fresh key."""
+    """Request for renewal: a PKCS #10 certificate request in PEM for a fresh key."""
 
     csr: _Request
 
 
 class Enrolled(msgspec.Struct, frozen=True):
-    """What a device needs from now on; times are seconds since 1970.
+    """Answer to an enrolled device: its certificate and settings; times are seconds since 1970.
 
-    ``broker_host`` is empty where it is the coordinator's. ``coordinator_key`` signs orders, which is another key than
-    those of certificates; ``recovery_key`` may name another one, and is empty if there is none.
+    ``broker_host`` is empty if it equals the coordinator's host. ``coordinator_key`` signs orders; it is not a key of a
+    certificate. ``recovery_key`` may sign a new coordinator key; it is empty if there is none.
     """
 
     device: str
@@ -54,7 +54,7 @@ class Enrolled(msgspec.Struct, frozen=True):
 
 
 class EnrolmentPending(msgspec.Struct, frozen=True):
-    """A person has to let the device in; ask again after so many seconds."""
+    """Answer while an operator has to admit the device; ask again after ``ask_again_s`` seconds."""
 
     device: str
     ask_again_s: int

@@ -1,4 +1,4 @@
-"""Every error that Nightjar raises on purpose, in one tree.
+"""The exception hierarchy: all errors that Nightjar raises on purpose.
 
 ::
 
@@ -12,15 +12,15 @@
      |         +-- IntegrityError   bytes do not have the hash that names them
      +-- UnavailableError       the world is broken for now (broker down, disk full): try again later
 
-Each class has a stable ``code`` for logs, receipts and exit statuses; messages say what was expected, what came and
-what to do. A normal negative answer (rejected, late, ineligible) is a result type, never an exception.
+Each class has a stable ``code`` for logs and receipts; messages say what was expected, what was received and what to
+do. A normal negative answer (rejected, late, ineligible) is a result type, never an exception.
 """
 
 from __future__ import annotations
 
 
 class NightjarError(Exception):
-    """Root of the tree.
+    """Base class of all errors.
 
     Attributes:
         code: stable machine-readable name, used in logs and receipts.
@@ -45,7 +45,7 @@ class CorpusError(ConfigError):
 
 
 class ProtocolError(NightjarError):
-    """Somebody did not keep to the protocol."""
+    """The protocol was violated."""
 
     code = "protocol"
 
@@ -66,7 +66,7 @@ class RemoteProtocolError(ProtocolError):
     """Bytes from the network or from a file are not what they claim to be.
 
     Args:
-        message: what was expected and what came.
+        message: what was expected and what was received.
         code: stable name of the fault, sent back in an INVALID receipt.
     """
 
@@ -85,7 +85,7 @@ class IntegrityError(RemoteProtocolError):
 
 
 class UnavailableError(NightjarError):
-    """Something outside us does not work at the moment: a broker, a disk, the network."""
+    """Something outside this program does not work at the moment: a broker, a disk, the network."""
 
     code = "unavailable"
     exit_status = 3

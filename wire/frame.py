@@ -1,4 +1,4 @@
-"""Frames: how binary messages (reports and their chunks) lie on the wire.
+"""Frames: the binary format of reports and their chunks.
 
 Every integer is little-endian. A frame is::
 
@@ -10,8 +10,8 @@ Every integer is little-endian. A frame is::
     8       b     body
     8+b     4     CRC-32 (zlib) of all bytes before it
 
-A *report* that fits one MQTT publish is sent as it is. A larger one is cut into numbered *chunks*, each a frame of its
-own; they may arrive in any order and more than once. This module neither stores nor sends anything.
+A *report* that fits into one MQTT publish is sent as one frame. A larger one is split into numbered *chunks*, each a
+frame of its own, which may arrive in any order and more than once. This module neither stores nor sends anything.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ KIND_EVALUATED_REPORT = 17
 MAX_PUBLISH_BYTES = 120 * 1024
 """Largest MQTT payload we publish: AWS IoT refuses above 128 KB."""
 MAX_PACKET_BYTES = 160 * 1024
-"""Largest MQTT packet that a broker should take: ours are shorter by far."""
+"""Largest MQTT packet that a broker should accept: ours are smaller."""
 MAX_REPORT_BYTES = 64 * 1024 * 1024
-"""Largest report that is put together from chunks: 11 times the dense update of the largest model."""
+"""Largest report that is reassembled from chunks: 11 times the dense update of the largest model."""
 
 MAX_ROUND = 2**53
-"""Round numbers fit JSON and SQL integers."""
+"""Largest round number; fits JSON and SQL integers."""
 
 _HEAD = struct.Struct("<2sBBI")
 _CRC = struct.Struct("<I")
 OVERHEAD_BYTES = _HEAD.size + _CRC.size
 
 NO_UPDATE = 0
-"""In the place of a codec: the report holds an evaluation only, and its payload is empty."""
+"""Codec id of a report that holds only an evaluation and has an empty payload."""
 
 FINGERPRINT_BYTES = 8
 _REPORT = struct.Struct("<QHBx8sIIIff")
@@ -59,16 +59,16 @@ CHUNK_PART_BYTES = MAX_PUBLISH_BYTES - OVERHEAD_BYTES - _CHUNK.size
 
 @dataclass(frozen=True, slots=True)
 class LocalEvaluation:
-    """How well a device foresaw its own held-out words, before and after it trained. Numbers only.
+    """How well the model predicted a device's held-out words before and after training. Contains numbers only.
 
     Attributes:
-        counted: held-out words that recall counts.
-        top1_before: of these, foreseen first by the model that the device got.
-        top3_before: of these, foreseen among the first three by that model.
-        top1_after: foreseen first by the model that it trained.
-        top3_after: foreseen among the first three by that one.
-        loss_before: mean per held-out target, nats.
-        loss_after: the same after training.
+        counted: held-out words that count for recall.
+        top1_before: words that the received model predicted first.
+        top3_before: words that the received model predicted among its first three.
+        top1_after: words that the trained model predicted first.
+        top3_after: words that the trained model predicted among its first three.
+        loss_before: mean loss of the received model per held-out target, nats.
+        loss_after: mean loss of the trained model per held-out target, nats.
     """
 
     counted: int
@@ -81,20 +81,20 @@ class LocalEvaluation:
 
 
 class Report(msgspec.Struct, frozen=True):
-    """One device's update and what the coordinator needs to judge it.
+    """One device's update with the data that the coordinator needs to judge it.
 
     Attributes:
         round: number of the round.
-        attempt: which attempt of this device in this round, from 1. (round, device, attempt) is the idempotency key.
-        codec: wire id of the codec of the payload; :data:`NO_UPDATE` if there is none.
+        attempt: number of this device's attempt in this round, from 1. (round, device, attempt) is the idempotency key.
+        codec: wire id of the payload's codec; :data:`NO_UPDATE` if there is no update.
         layout: fingerprint of the parameter layout, 16 hex digits.
-        version: model version that the delta was taken against.
-        num_examples: next-word targets trained on (one pass), the weight before capping.
-        steps: optimizer steps done.
+        version: model version that the delta is relative to.
+        num_examples: number of next-word targets trained on (one pass); the weight before capping.
+        steps: number of optimizer steps.
         loss: mean training loss per target over the last epoch, nats.
         seconds: time spent in training.
         payload: the encoded update.
-        evaluation: what the device found on its held-out messages, if it was asked to look and has enough of them.
+        evaluation: result on the device's held-out messages, if the plan asks for it and there are enough.
     """
 
     round: int
@@ -115,10 +115,10 @@ class Chunk:
     """A numbered part of a report frame.
 
     Attributes:
-        round: as in the report.
-        attempt: as in the report.
-        index: from 0.
-        count: chunks of this report.
+        round: round number of the report.
+        attempt: attempt number of the report.
+        index: index of this chunk, from 0.
+        count: number of chunks of the report.
         total_bytes: length of the whole report frame.
         part: this chunk's bytes.
     """
@@ -132,10 +132,10 @@ class Chunk:
 
 
 def encode_report(report: Report) -> bytes:
-    """A report as one frame.
+    """Encode a report as one frame.
 
     Raises:
-        LocalProtocolError: a field does not fit.
+        LocalProtocolError: a field is out of range, or the report is too large.
     """
     try:
         fingerprint = bytes.fromhex(report.layout)
@@ -166,10 +166,10 @@ def encode_report(report: Report) -> bytes:
 
 
 def decode(data: bytes) -> Report | Chunk:
-    """Read a frame that came from the network.
+    """Decode a frame from the network.
 
     Raises:
-        RemoteProtocolError: not exactly one whole, uncorrupted frame of a known kind with sensible fields.
+        RemoteProtocolError: the data is not exactly one complete, uncorrupted frame of a known kind with valid fields.
     """
     kind, body = _unframe(data)
     if kind == KIND_REPORT:
@@ -183,7 +183,7 @@ def decode(data: bytes) -> Report | Chunk:
 
 
 def publishes(frame: bytes, round_number: int, attempt: int) -> list[bytes]:
-    """The MQTT payloads that carry a report frame, in order: itself, or its chunks.
+    """The MQTT payloads that carry a report frame, in order: the frame itself, or its chunks.
 
     >>> publishes(b"small", 1, 1)
     [b'small']
@@ -204,12 +204,12 @@ def publishes(frame: bytes, round_number: int, attempt: int) -> list[bytes]:
 
 
 def chunks_of(size_bytes: int) -> int:
-    """How many chunks a report frame of that length is cut into."""
+    """Number of chunks of a report frame of this length."""
     return math.ceil(size_bytes / CHUNK_PART_BYTES)
 
 
 def join(chunks: Mapping[int, Chunk]) -> bytes:
-    """Put a report frame together.
+    """Reassemble a report frame.
 
     Args:
         chunks: index -> chunk, all of one report and complete.
@@ -251,7 +251,7 @@ def _unframe(data: bytes) -> tuple[int, memoryview]:
     if len(data) != length + OVERHEAD_BYTES:
         msg = f"the frame says a body of {length} bytes, {len(data) - OVERHEAD_BYTES} came"
         raise RemoteProtocolError(msg, code="truncated")
-    view = memoryview(data)  # a burst is thousands of these: nothing but the payload is copied
+    view = memoryview(data)  # only the payload is copied: a burst has thousands of frames
     if crc32(view[: -_CRC.size]) != _CRC.unpack_from(data, len(data) - _CRC.size)[0]:
         msg = "the frame's CRC does not match its bytes"
         raise RemoteProtocolError(msg, code="crc")
@@ -271,13 +271,13 @@ def _report(body: memoryview) -> Report:
 
 
 def _evaluation(body: memoryview) -> LocalEvaluation:
-    found = LocalEvaluation(*_EVALUATION.unpack_from(body))  # a body that holds a report is long enough
-    recalls = ((found.top1_before, found.top3_before), (found.top1_after, found.top3_after))
-    in_order = all(top1 <= top3 <= found.counted for top1, top3 in recalls)
-    if not (in_order and math.isfinite(found.loss_before) and math.isfinite(found.loss_after)):
-        msg = f"expected top1 <= top3 <= counted and finite losses, got {found}"
+    evaluation = LocalEvaluation(*_EVALUATION.unpack_from(body))  # a body that holds a report is long enough
+    recalls = ((evaluation.top1_before, evaluation.top3_before), (evaluation.top1_after, evaluation.top3_after))
+    in_order = all(top1 <= top3 <= evaluation.counted for top1, top3 in recalls)
+    if not (in_order and math.isfinite(evaluation.loss_before) and math.isfinite(evaluation.loss_after)):
+        msg = f"expected top1 <= top3 <= counted and finite losses, got {evaluation}"
         raise RemoteProtocolError(msg, code="report-evaluation")
-    return found
+    return evaluation
 
 
 def _chunk(body: memoryview) -> Chunk:

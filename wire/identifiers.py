@@ -1,7 +1,7 @@
-"""Identifiers that cross the wire, and which characters they may have.
+"""Identifiers in messages, and the characters that they may contain.
 
-Device and population names stand in MQTT topics and file names, so they are restricted to characters that mean nothing
-there: no ``/``, ``+``, ``#``, dot-dot or control character can get in.
+Device and population names appear in MQTT topics and file names, so they are restricted to characters without a special
+meaning there: no leading dot, and no ``/``, ``+``, ``#`` or control character.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def device_id(text: str) -> DeviceId:
     'pi-4b.kitchen'
 
     Raises:
-        RemoteProtocolError: not 1 to 64 characters of letters, digits, ``_ . -``, beginning with a letter or digit.
+        RemoteProtocolError: the name is not 1 to 64 letters, digits, ``_ . -``, beginning with a letter or digit.
     """
     return DeviceId(_checked(text, "device"))
 
 
 def population(text: str) -> Population:
-    """Check a population name; same rule as :func:`device_id`."""
+    """Check a population name by the rule of :func:`device_id`."""
     return Population(_checked(text, "population"))
 
 
@@ -41,7 +41,7 @@ def sha256(text: str) -> Sha256:
     """Check a sha256 in lower-case hex.
 
     Raises:
-        RemoteProtocolError: not 64 lower-case hex digits.
+        RemoteProtocolError: the text is not 64 lower-case hex digits.
     """
     if not _SHA256.fullmatch(text):
         msg = f"expected a sha256 as 64 lower-case hex digits, got {text[:80]!r}"

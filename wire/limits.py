@@ -1,8 +1,8 @@
-"""What a task may ask of a device at most: in the coordinator's file, and again in the agent's own.
+"""Privacy limits on a task, set in the coordinator's configuration and again in the agent's own.
 
-What is published can be subtracted: of two versions, the difference is the mean of a cohort's updates. So the smallest
-cohort, the densest update and the shortest training bound what anybody can find out about one device (docs/privacy.md).
-An operator cannot lower the coordinator's limits, nor a coordinator the agent's.
+Published versions can be subtracted: the difference of two versions is the mean of a cohort's updates. So the smallest
+cohort, the densest update and the shortest training bound what anybody can learn about one device (docs/privacy.md). An
+operator cannot lower the coordinator's limits, nor a coordinator the agent's.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec import Meta
 from wire.messages import CodecChoice
 
 HOUSEHOLD = 2
-"""Devices of people who may know of each other what the others typed; one is no mean."""
+"""Smallest cohort in a household, whose members may know what the others typed; a mean needs at least two devices."""
 HOUSEHOLD_WARNING = (
     "household: each version is a mean of as few as two devices, so each device can compute what the other learned: "
     "every word that it typed, nearly; see docs/privacy.md"
@@ -23,32 +23,32 @@ HOUSEHOLD_WARNING = (
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """``[limits]``: what no task can go below on a coordinator, and no coordinator on a device.
+    """``[limits]``: limits for every task on a coordinator, and for every coordinator on a device.
 
     Attributes:
-        cohort: fewest reports in a mean that is published.
+        cohort: fewest reports in a published mean.
         density: largest share of the coordinates in an update; 1 allows the dense codecs.
         steps: fewest training steps behind an update.
-        household: the devices are of one household; ``cohort`` does not count then.
+        household: the devices belong to one household; ``cohort`` is then replaced by 2.
     """
 
-    cohort: Annotated[int, Meta(ge=1, le=2**31)] = 10  # the words of one among ten are still known to be of the ten
-    density: Annotated[float, Meta(gt=0, le=1)] = 0.1  # ten times what is learned with; a dense update gives text away
+    cohort: Annotated[int, Meta(ge=1, le=2**31)] = 10  # one device's words can still be traced to its group of ten
+    density: Annotated[float, Meta(gt=0, le=1)] = 0.1  # ten times the usual density; a dense update reveals text
     steps: Annotated[int, Meta(ge=1, le=10**6)] = 1  # a device with little text has one batch
-    household: bool = False  # strangers unless somebody says so
+    household: bool = False  # by default, users are strangers to each other
 
     @property
     def least_cohort(self) -> int:
-        """Fewest reports in a mean that is published."""
+        """Fewest reports in a published mean."""
         return HOUSEHOLD if self.household else self.cohort
 
 
 NONE = Limits(cohort=1, density=1.0)
-"""Anything goes: for simulations, in which nobody typed anything."""
+"""No limits: for simulations without real users."""
 
 
 def outside(limits: Limits, minimum: int, codec: CodecChoice, max_steps: int) -> list[str]:
-    """What of a task is outside the limits.
+    """The faults of a task that is outside the limits.
 
     >>> outside(Limits(), 10, CodecChoice(), 100)
     []
@@ -56,10 +56,10 @@ def outside(limits: Limits, minimum: int, codec: CodecChoice, max_steps: int) ->
     ['minimum: expected at least 2, got 1', 'codec: expected a density of at most 0.1, got 1 (dense-f32)']
 
     Args:
-        limits: that hold.
-        minimum: fewest reports that a round commits with.
-        codec: of the updates.
-        max_steps: most training steps.
+        limits: the limits.
+        minimum: fewest reports with which a round commits.
+        codec: codec of the updates.
+        max_steps: most training steps of an update.
     """
     faults = []
     if minimum < limits.least_cohort:

@@ -1,11 +1,12 @@
-"""The one shape of every state machine in Nightjar: a table of rows.
+"""Transition tables: the common form of every state machine in Nightjar.
 
 A row names a state, an event, a function ``(state, event) -> (next state, effects)`` and the states that it may lead
-to, which the tests hold it to and the diagrams in ``docs/round.md`` are drawn from. A pair without a row cannot happen:
-:class:`IllegalEvent`, and since nothing is ever modified in place the caller's state stands.
+to. The tests check these states, and the diagrams in ``docs/round.md`` are drawn from them. A pair without a row raises
+:class:`IllegalEvent`; nothing is modified in place, so the caller keeps its state.
 
-A machine's rows are the first code of its module, in a function, because they name what follows; mypy checks that each
-function takes the event of its row, and the state where states are types, and that all give the same kind of result.
+A machine's rows are the first code of its module, inside a function, because they refer to functions defined below.
+mypy checks that each function accepts the event of its row (and the state, if states are types), and that all return
+the same type of result.
 
 Source: python-hyper/h11, where the table is the whole protocol.
 """
@@ -26,13 +27,13 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True, slots=True)
 class Row(Generic[ResultT]):
-    """What happens on an event in a state.
+    """The transition for an event in a state.
 
     Attributes:
-        state: where the machine is: a member of an enumeration, or the type of a state.
-        event: type of what happened.
+        state: the state: a member of an enumeration, or the type of a state.
+        event: type of the event.
         handle: (state, event) -> the step's result.
-        leads_to: the states that the next one may be in.
+        leads_to: the possible next states.
     """
 
     state: object
@@ -54,7 +55,7 @@ def row(
 
 
 def row(state: object, event: type[Any], handle: Callable[[Any, Any], ResultT], *leads_to: object) -> Row[ResultT]:
-    """A row, in one line of the table."""
+    """Create a row of a table."""
     return Row(state, event, handle, frozenset(leads_to))
 
 
@@ -63,33 +64,34 @@ Table = Mapping[tuple[object, type[Any]], Row[ResultT]]
 
 
 def table(rows: Iterable[Row[ResultT]]) -> Table[ResultT]:
-    """The table of these rows.
+    """Build a table from rows.
 
     Raises:
-        ValueError: a pair has two.
+        ValueError: a pair of state and event has two rows.
     """
-    found: dict[tuple[object, type[Any]], Row[ResultT]] = {}
+    rows_by_pair: dict[tuple[object, type[Any]], Row[ResultT]] = {}
     for each in rows:
-        if found.setdefault((each.state, each.event), each) is not each:
+        if rows_by_pair.setdefault((each.state, each.event), each) is not each:
             msg = f"two rows for {each.state} and {each.event.__name__}"
             raise ValueError(msg)
-    return found
+    return rows_by_pair
 
 
 def find_row(table: Table[ResultT], state: object, event: type[Any], where: Callable[[], str]) -> Row[ResultT]:
     """The row of an event.
 
     Args:
-        table: of the machine.
-        state: where the machine is, as in the keys of the table.
-        event: type of what happened.
-        where: says machine and state in words, for the error; not asked for each of a burst's thousands of steps.
+        table: table of the machine.
+        state: current state, as in the keys of the table.
+        event: type of the event.
+        where: returns the machine and its state in words, for the error; called only on an error, because a burst has
+            thousands of steps.
 
     Raises:
         IllegalEvent: there is no such row.
     """
-    found = table.get((state, event))
-    if found is None:
+    matched = table.get((state, event))
+    if matched is None:
         msg = f"{where()}: {event.__name__} cannot happen here"
         raise IllegalEvent(msg)
-    return found
+    return matched

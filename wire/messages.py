@@ -1,11 +1,11 @@
-"""Control messages: what agent and coordinator say to each other beside reports.
+"""Control messages: everything that agent and coordinator send each other except reports.
 
-JSON through msgspec: typed, validated, and readable with ``mosquitto_sub``. The topic says the kind, so a message has
-no tag of its own. Fields that a receiver does not know are ignored, so that a newer sender can add some. Times are
-seconds relative to the moment of receipt, because a device's clock may be wrong.
+They are JSON through msgspec: typed, validated, and readable with ``mosquitto_sub``. The topic gives the kind, so a
+message has no tag. A receiver ignores unknown fields, so that a newer sender can add some. Times are seconds relative
+to the moment of receipt, because a device's clock may be wrong.
 
-What a device obeys is signed: an :class:`Announcement` and an :class:`Assignment` travel as the text of their JSON
-within a :class:`Sealed`, so that what is verified is the very text that was signed.
+Messages that a device obeys are signed: an :class:`Announcement` or an :class:`Assignment` is sent as JSON text inside
+a :class:`Sealed`, so that exactly the signed text is verified.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from wire.errors import LocalProtocolError, RemoteProtocolError
 from wire.identifiers import Sha256
 
 MAX_CONTROL_BYTES = 16 * 1024
-"""A control message above this is refused unread."""
+"""A larger control message is refused without parsing it."""
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 _Attempt = Annotated[int, msgspec.Meta(ge=1, le=2**16 - 1)]
@@ -35,16 +35,16 @@ _Signature = Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{128})?\\Z")]
 _Moment = Annotated[float, msgspec.Meta(ge=0, le=2**53)]
 """Seconds since 1970 UTC."""
 MOST_SUCCESSIONS = 16
-"""Key changes that a device can have missed; who missed more is told by hand."""
+"""Most key changes that a device can catch up on; after more, its key must be set by hand."""
 
 
 class Verdict(enum.Enum):
-    """The coordinator's answer to a report; every one of them settles the report for good."""
+    """The coordinator's answer to a report; every verdict settles the report for good."""
 
     ACCEPTED = "accepted"
     """Stored durably; it will be counted if the round commits."""
     DUPLICATE = "duplicate"
-    """The same (round, device, attempt) was accepted before; counted once."""
+    """A report with the same (round, device, attempt) was accepted before; it counts once."""
     LATE = "late"
     """The round was over."""
     INVALID = "invalid"
@@ -65,7 +65,7 @@ class RejectionReason(enum.Enum):
 
 
 class DropoutCause(enum.Enum):
-    """Why a selected device gave up. The last two are found by the coordinator, not said by the device."""
+    """Why a selected device dropped out. The coordinator detects the last two; the device does not report them."""
 
     UNPLUGGED = "unplugged"
     IN_USE = "in-use"
@@ -89,7 +89,7 @@ class DropoutCause(enum.Enum):
 
 
 class CheckIn(msgspec.Struct, frozen=True, kw_only=True):
-    """Device to coordinator: I am eligible; this is what I hold. No text."""
+    """Device to coordinator: I am eligible, and this is what I have. Contains no typed text."""
 
     agent_version: _Text
     runtime: _Text
@@ -102,7 +102,7 @@ class CheckIn(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: _Count = 0
     emulated: bool = False
     kinds: Annotated[tuple[Annotated[str, msgspec.Meta(max_length=32)], ...], msgspec.Meta(max_length=16)] = ("train",)
-    """What it can be assigned to do; an agent that does not say so can only train."""
+    """Kinds of work that the agent can be assigned; an agent that sends none can only train."""
 
 
 class CodecChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,7 +113,7 @@ class CodecChoice(msgspec.Struct, frozen=True, kw_only=True):
     """Share of the coordinates that a top-k codec sends."""
     error_feedback: bool = False
     mask: _Hash | None = None
-    """The artifact with the coordinates of a masked codec."""
+    """Hash of the artifact with the coordinates of a masked codec."""
 
 
 class TrainingPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,12 +125,11 @@ class TrainingPlan(msgspec.Struct, frozen=True, kw_only=True):
     local_epochs: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 1
     max_steps: Annotated[int, msgspec.Meta(ge=1, le=10**6)] = 10**6
     momentum: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.0
-    """Share of the last step that each step goes again."""
+    """Momentum coefficient: share of the last step that is added to each step."""
     proximal: Annotated[float, msgspec.Meta(ge=0, le=1000)] = 0.0
-    """Pull back to the weights of the round: mu of FedProx."""
-    """Learn from a sample of the vocabulary at each step: faster, and a little less exact."""
+    """Strength of the pull back to the round's weights: mu of FedProx."""
     evaluation_share: Annotated[float, msgspec.Meta(ge=0, le=0.5)] = 0.0
-    """Share of the messages that are not trained on; the model is tried on them before and after."""
+    """Share of the messages that is held out; the model is evaluated on them before and after training."""
     keep_share: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
     """A device that must stop after at least this share of its steps reports what it has."""
 
@@ -141,7 +140,7 @@ class Work(enum.Enum):
     TRAIN = "train"
     """Learn from its messages, and report the update."""
     EVALUATE = "evaluate"
-    """Try the model on its held-out messages, and report the figures."""
+    """Evaluate the model on the held-out messages, and report the figures."""
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,17 +150,17 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     round: _Count
     attempt: _Attempt
     version: _Count
-    """Model version that the delta must be taken against."""
+    """Model version that the delta must be relative to."""
     manifest: _Hash
     codec: CodecChoice
     plan: TrainingPlan
     report_deadline_s: _Seconds
     work: Work = Work.TRAIN
-    """Only asked of agents whose check-in said that they can."""
+    """Kind of work; only a kind that the agent's check-in listed."""
     minimum: Annotated[int, msgspec.Meta(ge=1, le=2**53)] = 1
-    """No mean of fewer reports is published."""
+    """Fewest reports in a published mean."""
     number: _Count = 0
-    """Of what the coordinator wanted when it said this; a device refuses a lower one than it has seen of the task."""
+    """Number of the order; a device refuses a lower number than it has already seen for the task."""
     signed_s: _Moment = 0.0
     not_after_s: _Moment = 0.0
 
@@ -184,7 +183,7 @@ class Dropout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """Device to coordinator: no receipt came for my chunked report; what do you have of it?"""
+    """Device to coordinator: I have no receipt for my chunked report; which chunks do you have?"""
 
     round: _Count
     attempt: _Attempt
@@ -200,7 +199,7 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """Coordinator to device: what became of your report. A PUBACK is not a receipt."""
+    """Coordinator to device: the outcome of your report. A PUBACK is not a receipt."""
 
     round: _Count
     attempt: _Attempt
@@ -213,7 +212,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Canary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A version that a share of the devices tries before all others (:func:`wire.canary.is_canary`)."""
+    """A version that a share of the devices tries before the others (:func:`wire.canary.is_canary`)."""
 
     version: _Count
     manifest: _Hash
@@ -221,60 +220,60 @@ class Canary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Succession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Orders are signed by another key from now on (:func:`wire.signatures.succession_bytes`)."""
+    """A change of the key that signs orders (:func:`wire.signatures.succession_bytes`)."""
 
     key: _Key
     signer: _Key
-    """The key before, or the recovery key."""
+    """The key that signed the change: the previous key, or the recovery key."""
     signature: _Signature
     number: _Count = 0
-    """Of a recovery key's statements the highest counts; 0 if the key before signed."""
+    """Counts the changes signed by the recovery key, of which the highest is valid; 0 if the previous key signed."""
 
 
 class Announcement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Retained: the current model, and how the coordinator listens."""
+    """Retained: the current model, and the coordinator's ingest shards and keys."""
 
     version: _Count
     manifest: _Hash
     shards: _Shards = 1
-    """Ingest shards. A device begins with 1, because shard 0 is always listened to."""
+    """Number of ingest shards. A device starts with 1, because the coordinator always listens to shard 0."""
     key: _Key = ""
-    """The coordinator's public key, for devices that were given none; empty if it signs nothing."""
+    """The coordinator's public key, for devices without a configured key; empty if orders are not signed."""
     recovery: _Key = ""
-    """A public key whose owner may name another ``key``; a device keeps the first one."""
+    """The recovery key, a public key whose owner may sign a new ``key``; a device keeps the first one."""
     successions: Annotated[tuple[Succession, ...], msgspec.Meta(max_length=MOST_SUCCESSIONS)] = ()
-    """How ``key`` came to be, oldest first."""
+    """The chain of key changes that led to ``key``, oldest first."""
     task: _Text = ""
-    """Whose model it is: ``number`` is compared with those of its assignments."""
+    """Task of the model; ``number`` is compared with the numbers of this task's orders."""
     number: _Count = 0
     signed_s: _Moment = 0.0
     not_after_s: _Moment = 0.0
     canary: Canary | None = None
     check_in_within_s: _Seconds | None = None
-    """Said of a new version whose round has room for everybody: devices that rest after a report, or wait to be
-    selected, check in within this time, each at a random moment. Else everybody comes when told to."""
+    """Set for a new version whose round has room for every device: devices that rest after a report, or wait to be
+    selected, check in within this time, each at a random moment. None leaves the check-in times as they are."""
 
 
 class Sealed(msgspec.Struct, frozen=True, kw_only=True):
-    """How an announcement or an assignment travels."""
+    """The signed envelope of an announcement or an assignment."""
 
     signed: str
-    """The message, as JSON."""
+    """The message as JSON text."""
     signature: _Signature = ""
-    """Of the topic and that text (:func:`wire.signatures.signed_bytes`); empty if the coordinator signs nothing."""
+    """Signature of the topic and the text (:func:`wire.signatures.signed_bytes`); empty if orders are not signed."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """Retained per device, and its last will (``online`` false)."""
+    """Retained status of a device; with ``online`` false, also its last will."""
 
     online: bool
     state: _Text = ""
     """Lifecycle state, such as ``training``."""
     reason: _Text = ""
-    """Why it is in this state, such as ``not charging``."""
+    """Why the device is in this state, such as ``not charging``."""
     emulated: bool = False
     taken_back: _Text = ""
-    """The newest release of the agent that did not work here, and why, such as ``0.2.0: not up within 180 s``."""
+    """The newest agent release rolled back on this device, and why, such as ``0.2.0: not up within 180 s``."""
 
 
 Message = CheckIn | Assignment | Rejection | Dropout | Query | Missing | Receipt | Announcement | Status
@@ -295,24 +294,24 @@ TYPES: dict[str, type[Message]] = {
 KINDS: dict[type[Message], str] = {message_type: kind for kind, message_type in TYPES.items()}
 
 SIGNED = frozenset({"announce", "assignment"})
-"""Kinds that travel sealed."""
+"""Kinds that are sent in a :class:`Sealed`."""
 
 _SEALED = msgspec.json.Decoder(Sealed)
 _DECODERS = {kind: msgspec.json.Decoder(message_type) for kind, message_type in TYPES.items()}
 
 
 def encode(message: Message, sign: Callable[[str], str] = lambda _text: "") -> bytes:
-    """A message as JSON.
+    """Encode a message as JSON.
 
     >>> encode(Query(round=1, attempt=1, chunks=2))
     b'{"round":1,"attempt":1,"chunks":2}'
 
     Args:
-        message: what is said.
-        sign: gives the signature of a text; asked if the message is of a kind that travels sealed.
+        message: the message.
+        sign: returns the signature of a text; called for messages that are sent in a :class:`Sealed`.
 
     Raises:
-        LocalProtocolError: larger than :data:`MAX_CONTROL_BYTES`.
+        LocalProtocolError: the message is larger than :data:`MAX_CONTROL_BYTES`.
     """
     data = msgspec.json.encode(message)
     if KINDS[type(message)] in SIGNED:
@@ -325,14 +324,15 @@ def encode(message: Message, sign: Callable[[str], str] = lambda _text: "") -> b
 
 
 def decode(kind: str, data: bytes) -> Message:
-    """Read a message that came from the network; who signed it, if it travels sealed, is not looked at.
+    """Decode a message from the network, without verifying its signature.
 
     Args:
-        kind: last level of its topic (``announce`` and ``status`` for those topics).
+        kind: last level of its topic, or ``announce`` or ``status`` for these two topics.
         data: the payload.
 
     Raises:
-        RemoteProtocolError: unknown kind, too large, not JSON, a missing field or a value out of range.
+        RemoteProtocolError: the kind is unknown, the payload is too large or not JSON, a field is missing, or a value
+            is out of range.
     """
     decoder = _DECODERS.get(kind)
     if decoder is None:
@@ -349,10 +349,10 @@ def decode(kind: str, data: bytes) -> Message:
 
 
 def sealed(data: bytes) -> Sealed:
-    """The text and the signature of a message that travels sealed.
+    """The text and the signature of a message that is sent in a :class:`Sealed`.
 
     Raises:
-        RemoteProtocolError: it does not.
+        RemoteProtocolError: the data is not a :class:`Sealed`.
     """
     try:
         return _SEALED.decode(data)

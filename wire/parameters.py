@@ -1,7 +1,7 @@
-"""The parameters of a model as one flat vector: names, shapes, order, fingerprint.
+"""The layout of a model's parameters in one flat vector: names, shapes, order, fingerprint.
 
-A *layout* fixes which coordinate of the flat vector is which entry of which tensor. Both ends must have the same one,
-so it has a fingerprint that travels in every report. It holds no values.
+A *layout* maps each coordinate of the flat vector to an entry of a tensor. Both ends must use the same layout, so every
+report carries its fingerprint. A layout holds no values.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import numpy.typing as npt
 from wire.errors import LocalProtocolError, RemoteProtocolError
 
 Vector = npt.NDArray[np.float32]
-"""(n,) float32: all parameters of a model, or a difference of two such."""
+"""(n,) float32: all parameters of a model, or the difference of two such vectors."""
 
 MAX_PARAMETERS = 1 << 28
-"""A layout that claims more is refused: no keyboard model is near it, and a hostile one could exhaust memory."""
+"""A larger layout is refused: no keyboard model is near this size, and a hostile layout could exhaust memory."""
 
 
 @functools.lru_cache(maxsize=64)
 def _fingerprint(layout: ParameterLayout) -> str:
-    # Asked for each report; a process knows one layout, or a few.
+    # Cached because it is needed for each report, and a process uses only a few layouts.
     return hashlib.sha256(msgspec.json.encode(layout)).hexdigest()[:16]
 
 
@@ -60,10 +60,10 @@ class ParameterLayout(msgspec.Struct, frozen=True, forbid_unknown_fields=True, c
     tensors: tuple[ParameterSpec, ...]
 
     def __post_init__(self) -> None:
-        """Refuse layouts that no model has.
+        """Refuse impossible layouts.
 
         Raises:
-            RemoteProtocolError: duplicate names, non-positive dimensions, or too many parameters.
+            RemoteProtocolError: there are duplicate names, non-positive dimensions, or too many parameters.
         """
         names = [t.name for t in self.tensors]
         if len(set(names)) != len(names):
@@ -99,7 +99,7 @@ class ParameterLayout(msgspec.Struct, frozen=True, forbid_unknown_fields=True, c
         return _fingerprint(self)
 
     def flatten(self, tensors: Mapping[str, npt.ArrayLike]) -> Vector:
-        """Join named tensors to the flat vector.
+        """Join named tensors into the flat vector.
 
         Args:
             tensors: one array per name of the layout, of the layout's shape.
@@ -132,7 +132,7 @@ class ParameterLayout(msgspec.Struct, frozen=True, forbid_unknown_fields=True, c
             name -> view of the vector with the tensor's shape.
 
         Raises:
-            LocalProtocolError: the vector has another length.
+            LocalProtocolError: the vector has the wrong length.
         """
         if vector.shape != (self.size,):
             msg = f"expected a vector of shape ({self.size},), got {vector.shape}"
@@ -160,7 +160,7 @@ def weights_from_bytes(data: bytes, layout: ParameterLayout) -> Vector:
         (n,) float32, writable.
 
     Raises:
-        RemoteProtocolError: another length, or a value that is not finite.
+        RemoteProtocolError: the length is wrong, or a value is not finite.
     """
     if len(data) != 4 * layout.size:
         msg = f"weights of this model have {4 * layout.size} bytes, got {len(data)}"

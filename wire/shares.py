@@ -1,8 +1,8 @@
-"""Where a device falls when a population is divided: into the variants of an experiment, or into a first few.
+"""Deterministic division of a population: into the variants of an experiment, or into a canary group and the rest.
 
-The same on both sides and for ever: it follows from two names and nothing else, so a device that was in a share stays
-in it whatever else is added, and the shares of two divisions are independent of each other. Not a secret: whoever
-knows a device's name can reckon where it falls.
+The result depends on two names only, so it is the same on both sides and never changes: a device stays in its share
+whatever is added later, and two divisions are independent of each other. It is not secret: anybody who knows a device's
+name can compute its place.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import hashlib
 from wire.identifiers import DeviceId
 
 _BYTES, _BITS = 8, 53
-"""Of the hash, read as a big-endian number: its first bytes, and of these as many bits as a float holds exactly."""
+"""Number of leading bytes of the hash, read big-endian; and how many of their bits are used: those a float can hold."""
 
 
 def share_of(division: str, device: DeviceId) -> float:
-    """Where a device falls in a division: uniform in [0, 1) over devices.
+    """The place of a device in a division: uniform in [0, 1) over devices.
 
     >>> round(share_of("canary", DeviceId("phone-01")), 6)
     0.906632
 
     Args:
-        division: its name, without NUL.
-        device: whose place.
+        division: name of the division, without NUL.
+        device: name of the device.
     """
     digest = hashlib.sha256(f"{division}\0{device}".encode()).digest()
     return (int.from_bytes(digest[:_BYTES], "big") >> 8 * _BYTES - _BITS) / (1 << _BITS)

@@ -1,12 +1,12 @@
-"""What the coordinator signs, and how keys and signatures are written.
+"""The bytes that the coordinator signs, and the format of keys and signatures.
 
-Whatever a device obeys, an announcement or an assignment, travels as a text with a signature over it and over the topic
-that it came by: so it holds for one population, one device and one kind of message. The text says how long it holds
-and its number, of which a device keeps the highest, so that nothing old can be said again. A new key is named by the
-one before it, or by a recovery key that lies offline (docs/adr/0036).
+An order (an announcement or an assignment) is sent as a text with a signature over the text and its topic, so it is
+valid for one population, one kind of message and, for an assignment, one device. The text contains its expiry and its
+number; a device keeps the highest number, so that old orders cannot be replayed. A new key is signed by the previous
+one, or by a recovery key that is kept offline (docs/adr/0036).
 
-Keys and signatures are those of Ed25519 (RFC 8032) in lower-case hex. This module makes and checks none, because that
-takes a library that not everybody who imports this package has.
+Keys and signatures are Ed25519 (RFC 8032) in lower-case hex. This module neither creates nor verifies signatures,
+because that needs a library which some importers of this package do not have.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 
 
 def signed_bytes(topic: str, text: str) -> bytes:
-    r"""The bytes under the signature of a message.
+    r"""The bytes that the signature of a message covers.
 
     Args:
-        topic: that it is published on; no topic has a line break.
-        text: what it says, as it travels.
+        topic: topic of the message; topics contain no line breaks.
+        text: the message's text exactly as sent.
 
     >>> signed_bytes("nightjar/1/demo/announce", "{}")
     b'nightjar/1/demo/announce\n{}'
@@ -33,13 +33,13 @@ def signed_bytes(topic: str, text: str) -> bytes:
 
 
 def succession_bytes(population: Population, signer: str, key: str, number: int) -> bytes:
-    r"""The bytes under the statement that orders are signed by another key from now on.
+    r"""The bytes that the signature of a key change covers.
 
     Args:
-        population: whose coordinator signs.
-        signer: the key before, or the recovery key.
-        key: the key from now on.
-        number: counts the statements of a recovery key; 0 in one of the key before.
+        population: the population whose coordinator signs.
+        signer: the previous key, or the recovery key.
+        key: the new key.
+        number: counts the changes signed by a recovery key; 0 if the previous key signs.
 
     >>> succession_bytes(Population("demo"), "0" * 64, "1" * 64, 0)[:27]
     b'nightjar succession 1\ndemo\n'
@@ -51,7 +51,7 @@ def public_key(text: str) -> str:
     """Check a public key.
 
     Raises:
-        RemoteProtocolError: not 64 lower-case hex digits.
+        RemoteProtocolError: the text is not 64 lower-case hex digits.
     """
     if not _KEY.fullmatch(text):
         msg = f"expected a public key as 64 lower-case hex digits, got {text[:80]!r}"

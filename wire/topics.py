@@ -1,4 +1,4 @@
-"""MQTT topics: built and parsed in one place.
+"""MQTT topics: the only place that builds and parses them.
 
 ::
 
@@ -22,7 +22,7 @@ DOWN_KINDS = frozenset({"assignment", "rejection", "receipt", "missing"})
 
 
 class UpTopic(msgspec.Struct, frozen=True):
-    """Where a message from a device came in."""
+    """Topic of a message from a device."""
 
     population: Population
     shard: int
@@ -31,7 +31,7 @@ class UpTopic(msgspec.Struct, frozen=True):
 
 
 class DownTopic(msgspec.Struct, frozen=True):
-    """Where a message to a device goes."""
+    """Topic of a message to a device."""
 
     population: Population
     device: DeviceId
@@ -39,14 +39,14 @@ class DownTopic(msgspec.Struct, frozen=True):
 
 
 class StatusTopic(msgspec.Struct, frozen=True):
-    """Where a device says whether it is there."""
+    """Topic of a device's status."""
 
     population: Population
     device: DeviceId
 
 
 class AnnounceTopic(msgspec.Struct, frozen=True):
-    """Where the current manifest is announced."""
+    """Topic of the announcement of the current manifest."""
 
     population: Population
 
@@ -79,28 +79,28 @@ def status(where: Population, device: DeviceId) -> str:
 
 
 def device_filters(where: Population, device: DeviceId) -> list[str]:
-    """What an agent subscribes to."""
+    """The topic filters that an agent subscribes to."""
     return [f"{ROOT}/{where}/down/{device}/+", announce(where)]
 
 
 def shard_filter(where: Population, shard: int) -> str:
-    """What one ingest shard subscribes to: everything its devices send."""
+    """The topic filter of an ingest shard: all messages from its devices."""
     return f"{ROOT}/{where}/up/{shard}/+/+"
 
 
 def status_filter(where: Population) -> str:
-    """Every device's status."""
+    """The topic filter for every device's status."""
     return f"{ROOT}/{where}/status/+"
 
 
 def parse(topic: str) -> Topic:
-    """Read a topic that came from the network.
+    """Parse a topic from the network.
 
     >>> parse("nightjar/1/demo/down/phone-01/receipt")
     DownTopic(population='demo', device='phone-01', kind='receipt')
 
     Raises:
-        RemoteProtocolError: not one of ours, an unknown kind or a bad name.
+        RemoteProtocolError: the topic is not part of this protocol, or has an unknown kind or an invalid name.
     """
     match topic.split("/"):
         case ["nightjar", "1", where, "up", shard, device, kind] if kind in UP_KINDS and _is_shard(shard):

@@ -1,9 +1,9 @@
-"""What ``nightjar-agent`` can be asked beside ``run``: one module a command, each with a function that finds out.
+"""The commands of ``nightjar-agent`` besides ``run``: one module per command, each with a function that does the work.
 
-``__main__`` has the options and the printing. Exit statuses of all of them:
+``__main__`` handles options and output. Exit statuses of all commands:
 
 ======  =========================================================================================
-0       done; the answer is yes: running, eligible, nothing wrong
+0       done, or the answer is yes: running, eligible, nothing wrong
 2       the configuration or the command line cannot be used
 3       something does not answer at the moment
 4       the answer is no: not running, not eligible, a check failed, nothing was trained

@@ -1,7 +1,7 @@
-"""``nightjar-agent conditions``: may this device train now, and what says so?
+"""``nightjar-agent conditions``: shows whether this device may train now, and why.
 
-Asks the same probes under the same rules as the running agent. Watching, it also counts how long the device has been
-eligible, as the agent does; a device that was eligible before the watch began is a little ahead of it.
+It uses the same probes and rules as the running agent. With ``--watch`` it also counts how long the device has been
+eligible, as the agent does; if the device was eligible before the watch began, the agent is ahead of this count.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from edge_agent.core.eligibility import (
 
 @dataclass(frozen=True, slots=True)
 class ConditionsNow:
-    """The conditions at a moment.
+    """The conditions at one moment.
 
     Attributes:
         readings: condition -> reading, every condition.
-        verdict: what follows for this moment.
-        standing: what follows with the hysteresis time; as the verdict if there was one look only.
+        verdict: the verdict for this moment.
+        standing: the standing with hysteresis; it follows the verdict if only one reading was taken.
     """
 
     readings: Readings
@@ -41,7 +41,7 @@ class ConditionsNow:
     standing: EligibilityRun
 
     def as_json(self, config: AgentConfig) -> dict[str, Any]:
-        """The same as plain data."""
+        """The conditions as plain data for JSON."""
         policy = config.conditions.policy
         return {
             "device": config.device,
@@ -64,7 +64,7 @@ class ConditionsNow:
         }
 
     def as_table(self, config: AgentConfig) -> list[str]:
-        """The same as lines for a person."""
+        """The conditions as lines of text for people."""
         emulated = ", emulated" if config.emulator is not None else ""
         lines = [f"{config.device}{emulated}: {self.headline}"]
         for condition, reading in self.readings.items():
@@ -77,7 +77,7 @@ class ConditionsNow:
 
     @property
     def headline(self) -> str:
-        """The verdict in a line."""
+        """The verdict in one line."""
         match self.standing:
             case EligibilityRun.UNFIT:
                 return f"not eligible: {self.verdict.reason}"
@@ -88,7 +88,7 @@ class ConditionsNow:
 
 
 def looks(config: AgentConfig) -> Iterator[ConditionsNow]:
-    """Look at the conditions again and again, as often as the agent does; the first look waits for slow programs.
+    """Read the conditions repeatedly, as often as the agent does; the first reading waits for slow programs.
 
     Raises:
         ConfigError: the database cannot be used.
@@ -108,7 +108,7 @@ def looks(config: AgentConfig) -> Iterator[ConditionsNow]:
 
 
 def look_once(config: AgentConfig) -> ConditionsNow:
-    """One look, without the hysteresis time.
+    """Read the conditions once, without hysteresis.
 
     Raises:
         ConfigError: the database cannot be used.

@@ -1,8 +1,7 @@
-"""``nightjar-agent doctor``: what could keep this device from taking part, each with what to do about it.
+"""``nightjar-agent doctor``: finds problems that could keep this device from taking part, with a remedy for each.
 
-Checks look and change nothing. Each is a small function that yields what it finds; a check that itself fails is a
-finding too. What one check needs of another (a database, a model) it finds out by itself, so that they can be read one
-by one.
+Checks are read-only. Each is a small function that yields its findings; a check that itself fails is a finding too. The
+checks do not depend on each other's results (a database, a model), so each can be read on its own.
 """
 
 from __future__ import annotations
@@ -41,20 +40,20 @@ from wire.enrolment import COORDINATOR_NAME, ROOT
 from wire.errors import NightjarError, UnavailableError
 
 REFUSAL_S = 2.0
-"""A broker that does not want us says so at once; one that does waits for us."""
+"""How long to wait for a refusal: a broker refuses at once; if it accepts us, it waits for our message."""
 ANSWER_S = 5.0
 """Longest wait for a broker or coordinator."""
 MOST_SKEW_S = 300.0
-"""A clock that is wrong by more makes TLS certificates, dates of messages and quiet hours wrong."""
+"""A larger clock error breaks TLS certificates, the times of messages and quiet hours."""
 SERVICE = "nightjar-agent.service"
 
 
 class CheckOutcome(Enum):
-    """Of a check."""
+    """Outcome of a check."""
 
     OK = "ok"
     WARNING = "warning"
-    """It works, but not as well as it could, or not yet."""
+    """Works, but not as well as it could, or not yet."""
     FAILED = "failed"
     """This keeps the device from taking part."""
 
@@ -65,10 +64,10 @@ class Check:
 
     Attributes:
         category: runtime, storage, permissions, model, broker, coordinator, clock, conditions or service.
-        name: what was looked at.
-        outcome: how it is.
+        name: what was checked.
+        outcome: result of the check.
         detail: what was found.
-        remedy: what to do; empty if nothing.
+        remedy: what to do about it; empty if nothing is needed.
     """
 
     category: str
@@ -79,7 +78,7 @@ class Check:
 
 
 def examine(config: AgentConfig) -> Iterator[Check]:
-    """Look at everything, in the order in which it is needed."""
+    """Run all checks, in the order in which the agent needs their subjects."""
     checks: tuple[tuple[str, Callable[[AgentConfig], Iterator[Check]]], ...] = (
         ("runtime", _runtime),
         ("storage", _storage),
@@ -149,13 +148,13 @@ def _sound(database: Path) -> Check:
     try:
         connection = sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=ANSWER_S)
         try:
-            ((said,),) = connection.execute("PRAGMA quick_check(1)").fetchall()
+            ((result,),) = connection.execute("PRAGMA quick_check(1)").fetchall()
         finally:
             connection.close()
     except sqlite3.Error as error:
-        said = str(error)
-    remedy = "" if said == "ok" else "stop the agent, keep a copy of the file, and move it away to begin anew"
-    return Check("storage", "database", _ok(said == "ok"), f"{database.name}: {said}", remedy)
+        result = str(error)
+    remedy = "" if result == "ok" else "stop the agent, keep a copy of the file, and move it away to begin anew"
+    return Check("storage", "database", _ok(result == "ok"), f"{database.name}: {result}", remedy)
 
 
 def _permissions(config: AgentConfig) -> Iterator[Check]:
@@ -188,16 +187,16 @@ def _broker(config: AgentConfig) -> Iterator[Check]:
     if tls is not None:
         yield _broker_with_certificates(where, (broker.host, broker.port), tls)
         return
-    said: list[Any] = []
+    reasons: list[Any] = []
     answered = threading.Event()
-    # Another name than the agent's: the broker would throw a running agent out for us.
+    # Not the agent's client id: the broker would disconnect the running agent.
     client = paho.Client(CallbackAPIVersion.VERSION2, f"nightjar-doctor-{config.device}", protocol=paho.MQTTv311)
     client.username_pw_set(broker.username or config.device, broker.password or None)
     if broker.tls:
         client.tls_set_context(ssl.create_default_context())
 
     def note(_client: Any, _userdata: Any, _flags: Any, reason: Any, _properties: Any) -> None:
-        said.append(reason)
+        reasons.append(reason)
         answered.set()
 
     client.on_connect = note
@@ -214,19 +213,19 @@ def _broker(config: AgentConfig) -> Iterator[Check]:
     finally:
         client.disconnect()
         client.loop_stop()
-        client.reinitialise()  # closes the sockets that it keeps for itself
-    if not said:
+        client.reinitialise()  # closes paho's internal sockets
+    if not reasons:
         remedy = "something else listens on that port, or TLS is expected: see [broker] port and tls"
         yield Check("broker", "connection", CheckOutcome.FAILED, f"{where} does not answer as a broker", remedy)
-    elif said[0].is_failure:
+    elif reasons[0].is_failure:
         remedy = "set [broker] username and password as the broker's list has them"
-        yield Check("broker", "connection", CheckOutcome.FAILED, f"{where} refused us: {said[0]}", remedy)
+        yield Check("broker", "connection", CheckOutcome.FAILED, f"{where} refused us: {reasons[0]}", remedy)
     else:
         yield Check("broker", "connection", CheckOutcome.OK, f"{where}{' with TLS' if broker.tls else ''}")
 
 
 def _broker_with_certificates(where: str, address: tuple[str, int], tls: ssl.SSLContext) -> Check:
-    """Only the TLS handshake: an MQTT CONNECT with our certificate would disconnect a running agent."""
+    """Check the TLS handshake only: an MQTT CONNECT with our certificate would disconnect a running agent."""
     try:
         with socket.create_connection(address, ANSWER_S) as plain, tls.wrap_socket(plain) as connection:
             connection.settimeout(REFUSAL_S)
@@ -249,7 +248,7 @@ def _coordinator(config: AgentConfig) -> Iterator[Check]:
         remedy = "is it running, and is coordinator_url right? the keyboard works without it"
         yield Check("coordinator", "connection", CheckOutcome.FAILED, str(error), remedy)
         return
-    if answer.status not in {200, 503}:  # the latter: its own troubles, which its page shows
+    if answer.status not in {200, 503}:  # 503: the coordinator's own problems, which its page shows
         remedy = "is coordinator_url that of a Nightjar coordinator?"
         if tls is not None:
             remedy = "was this device blocked or forgotten? see the coordinator's page; forgotten ones enrol anew"
@@ -272,7 +271,7 @@ def _clock(config: AgentConfig) -> Iterator[Check]:
     except (UnavailableError, ValueError, TypeError):
         pass
     else:
-        skew_s = abs(time.time() - theirs.timestamp())  # noqa: TID251 - the clock is what is looked at
+        skew_s = abs(time.time() - theirs.timestamp())  # noqa: TID251 - the clock is what is checked
         remedy = "" if skew_s <= MOST_SKEW_S else "set the clock, or switch its synchronisation on (timedatectl)"
         detail = f"{skew_s:.0f} s from the coordinator's"
         yield Check("clock", "time", _ok(skew_s <= MOST_SKEW_S), detail, remedy)
@@ -309,7 +308,7 @@ def _conditions(config: AgentConfig) -> Iterator[Check]:
     for condition, reading in look_once(config).readings.items():
         match reading.value, policy[condition]:
             case Answer.UNKNOWN, Demand.REQUIRED:
-                # It can never train; that it may not train this minute is no matter of health.
+                # A device like this can never train. Not being eligible at the moment is only a warning.
                 outcome = CheckOutcome.FAILED
             case Answer.NO, Demand.REQUIRED | Demand.UNLESS_UNKNOWN:
                 outcome = CheckOutcome.WARNING
@@ -355,7 +354,7 @@ def _ask(url: str, tls: ssl.SSLContext | None) -> urllib3.BaseHTTPResponse:
 
 
 def _nearest(folder: Path) -> Path:
-    """Itself, or the nearest above it that is there."""
+    """The folder itself, or its nearest ancestor that exists."""
     return next(path for path in (folder, *folder.parents) if path.exists())
 
 

@@ -1,4 +1,4 @@
-"""``nightjar-agent enrol``: get this device its certificate, before anything else is configured."""
+"""``nightjar-agent enrol``: gets this device its certificate, before anything else is configured."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ def enrol_with_claim(path: Path, environment: Mapping[str, str], claim: Path, al
     """Enrol with a claim file.
 
     Args:
-        path: the agent's TOML file; only ``data_dir`` counts here.
-        environment: variables over it.
+        path: the agent's TOML file; only ``data_dir`` is read.
+        environment: environment variables that override the file.
         claim: the claim file.
-        also_wipe: other files in which the claim stands.
+        also_wipe: other files that contain the claim.
 
     Raises:
         ConfigError: a file cannot be used, or the claim is refused.
         RemoteProtocolError: the server that answers is not the claim's coordinator.
-        UnavailableError: try again later.
+        UnavailableError: the coordinator cannot be reached, or an operator has to admit the device.
     """
     data_dir = data_dir_of(path, environment)
     if running_agent(data_dir):
-        return enrol(data_dir, claim, also_wipe)  # it holds the folder, and only what lies in identity/ changes
+        return enrol(data_dir, claim, also_wipe)  # the agent holds the folder's lock; only identity/ changes
     with own_folder(data_dir):
         return enrol(data_dir, claim, also_wipe)

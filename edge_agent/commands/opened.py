@@ -1,4 +1,4 @@
-"""An agent's data as the commands see it, whether the agent runs or not. They open what is there and make nothing."""
+"""Opens an agent's data for the commands, whether the agent runs or not. Creates nothing."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from edge_agent.shell.model_files import ModelFiles
 
 @contextlib.contextmanager
 def opened_database(config: AgentConfig) -> Iterator[Database | None]:
-    """The agent's database; None if it never ran.
+    """The agent's database; None if the agent never ran.
 
     Raises:
-        ConfigError: there is one, and it cannot be used.
+        ConfigError: the database cannot be used.
     """
     path = config.data_dir / DATABASE
     if not path.exists():
@@ -42,7 +42,7 @@ def held_model(config: AgentConfig) -> Model | None:
 
 
 def device_beside(config: AgentConfig, database: Database | None) -> DeviceProfile:
-    """The device as the agent sees it."""
+    """The device's profile as the agent sees it."""
     clock = SystemClock()
     started = clock.wall_s() if database is None else emulation_started_s(database, clock)
     paused = (lambda: False) if database is None else database.learning_paused
@@ -50,7 +50,7 @@ def device_beside(config: AgentConfig, database: Database | None) -> DeviceProfi
 
 
 def readings_of(device: DeviceProfile, database: Database | None) -> Readings:
-    """Everything that the agent looks at before it trains."""
+    """All readings that the agent takes before it trains."""
     count = 0 if database is None else database.count()
     source = "example store"
     own = (

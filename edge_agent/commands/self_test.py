@@ -1,7 +1,7 @@
-"""``nightjar-agent self-test``: can this installation train here? A few steps on made-up numbers; nothing is kept.
+"""``nightjar-agent self-test``: tests with a few steps on synthetic data whether this installation can train.
 
-It is asked before a new release of the agent counts (docs/bundles.md), so it needs no typed text, no coordinator
-and no condition. Without a model on the device it can only show that the runtime loads.
+It runs before a new release of the agent is accepted (docs/bundles.md), so it needs no typed text, no coordinator and
+no eligibility. Nothing is stored. Without a model on the device it can only show that the runtime loads.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from edge_agent.shell.tflite import load_program, runtime_name
 
 STEPS = 3
 _LEARNING_RATE, _CLIP_NORM = 0.5, 5.0
-# Ids of words that repeat, so that a few steps must lower the loss; below 8 there are ids with a meaning.
+# Word ids that repeat, so that a few steps must lower the loss; ids below 8 are reserved.
 _DIFFERENT, _FIRST_WORD = 97, 8
 
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """What came of it.
+    """Result of the self-test.
 
     Attributes:
-        passed: it trains, or there is no model to train yet.
-        reason: why not, or what could not be tried.
+        passed: whether the model trains, or there is no model yet.
+        reason: why it failed, or what could not be tested.
         runtime: TFLite runtime and version.
-        losses: of each step, nats.
+        losses: loss of each step, nats.
     """
 
     passed: bool
@@ -40,7 +40,7 @@ class Tested:
 
 
 def self_test(config: AgentConfig) -> Tested:
-    """Train a few steps.
+    """Train a few steps on synthetic data.
 
     Raises:
         RemoteProtocolError: the model cannot be run.
@@ -59,7 +59,7 @@ def self_test(config: AgentConfig) -> Tested:
 
 
 def train_steps(model: Model) -> tuple[float, ...]:
-    """The loss of each of a few steps on made-up numbers, nats: the same on every machine, or nearly so."""
+    """The loss of each of a few steps on synthetic data, nats; (nearly) the same on every machine."""
     program, manifest = load_program(model), model.manifest
     shape = (manifest.batch_rows, manifest.sequence_length)
     different = min(_DIFFERENT, manifest.vocabulary_size - _FIRST_WORD)

@@ -1,4 +1,4 @@
-"""``nightjar-agent status``: what the agent does, holds and has sent. Reads its folder, so it works without it too."""
+"""``nightjar-agent status``: shows what the agent does, stores and has sent. Reads its folder, so it need not run."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from edge_agent.shell.trust import REFUSED, WHY, trusted
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What there is. Numbers and names only, nothing that was typed.
+    """The agent's status: numbers and names only, no typed text.
 
     Attributes:
-        device: its name.
-        emulated: an emulated phone.
-        agent_version: of this program.
-        running: whether the agent runs.
-        pid: its process number; None if it does not run.
-        state: of the lifecycle, as it was last written.
-        reason: why it is in that state.
-        learning_paused: the person paused it.
-        messages: stored.
-        message_bytes: of these.
-        model_version: of the model held; None if there is none.
-        coordinator_key: whose orders are obeyed, in hex; empty if no coordinator is known yet.
-        orders_refused: how often a model or an assignment was refused: not signed by that key, old, or outside limits.
-        refused_because: why the last one was.
-        report_waiting: a report has no receipt yet.
-        reports_sent: accepted by the coordinator.
-        bytes_sent: of these.
-        last_report_bytes: size of the newest report.
-        last_trained_at_s: seconds since 1970 UTC.
-        keyboard_url: opens the keyboard page in a browser, with its key; None if it was not served yet.
+        device: the device's name.
+        emulated: whether the device is an emulated phone.
+        agent_version: version of this program.
+        running: whether the agent is running.
+        pid: the agent's process id; None if it is not running.
+        state: the lifecycle state, as last stored.
+        reason: why the device is in this state.
+        learning_paused: whether the user has paused learning.
+        messages: number of stored messages.
+        message_bytes: total size of the stored messages.
+        model_version: version of the model on the device; None if there is none.
+        coordinator_key: the trusted key that signs orders, in hex; empty if no coordinator is known yet.
+        orders_refused: number of refused models and assignments: not signed by the key, too old, or outside limits.
+        refused_because: why the last refused order was refused.
+        report_waiting: whether a report has no receipt yet.
+        reports_sent: number of reports that the coordinator accepted.
+        bytes_sent: total size of the accepted reports.
+        last_report_bytes: size of the newest report; None if there was none.
+        last_trained_at_s: when the last training ended, seconds since 1970 UTC; None if never.
+        keyboard_url: opens the keyboard page in a browser, with its key; None if the page was never served.
     """
 
     device: str
@@ -64,10 +64,10 @@ class Found:
 
 
 def status(config: AgentConfig) -> Found:
-    """Look into the agent's folder.
+    """Read the status from the agent's folder.
 
     Raises:
-        ConfigError: it cannot be used.
+        ConfigError: the folder cannot be used.
     """
     pid = running_agent(config.data_dir)
     keyboard = config.keyboard

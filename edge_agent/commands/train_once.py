@@ -1,7 +1,7 @@
-"""``nightjar-agent train-once``: one session on what this device has, as a round would ask for it. Nothing is sent.
+"""``nightjar-agent train-once``: runs one session on this device's messages, as in a round. Nothing is sent.
 
-For people who want to know how long a session takes on their device, and what a report would weigh. The conditions
-count, as in a round: losing one of them stops the session within one batch. The model is not changed.
+It shows how long a session takes on this device and how large a report would be. The conditions apply as in a round:
+losing one of them stops the session within one batch. The model is not changed.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from wire.messages import Assignment, CodecChoice, TrainingPlan
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What came of it. Numbers only.
+    """Result of the session. Contains numbers only.
 
     Attributes:
-        trained: whether it came to its end.
-        reason: why not; empty if it did.
-        model_version: that was trained.
-        examples: targets in one pass.
-        steps: optimizer steps.
-        loss: mean per target over the last pass, nats.
-        seconds: time in training.
-        report_bytes: what a round would send.
+        trained: whether the session completed.
+        reason: why it did not complete; empty if it did.
+        model_version: version of the model that was trained.
+        examples: number of targets in one pass.
+        steps: number of optimizer steps.
+        loss: mean loss per target over the last pass, nats.
+        seconds: duration of the training.
+        report_bytes: size of the report that a round would send.
     """
 
     trained: bool
@@ -49,18 +49,18 @@ class Session:
 
 
 def train_once(config: AgentConfig, plan: TrainingPlan, codec: CodecChoice, *, whatever: bool) -> Session:
-    """Train.
+    """Run one training session.
 
     Args:
-        config: of the agent.
-        plan: how long, how fast.
-        codec: how a report would be encoded.
-        whatever: do not ask for the conditions.
+        config: configuration of the agent.
+        plan: epochs, steps and learning rate.
+        codec: how the report is encoded.
+        whatever: ignore the conditions.
 
     Raises:
         ConfigError: there is no model or no message here yet.
         RemoteProtocolError: the model cannot be run.
-        UnavailableError: the trainer cannot work.
+        UnavailableError: the training process could not be started, or died.
     """
     with opened_database(config) as database:
         model = held_model(config)
@@ -106,7 +106,7 @@ def train_once(config: AgentConfig, plan: TrainingPlan, codec: CodecChoice, *, w
 
 
 class _Watch:
-    """Looks at the conditions beside the training, as often as the agent does."""
+    """Watches the conditions during the training, as often as the agent does."""
 
     def __init__(self, config: AgentConfig) -> None:
         self._looks = looks(config)
@@ -119,7 +119,7 @@ class _Watch:
         return self._lost
 
     def end(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         self._ended = True
 
     def _look(self) -> str:
@@ -127,6 +127,6 @@ class _Watch:
         return "" if verdict.eligible else verdict.reason
 
     def _watch(self) -> None:
-        # Once lost is lost: the session is over.
+        # Once a condition is lost, the session is over.
         while not (self._lost or self._ended):
             self._lost = self._look()

@@ -1,7 +1,7 @@
-"""``nightjar-agent wipe``: delete whatever was typed, and whatever came of it, whether the agent runs or not.
+"""``nightjar-agent wipe``: deletes all typed text and everything derived from it, whether the agent runs or not.
 
-A running agent is asked by a signal, so that it stops a session that still has the text in memory and does not go on
-with a report that is gone.
+A running agent gets a signal, so that it stops a session that still holds the text in memory and drops its deleted
+report.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from wire.errors import ConfigError, UnavailableError
 
 @dataclass(frozen=True, slots=True)
 class Wiped:
-    """What was done.
+    """Result of the wipe.
 
     Attributes:
-        messages: how many there were.
-        by_agent: the running agent did it.
+        messages: number of messages that were stored.
+        by_agent: whether the running agent did it.
     """
 
     messages: int
@@ -36,8 +36,8 @@ def wipe(config: AgentConfig) -> Wiped:
     """Delete everything.
 
     Raises:
-        ConfigError: the folder is not ours.
-        UnavailableError: it could not be deleted (yet).
+        ConfigError: the folder cannot be used, or the agent belongs to another user.
+        UnavailableError: the data could not be deleted (yet).
     """
     pid = running_agent(config.data_dir)
     with opened_database(config) as database:

@@ -1,1 +1,1 @@
-"""What the agent decides: pure functions and state machines. No clock, thread, file, socket or random source."""
+"""The agent's decisions: pure functions and state machines. No clock, thread, file, socket or random source."""

@@ -1,14 +1,14 @@
-"""May this device train now? Readings of its conditions become a verdict with a reason, and verdicts become a standing.
+"""Decides whether this device may train now: turns readings of its conditions into a verdict and a standing.
 
-Two questions, kept apart:
+It answers two separate questions:
 
-- *Now*: :func:`judge` looks at one set of readings. A reading may be unknown; whether that blocks is a demand of the
-  policy, condition by condition. A phone that cannot say whether it charges must not train; a board without a
-  thermometer may.
-- *For long enough*: :func:`settle` asks for an unbroken run of eligible verdicts (hysteresis). A phone picked at the
-  moment it becomes eligible finishes a 3-minute job with probability 0.50, after two minutes with 0.80, on real traces.
+- *Now*: :func:`judge` looks at one set of readings. A reading may be unknown; the policy says for each condition
+  whether that blocks. A phone that cannot tell whether it is charging must not train; a board without a thermometer
+  may.
+- *For long enough*: :func:`settle` requires an unbroken run of eligible verdicts (hysteresis). On real traces, a phone
+  selected at the moment it becomes eligible finishes a 3-minute job with probability 0.50; after two minutes, 0.80.
 
-Does not read anything itself: adapters do. Does not decide what to do about it: :mod:`edge_agent.core.lifecycle` does.
+Adapters take the readings. :mod:`edge_agent.core.lifecycle` decides what to do about the standing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wire.messages import DropoutCause
 
 
 class Condition(enum.Enum):
-    """What must hold for a device to train, in the order in which a reason is looked for."""
+    """A condition for training, in the order in which a blocking reason is looked for."""
 
     WANTED = "wanted"
     CHARGING = "charging"
@@ -37,7 +37,7 @@ class Condition(enum.Enum):
 
 
 class Answer(enum.Enum):
-    """Does the condition hold?"""
+    """Whether a condition holds."""
 
     YES = "yes"
     NO = "no"
@@ -46,13 +46,14 @@ class Answer(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConditionReading:
-    """What one source says about one condition.
+    """What one source reports about one condition.
 
     Attributes:
-        value: does the condition hold?
-        source: who says so, such as ``/sys/class/power_supply/BAT0``.
-        reason: for a person, such as ``discharging``. Without figures that change all the time: a new reason is news.
-        age_s: seconds since the source said so.
+        value: whether the condition holds.
+        source: where the reading comes from, such as ``/sys/class/power_supply/BAT0``.
+        reason: text for people, such as ``discharging``. It must not contain figures that change all the time, because
+            each new reason is published.
+        age_s: age of the reading in seconds.
     """
 
     value: Answer
@@ -62,7 +63,7 @@ class ConditionReading:
 
 
 Readings = Mapping[Condition, ConditionReading]
-"""A condition that is not in it is unknown."""
+"""Readings by condition; a missing condition is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +71,9 @@ class EligibilityVerdict:
     """Whether the device may train at this moment.
 
     Attributes:
-        eligible: every condition holds, or is unknown and may be.
-        reason: for a person; always given.
-        cause: what a round that is under way is given up for; None if eligible.
+        eligible: every condition holds, or is unknown where the policy allows that.
+        reason: text for people; never empty.
+        cause: dropout cause if a round is in progress; None if eligible.
     """
 
     eligible: bool
@@ -81,7 +82,7 @@ class EligibilityVerdict:
 
 
 class EligibilityRun(enum.Enum):
-    """What a run of verdicts amounts to."""
+    """The standing that results from a run of verdicts."""
 
     UNFIT = "unfit"
     """Not eligible."""
@@ -92,14 +93,14 @@ class EligibilityRun(enum.Enum):
 
 
 class Demand(enum.Enum):
-    """How strictly a condition is asked for."""
+    """How strictly a condition is required."""
 
     REQUIRED = "required"
-    """It must be known to hold."""
+    """The condition must be known to hold."""
     UNLESS_UNKNOWN = "unless-unknown"
-    """It must not be known not to hold."""
+    """The condition may be unknown, but must not be known to fail."""
     IGNORED = "ignored"
-    """It is shown, and decides nothing."""
+    """The condition is shown but has no effect."""
 
 
 CAUSES = {
@@ -115,37 +116,37 @@ CAUSES = {
     Condition.MEMORY_FREE: DropoutCause.LOW_RESOURCES,
     Condition.HAS_EXAMPLES: DropoutCause.NO_EXAMPLES,
 }
-"""What a round that is under way is given up for when a condition is lost."""
+"""Dropout cause of a round in progress when a condition is lost."""
 
 Policy = Mapping[Condition, Demand]
-"""How strictly each condition is asked for; one that is not in it is required."""
+"""How strictly each condition is required; a missing condition is required."""
 
 DEFAULT_POLICY: Policy = {
-    # A person's word. Who cannot be asked (the database does not answer) has not agreed.
+    # The user's choice. If it cannot be read (the database does not answer), the user has not agreed.
     Condition.WANTED: Demand.REQUIRED,
-    # Without any sign of charging a phone is not charging.
+    # A phone without any sign of charging is not charging.
     Condition.CHARGING: Demand.REQUIRED,
-    # Without any sign of use a headless board is idle.
+    # A headless board without any sign of use is idle.
     Condition.IDLE: Demand.UNLESS_UNKNOWN,
-    # Money for metered traffic is spent for good.
+    # Money spent on metered traffic cannot be recovered.
     Condition.UNMETERED: Demand.REQUIRED,
-    # Many drivers give no level or a bogus 0 %; charging is asked for anyway.
+    # Many drivers report no level or a bogus 0 %; charging is required anyway.
     Condition.BATTERY_HIGH: Demand.UNLESS_UNKNOWN,
-    # A missing thermometer must not block for ever (BOINC learned that in the field).
+    # A missing thermometer must not block for ever (a lesson of BOINC in the field).
     Condition.COOL: Demand.UNLESS_UNKNOWN,
-    # A board without a clock of its own does not know the hour until it has a network.
+    # A board without a real-time clock does not know the time until it has a network.
     Condition.OUTSIDE_QUIET_HOURS: Demand.UNLESS_UNKNOWN,
-    # Only a Raspberry Pi says it.
+    # Only a Raspberry Pi reports this.
     Condition.STEADY_POWER: Demand.UNLESS_UNKNOWN,
-    # A file system or kernel that does not say how much is free is no reason; running out is answered where it happens.
+    # A file system or kernel that does not report free space must not block; running out is handled where it happens.
     Condition.DISK_FREE: Demand.UNLESS_UNKNOWN,
     Condition.MEMORY_FREE: Demand.UNLESS_UNKNOWN,
-    # Nothing to train on is known for certain.
+    # This is always known.
     Condition.HAS_EXAMPLES: Demand.REQUIRED,
 }
 
 STALE_AFTER_S = 60.0
-"""An older reading says nothing about now."""
+"""Age above which a reading counts as unknown."""
 
 
 def judge(readings: Readings, policy: Policy = DEFAULT_POLICY) -> EligibilityVerdict:
@@ -158,10 +159,10 @@ def judge(readings: Readings, policy: Policy = DEFAULT_POLICY) -> EligibilityVer
 
     Args:
         readings: condition -> reading.
-        policy: how strictly each is asked for.
+        policy: how strictly each condition is required.
 
     Returns:
-        The verdict; a blocking one names the first condition that blocks.
+        The verdict; if it blocks, it names the first condition that blocks.
     """
     for condition in Condition:
         demand, reading = policy.get(condition, Demand.REQUIRED), fresh(readings.get(condition))
@@ -176,7 +177,7 @@ def judge(readings: Readings, policy: Policy = DEFAULT_POLICY) -> EligibilityVer
 
 
 def fresh(reading: ConditionReading | None) -> ConditionReading:
-    """A reading as it counts now: one that is missing or too old says nothing.
+    """The reading as it counts now: a missing reading, or one that is too old, counts as unknown.
 
     >>> fresh(ConditionReading(Answer.YES, "BAT0", "charging", age_s=61.0)).reason
     'the last reading is too old'
@@ -191,7 +192,7 @@ def fresh(reading: ConditionReading | None) -> ConditionReading:
 def settle(
     eligible_since_s: float | None, verdict: EligibilityVerdict, now_s: float, hysteresis_s: float
 ) -> tuple[float | None, EligibilityRun]:
-    """Ask for an unbroken run of eligible verdicts.
+    """Update the run of eligible verdicts, and derive the standing.
 
     >>> yes = EligibilityVerdict(True, "", None)
     >>> settle(None, yes, 100.0, 120.0)
@@ -200,13 +201,13 @@ def settle(
     (100.0, <EligibilityRun.FIT: 'fit'>)
 
     Args:
-        eligible_since_s: beginning of the present run; None if there is none.
-        verdict: the newest one.
-        now_s: when it was given, on a clock that does not jump.
+        eligible_since_s: start of the current run; None if there is none.
+        verdict: the newest verdict.
+        now_s: time of the verdict on a clock that does not jump.
         hysteresis_s: how long the run must last.
 
     Returns:
-        The beginning of the run that the next call takes, and the standing.
+        The start of the run, to be passed to the next call, and the standing.
     """
     if not verdict.eligible:
         return None, EligibilityRun.UNFIT
@@ -215,15 +216,15 @@ def settle(
 
 
 def battery_reading(level: float | None, minimum: float, source: str) -> ConditionReading:
-    """Is the battery full enough?
+    """Whether the battery level is high enough.
 
     >>> battery_reading(0.12, 0.3, "BAT0").reason
     'battery below 30 %'
 
     Args:
-        level: share of a full battery, 0 to 1; None if not known.
-        minimum: the least that allows training.
-        source: who said so.
+        level: battery level, 0 to 1; None if not known.
+        minimum: least level that allows training.
+        source: where the level comes from.
     """
     if level is None:
         return ConditionReading(Answer.UNKNOWN, source, "battery level not known")
@@ -233,15 +234,15 @@ def battery_reading(level: float | None, minimum: float, source: str) -> Conditi
 
 
 def heat_reading(temperature_c: float | None, maximum_c: float, source: str) -> ConditionReading:
-    """Is it cool enough?
+    """Whether the temperature is low enough.
 
     >>> heat_reading(47.5, 45.0, "BAT0").reason
     'too hot: above 45 C'
 
     Args:
         temperature_c: degrees Celsius; None if there is no thermometer.
-        maximum_c: the most that allows training.
-        source: who said so.
+        maximum_c: highest temperature that allows training.
+        source: where the temperature comes from.
     """
     if temperature_c is None:
         return ConditionReading(Answer.UNKNOWN, source, "no thermometer")
@@ -251,17 +252,17 @@ def heat_reading(temperature_c: float | None, maximum_c: float, source: str) -> 
 
 
 QuietSpan = tuple[int, int]
-"""Begin and end in minutes since midnight; one that ends before it begins goes over midnight."""
+"""Begin and end in minutes since midnight; a span that ends before it begins wraps around midnight."""
 
 
 def quiet_span(text: str) -> QuietSpan:
-    """Read a span of the day.
+    """Parse a span of the day.
 
     >>> quiet_span("22:30-07:00")
     (1350, 420)
 
     Raises:
-        ValueError: not ``HH:MM-HH:MM``, or begin and end are the same.
+        ValueError: the text is not ``HH:MM-HH:MM``, or begin and end are equal.
     """
     begin, dash, end = text.partition("-")
     try:
@@ -282,7 +283,7 @@ def _minute(text: str) -> int:
 
 
 def quiet_reading(spans: Sequence[str], minute: int | None, source: str) -> ConditionReading:
-    """Is it outside the hours in which the device must be left alone?
+    """Whether the time is outside the quiet hours.
 
     >>> quiet_reading(["22:30-07:00"], 60, "clock").reason
     'quiet hours 22:30-07:00'
@@ -290,9 +291,9 @@ def quiet_reading(spans: Sequence[str], minute: int | None, source: str) -> Cond
     <Answer.YES: 'yes'>
 
     Args:
-        spans: as :func:`quiet_span` reads them.
-        minute: of the local day; None if the clock cannot be trusted.
-        source: who said what time it is.
+        spans: quiet hours in the format of :func:`quiet_span`.
+        minute: minute of the local day; None if the clock cannot be trusted.
+        source: where the time comes from.
     """
     if not spans:
         return ConditionReading(Answer.YES, "configuration", "no quiet hours")

@@ -1,6 +1,7 @@
-"""What happens to a device, and what it does about it: events and effects of :mod:`edge_agent.core.lifecycle`.
+"""Events and effects of the state machine in :mod:`edge_agent.core.lifecycle`.
 
-Events are past tense and carry the moment at which they happened; effects are imperative, and each may be run twice.
+Events are named in the past tense and carry the moment at which they happened. Effects are named in the imperative, and
+each may be run twice.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from wire.messages import Assignment, DropoutCause, Receipt, Rejection
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When an event happened, and the random number that came with it.
+    """When an event happened, and the random number drawn for it.
 
     Attributes:
         now_s: seconds on a clock that does not jump.
-        jitter: in [0, 1).
+        jitter: random number in [0, 1).
     """
 
     now_s: float
@@ -26,7 +27,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class ConditionsJudged:
-    """The conditions were looked at; ``cause`` is None unless the standing is UNFIT."""
+    """The conditions were judged; ``cause`` is None unless the standing is UNFIT."""
 
     at: Moment
     standing: EligibilityRun
@@ -36,19 +37,19 @@ class ConditionsJudged:
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """The broker has us and our subscriptions (again)."""
+    """The broker connection is up (again), and our subscriptions are granted."""
 
     at: Moment
 
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """The coordinator announced its current model: it is there, perhaps again.
+    """The coordinator announced its current model; it is running, perhaps after a restart.
 
     Attributes:
-        at: when.
-        within_s: a round has just opened that has room for everybody, and this long it is for check-ins to come; None
-            if nobody said so.
+        at: when it happened.
+        within_s: a round has just opened with room for every device, and check-ins should come within this time; None
+            if the announcement does not say so.
     """
 
     at: Moment
@@ -57,7 +58,7 @@ class Announced:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """The coordinator selected us; ``limit_s`` is the longest that a session may take on this device."""
+    """The coordinator selected us; ``limit_s`` is the longest session on this device."""
 
     at: Moment
     assignment: Assignment
@@ -66,7 +67,7 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """The coordinator does not want us now."""
+    """The coordinator rejected our check-in for now."""
 
     at: Moment
     rejection: Rejection
@@ -88,7 +89,7 @@ class Trained:
 
 @dataclass(frozen=True, slots=True)
 class WorkFailed:
-    """Preparing or training did not succeed."""
+    """Preparing or training failed."""
 
     at: Moment
     cause: DropoutCause
@@ -97,7 +98,7 @@ class WorkFailed:
 
 @dataclass(frozen=True, slots=True)
 class ReportSettled:
-    """The receipt for the report in the outbox came."""
+    """The receipt for the report in the outbox arrived."""
 
     at: Moment
     receipt: Receipt
@@ -105,9 +106,9 @@ class ReportSettled:
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """The process began; the state is the one that the last process left.
+    """The process started; the state is the one that the last process left.
 
-    ``deaths`` is how many processes in a row ended in the middle of a session, without one session that ended well.
+    ``deaths`` counts the processes in a row that died during a session, with no successful session in between.
     """
 
     at: Moment
@@ -116,7 +117,7 @@ class Restarted:
 
 @dataclass(frozen=True, slots=True)
 class Stopping:
-    """The process was asked to end."""
+    """The process was asked to stop."""
 
     at: Moment
 
@@ -146,7 +147,7 @@ class SendCheckIn:
 
 @dataclass(frozen=True, slots=True)
 class SendDropout:
-    """Tell the coordinator that we give up (or never took up) an assignment."""
+    """Tell the coordinator that we drop out of an assignment, or never accepted it."""
 
     round: int
     attempt: int
@@ -163,14 +164,14 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class Train:
-    """Train as the assignment says, and encode the update."""
+    """Train according to the assignment, and encode the update."""
 
     assignment: Assignment
 
 
 @dataclass(frozen=True, slots=True)
 class StopWork:
-    """Stop whatever is being prepared or trained; its result is not wanted any more."""
+    """Stop preparing or training; the result is no longer needed, except what FINISHING keeps."""
 
 
 Effect = SendCheckIn | SendDropout | Prepare | Train | StopWork

@@ -1,11 +1,11 @@
-"""What of a typed message may be kept at all.
+"""Filter for typed messages: decides what may be stored.
 
-Two measures. A message with something in it that must not be known is not kept: an e-mail address, a card number, an
+It takes two measures. A message that contains a secret is not stored at all: an e-mail address, a card number, an
 account number (IBAN), a link that carries a token, a long number (telephone, code, PIN), something that looks like a
-password or key, a word that the person forbade. From the others whatever has a figure in it is cut out, and links: the
-model does not learn from them, so they would only lie here.
+password or key, a word that the user has forbidden. From other messages, links and everything that contains a digit are
+cut out: the model does not learn from them, so there is no reason to store them.
 
-This is a net with holes: no pattern knows a secret that looks like words. What is caught never reaches the disk.
+The filter is incomplete: no pattern recognises a secret that looks like words. What it catches never reaches the disk.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 
 class Secret(enum.Enum):
-    """Why a message is not kept."""
+    """Why a message is not stored."""
 
     EMAIL = "e-mail address"
     CARD = "card number"
@@ -31,11 +31,11 @@ class Secret(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What may be kept.
+    """The part of a message that may be stored.
 
     Attributes:
-        text: the message, or what is left of it; empty if nothing may be kept.
-        secret: why it was left out as a whole; None if it was not.
+        text: the message, or what remains of it; empty if nothing may be stored.
+        secret: why the whole message was dropped; None if it was not.
     """
 
     text: str
@@ -43,17 +43,17 @@ class Kept:
 
 
 CUT = "…"
-"""Stands where something was cut out."""
+"""Replaces each part that was cut out."""
 LONG_NUMBER_DIGITS = 5
-"""The shortest telephone numbers, codes and PINs that do harm; years and prices have four."""
+"""Digits from which a number counts as a telephone number, code or PIN; years and prices have four."""
 SHORTEST_PASSWORD = 8
 LONGEST_WORD = 64
-"""A longer run is a key or a hash."""
+"""A longer run of characters counts as a key or a hash."""
 
 _EMAIL = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@.]{2,}|[^\s@]+\s*[\[({]\s*at\s*[\])}]\s*[^\s@]+", re.IGNORECASE)
 _LINK = re.compile(r"(?:[a-z][a-z0-9+.-]*://|www\.)\S+", re.IGNORECASE)
 _TOKEN_IN_LINK = re.compile(r"[?#;=]|://[^/\s]*@|/[^/\s]*[\w-]{20,}")
-# Figures with one or two separators between them, as people write long numbers.
+# Digits with at most two separators between them, as people write long numbers.
 _NUMBER = re.compile(r"\d(?:[\s./()\-\u2010-\u2015\u00a0]{0,2}\d)+")
 _IBAN = re.compile(r"\b[A-Za-z]{2}\d{2}(?:\s?[A-Za-z0-9]{1,4}){2,9}\b")
 _WITH_FIGURE = re.compile(r"\S*\d\S*")
@@ -61,7 +61,7 @@ _RUN = re.compile(r"\S+")
 
 
 def storable(text: str, forbidden: Sequence[str] = ()) -> Kept:
-    """What of a message may be kept.
+    """The part of a message that may be stored.
 
     >>> storable("see you at 8, room 12b!")
     Kept(text='see you at … room …', secret=None)
@@ -69,11 +69,11 @@ def storable(text: str, forbidden: Sequence[str] = ()) -> Kept:
     <Secret.EMAIL: 'e-mail address'>
 
     Args:
-        text: as it was typed.
-        forbidden: words that no kept message may have; case does not matter.
+        text: the message as typed.
+        forbidden: words that no stored message may contain; case does not matter.
     """
-    # Full-width figures, ligatures and the like are as readable as plain ones. A lone surrogate, which a browser can
-    # send, has no UTF-8.
+    # Full-width digits, ligatures and the like are as readable as plain characters, so the text is normalised. A lone
+    # surrogate, which a browser can send, cannot be encoded in UTF-8.
     text = text.encode(errors="replace").decode()
     plain = unicodedata.normalize("NFKC", text)
     secret = _secret_in(plain, forbidden)
@@ -108,7 +108,7 @@ def _secret_in(text: str, forbidden: Sequence[str]) -> Secret | None:
 
 
 def passes_luhn(digits: str) -> bool:
-    """The check sum of card numbers (ISO/IEC 7812-1, annex B).
+    """Whether the checksum of a card number is right (ISO/IEC 7812-1, annex B).
 
     >>> passes_luhn("4111111111111111"), passes_luhn("4111111111111112")
     (True, False)
@@ -118,7 +118,7 @@ def passes_luhn(digits: str) -> bool:
 
 
 def is_iban(text: str) -> bool:
-    """The check sum of account numbers (ISO 13616, modulo 97).
+    """Whether the checksum of an account number is right (ISO 13616, modulo 97).
 
     >>> is_iban("GB82 WEST 1234 5698 7654 32"), is_iban("GB82 WEST 1234 5698 7654 33")
     (True, False)
@@ -130,7 +130,7 @@ def is_iban(text: str) -> bool:
 
 
 def _begins_with_iban(found: str) -> bool:
-    """The pattern takes words behind the number along."""
+    """Whether the text begins with an account number; the pattern may also match words after the number."""
     compact = "".join(found.split())
     return any(is_iban(compact[:end]) for end in range(15, len(compact) + 1))
 

@@ -1,33 +1,34 @@
-"""The agent's life as a state machine: when to check in, train, report and rest.
+"""The agent's lifecycle as a state machine: when to check in, train, report and rest.
 
 Theory of operation
 ===================
 
-``step(state, event) -> (state, effects)`` looks the pair of types up in :data:`TABLE`; the row is a small function that
-says the next state and what to do. A missing row is an illegal event: :class:`IllegalEvent`, and the caller's state
-stands. Nothing here reads a clock or draws a number: every event carries its :class:`Moment`.
+``step(state, event) -> (state, effects)`` looks up the pair of types in :data:`TABLE`; the row is a small function that
+returns the next state and the effects. A missing row means an illegal event: ``step`` raises :class:`IllegalEvent`, and
+the caller keeps its state. Nothing here reads a clock or draws a random number: every event carries its
+:class:`Moment`.
 
-The usual circle is::
+The usual cycle is::
 
     INELIGIBLE -> SETTLING -> CHECKED_IN -> PREPARING -> TRAINING -> REPORTING -> RESTING -> (by conditions)
 
-- :class:`ConditionsJudged` comes at every poll. It is also the clock: every wait ends at one of them.
-- Conditions lost while checked in, preparing or training: the work is stopped, the coordinator is told why if it had
-  selected us, and the device is INELIGIBLE. While REPORTING they do not matter any more: the work is done and the
+- :class:`ConditionsJudged` comes at every poll. It also serves as the clock: every wait ends at such an event.
+- If conditions are lost while checked in, preparing or training, the work is stopped, the coordinator is told why if it
+  had selected us, and the device becomes INELIGIBLE. While REPORTING they no longer matter: the work is done and the
   update is small.
-- If the plan allows a shorter training, and the coordinator can still be told before the deadline, conditions lost
-  while training make the device FINISHING: the training ends within one batch, and what it had until then is reported
-  if it is enough. On a network that costs money nothing is reported, so nothing is finished.
-- An assignment counts in CHECKED_IN only. A repetition of the one we are busy with, or have just settled, is ignored;
+- If conditions are lost while training, the plan allows a shorter training, and there is still time before the
+  deadline, the device becomes FINISHING: the training ends within one batch, and the result so far is reported if it is
+  enough. On a metered network nothing is reported, so the work is stopped at once.
+- An assignment is accepted in CHECKED_IN only. A repetition of the current or the just settled assignment is ignored;
   any other is answered with a dropout, so that the coordinator need not wait for its deadline.
 - Messages may come at any time, so :class:`Assigned` and :class:`Rejected` have a row in every state. Results of our
-  own work (:class:`Prepared`, :class:`Trained`, :class:`WorkFailed`, :class:`ReportSettled`) are illegal where no such
-  work is under way: the driver drops results of work that was stopped before they get here.
-- The report itself, its re-sending and its receipt belong to :mod:`edge_agent.core.outbox`.
+  own work (:class:`Prepared`, :class:`Trained`, :class:`WorkFailed`, :class:`ReportSettled`) are illegal if no such
+  work is in progress: the driver drops the results of stopped work before they get here.
+- :mod:`edge_agent.core.outbox` handles the report itself, its resends and its receipt.
 
-After a process restart the driver loads the last state and sends :class:`Restarted`: a round that was being worked on
-is given up with cause RESTARTED, a report in the outbox is kept. If that happens several times in a row, it is the work
-that ends the process, and the device rests for hours instead of doing the same again.
+After a process restart the driver loads the last state and sends :class:`Restarted`: a round in progress is abandoned
+with cause RESTARTED, and a report in the outbox is kept. If a session is cut off like this several times in a row, the
+session itself must be killing the process, and the device rests for hours instead of trying again.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ from wire.messages import Assignment, DropoutCause
 
 
 def _rows() -> Iterable[Row[Result]]:
-    """Every legal pair; a pair that is not here raises IllegalEvent."""
+    """All legal pairs of state and event; any other pair raises IllegalEvent."""
     return (
         row(Ineligible, ConditionsJudged, _follow_conditions, Ineligible, Settling, CheckedIn),
         row(Ineligible, Connected, _stay, Ineligible),
@@ -134,46 +135,47 @@ def _rows() -> Iterable[Row[Result]]:
 
 
 CHECK_IN_AGAIN = BackOff(first_s=20.0, most_s=300.0)
-"""No answer before a cohort is full is normal; but a coordinator may also have lost its pool."""
+"""Back-off for repeated check-ins. It is normal to get no answer until a cohort is full, but the coordinator may also
+have lost its pool."""
 NUDGE_SPREAD_S = 2.0
-"""When everybody learns at the same moment that the coordinator is back, their check-ins are spread over this time,
-unless the coordinator knows its population and says how long it needs."""
+"""When all devices learn at once that the coordinator is back, their check-ins are spread over this time, unless the
+announcement gives a time that fits the population."""
 FINISH_S = 60.0
-"""Longest that a slow board needs for its last batch and for encoding what it has."""
+"""Longest time that a slow board needs for its last batch and for encoding the update."""
 REST_AFTER_DEATHS_S = 6 * 3600.0
-"""Then it is the session that kills us, of too little memory perhaps; the next model may be another one."""
+"""Rest after repeated deaths: the session kills the process, perhaps for lack of memory; the next model may differ."""
 REST_AFTER_REFUSAL_S = 3600.0
-"""What is outside our limits now is hardly inside them in a minute."""
+"""Rest after an order outside our limits: the next order is unlikely to differ soon."""
 SHORTEST_REST_S = 1.0
-"""A retry window of nothing would make a circle of check-ins and rejections as fast as the network allows."""
+"""Shortest rest: with a retry window of zero, check-ins and rejections would loop as fast as the network allows."""
 
 
 # --- states ---------------------------------------------------------------------------------------------------------
 
 
 class Ineligible(msgspec.Struct, frozen=True, tag="ineligible"):
-    """Some condition does not hold."""
+    """A condition does not hold."""
 
     reason: str
     cause: DropoutCause
 
 
 class Settling(msgspec.Struct, frozen=True, tag="settling"):
-    """Eligible, but not for long enough; ``cause`` is what it was ineligible for before."""
+    """Eligible, but not for long enough; ``cause`` is why the device was ineligible before."""
 
     reason: str
     cause: DropoutCause
 
 
 class CheckedIn(msgspec.Struct, frozen=True, tag="checked-in"):
-    """The coordinator was told (``tries`` times) that we are there; told again at ``again_at_s``."""
+    """We have checked in ``tries`` times without an answer; the next check-in is at ``again_at_s``."""
 
     tries: int
     again_at_s: float
 
 
 class Preparing(msgspec.Struct, frozen=True, tag="preparing"):
-    """Selected; fetching what we lack of the model."""
+    """Selected; fetching the missing parts of the model."""
 
     assignment: Assignment
     deadline_s: float
@@ -187,7 +189,7 @@ class Training(msgspec.Struct, frozen=True, tag="training"):
 
 
 class Finishing(msgspec.Struct, frozen=True, tag="finishing"):
-    """Conditions were lost while training; waiting until ``until_s`` for what there is, if that is enough."""
+    """Conditions were lost while training; waiting until ``until_s`` for the shortened training's result."""
 
     assignment: Assignment
     until_s: float
@@ -203,7 +205,7 @@ class Reporting(msgspec.Struct, frozen=True, tag="reporting"):
 
 
 class Resting(msgspec.Struct, frozen=True, tag="resting"):
-    """Waiting for a retry window; ``round`` and ``attempt`` are those of the report just settled (0: none)."""
+    """Waiting for a retry window; ``round`` and ``attempt`` identify the report just settled (0 for none)."""
 
     until_s: float
     reason: str
@@ -214,7 +216,7 @@ class Resting(msgspec.Struct, frozen=True, tag="resting"):
 State = Ineligible | Settling | CheckedIn | Preparing | Training | Finishing | Reporting | Resting
 
 STARTING = Ineligible("just started", DropoutCause.RESTARTED)
-"""The state of a device that has not looked at its conditions yet."""
+"""The state of a device that has not judged its conditions yet."""
 
 
 def name(state: State) -> str:
@@ -227,7 +229,7 @@ def name(state: State) -> str:
 
 
 def reason(state: State) -> str:
-    """Why the device is in this state, for a person.
+    """Why the device is in this state, as text for people.
 
     >>> reason(Reporting(3, 1))
     'waiting for the receipt of round 3'
@@ -250,7 +252,7 @@ def reason(state: State) -> str:
 
 
 def due_at_s(state: State) -> float | None:
-    """When time alone ends this state; None if only something that happens can.
+    """When this state times out; None if only an event can end it.
 
     >>> due_at_s(Resting(60.0, "round in progress"))
     60.0
@@ -271,7 +273,7 @@ Result = tuple[State, tuple[Effect, ...]]
 
 
 def step(state: State, event: Event) -> Result:
-    """One transition.
+    """Make one transition.
 
     >>> from edge_agent.core.events import Moment
     >>> step(STARTING, Prepared(Moment(0.0, 0.0)))
@@ -279,7 +281,7 @@ def step(state: State, event: Event) -> Result:
     wire.errors.IllegalEvent: lifecycle, ineligible: Prepared cannot happen here
 
     Args:
-        state: where we are.
+        state: the current state.
         event: what happened.
 
     Returns:
@@ -296,7 +298,7 @@ def _stay(state: State, _event: Event) -> Result:
 
 
 def _follow_conditions(state: State, event: ConditionsJudged) -> Result:
-    """The state that the conditions alone call for."""
+    """The state that follows from the conditions alone."""
     match event.standing:
         case EligibilityRun.UNFIT:
             return Ineligible(event.reason, event.cause or DropoutCause.IN_USE), ()
@@ -318,7 +320,7 @@ def _wait_for_answer(state: CheckedIn, event: ConditionsJudged) -> Result:
 
 
 def _check_in_again(_state: CheckedIn, event: Connected) -> Result:
-    # The broker has told our last will; whatever pool we were in, we are out of it.
+    # The broker has published our last will, so the coordinator has removed us from its pool.
     return _check_in(event.at, tries=1)
 
 
@@ -328,7 +330,7 @@ def _check_in_soon(state: CheckedIn, event: Announced) -> Result:
 
 
 def _come_sooner(state: Resting, event: Announced) -> Result:
-    # Only after a report: any other rest has a reason that a new round does not end.
+    # Only after a report: a new round does not remove the reason for any other rest.
     if event.within_s is None or not state.round:
         return state, ()
     soon_s = event.at.now_s + event.within_s * event.at.jitter
@@ -354,9 +356,9 @@ def _refuse(state: State, event: Assigned) -> Result:
 
 
 def _rest_after_rejection(_state: CheckedIn, event: Rejected) -> Result:
-    said = event.rejection
-    rest_s = max(said.retry_after_s, SHORTEST_REST_S)
-    why = f"{said.detail or said.reason.value}; again in {rest_s:.0f} s"
+    rejection = event.rejection
+    rest_s = max(rejection.retry_after_s, SHORTEST_REST_S)
+    why = f"{rejection.detail or rejection.reason.value}; again in {rest_s:.0f} s"
     return Resting(event.at.now_s + rest_s, why), ()
 
 
@@ -396,7 +398,7 @@ def _give_up(state: Preparing | Training | Finishing, cause: DropoutCause, detai
 
 
 def _rest_a_little(at: Moment, why: str) -> Resting:
-    # Checking in at once would offer the same device for the same failure.
+    # Checking in at once would only repeat the failure.
     return Resting(at.now_s + CHECK_IN_AGAIN.delay_s(1, at.jitter), why)
 
 
@@ -416,9 +418,9 @@ def _fail(state: Preparing | Training, event: WorkFailed) -> Result:
 
 
 def _rest_after_receipt(state: Reporting, event: ReportSettled) -> Result:
-    said = event.receipt
-    rest_s = max(said.retry_after_s, SHORTEST_REST_S)
-    why = f"report of round {state.round} {said.verdict.value}" + (f" ({said.code})" if said.code else "")
+    receipt = event.receipt
+    rest_s = max(receipt.retry_after_s, SHORTEST_REST_S)
+    why = f"report of round {state.round} {receipt.verdict.value}" + (f" ({receipt.code})" if receipt.code else "")
     return Resting(event.at.now_s + rest_s, why, state.round, state.attempt), ()
 
 

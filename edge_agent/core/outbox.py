@@ -1,22 +1,22 @@
-"""The report on its way: sent, sent again, and settled by a receipt.
+"""The outbox as a state machine: sends a report, resends it, and settles it by a receipt.
 
 Theory of operation
 ===================
 
-There is at most one report at a time. Its bytes, and the residual that error feedback would continue with, are stored
-together before the first byte leaves; this machine decides only when to send what, and what a receipt means::
+There is at most one report at a time. Its bytes, and the residual with which error feedback would continue, are stored
+together before the first byte is sent. This machine only decides what to send when, and what a receipt means::
 
     PENDING --(due)--> SENT --(receipt)--> SETTLED
 
-A PUBACK is not a receipt: brokers drop queued messages and say Success. So a report without a receipt is sent again
-after a back-off, for ever, with the same bytes. One that was cut in chunks is not sent again blindly: a query asks what
-is missing, and only that is sent.
+A PUBACK is not a receipt: brokers drop queued messages and still report success. So a report without a receipt is
+resent with the same bytes after a back-off, for ever. A chunked report is not resent blindly: a query asks which parts
+are missing, and only those are sent.
 
-With error feedback no update is lost by being late: what a report carried goes back into the residual, and into the
-next report. An INVALID one is thrown away, and the residual is what it was before.
+With error feedback a late update is not lost: what the report carried is added back to the residual, and so goes into
+the next report. An INVALID report is discarded, and the residual is what it was before.
 
-``step`` has the same form as in :mod:`edge_agent.core.lifecycle`. Times are on a clock that may begin anew with each
-process; after a restart everything is PENDING again, which sends at once.
+``step`` works like the one in :mod:`edge_agent.core.lifecycle`. Times are on a clock that may restart with each
+process; after a restart the report is PENDING again and is sent at once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from wire.messages import Missing, Receipt, Verdict
 
 
 def _rows() -> Iterable[Row[Result]]:
-    """Every legal pair; a pair that is not here raises IllegalEvent."""
+    """All legal pairs of state and event; any other pair raises IllegalEvent."""
     return (
         row(Pending, TimePassed, _send_all, Sent),
         row(Pending, Nudged, _stay, Pending),
@@ -46,19 +46,19 @@ def _rows() -> Iterable[Row[Result]]:
 
 
 SEND_AGAIN = BackOff(first_s=5.0, most_s=300.0)
-"""A receipt usually comes within a second; five leave room for a burst of a whole cohort."""
+"""Back-off for resends. A receipt usually comes within a second; five leave room for a burst of a whole cohort."""
 NUDGE_SPREAD_S = 2.0
-"""When the connection or the coordinator is back, the next sending comes within this time."""
+"""When the connection or the coordinator is back, the report is resent within this time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """Which report lies in the outbox.
+    """Identifies the report in the outbox.
 
     Attributes:
-        round: as in the report.
-        attempt: as in the report.
-        parts: number of MQTT publishes that it takes; 1 means that it is not cut.
+        round: round number of the report.
+        attempt: attempt number of the report.
+        parts: number of MQTT publishes of the report; 1 means that it is not chunked.
     """
 
     round: int
@@ -68,14 +68,14 @@ class Parcel:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """Not sent by this process yet."""
+    """The report has not been sent by this process yet."""
 
     parcel: Parcel
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Sent or asked about ``tries`` times; next at ``again_at_s``."""
+    """The report was sent or queried ``tries`` times; the next try is at ``again_at_s``."""
 
     parcel: Parcel
     tries: int
@@ -84,7 +84,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A receipt came."""
+    """The receipt has arrived."""
 
     parcel: Parcel
     receipt: Receipt
@@ -95,7 +95,7 @@ State = Pending | Sent | Settled
 
 @dataclass(frozen=True, slots=True)
 class TimePassed:
-    """A moment at which we are connected and could send."""
+    """Time has passed, and we are connected and could send."""
 
     at: Moment
 
@@ -109,7 +109,7 @@ class Nudged:
 
 @dataclass(frozen=True, slots=True)
 class ReceiptCame:
-    """The coordinator's answer to some report, perhaps an older one."""
+    """The coordinator's answer to a report, perhaps an older one, arrived."""
 
     at: Moment
     receipt: Receipt
@@ -117,7 +117,7 @@ class ReceiptCame:
 
 @dataclass(frozen=True, slots=True)
 class MissingCame:
-    """The coordinator's answer to a query."""
+    """The coordinator's answer to a query arrived."""
 
     at: Moment
     missing: Missing
@@ -135,7 +135,7 @@ class SendParts:
 
 @dataclass(frozen=True, slots=True)
 class SendQuery:
-    """Ask what the coordinator has of the report."""
+    """Ask which parts of the report the coordinator has."""
 
     parcel: Parcel
 
@@ -147,7 +147,7 @@ class AdoptResidual:
 
 @dataclass(frozen=True, slots=True)
 class PutBack:
-    """Drop the report and put what it carried back into the residual: nobody will count it."""
+    """Drop the report and add what it carried back to the residual: the coordinator does not count it."""
 
 
 Effect = SendParts | SendQuery | AdoptResidual | PutBack
@@ -155,7 +155,7 @@ Result = tuple[State, tuple[Effect, ...]]
 
 
 def due_at_s(state: State) -> float | None:
-    """When something is to be sent, if there is a connection; None if nothing is."""
+    """When the next message is to be sent, given a connection; None if there is none."""
     match state:
         case Pending():
             return -math.inf
@@ -166,7 +166,7 @@ def due_at_s(state: State) -> float | None:
 
 
 def step(state: State, event: Event) -> Result:
-    """One transition.
+    """Make one transition.
 
     >>> step(Pending(Parcel(3, 1, 2)), TimePassed(Moment(10.0, 0.0)))
     (Sent(parcel=Parcel(round=3, attempt=1, parts=2), tries=1, again_at_s=12.5), (SendParts(parts=(0, 1)),))
@@ -174,8 +174,8 @@ def step(state: State, event: Event) -> Result:
     Raises:
         IllegalEvent: the table has no such row.
     """
-    found = find_row(TABLE, type(state), type(event), lambda: f"outbox, {type(state).__name__.lower()}")
-    return found.handle(state, event)
+    matched = find_row(TABLE, type(state), type(event), lambda: f"outbox, {type(state).__name__.lower()}")
+    return matched.handle(state, event)
 
 
 def _stay(state: State, _event: Event) -> Result:
@@ -204,25 +204,25 @@ def _hasten(state: Sent, event: Nudged) -> Result:
 
 
 def _settle(state: Pending | Sent, event: ReceiptCame) -> Result:
-    said = event.receipt
-    if (said.round, said.attempt) != (state.parcel.round, state.parcel.attempt):
+    receipt = event.receipt
+    if (receipt.round, receipt.attempt) != (state.parcel.round, state.parcel.attempt):
         return state, ()
-    match said.verdict:
-        # A duplicate was accepted before; only its receipt got lost.
+    match receipt.verdict:
+        # A duplicate was accepted before; its receipt was lost.
         case Verdict.ACCEPTED | Verdict.DUPLICATE:
-            return Settled(state.parcel, said), (AdoptResidual(),)
+            return Settled(state.parcel, receipt), (AdoptResidual(),)
         case Verdict.LATE:
-            return Settled(state.parcel, said), (PutBack(),)
-        # Whatever is wrong with it would be wrong with the next report, too, if it were kept.
+            return Settled(state.parcel, receipt), (PutBack(),)
+        # The residual is dropped too: whatever is wrong with it would also spoil the next report.
         case Verdict.INVALID:
-            return Settled(state.parcel, said), ()
+            return Settled(state.parcel, receipt), ()
 
 
 def _send_missing(state: Sent, event: MissingCame) -> Result:
-    said = event.missing
-    if (said.round, said.attempt) != (state.parcel.round, state.parcel.attempt):
+    missing = event.missing
+    if (missing.round, missing.attempt) != (state.parcel.round, state.parcel.attempt):
         return state, ()
-    parts = tuple(sorted({part for part in said.chunks if part < state.parcel.parts}))
+    parts = tuple(sorted({part for part in missing.chunks if part < state.parcel.parts}))
     return _sent(state.parcel, 1, event.at), (SendParts(parts),) if parts else ()
 
 

@@ -1,12 +1,12 @@
-"""What a person wrote lately, blended with what a model expects.
+"""Blends a model's predictions with an n-gram model of what the user wrote lately.
 
-Counts of the person's own words, pairs and triples, each order smoothed with the one below it, and the lowest with the
-model: ``p = (count + strength * below) / (total + strength)``. With nothing counted that is the model itself, and the
-more often the person wrote something after the same words, the more it says; no weight has to be tuned for a person.
-The lowest order counts the latest words only, which makes it a cache of what is being talked about.
+It counts the user's own words, pairs and triples. Each order is smoothed with the order below it, and the lowest with
+the model: ``p = (count + strength * below) / (total + strength)``. Without counts the result is the model's prediction;
+the more often the user wrote something after the same words, the more the counts weigh. No weight has to be tuned per
+user. The lowest order counts only the latest words, which makes it a cache of the current topic.
 
-The counts are small, grow word by word as messages are sent, and live in memory only: they are made anew from the
-example store, and gone when that is wiped. Nothing of them is ever sent.
+The counts are small, grow word by word as messages are sent, and are held in memory only: they are rebuilt from the
+example store and disappear when it is wiped. They are never sent.
 
 Source: MacKay and Peto 1995, "A hierarchical Dirichlet language model"; the cache is Kuhn and De Mori 1990.
 """
@@ -26,18 +26,18 @@ from models.vocabulary import BOS, FIRST_WORD, Vocabulary, words
 Probabilities = npt.NDArray[np.float64]
 
 CACHE_WORDS = 400
-"""Latest words that the lowest order counts."""
+"""Number of latest words that the lowest order counts."""
 STRENGTHS = (1000.0, 50.0, 20.0)
-"""How many words' worth the order below has, in the cache, after one word, after two."""
+"""Weight, in words, of the order below: in the cache, after one word, after two words."""
 LATEST_MESSAGES = 2_000
-"""Of a store's messages, those that are counted: 3 MB of counts."""
+"""Most messages of the store that are counted: 3 MB of counts."""
 
 
 class OwnHistory:
-    """Counts of a person's words after each one and each two others.
+    """Counts of the user's words after each single word and each pair of words.
 
     Args:
-        vocabulary: gives the ids; words that it lacks are context, and never counted.
+        vocabulary: maps words to ids; words outside it serve as context but are never counted.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -59,11 +59,11 @@ class OwnHistory:
         """Probabilities of the next word.
 
         Args:
-            model: (V,) what the model expects; sums to 1.
+            model: (V,) the model's probabilities; they sum to 1.
             finished: the words of the sentence so far.
 
         Returns:
-            (V,), a new array.
+            (V,) probabilities, a new array.
         """
         ids = [BOS, BOS, *self._vocabulary.encode(finished[-2:])]
         orders = (self._latest, self._after.get((ids[-1],), ()), self._after.get((ids[-2], ids[-1]), ()))
@@ -76,11 +76,11 @@ class OwnHistory:
 
 
 class Blended:
-    """A predictor that also knows what the person wrote. Implements :class:`edge_agent.ports.Predictor`.
+    """A predictor that also uses what the user wrote. Implements :class:`edge_agent.ports.Predictor`.
 
     Args:
-        model: the predictor of the model.
-        texts: the person's messages, oldest first.
+        model: predictor of the underlying model.
+        texts: the user's messages, oldest first.
     """
 
     def __init__(self, model: Predictor, texts: Iterable[str] = ()) -> None:
@@ -96,20 +96,20 @@ class Blended:
 
     @property
     def version(self) -> int | None:
-        """Of the model."""
+        """Version of the underlying model."""
         return self._model.version
 
     def learn(self, text: str) -> None:
-        """Count a message that was sent; not while :meth:`scores` runs."""
+        """Count a message that was sent. Must not run during :meth:`scores`."""
         self._history.learn(text)
 
     def scores(self, finished: Sequence[str]) -> Floats:
         """Log-probabilities of the next word, (V,) float32.
 
         Raises:
-            NightjarError: as the model's predictor.
+            NightjarError: the model's predictor failed.
         """
-        said = self._model.scores(finished).astype(np.float64)
-        shares = np.exp(said - said.max())
+        logits = self._model.scores(finished).astype(np.float64)
+        shares = np.exp(logits - logits.max())
         blended = self._history.blend(shares / shares.sum(), finished)
         return np.log(np.maximum(blended, 1e-30)).astype(np.float32)

@@ -1,11 +1,11 @@
-"""The model in plain numpy, forward only: what the keyboard suggests with, and what local evaluation counts with.
+"""The model's forward pass in plain numpy, for the keyboard's suggestions and for local evaluation.
 
-The weights are views of the flat vector, so a memory-mapped file serves as it is: nothing is copied, the pages belong
-to the page cache, and the resident part of the agent needs no TFLite runtime. One word costs one product of the
-embedding with a vector; a 10,000-word model answers faster than the runtime's ``step`` signature, which copies its
-variables at every call (docs/adr/0014-numpy-inference.md). Training is not here: that is the program's.
+The weights are views of the flat vector, so a memory-mapped file can be used directly: nothing is copied, the pages
+belong to the page cache, and the resident part of the agent needs no TFLite runtime. One word costs one matrix-vector
+product with the embedding. A 10,000-word model answers faster than the runtime's ``step`` signature, which copies its
+variables at every call (docs/adr/0014-numpy-inference.md). Training is done by the TFLite program.
 
-The cell is that of :mod:`models.lstm`, which the tests compare it with; see there for the sources.
+The cell is the one of :mod:`models.lstm`; the tests compare the two, and the sources are cited there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from models.vocabulary import BOS, FIRST_WORD, PAD
 from wire.parameters import ParameterLayout, Vector
 
 NEVER = np.float32(-1e9)
-"""The score of what must not be suggested."""
+"""Score of tokens that must not be suggested."""
 
 
 class Weights(NamedTuple):
@@ -37,7 +37,7 @@ def weights_of(vector: Vector, layout: ParameterLayout) -> Weights:
 
     Args:
         vector: (n,) float32.
-        layout: of :func:`models.configurations.lstm_layout`.
+        layout: layout from :func:`models.configurations.lstm_layout`.
 
     Raises:
         LocalProtocolError: the vector does not have the length of the layout.
@@ -55,7 +55,7 @@ def advance(weights: Weights, token: int, h: Floats, c: Floats) -> tuple[Floats,
         c: (H,) float32 state.
 
     Returns:
-        Scores (V,) float32 of the next word, those of the specials at ``NEVER``; the next h; the next c.
+        Scores (V,) float32 of the next word, with the special tokens at ``NEVER``; the next h; the next c.
     """
     if token == BOS:
         h, c = np.zeros_like(h), np.zeros_like(c)
@@ -66,9 +66,10 @@ def advance(weights: Weights, token: int, h: Floats, c: Floats) -> tuple[Floats,
 
 
 def score(weights: Weights, x: Ids, y: Ids) -> Evaluation:
-    """Loss and recall of one batch, as :func:`models.lstm.score` counts them.
+    """Loss and recall of one batch, counted as in :func:`models.lstm.score`.
 
-    One position of all rows at a time: the scores of a whole batch of a 10,000-word model are 13 MB, these are 0.6.
+    Processes one position of all rows at a time: for a 10,000-word model, the scores of a whole batch take 13 MB, those
+    of one position 0.6 MB.
 
     Args:
         weights: the parameters.
@@ -79,7 +80,7 @@ def score(weights: Weights, x: Ids, y: Ids) -> Evaluation:
     h = np.zeros((len(x), weights.projection.shape[1]), np.float32)
     c = np.zeros((len(x), weights.projection.shape[0]), np.float32)
     loss, targets, counted, top1, top3 = 0.0, 0, 0, 0, 0
-    # Weights that exploded give sums that are not finite; the caller sees that, a warning would not help.
+    # Diverged weights give sums that are not finite; the caller checks for that, so warnings are suppressed.
     with np.errstate(over="ignore", invalid="ignore"):
         for token, target in zip(x.T, y.T, strict=True):
             keep = (token != BOS)[:, None]
@@ -91,7 +92,7 @@ def score(weights: Weights, x: Ids, y: Ids) -> Evaluation:
             of_target = logits[rows[: len(logits)], target[wanted]]
             most = logits.max(axis=1)
             loss += float(np.sum(np.log(np.exp(logits - most[:, None]).sum(axis=1)) + most - of_target))
-            # A value that is not a number is not less than any: it counts against the model.
+            # NaN compares as not less than the target, so it counts against the model.
             rank = (~(logits[:, FIRST_WORD:] < of_target[:, None])).sum(axis=1) - 1
             word = target[wanted] >= FIRST_WORD
             targets += int(wanted.sum())
@@ -102,7 +103,7 @@ def score(weights: Weights, x: Ids, y: Ids) -> Evaluation:
 
 
 def _cell(weights: Weights, embedded: Floats, h: Floats, c: Floats) -> tuple[Floats, Floats]:
-    """One time step of any number of rows: embedded (..., D), h (..., D), c (..., H) to the next h and c."""
+    """One time step for any number of rows: embedded (..., D), h (..., D), c (..., H) to the next h and c."""
     hidden = weights.projection.shape[0]
     z = embedded @ weights.input_kernel + h @ weights.recurrent_kernel + weights.gate_bias
     gates = 0.5 + 0.5 * np.tanh(0.5 * z[..., : 2 * hidden])  # the logistic function, without overflow

@@ -1,10 +1,10 @@
-"""Local epochs: what a device does with its examples between assignment and report.
+"""Local training: what a device does with its examples between assignment and report.
 
-Local SGD (McMahan et al. 2017, algorithm 1, ClientUpdate) with the rows of the batches shuffled anew in each epoch;
-with momentum or the proximal term of FedProx if the plan asks for them. The abort predicate is asked
-before every batch, so a person who picks up the phone waits for one batch at most; what was done until then is kept if
-the plan says that it is enough. A training that diverges ends, and the program holds the base weights again. Does not
-fetch, encode or send.
+Local SGD (McMahan et al. 2017, algorithm 1, ClientUpdate) with the rows of the batches reshuffled in each epoch, and
+with momentum or the proximal term of FedProx if the plan asks for them. The abort predicate is polled before every
+batch, so a user who picks up the phone waits for one batch at most; the result so far is kept if the plan says that it
+is enough. A training that diverges is ended, and the program's base weights are restored. This module does not fetch,
+encode or send.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from wire.messages import DropoutCause, TrainingPlan
 from wire.parameters import Vector
 
 WINDOW = 8
-"""Batches whose mean loss is compared: single batches differ by a third and more."""
+"""Number of batches whose mean loss is compared: single batches differ by a third and more."""
 RISE = 1.5
-"""A mean loss over a window so many times that of the beginning is a divergence, and not noise."""
+"""Factor by which a window's mean loss must exceed the first window's to count as divergence rather than noise."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainedUpdate:
-    """A training whose update is worth sending.
+    """The result of a training whose update is worth sending.
 
     Attributes:
-        delta: (n,) float32, trained minus base.
-        num_examples: different next-word targets trained on.
-        steps: optimizer steps done.
-        loss: mean per target over the last epoch, nats.
-        seconds: time it took.
-        whole: every step of the plan was done; otherwise it was asked to stop before.
+        delta: (n,) float32, trained weights minus base weights.
+        num_examples: number of distinct next-word targets trained on.
+        steps: number of optimizer steps.
+        loss: mean loss per target over the last epoch, nats.
+        seconds: duration of the training.
+        whole: whether every step of the plan was done; False if the training was stopped early.
     """
 
     delta: Vector
@@ -50,11 +50,11 @@ class TrainedUpdate:
 
 @dataclass(frozen=True, slots=True)
 class TrainingStopped:
-    """A training that was given up.
+    """A training that was abandoned.
 
     Attributes:
-        cause: said to the coordinator.
-        detail: for a person; never text, tokens or parameters.
+        cause: dropout cause reported to the coordinator.
+        detail: text for people; it never contains typed text, tokens or parameters.
     """
 
     cause: DropoutCause
@@ -72,16 +72,16 @@ def train(
     """Run the plan on a program that holds the base weights.
 
     Args:
-        program: holds the base weights, from which ``delta`` is measured.
+        program: loaded with the base weights, from which ``delta`` is measured.
         batches: the device's examples.
-        plan: how long, how fast.
-        generator: shuffles.
-        should_stop: asked before every batch.
+        plan: epochs, steps, learning rate and other hyperparameters.
+        generator: random generator for shuffling.
+        should_stop: polled before every batch.
         now_s: seconds on a clock that does not jump.
 
     Returns:
-        The update, or why there is none. After a divergence the program holds the base weights again; after any other
-        stop it is in the middle of a training.
+        The update, or why there is none. After a divergence the program has its base weights again; after any other
+        stop it has partly trained weights.
     """
     if batches.targets == 0:
         return TrainingStopped(DropoutCause.NO_EXAMPLES, "no words to train on")
@@ -122,36 +122,38 @@ def train(
 
 
 def evaluate(program: Program, batches: Batches) -> Evaluation:
-    """Loss and recall of the program's weights on some batches, summed."""
+    """Loss and recall of the program's weights, summed over the batches."""
     return _summed(program.evaluate(x, y) for x, y in batches)
 
 
 def try_out(program: Program, batches: Batches, should_stop: Callable[[], bool]) -> Evaluation | TrainingStopped:
-    """The same, but stops before the next batch when asked to; incomplete figures are discarded."""
-    found: list[Evaluation] = []
+    """Evaluate like :func:`evaluate`, but stop before the next batch on request; incomplete figures are discarded."""
+    evaluations: list[Evaluation] = []
     for x, y in batches:
         if should_stop():
-            return TrainingStopped(DropoutCause.IN_USE, f"asked to stop after {len(found)} of {len(batches)} batches")
-        found.append(program.evaluate(x, y))
-    return _summed(found)
+            return TrainingStopped(
+                DropoutCause.IN_USE, f"asked to stop after {len(evaluations)} of {len(batches)} batches"
+            )
+        evaluations.append(program.evaluate(x, y))
+    return _summed(evaluations)
 
 
 def _summed(figures: Iterable[Evaluation]) -> Evaluation:
     total = np.zeros(5)
-    for said in figures:
-        total += (said.loss_sum, said.targets, said.counted, said.top1, said.top3)
+    for figure in figures:
+        total += (figure.loss_sum, figure.targets, figure.counted, figure.top1, figure.top3)
     return Evaluation(*total.tolist())
 
 
 @dataclass(slots=True)
 class _Watch:
-    """Notices a training that goes wrong."""
+    """Detects a training that diverges."""
 
     first: list[float] = field(default_factory=list)
     last: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
 
     def fault(self, done: TrainStep, steps: int) -> str:
-        """What is wrong after this step; empty if nothing is. Numbers only: it is sent."""
+        """What is wrong after this step; empty if nothing is. The text is sent, so it contains numbers only."""
         if not (math.isfinite(done.loss) and math.isfinite(done.gradient_norm)):
             return f"the loss was {done.loss} and the norm of the gradient {done.gradient_norm} at step {steps}"
         if not done.targets:
@@ -167,7 +169,7 @@ class _Watch:
 
 
 def _step_of(program: Program, plan: TrainingPlan) -> Callable[[Ids, Ids], TrainStep] | None:
-    """What to call for each batch; None if the program cannot do what the plan asks for."""
+    """The function to call for each batch; None if the program cannot do what the plan asks for."""
     rate, clip = plan.learning_rate, plan.clip_norm
     if not (plan.momentum or plan.proximal):
         return lambda x, y: program.train(x, y, rate, clip)
@@ -179,7 +181,7 @@ def _step_of(program: Program, plan: TrainingPlan) -> Callable[[Ids, Ids], Train
 
 
 def _all_batches(batches: Batches, epochs: int, generator: np.random.Generator) -> Iterator[tuple[Ids, Ids]]:
-    """The batches of all epochs, with their rows in a new order in each: so messages mix, and so does the padding."""
+    """The batches of all epochs; each epoch has its rows in a new order, which mixes messages and padding."""
     steps, rows, length = batches.x.shape
     for _ in range(epochs):
         order = generator.permutation(steps * rows)

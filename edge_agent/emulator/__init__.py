@@ -1,1 +1,1 @@
-"""Emulated phones: a scripted day and a person's messages around the ordinary agent. Labelled as such everywhere."""
+"""Emulated phones: the ordinary agent with a scripted day and a person's messages. Labelled as emulated everywhere."""

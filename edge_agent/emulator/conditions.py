@@ -1,4 +1,4 @@
-"""The conditions of an emulated phone, as its script tells them. Every reading says that it is emulated."""
+"""Probe for the conditions of an emulated phone, from its script. Every reading says that it is emulated."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ SOURCE = "emulated day"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ScriptedConditions:
-    """A probe that knows what the script says.
+    """Probe that reads the phone's script.
 
     Attributes:
-        phone: that is played.
-        minimum_battery: share of a full battery below which it does not train.
+        phone: the emulated phone.
+        minimum_battery: battery level, 0 to 1, below which it does not train.
     """
 
     phone: PlayedPhone
     minimum_battery: float
 
     def __call__(self) -> Readings:
-        """Look now."""
+        """Take a reading now."""
         phone = self.phone.state()
         return {
             Condition.CHARGING: _reading(phone.charging, "charging", "unplugged"),

@@ -1,8 +1,8 @@
-"""A scripted day in the life of a phone: when it charges, is used, is on Wi-Fi, and how full it is.
+"""A scripted day of an emulated phone: when it charges, is in use, is on Wi-Fi, and its battery level.
 
-Pure: the state at a moment follows from the script, the seed and the moment alone, so a phone that is killed and
-started again goes on with the same day. Each day moves the borders of its segments a little, and short interruptions
-(picked up, unplugged) fall into it, both drawn from the seed: two phones with the same script do not move in step.
+Pure functions: the state depends only on the script, the seed and the time, so a phone that is killed and restarted
+resumes the same day. Each day shifts the borders of its segments a little and adds short interruptions (picked up,
+unplugged). Both are drawn from the seed, so two phones with the same script are not synchronised.
 
 As TOML::
 
@@ -40,14 +40,14 @@ DAY_S = 24 * HOUR_S
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """From an hour of the day until the next segment.
+    """A part of the day, from its hour until the next segment.
 
     Attributes:
-        from_hour: 0 to 24.
-        charging: on a charger.
-        in_use: somebody has it in hand.
-        wifi: on an unmetered network.
-        battery: share of a full battery at its beginning; between beginnings it changes evenly.
+        from_hour: hour at which the segment starts, 0 to 24.
+        charging: whether the phone is on a charger.
+        in_use: whether somebody is using the phone.
+        wifi: whether the phone is on an unmetered network.
+        battery: battery level, 0 to 1, at the start of the segment; interpolated linearly until the next.
     """
 
     from_hour: Annotated[float, Meta(ge=0, lt=24)]
@@ -62,9 +62,9 @@ class Day(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     Attributes:
         segments: in order, the first from hour 0.
-        jitter_minutes: how far a border between segments moves at most, either way.
-        interruptions_per_hour: how many are to be expected in an hour; at most one happens.
-        interruption_minutes: how long one lasts on average.
+        jitter_minutes: largest shift of a border between segments, in either direction.
+        interruptions_per_hour: expected interruptions in an hour; at most one happens.
+        interruption_minutes: mean length of an interruption.
     """
 
     segments: tuple[Segment, ...]
@@ -73,10 +73,10 @@ class Day(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     interruption_minutes: Annotated[float, Meta(gt=0, le=60)] = 5.0
 
     def __post_init__(self) -> None:
-        """Refuse a script that leaves a part of the day open.
+        """Refuse a script that does not cover the whole day.
 
         Raises:
-            ValueError: no segments, the first not from hour 0, or not in order.
+            ValueError: there are no segments, the first does not start at hour 0, or they are not in order.
         """
         hours = [segment.from_hour for segment in self.segments]
         if not hours or hours[0] != 0 or any(a >= b for a, b in itertools.pairwise(hours)):
@@ -86,13 +86,13 @@ class Day(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 @dataclass(frozen=True, slots=True)
 class PhoneState:
-    """The phone at a moment.
+    """The state of the phone at one moment.
 
     Attributes:
-        charging: on a charger.
-        in_use: somebody has it in hand.
-        wifi: on an unmetered network.
-        battery: share of a full battery.
+        charging: whether the phone is on a charger.
+        in_use: whether somebody is using the phone.
+        wifi: whether the phone is on an unmetered network.
+        battery: battery level, 0 to 1.
     """
 
     charging: bool
@@ -126,10 +126,10 @@ def day_from_toml(text: str, source: str) -> Day:
 
     Args:
         text: TOML.
-        source: its name, for the message.
+        source: name of the script, for error messages.
 
     Raises:
-        ConfigError: not TOML, or not such a day.
+        ConfigError: the text is not TOML, or not a valid day.
     """
     try:
         return msgspec.convert(tomllib.loads(text), Day)
@@ -139,14 +139,14 @@ def day_from_toml(text: str, source: str) -> Day:
 
 
 def state_at(day: Day, seed: int, virtual_s: float) -> PhoneState:
-    """The phone at a moment of virtual time.
+    """The state of the phone at a moment of virtual time.
 
     >>> state_at(DEFAULT_DAY, 1, 3 * HOUR_S).charging, state_at(DEFAULT_DAY, 1, 10 * HOUR_S).charging
     (True, False)
 
     Args:
         day: the script.
-        seed: of this phone, >= 0.
+        seed: seed of this phone, >= 0.
         virtual_s: seconds since midnight of day 0, >= 0.
     """
     number = int(virtual_s // DAY_S)
@@ -168,10 +168,10 @@ def state_at(day: Day, seed: int, virtual_s: float) -> PhoneState:
     )
 
 
-# A poll asks for the same day many times a second.
+# Cached because a poll asks for the same day many times a second.
 @lru_cache(maxsize=64)
 def _borders(day: Day, seed: int, number: int) -> tuple[float, ...]:
-    """Where the segments of a day begin, in hours: the first at midnight, the others moved, still in order."""
+    """Start hours of a day's segments: the first at midnight, the others shifted, still in order."""
     generator = _generator(seed, 0, number)
     moved = [segment.from_hour + generator.uniform(-1, 1) * day.jitter_minutes / 60 for segment in day.segments[1:]]
     return (0.0, *(min(max(hour, 0.0), 24.0) for hour in sorted(moved)))
@@ -179,7 +179,7 @@ def _borders(day: Day, seed: int, number: int) -> tuple[float, ...]:
 
 @lru_cache(maxsize=256)
 def _interruption_of_hour(day: Day, seed: int, hour: int) -> tuple[float, float, bool] | None:
-    """(begin, end, unplugged) of the interruption that begins in an hour since day 0, in virtual seconds."""
+    """(begin, end, unplugged) of the interruption that begins in this hour, or None; times in virtual seconds."""
     generator = _generator(seed, 1, hour)
     happens, begin, length, kind = generator.random(4)
     if happens >= day.interruptions_per_hour:
@@ -189,14 +189,14 @@ def _interruption_of_hour(day: Day, seed: int, hour: int) -> tuple[float, float,
 
 
 def _generator(*seeds: int) -> np.random.Generator:
-    # Only now: every command of the agent reads settings, and a slow board takes a second for numpy.
+    # Imported late: every command of the agent loads this module, and importing numpy takes a second on a slow board.
     import numpy as np
 
     return np.random.default_rng(seeds)
 
 
 def _interruption(day: Day, seed: int, virtual_s: float) -> tuple[bool, bool]:
-    """(picked up, unplugged) at a moment. One lasts less than two hours, so it began in this hour or the two before."""
+    """(picked up, unplugged) at a moment. An interruption is shorter than two hours: it began at most two hours ago."""
     hour = int(virtual_s // HOUR_S)
     for begun in range(max(hour - 2, 0), hour + 1):
         match _interruption_of_hour(day, seed, begun):

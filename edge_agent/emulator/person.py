@@ -1,4 +1,4 @@
-"""The person of an emulated phone: their messages are put into the example store as if they had been typed there."""
+"""The user of an emulated phone: puts their messages into the example store as if they had been typed on the phone."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from wire.errors import ConfigError
 
 
 class OnceStore(Protocol):
-    """A store that knows what it was given before."""
+    """A store that adds a named set of messages only once."""
 
     def add_once(self, name: str, texts: list[str]) -> bool:
-        """Keep a whole set of messages, unless that was done before."""
+        """Store a set of messages, unless this was done before; return whether they were added."""
 
 
 def read_messages(path: Path) -> list[str]:
-    """A person's messages: a text file with one message a line; empty lines are left out.
+    """Read a person's messages from a text file with one message per line; empty lines are skipped.
 
     Raises:
-        ConfigError: the file cannot be read, is not UTF-8 or has no message.
+        ConfigError: the file cannot be read, is not UTF-8, or has no message.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -34,13 +34,13 @@ def read_messages(path: Path) -> list[str]:
 
 
 def move_in(store: OnceStore, path: Path) -> int:
-    """Put a person's messages into the store, once in the life of the phone.
+    """Put a person's messages into the store, once in the lifetime of the phone.
 
     Returns:
-        How many were added now: none after a restart.
+        Number of messages added by this call: 0 after a restart.
 
     Raises:
-        ConfigError: as :func:`read_messages`.
+        ConfigError: the file cannot be read, is not UTF-8, or has no message.
     """
     messages = read_messages(path)
     return len(messages) if store.add_once("person", messages) else 0

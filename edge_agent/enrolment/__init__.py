@@ -1,4 +1,4 @@
-"""How a device gets its certificate, keeps it, shows it and renews it (docs/enrolment.md).
+"""Device enrolment: how a device gets, stores, presents and renews its certificate (docs/enrolment.md).
 
-``cryptography`` is imported while a key is made, in short-lived processes; the running agent needs only ``ssl``.
+``cryptography`` is imported only to make a key, in short-lived processes; the running agent needs only ``ssl``.
 """

@@ -1,7 +1,7 @@
-"""The claim file that a card carries: read once, and wiped when the device has its certificate.
+"""The claim file on a device's SD card: read once, and wiped when the device has its certificate.
 
-Somebody who reads the card before its device first starts could use the claim, once; a claim that somebody else used is
-refused to the card's own device, and the coordinator's audit log says so.
+Somebody who reads the card before the device first starts could use the claim, once. The device's own attempt is then
+refused, and the coordinator's audit log shows it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ MOST_BYTES = 16 * 1024
 
 
 class ClaimFile(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``nightjar-coordinator enrol-token create`` writes.
+    """The claim file that ``nightjar-coordinator enrol-token create`` writes.
 
     Attributes:
-        claim: lets this device in, once.
-        url: of the coordinator.
-        authority: whom to trust there: certificates, PEM.
+        claim: single-use token that admits this device.
+        url: base URL of the coordinator.
+        authority: CA certificates of the coordinator, in PEM.
     """
 
     claim: Annotated[str, Meta(min_length=20, max_length=128)]
@@ -36,7 +36,7 @@ def read_claim(path: Path) -> ClaimFile:
     """Read a claim file.
 
     Raises:
-        ConfigError: there is none, or it is something else.
+        ConfigError: there is no such file, or it is not a claim file.
     """
     try:
         with path.open("rb") as file:
@@ -45,16 +45,16 @@ def read_claim(path: Path) -> ClaimFile:
         msg = f"there is no claim to read at {path}: {error.strerror or error}; was it wiped after enrolling?"
         raise ConfigError(msg) from error
     except msgspec.MsgspecError as error:
-        # The message names a field and never its content.
+        # The error names a field but never its content.
         msg = f"{path}: expected the file that 'nightjar-coordinator enrol-token create' writes: {error}"
         raise ConfigError(msg) from error
 
 
 def wipe_claim(path: Path, claim: str) -> bool:
-    """Overwrite the claim where it stands, wherever in a file that is; False if it does not stand there.
+    """Overwrite the claim in place, anywhere in a file; False if the file does not contain it.
 
-    In place: a card's FAT then has the new bytes in the same clusters. What the card's own controller keeps of the old
-    ones nobody can say; the claim is burnt by then.
+    Written in place, the new bytes use the same clusters of the card's FAT file system. The card's controller may still
+    keep copies of the old bytes, but the claim is already used up by then.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -73,7 +73,7 @@ def wipe_claim(path: Path, claim: str) -> bool:
 
 
 def remove_claim_file(path: Path, claim: str) -> None:
-    """Overwrite the claim in its file, and remove the file.
+    """Overwrite the claim in its file, and delete the file.
 
     Raises:
         ConfigError: the file cannot be written or removed.

@@ -1,9 +1,10 @@
-"""Enrols this device, or renews its certificate. Each step may be cut off; begun again, it ends where it would have.
+"""Enrols this device, or renews its certificate. An interrupted enrolment can be repeated with the same result.
 
-1. A key, kept before anything is sent.
-2. The claim and a request for a certificate go to the coordinator, which must be of the authority on the card.
-3. The certificate, kept with its key.
-4. The first connection with it: the coordinator burns the claim, and the card may be wiped.
+1. The device makes a key, and stores it before anything is sent.
+2. It sends the claim and a certificate request to the coordinator, whose certificate must be from the authority on the
+   card.
+3. It stores the certificate together with its key.
+4. It connects with the certificate: the coordinator marks the claim as used, and the card may be wiped.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
 TIMEOUT_S = 30.0
 MOST_ANSWER_BYTES = 64 * 1024
 ONCE_MORE = urllib3.Retry(1, allowed_methods=None, redirect=False, status=False)
-"""A connection that breaks tells nothing: asking again is asking for the same, and brings the reason."""
+"""One retry after a broken connection: the request is idempotent, and the retry brings the coordinator's answer."""
 
 
 class EnrolmentRefused(ConfigError):  # noqa: N818 - a person has to do something: that is what its base says
@@ -36,12 +37,12 @@ class EnrolmentRefused(ConfigError):  # noqa: N818 - a person has to do somethin
 
 @dataclass(frozen=True, slots=True)
 class Enrolment:
-    """How it ended.
+    """Result of an enrolment.
 
     Attributes:
-        identity: where the device belongs.
-        anew: whether it got its certificate just now.
-        not_wiped: where the claim, which is burnt, still stands, and why.
+        identity: the device's identity.
+        anew: whether the device has just received its certificate.
+        not_wiped: for each place where the used claim could not be wiped, an error text.
     """
 
     identity: EnrolledIdentity
@@ -54,18 +55,18 @@ class _Problem(msgspec.Struct, frozen=True):
 
 
 def enrol(data_dir: Path, claim_path: Path, also_wipe: Sequence[Path] = ()) -> Enrolment:
-    """Enrol with a claim, unless that is done already; then wipe the claim.
+    """Enrol with a claim, unless the device is already enrolled; then wipe the claim.
 
     Args:
-        data_dir: of the agent, closed to others.
-        claim_path: the claim file; removed in the end, and may be gone on a device that is enrolled.
-        also_wipe: other files in which the claim stands, such as user-data of cloud-init.
+        data_dir: the agent's data folder, closed to other users.
+        claim_path: the claim file; deleted at the end, and may be missing on a device that is enrolled.
+        also_wipe: other files that contain the claim, such as user-data of cloud-init.
 
     Raises:
-        Refused: the coordinator does not take the claim; another one is needed.
+        EnrolmentRefused: the coordinator does not accept the claim; a new one is needed.
         ConfigError: a file cannot be used.
         RemoteProtocolError: the server that answers is not the claim's coordinator.
-        UnavailableError: it cannot be reached, or a person has to let the device in: try again later.
+        UnavailableError: the coordinator cannot be reached, or an operator has to admit the device; try again later.
     """
     claim = read_claim(claim_path) if claim_path.exists() else None
     held = held_identity(data_dir)
@@ -84,7 +85,7 @@ def enrol(data_dir: Path, claim_path: Path, also_wipe: Sequence[Path] = ()) -> E
 
 
 def _wiped(claim: ClaimFile, claim_path: Path, also_wipe: Sequence[Path]) -> tuple[str, ...]:
-    """Wipe a claim wherever it stands; why it still stands somewhere. The device is enrolled either way."""
+    """Wipe a claim from all its files; return the errors. The device stays enrolled either way."""
     failed = []
     for path in also_wipe:
         try:
@@ -99,12 +100,13 @@ def _wiped(claim: ClaimFile, claim_path: Path, also_wipe: Sequence[Path]) -> tup
 
 
 def refreshed(data_dir: Path, held: EnrolledIdentity) -> EnrolledIdentity:
-    """Show our certificate, and keep what the coordinator says of it: whom to trust, when to renew.
+    """Connect with our certificate, and store the coordinator's answer: authorities to trust, and when to renew.
 
-    The keys that sign orders stay those of the claim: only who holds one names another (:mod:`edge_agent.shell.trust`).
+    The keys that sign orders stay those from the enrolment: only their owner can name a new one
+    (:mod:`edge_agent.shell.trust`).
 
     Raises:
-        Refused: the certificate was revoked.
+        EnrolmentRefused: the certificate was revoked.
         UnavailableError: the coordinator cannot be reached.
     """
     answer = _ask(tls_context(data_dir, held), "GET", f"{held.coordinator_url}{ROOT}/self")
@@ -115,11 +117,11 @@ def refreshed(data_dir: Path, held: EnrolledIdentity) -> EnrolledIdentity:
 
 
 def renewed(data_dir: Path, now_s: float) -> bool:
-    """Renew the certificate if it is time; whether anything changed.
+    """Renew the certificate if it is due; return whether anything changed.
 
     Raises:
         ConfigError: the device is not enrolled.
-        Refused: the certificate was revoked.
+        EnrolmentRefused: the certificate was revoked.
         UnavailableError: the coordinator cannot be reached.
     """
     from edge_agent.enrolment.keys import forget_next_key, next_key
@@ -141,7 +143,7 @@ def renewed(data_dir: Path, now_s: float) -> bool:
     identity = _with_keys_of(held, _identity(answer, held.coordinator_url))
     keep(data_dir, identity, key + answer.certificate.encode())
     held = held_identity(data_dir) or held
-    refreshed(data_dir, held)  # seen at work: from now on it counts as ours
+    refreshed(data_dir, held)  # the first use of the new certificate makes it the current one
     return True
 
 

@@ -1,8 +1,8 @@
-"""What a device holds once it is enrolled: a key with its certificate, and where it belongs. In ``data_dir/identity``.
+"""The identity of an enrolled device: its key, its certificate and its settings, stored in ``data_dir/identity``.
 
-``credential.pem`` is the key and the certificate in one file, so that they change together; ``identity.json`` is
-everything else, is written last, and so says that the device is enrolled. ``next.pem`` is a key that has no certificate
-yet: it outlives a power cut, so that asking again is asking for the same.
+``credential.pem`` holds the key and the certificate in one file, so that they change together. ``identity.json`` holds
+everything else; it is written last, so its presence means that the device is enrolled. ``next.pem`` is a key without a
+certificate yet: it survives a power cut, so that a repeated request is the same request.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from wire.errors import ConfigError, RemoteProtocolError
 from wire.identifiers import DeviceId, Population, device_id, population
 
 FOLDER = "identity"
-"""In ``data_dir``."""
+"""Name of the identity folder in ``data_dir``."""
 CREDENTIAL, IDENTITY, NEXT_KEY = "credential.pem", "identity.json", "next.pem"
 
 
 class EnrolledIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an enrolled device belongs; times are wall-clock seconds.
+    """Names, addresses and keys of an enrolled device; times are wall-clock seconds.
 
     Attributes:
-        device: its name.
-        population: its fleet.
-        coordinator_url: where it fetches, and renews.
-        broker_host: where it reports.
-        broker_port: TCP port.
-        authorities: certificates that it trusts, PEM.
-        expires_s: when its own certificate ends.
-        renew_s: when to ask for the next one.
+        device: the device's name.
+        population: the fleet that the device belongs to.
+        coordinator_url: base URL of the coordinator.
+        broker_host: host of the MQTT broker.
+        broker_port: TCP port of the MQTT broker.
+        authorities: CA certificates that the device trusts, in PEM.
+        expires_s: when the device's certificate expires.
+        renew_s: when to renew the certificate.
         coordinator_key: public key that signs orders, in hex.
-        recovery_key: public key that may name another one; empty if the coordinator has none.
+        recovery_key: public key that may sign a new coordinator key; empty if the coordinator has none.
     """
 
     device: str
@@ -51,12 +51,12 @@ class EnrolledIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> DeviceId:
-        """Checked."""
+        """The device's name, validated."""
         return device_id(self.device)
 
     @property
     def fleet(self) -> Population:
-        """Checked."""
+        """The population's name, validated."""
         return population(self.population)
 
 
@@ -64,22 +64,22 @@ def held_identity(data_dir: Path) -> EnrolledIdentity | None:
     """The identity of a device; None before it is enrolled.
 
     Raises:
-        ConfigError: there is one, and it cannot be used.
+        ConfigError: the identity cannot be used.
     """
     path = data_dir / FOLDER / IDENTITY
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=EnrolledIdentity)
-        device_id(found.device), population(found.population)
+        identity = msgspec.json.decode(path.read_bytes(), type=EnrolledIdentity)
+        device_id(identity.device), population(identity.population)
     except (FileNotFoundError, NotADirectoryError):
-        return None  # the code that makes the folder says what is wrong with it
+        return None  # a bad data folder is reported by the code that creates it
     except (OSError, msgspec.MsgspecError, RemoteProtocolError) as error:
         msg = f"{path}: expected what 'nightjar-agent enrol' wrote, got: {error}; enrol again with a new claim"
         raise ConfigError(msg) from error
-    return found
+    return identity
 
 
 def keep(data_dir: Path, identity: EnrolledIdentity, key_and_certificate: bytes | None) -> None:
-    """Keep what was given to us; a key and certificate of None stay as they are."""
+    """Store the identity; if ``key_and_certificate`` is None, the stored key and certificate stay as they are."""
     folder = data_dir / FOLDER
     private_folder(folder)
     if key_and_certificate is not None:
@@ -90,13 +90,14 @@ def keep(data_dir: Path, identity: EnrolledIdentity, key_and_certificate: bytes 
 
 
 def tls_context(data_dir: Path, identity: EnrolledIdentity) -> ssl.SSLContext:
-    """Trusts servers of our authorities, under whatever name, and shows our certificate.
+    """A TLS context that trusts servers of our authorities, whatever their host name, and presents our certificate.
 
-    An authority of a coordinator certifies no servers but its own, and devices for clients only; and a household's
-    addresses change. Who asks the coordinator looks for :data:`wire.enrolment.COORDINATOR_NAME` in its certificate.
+    The host name is not checked because a household's addresses change, and because a coordinator's authority certifies
+    only its own servers, and devices as clients only. HTTP clients of the coordinator check for
+    :data:`wire.enrolment.COORDINATOR_NAME` in its certificate instead.
 
     Raises:
-        ConfigError: key or certificate cannot be used.
+        ConfigError: the key or the certificate cannot be used.
     """
     context = trusting(identity.authorities)
     load_credential(context, data_dir)
@@ -104,10 +105,10 @@ def tls_context(data_dir: Path, identity: EnrolledIdentity) -> ssl.SSLContext:
 
 
 def trusting(authorities: list[str]) -> ssl.SSLContext:
-    """Trusts servers of these authorities.
+    """A TLS context that trusts servers of these authorities.
 
     Raises:
-        ConfigError: they are no certificates.
+        ConfigError: the authorities are not certificates.
     """
     try:
         context = ssl.create_default_context(cadata="".join(authorities))
@@ -119,10 +120,10 @@ def trusting(authorities: list[str]) -> ssl.SSLContext:
 
 
 def load_credential(context: ssl.SSLContext, data_dir: Path) -> None:
-    """Show our newest certificate from the next connection on.
+    """Present our newest certificate from the next connection on.
 
     Raises:
-        ConfigError: key or certificate cannot be used.
+        ConfigError: the key or the certificate cannot be used.
     """
     path = data_dir / FOLDER / CREDENTIAL
     try:

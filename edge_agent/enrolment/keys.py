@@ -1,4 +1,4 @@
-"""The device's own key: made here, kept here, never sent. The only module of the agent that needs ``cryptography``."""
+"""The device's own private key: made and stored here, never sent. Needs ``cryptography``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wire.errors import ConfigError
 
 
 def next_key(data_dir: Path) -> tuple[bytes, str]:
-    """The key that is to be certified, and the request for that, both PEM: the one from before a power cut, or a fresh.
+    """The key to be certified and its certificate request, both in PEM; reuses the key from before a power cut.
 
     Raises:
         ConfigError: the folder cannot be written.
@@ -29,13 +29,13 @@ def next_key(data_dir: Path) -> tuple[bytes, str]:
     except OSError as error:
         msg = f"the key cannot be kept in {path}: {error.strerror or error}"
         raise ConfigError(msg) from error
-    # No subject: who we are is for the coordinator to say.
+    # No subject: the coordinator decides the device's name.
     request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(key, hashes.SHA256())
     return _pem(key), request.public_bytes(serialization.Encoding.PEM).decode()
 
 
 def forget_next_key(data_dir: Path) -> None:
-    """Begin with another key the next time: this one was refused."""
+    """Delete the key after a refusal, so that the next request uses a new one."""
     (data_dir / FOLDER / NEXT_KEY).unlink(missing_ok=True)
 
 

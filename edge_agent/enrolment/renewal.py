@@ -1,6 +1,6 @@
-"""Keeps the running agent's certificate fresh: asks once a day, in a process of its own, and shows what came of it.
+"""Renews the running agent's certificate: checks once a day in a child process, and loads a new certificate.
 
-A process of its own, because making a key takes a library that the agent has no use for the rest of the day.
+It uses a child process because making a key needs a library that the agent does not need otherwise.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from edge_agent.enrolment.identity import CREDENTIAL, FOLDER, held_identity
 from wire.errors import NightjarError
 
 FIRST_S = 300.0
-"""Beginning and half the width of the first wait: a device may be on for an hour a day."""
+"""The first wait is one to two times this: a device may be on for only an hour a day."""
 EVERY_S = 86400.0
 TIMEOUT_S = 300.0
 
@@ -26,11 +26,11 @@ log = structlog.get_logger()
 
 
 class Renewal:
-    """Runs in a thread of its own until it is closed.
+    """The renewal thread; runs until it is closed.
 
     Args:
-        data_dir: of the agent.
-        changed: called after a new certificate or another authority came.
+        data_dir: the agent's data folder.
+        changed: called after the certificate or the authorities have changed.
     """
 
     def __init__(self, data_dir: Path, changed: Callable[[], None]) -> None:
@@ -41,7 +41,7 @@ class Renewal:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop asking."""
+        """Stop the thread, and kill a running check."""
         self._closing.set()
         child = self._child
         if child is not None:
@@ -62,14 +62,14 @@ class Renewal:
         command = [sys.executable, "-m", "edge_agent", "renew", "--data-dir", str(self._data_dir)]
         with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as self._child:  # noqa: S603 - our own module
             try:
-                _, said = self._child.communicate(timeout=TIMEOUT_S)
+                _, stderr = self._child.communicate(timeout=TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 self._child.kill()
                 raise
             status = self._child.returncode
         self._child = None
         if status and not self._closing.is_set():
-            log.warning("certificate_not_renewed", reason=said.decode(errors="replace").strip()[-300:])
+            log.warning("certificate_not_renewed", reason=stderr.decode(errors="replace").strip()[-300:])
         if self._state() != before:
             self._changed()
             log.info("certificate_renewed")

@@ -1,6 +1,6 @@
-"""The demo keyboard: a page that the agent serves on the device it runs on.
+"""The demo keyboard: a web page that the agent serves on its own device.
 
-``suggestions`` turns typed text into three words, ``app`` is the page and its small JSON interface, ``server`` puts it
-on a port. What is typed goes into the device's example store and nowhere else: not to a log, a URL or another host.
+``suggestions`` turns typed text into three words, ``app`` is the page with its small JSON API, and ``server`` serves it
+on a port. Typed text goes into the device's example store and nowhere else: not into a log, a URL or to another host.
 This is the only part of the agent that may import Flask.
 """

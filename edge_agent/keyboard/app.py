@@ -1,21 +1,21 @@
-"""The keyboard's page and its JSON interface, as a Flask application.
+"""The keyboard's page and its JSON API, as a Flask application.
 
 ======================  =========================  ==================================================================
 ``GET  /``                                         the page
 ``POST /api/suggest``   ``{"text", "language"?}``  ``{"suggestions", "prefix", "space_takes", "version", "reason"}``
-``POST /api/messages``  ``{"text", "language"?}``  ``{"kept", "stored", "reason"}``; what is kept becomes an example
-``GET  /api/about``                                what the device does and keeps, in numbers
-``GET  /api/recall.svg``                           how well it foresaw what was typed, as a drawing
+``POST /api/messages``  ``{"text", "language"?}``  ``{"kept", "stored", "reason"}``; the kept text becomes an example
+``GET  /api/about``                                what the device does and stores, in numbers
+``GET  /api/recall.svg``                           a chart of how well it predicted what was typed
 ``POST /api/learning``  ``{"paused"}``             ``{"paused"}``
-``POST /api/wipe``      ``{"everything"}``         ``{"stored"}``; whatever was typed is gone
+``POST /api/wipe``      ``{"everything"}``         ``{"stored"}``; deletes all typed text
 ======================  =========================  ==================================================================
 
-A refusal is ``{"error", "code"}``. Views validate and call; they decide nothing. Every user of this machine reaches the
-port, so whatever tells or changes something takes the key (:mod:`edge_agent.keyboard.key`); the page itself and its
-scripts tell nothing. Nor must other web sites come in through the user's browser, and four checks see to it: a ``Host``
-that is this device's own (DNS rebinding), an ``Origin`` that is ours, a ``Sec-Fetch-Site`` that says so too, and JSON
-bodies only (a form or a plain script of another site cannot send them).
-Typed text is never logged nor put into a URL.
+A refusal is ``{"error", "code"}``. Views validate input and call other code; they decide nothing. Every user of this
+machine can reach the port, so each request that reveals or changes something needs the key
+(:mod:`edge_agent.keyboard.key`); the page itself and its scripts reveal nothing. Four checks keep other web sites from
+using the user's browser to get in: the ``Host`` must be this device's own (DNS rebinding), the ``Origin`` must be ours,
+``Sec-Fetch-Site`` must agree, and bodies must be JSON (a form or a simple request of another site cannot send it).
+Typed text is never logged or put into a URL.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from wire.addresses import is_loopback
 from wire.errors import NightjarError, UnavailableError
 
 MAX_TEXT_CHARACTERS = 2_000
-# JSON may spell a character in twelve bytes (an escaped surrogate pair); a longer body cannot hold a legal text.
+# JSON takes up to twelve bytes for a character (an escaped surrogate pair); a longer body cannot hold a legal text.
 MAX_BODY_BYTES = 12 * MAX_TEXT_CHARACTERS + 1_000
 
 PAUSED = "Not kept: learning is paused."
@@ -60,55 +60,55 @@ SECURITY_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
-    # After an update of the agent the page must not run with yesterday's script.
+    # After an update of the agent the page must not run with an outdated script.
     "Cache-Control": "no-cache",
 }
 
 
 class Store(Protocol):
-    """What the device keeps of what was typed."""
+    """The device's store of typed text."""
 
     def add(self, text: str) -> str:
-        """Keep what may be kept of one sent message, and return that; empty if nothing was kept."""
+        """Store the permitted part of a sent message and return it; empty if nothing was stored."""
 
     def count(self) -> int:
-        """How many messages are kept."""
+        """Number of stored messages."""
 
     def size_bytes(self) -> int:
-        """UTF-8 bytes of all of them."""
+        """Total size of the stored messages in UTF-8 bytes."""
 
     def learning_paused(self) -> bool:
-        """Whether the person has paused learning."""
+        """Whether the user has paused learning."""
 
     def pause_learning(self, *, paused: bool) -> None:
-        """Pause learning, or go on with it."""
+        """Pause or resume learning."""
 
     def note_own_words(self, typed: Sequence[tuple[str, str]]) -> None:
-        """Count words that no vocabulary has: each in lower case, and as it was written."""
+        """Count words outside the vocabulary: each given in lower case and as it was typed."""
 
     def own_words(self) -> list[OwnWord]:
-        """Those of them that were typed often enough to be learned."""
+        """The words that were typed often enough to be learned."""
 
     def note_recall(self, version: int, words: int, top1: int, top3: int) -> None:
-        """Note how much of a message was foreseen with a version of the model; 0 is no model."""
+        """Record how many words of a message were predicted by a version of the model; version 0 means no model."""
 
     def recall(self) -> list[RecallCount]:
-        """What was foreseen of each message, oldest first."""
+        """The prediction counts of each message, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentInfo:
-    """What the agent says of itself to the panel beside the keyboard.
+    """What the panel next to the keyboard shows about the agent.
 
     Attributes:
         device: name of the device.
-        emulated: the device is played by a program.
-        state: state of the agent's lifecycle, by its name on the wire (``checked-in``); the page has words for it.
-        reason: why it is in that state, for the person.
+        emulated: whether the device is an emulated phone.
+        state: lifecycle state by its name on the wire (``checked-in``); the page translates it into words.
+        reason: why the agent is in this state, as text for the user.
         last_trained_at_s: when a training session last ended, seconds since 1970 UTC; None if never.
         last_report_bytes: size of the last report; None if there was none.
-        reports_sent: reports that were answered with a receipt.
-        bytes_sent: total size of those reports.
+        reports_sent: number of reports that the coordinator accepted.
+        bytes_sent: total size of the accepted reports.
     """
 
     device: str
@@ -125,20 +125,20 @@ Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT_CHARACTERS)]
 
 
 class TypedBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of a question for suggestions, and of a sent message."""
+    """Body of a request for suggestions, and of a sent message."""
 
     text: Text
     language: Annotated[str, msgspec.Meta(max_length=35)] = ""
 
 
 class Learning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of a request to pause learning, or to go on."""
+    """Body of a request to pause or resume learning."""
 
     paused: bool
 
 
 class Wipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of a request to delete everything; spelled out, so that no empty or mistaken request does it."""
+    """Body of a request to delete everything; a required word keeps an empty or mistaken request from doing it."""
 
     everything: Literal["delete"]
 
@@ -151,14 +151,15 @@ def create_app(
     key: str,
     on_typing: Callable[[], None] = lambda: None,
 ) -> Flask:
-    """Make the keyboard application.
+    """Create the keyboard application.
 
     Args:
         suggester: chooses the words.
-        store: receives what is sent.
-        about: called for each look at the panel, from any thread.
-        wipe: deletes whatever was typed and came of it, the suggester's own words too; returns when it is done.
-        key: what each request has to show.
+        store: stores the sent messages.
+        about: called for each view of the panel, from any thread.
+        wipe: deletes all typed text and everything derived from it, including the suggester's own words; returns when
+            it is done.
+        key: the key that each request must carry.
         on_typing: called whenever somebody is typing.
     """
     app = Flask(__name__)
@@ -171,16 +172,16 @@ def create_app(
 
     @app.post("/api/suggest")
     def suggest() -> Response:
-        asked = _body(TypedBody)
-        if asked.text:
+        body = _body(TypedBody)
+        if body.text:
             on_typing()
-        found = suggester.suggest(asked.text, language=asked.language)
+        suggestions = suggester.suggest(body.text, language=body.language)
         return jsonify(
-            suggestions=found.words,
-            prefix=found.prefix,
-            space_takes=found.space_takes,
-            version=found.version,
-            reason=found.reason,
+            suggestions=suggestions.words,
+            prefix=suggestions.prefix,
+            space_takes=suggestions.space_takes,
+            version=suggestions.version,
+            reason=suggestions.reason,
         )
 
     @app.post("/api/messages")
@@ -236,7 +237,7 @@ def create_app(
 
 
 def _guard(app: Flask, key: str) -> None:
-    """Refuse what is not of our own page or without the key; say on every answer that it is for that page only."""
+    """Refuse requests from other sites or without the key, and add the security headers to every response."""
 
     @app.before_request
     def refuse_others() -> None:
@@ -245,7 +246,7 @@ def _guard(app: Flask, key: str) -> None:
             raise MisdirectedRequest(msg)
         origin = request.headers.get("Origin")
         foreign = origin is not None and urlsplit(origin).netloc != request.host
-        # A link on another site may open the page, but nothing of another site may ask for anything.
+        # A link on another site may open the page, but another site must not make any other request.
         if request.path != "/":
             foreign = foreign or request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none")
         if foreign:
@@ -274,16 +275,16 @@ def _guard(app: Flask, key: str) -> None:
 
 
 def is_this_device(host: str) -> bool:
-    """Whether a ``Host`` header names this device itself.
+    """Whether a ``Host`` header names this device.
 
-    A page of another site can make its own name resolve to this device and would then count as the same site; its name
-    gives it away.
+    Another site can make its own name resolve to this device and would then count as the same site (DNS rebinding); the
+    name in the header gives it away.
 
     >>> is_this_device("localhost:8700"), is_this_device("[::1]:8700"), is_this_device("evil.example:8700")
     (True, True, False)
 
     Args:
-        host: value of the header, with or without a port.
+        host: the header's value, with or without a port.
     """
     try:
         name = urlsplit("//" + host).hostname or ""
@@ -302,7 +303,7 @@ def _body(kind: type[_Body]) -> _Body:
     try:
         return msgspec.json.decode(request.get_data(), type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        # msgspec's messages name the place and the kind of fault, never the value.
+        # msgspec's messages name the place and the kind of error, never the value.
         fault = error if isinstance(error, msgspec.MsgspecError) else "not UTF-8 JSON"
         fields = ", ".join(kind.__struct_fields__)
         msg = (

@@ -1,7 +1,7 @@
-"""What is offered as long as there is no model: the commonest words of chat in a few languages.
+"""The fallback predictor while there is no model: the most common words of chat in a few languages.
 
-A predictor like any other, of Zipf's law: the k-th commonest word is 1/k as likely as the commonest, whatever went
-before. It also stands in when a model fails. It knows no language's grammar and is replaced by the first model.
+It follows Zipf's law: the k-th most common word is 1/k as likely as the most common one, whatever the previous words
+are. It also stands in when a model fails. It knows no grammar and is replaced by the first model.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ class Unigram:
     """Implements :class:`edge_agent.ports.Predictor` from an ordered list of words alone.
 
     Attributes:
-        vocabulary: the commonest word first.
-        version: of the model whose vocabulary it is; None for a list of our own.
+        vocabulary: words, the most common first.
+        version: version of the model that the vocabulary comes from; None for our own list.
     """
 
     vocabulary: Vocabulary
     version: int | None = None
 
     def scores(self, finished: Sequence[str]) -> Floats:  # noqa: ARG002 - it does not matter what went before
-        """Zipf's law, (V,) float32; specials are impossible."""
+        """Scores by Zipf's law, (V,) float32; special tokens have score minus infinity."""
         scores = np.full(self.vocabulary.size, -np.inf, np.float32)
         scores[FIRST_WORD:] = -np.log(np.arange(1, self.vocabulary.size - FIRST_WORD + 1, dtype=np.float32))
         return scores
 
 
 def common_words(language: str) -> Unigram:
-    """The predictor of a language without a model.
+    """The fallback predictor for a language.
 
     >>> common_words("de-AT").vocabulary.words[:2], common_words("xx").vocabulary.words
     (('ich', 'du'), ('ok', 'haha', 'hm'))
 
     Args:
-        language: a tag such as ``en`` or ``de-AT``; of an unknown one only what is said everywhere is offered.
+        language: a tag such as ``en`` or ``de-AT``; for an unknown language, only words used everywhere are offered.
     """
     lists: dict[str, str] = tomllib.loads(resources.files(__package__).joinpath("common_words.toml").read_text("utf-8"))
     words = lists.get(language.lower().split("-")[0], lists["any"])

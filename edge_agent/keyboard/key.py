@@ -1,9 +1,9 @@
-"""The key of the keyboard's page: with it a browser is the device's user, and no other user of the machine is.
+"""The key of the keyboard's page: it authenticates the device's user against other users of the machine.
 
-A loopback port is open to every user. So the agent keeps a key in its folder, which is its own, and the address that
-``nightjar-agent status`` prints brings it to the browser: behind the ``#``, which no browser sends or logs. The page
-remembers it for its own address and port, where a cookie would go to every port of this machine, and shows it with each
-request.
+A loopback port is open to every user. So the agent keeps a key in its private folder. The address that
+``nightjar-agent status`` prints passes the key to the browser in the fragment (after the ``#``), which a browser
+neither sends nor logs. The page stores the key for its own origin, whereas a cookie would be sent to every port of
+this machine, and adds it to each request.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from host.files import replace_file
 from wire.errors import ConfigError
 
 FILE = "keyboard.key"
-"""In the agent's folder."""
+"""Name of the key file in the agent's folder."""
 
 
 def kept_key(data_dir: Path) -> str:
-    """The key of an agent's folder; made if there is none.
+    """The key in an agent's folder; created if there is none.
 
     Raises:
-        ConfigError: it cannot be read or written.
+        ConfigError: the key cannot be read or written.
     """
     path = data_dir / FILE
     try:
@@ -36,7 +36,7 @@ def kept_key(data_dir: Path) -> str:
 
 
 def address(url: str, data_dir: Path) -> str | None:
-    """What opens the page at ``url`` in a browser for good; None before the agent has served it.
+    """The address, including the key, that opens the page at ``url``; None before the agent has served it.
 
     Raises:
         ConfigError: the key cannot be read.
@@ -45,7 +45,7 @@ def address(url: str, data_dir: Path) -> str | None:
 
 
 def headers(key: str) -> dict[str, str]:
-    """What a request brings to show that it may come.
+    """The headers that authenticate a request.
 
     >>> headers("abc")
     {'Authorization': 'Bearer abc'}
@@ -54,5 +54,5 @@ def headers(key: str) -> dict[str, str]:
 
 
 def shows(authorization: str, key: str) -> bool:
-    """Whether a header ``Authorization`` shows the key; takes as long whatever it holds."""
+    """Whether an ``Authorization`` header holds the key; compares in constant time."""
     return hmac.compare_digest(authorization.encode(), headers(key)["Authorization"].encode())

@@ -1,8 +1,8 @@
-"""Which words of a sent message the keyboard learns by itself.
+"""Selects the words of a sent message that the keyboard learns as the user's own words.
 
-Names and jargon, which the model's vocabulary does not have. A word is offered once it was typed twice; counting and
-keeping is the store's affair. Never learned: anything with a figure in it (codes, numbers), a single letter, or a run
-too long to be a word.
+These are names and jargon outside the model's vocabulary. A word is offered after it was typed twice; the store counts
+and keeps the words. Never learned: anything that contains a digit (codes, numbers), a single letter, or a run of
+characters too long to be a word.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from models.vocabulary import WORD_PATTERN, words
 
 LONGEST = 30
-"""Characters; the longest words that people use in German have about so many."""
+"""Most characters of a word: about the length of the longest German words in use."""
 
 _AS_WRITTEN = re.compile(WORD_PATTERN)
 _BEGINS_SENTENCE = re.compile(r"(?:^|[.!?…\n])[\s\W]*\Z")
@@ -27,18 +27,18 @@ def own_words_in(text: str, known: Callable[[str], bool]) -> list[tuple[str, str
 
     Args:
         text: the message.
-        known: whether a vocabulary has a word.
+        known: whether a word is in the vocabulary.
 
     Returns:
         Each occurrence: the word in lower case, and as it is written inside a sentence. A capital at the beginning of a
-        sentence says nothing about that.
+        sentence is ignored.
     """
-    found = []
+    occurrences = []
     text = text.replace("\u2019", "'")  # an editor's apostrophe
     for match in _AS_WRITTEN.finditer(text):
         word = "".join(words(match[0])).strip("'")
         if not 1 < len(word) <= LONGEST or any(c.isnumeric() for c in word) or known(word):
             continue
         begins = _BEGINS_SENTENCE.search(text, 0, match.start()) is not None
-        found.append((word, word if begins else match[0].strip("'")))
-    return found
+        occurrences.append((word, word if begins else match[0].strip("'")))
+    return occurrences

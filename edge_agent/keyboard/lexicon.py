@@ -1,4 +1,4 @@
-"""Finds words by what was typed of them: by their beginning, and one slip of the finger away.
+"""An index that finds words by a typed prefix, or within one typing slip (edit distance 1).
 
 What is typed and the words are compared *folded* (:func:`models.lexicon.fold`): in lower case, without accents and
 apostrophes. Which of the found words is likely is not known here. A hundred thousand packed words take
@@ -20,9 +20,9 @@ from models.lexicon import fold
 Numbers = npt.NDArray[np.int64]
 
 _MOST_LETTERS = 100
-"""A script with more of them is typed by its sounds or strokes: a slip there is not one of its letters."""
+"""A script with more letters is typed by sounds or strokes, so slips are not searched for."""
 _LAST = "\U0010ffff"
-"""Sorts after every character: past all words with a prefix."""
+"""The highest code point: sorts after all words with a given prefix."""
 
 
 class PackedWords(Sequence[str]):
@@ -65,7 +65,7 @@ class Lexicon:
         self._letters = letters if len(letters) <= _MOST_LETTERS else []
 
     def beginning_with(self, typed: str) -> Numbers:
-        """Numbers of the words that begin as typed, ascending, (k,) int64.
+        """Numbers of the words that begin with the typed text, ascending, (k,) int64.
 
         >>> Lexicon(["the", "don't", "then", "done"]).beginning_with("Don").tolist()
         [1, 3]
@@ -78,7 +78,7 @@ class Lexicon:
     def at_most_one_slip_away(self, typed: str) -> Numbers:
         """Numbers of the words that one slip or none turns into what was typed, ascending, (k,) int64.
 
-        A slip is a missing, superfluous or wrong letter, or two letters that changed places (Damerau 1964).
+        A slip is a missing, extra or wrong letter, or two transposed letters (Damerau 1964).
 
         >>> Lexicon(["the", "hello", "then"]).at_most_one_slip_away("hte").tolist()
         [0]

@@ -1,7 +1,7 @@
-"""Makes a predictor of a model that reads one word at a time.
+"""Turns a model that reads one word at a time into a predictor.
 
-States are kept by the words that led to them, so a key press costs no model step inside a word and one at its end, and
-deleting a word again costs none. Which model that is, and on which runtime, is the agent's affair.
+States are cached by the words that led to them. So a key press costs no model step inside a word and one step at its
+end, and deleting a word costs none. The caller chooses the model and its runtime.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from wire.errors import LocalProtocolError
 
 State = TypeVar("State")
 
-# Far more words than a sentence has, so that deleting it again hits a kept state at every word; 64 score vectors of
-# the 10,000-word model are 2.6 MB.
+# Far more words than a sentence has, so that deleting a sentence finds a cached state at every word. 64 score vectors
+# of the 10,000-word model take 2.6 MB.
 KEPT_STATES = 64
 
 
 class StepModel(Protocol[State]):
     """A model that reads one word at a time.
 
-    ``State`` is opaque here. A step must leave the state it was given, and arrays it returned before, as they were.
+    ``State`` is opaque here. A step must not modify the state it was given, nor arrays it returned before.
     """
 
     @property
@@ -33,7 +33,7 @@ class StepModel(Protocol[State]):
 
     @property
     def version(self) -> int:
-        """Which version of the model this is."""
+        """Version of the model."""
 
     def start(self) -> State:
         """The state before anything was read."""
@@ -42,8 +42,8 @@ class StepModel(Protocol[State]):
         """Read one token.
 
         Returns:
-            scores: (V,) float32, log-probabilities but for a common constant.
-            state: what to pass with the next token.
+            scores: (V,) float32, log-probabilities up to a common additive constant.
+            state: the state to pass with the next token.
         """
 
 
@@ -51,7 +51,7 @@ class Reader(Generic[State]):
     """Implements :class:`edge_agent.ports.Predictor`.
 
     Args:
-        model: what reads.
+        model: the underlying model.
     """
 
     def __init__(self, model: StepModel[State]) -> None:
@@ -65,11 +65,11 @@ class Reader(Generic[State]):
 
     @property
     def version(self) -> int:
-        """Of the model."""
+        """Version of the underlying model."""
         return self._model.version
 
     def scores(self, finished: Sequence[str]) -> Floats:
-        """Scores of the next word, (V,) float32, at the price of one step for each word not read before.
+        """Scores of the next word, (V,) float32; costs one model step for each word that is not cached.
 
         Raises:
             LocalProtocolError: the model's scores do not fit its vocabulary.

@@ -1,7 +1,7 @@
-"""How well the keyboard foresaw what was typed, over time, as lines on a small chart.
+"""The recall chart: shows how well the keyboard predicted what was typed over time.
 
-Messages become points: neighbours are put together until a point stands for enough words to mean something. The
-drawing itself is a template; here are only its coordinates.
+Consecutive messages are merged into points until each point has enough words to be meaningful. A template draws the
+chart; this module only computes the coordinates.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import NamedTuple
 from edge_agent.ports import RecallCount
 
 FEWEST_WORDS = 50
-"""A share of fewer words is a matter of luck."""
+"""Fewest words of a point: a share of fewer words is mostly noise."""
 MOST_POINTS = 20
-"""More are a scribble at the width of a phone."""
+"""Most points: more are unreadable at the width of a phone."""
 LATEST_WORDS = 200
-"""What "lately" means."""
+"""Number of words that count as "lately"."""
 
 WIDTH, HEIGHT = 320, 150
 LEFT, RIGHT, TOP, BOTTOM = 40, 12, 14, 24
 
 
 class Foreseen(NamedTuple):
-    """Words typed, and how many of them were foreseen."""
+    """Words typed, and how many of them were predicted."""
 
     words: int
     top1: int
@@ -33,7 +33,7 @@ class Foreseen(NamedTuple):
 
 
 def latest(counts: Sequence[RecallCount]) -> Foreseen:
-    """The newest counts that make up about two hundred words.
+    """Sum of the newest counts that together make about two hundred words.
 
     >>> latest([RecallCount(1, 1, 500, 0, 0), RecallCount(2, 1, 150, 20, 40), RecallCount(3, 1, 60, 9, 20)])
     Foreseen(words=210, top1=29, top3=60)
@@ -47,7 +47,7 @@ def latest(counts: Sequence[RecallCount]) -> Foreseen:
 
 
 class Mark(NamedTuple):
-    """A place on the chart and what stands there."""
+    """A position on the chart and its label."""
 
     x: float
     y: float
@@ -59,12 +59,12 @@ class Drawing:
     """Coordinates of the chart, in a box of ``WIDTH`` by ``HEIGHT``.
 
     Attributes:
-        said: the same in words, for who does not see it.
-        top1: points of the words offered first.
-        top3: points of the words among the three.
+        said: text alternative for people who cannot see the chart.
+        top1: points of the words that were the first suggestion.
+        top3: points of the words that were among the three suggestions.
         grid: horizontal lines with their shares.
-        versions: where a new version of the model begins.
-        times: when the first and the last point were; days, or hours if it is one day.
+        versions: where a new version of the model starts.
+        times: times of the first and the last point: dates, or hours if both are on the same day.
     """
 
     said: str
@@ -82,11 +82,11 @@ class Drawing:
 
 
 def drawing(counts: Sequence[RecallCount], zone: tzinfo | None = None) -> Drawing | None:
-    """Place some counts on the chart.
+    """Compute the chart of some counts.
 
     Args:
         counts: oldest first.
-        zone: whose days and hours are written; None is the device's.
+        zone: time zone of the labels; None for the device's.
 
     Returns:
         The drawing; None if there is nothing to draw.
@@ -126,7 +126,7 @@ def drawing(counts: Sequence[RecallCount], zone: tzinfo | None = None) -> Drawin
 
 
 def _put_together(counts: Sequence[RecallCount]) -> list[RecallCount]:
-    """Neighbours added up, named after the newest of them, each of enough words, and not too many."""
+    """Merge consecutive counts into points with enough words, but not too many; each has its newest time and version."""
     fewest = max(FEWEST_WORDS, sum(one.words for one in counts) // MOST_POINTS)
     points: list[RecallCount] = []
     for one in counts:
@@ -134,7 +134,7 @@ def _put_together(counts: Sequence[RecallCount]) -> list[RecallCount]:
             points.append(_sum(points.pop(), one))
         elif one.words:
             points.append(one)
-    if len(points) > 1 and points[-1].words < fewest:  # what came last is not enough yet
+    if len(points) > 1 and points[-1].words < fewest:  # the last point does not have enough words yet
         last = points.pop()
         points.append(_sum(points.pop(), last))
     return points

@@ -1,7 +1,7 @@
-"""Puts the keyboard on a port: waitress in a thread of its own, and a handle that ends it.
+"""Serves the keyboard on a port: waitress in a thread of its own, with a handle that stops it.
 
-It knows nothing of what it serves. TLS and accounts are deliberately absent, and so it serves this device only: on any
-other address, what is typed would cross a network that everybody on it can read.
+It does not depend on the application. TLS and accounts are deliberately absent, so it serves loopback addresses only:
+on any other address, typed text would cross a network in the clear.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from host.http_server import HttpServer
 from wire.addresses import is_loopback
 from wire.errors import ConfigError
 
-# One person types; the rest is for a second browser tab and for a slow reader that must not block the first.
+# One thread for the person who types; the others for a second browser tab, and for slow clients.
 THREADS = 4
 MOST_HEADER_BYTES = 1 << 14
 
@@ -26,14 +26,14 @@ class Serving:
     """A running server.
 
     Attributes:
-        host: the host it was told to serve on.
-        port: the port in use, also where any free one was asked for.
+        host: the host it serves on.
+        port: the port in use, even if any free port was requested.
     """
 
     def __init__(self, app: Flask, listener: socket.socket, host: str) -> None:
         self.host = host
         self.port: int = listener.getsockname()[1]
-        # A browser opens more connections at once than there are threads; that they wait a moment is no warning.
+        # A browser opens more connections at once than there are threads; a short wait is not worth a warning.
         logging.getLogger("waitress.queue").setLevel(logging.ERROR)
         connections: dict[int, Any] = {}
         server = create_server(
@@ -42,18 +42,18 @@ class Serving:
             sockets=[listener],
             threads=THREADS,
             ident=None,
-            max_request_body_size=app.config["MAX_CONTENT_LENGTH"] + 1,  # or any web site fills the disk
+            max_request_body_size=app.config["MAX_CONTENT_LENGTH"] + 1,  # otherwise any web site could fill the disk
             max_request_header_size=MOST_HEADER_BYTES,
         )
         self._server = HttpServer(server, connections, "keyboard")
 
     @property
     def url(self) -> str:
-        """Address of the page, for the person."""
+        """Address of the page, for the user."""
         return f"http://[{self.host}]:{self.port}/" if ":" in self.host else f"http://{self.host}:{self.port}/"
 
     def close(self) -> None:
-        """Finish what is being answered, close every connection, and free the port. A second call does nothing."""
+        """Finish the requests in progress, close all connections, and free the port. A second call does nothing."""
         self._server.close()
 
 
@@ -61,12 +61,12 @@ def serve(app: Flask, host: str, port: int) -> Serving:
     """Serve an application until :meth:`Serving.close`.
 
     Args:
-        app: what to serve.
+        app: the application.
         host: ``localhost`` or another loopback address.
-        port: 0 takes any free one.
+        port: TCP port; 0 picks a free one.
 
     Raises:
-        ConfigError: the port is taken, forbidden or no port at all, or the host is not loopback.
+        ConfigError: the port is in use, forbidden or invalid, or the host is not loopback.
     """
     if not is_loopback(host):
         msg = (

@@ -1,4 +1,4 @@
-"""Three words for what is being typed.
+"""The suggestion engine: proposes three words for the text being typed.
 
 The text before the caret is cut into the finished words of the current sentence and the prefix of the word being typed.
 A predictor scores every word it knows after the finished ones; the person's own words, which no vocabulary has, stand
@@ -11,8 +11,8 @@ that no list has (:mod:`edge_agent.keyboard.correction`). Names (a capital insid
 and what hangs on a sign (``@ada``) are left alone. The page shows which word space would take, and backspace takes it
 back.
 
-An answer is never empty: without a model, or if it fails, common words stand in. This module does not learn, does not
-store what is typed, and knows nothing of the page.
+An answer is never empty: without a model, or if the model fails, common words are suggested. This module does not store
+typed text and does not depend on the page.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Suggestions:
-    """What the keyboard offers.
+    """The keyboard's suggestions.
 
     Attributes:
-        words: best first, at most as many as were asked for.
-        prefix: the end of the text that they replace; empty if they come after it.
-        space_takes: a space (or a full stop, and so on) after the prefix takes the first word.
-        version: of the model that chose them; None without a model.
-        reason: what is wrong, for the person; empty otherwise.
+        words: suggested words, best first, at most as many as requested.
+        prefix: the end of the text, which the words replace; empty if the words are appended.
+        space_takes: whether a space (or a full stop, and so on) after the prefix takes the first word.
+        version: version of the model that chose the words; None without a model.
+        reason: what is wrong, as text for the user; empty if nothing is.
     """
 
     words: tuple[str, ...]
@@ -69,7 +69,7 @@ class Suggestions:
 
 
 class Recall(NamedTuple):
-    """How many words of a text there were, and how many of them were foreseen."""
+    """Number of words in a text, and how many of them were predicted."""
 
     words: int
     top1: int
@@ -78,12 +78,13 @@ class Recall(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """Text before the caret, as the model sees it.
+    """The text before the caret, as the model sees it.
 
     Attributes:
         finished: words of the current sentence, in lower case.
-        prefix: what there is of the word being typed, exactly as typed.
-        glued: the prefix hangs on a sign, as in ``@ada``, ``<img`` or ``example.org``, and may be no ordinary word.
+        prefix: the typed part of the current word, exactly as typed.
+        glued: whether the prefix is attached to a sign, as in ``@ada``, ``<img`` or ``example.org``, and so may not be
+            an ordinary word.
     """
 
     finished: tuple[str, ...]
@@ -91,7 +92,7 @@ class Typed:
     glued: bool = False
 
 
-# A full stop inside "3.14" or "e.g" ends nothing; one before a space, or at the caret, does.
+# A full stop inside "3.14" or "e.g" does not end a sentence; one before a space, or at the caret, does.
 _SENTENCE_END = re.compile(r"[.!?…。؟।](?=\s|$)|\n")
 _PREFIX = re.compile(rf"(?:{WORD_PATTERN})\Z")
 _STANDS_ALONE = re.compile(r"(?:^|[\s\"'“”‘„«»‹›(\[{¿¡—–-])\Z")  # noqa: RUF001 - quotation marks and dashes are meant
@@ -125,22 +126,22 @@ def in_case_of(word: str, prefix: str) -> str:
 
 
 def best(scores: Floats, candidates: Numbers, count: int) -> Numbers:
-    """The highest-scoring candidates, best first; of equal ones the lower id, which is the commoner word.
+    """The highest-scoring candidates, best first; ties go to the lower id, which is the more common word.
 
     >>> best(np.float32([0, 3, 9, 3, np.nan]), np.arange(1, 5), 2).tolist()
     [2, 1]
 
     Args:
-        scores: (V,) float32; what is not finite is never chosen.
+        scores: (V,) float32; words with a score that is not finite are never chosen.
         candidates: (k,) int64, ascending ids.
-        count: how many at most.
+        count: maximum number of words.
 
     Returns:
         (at most count,) int64 ids.
     """
     candidates = candidates[np.isfinite(scores[candidates])]
     if len(candidates) > count:
-        # Sorting only what can win: a whole sort of 10,000 scores costs more than the rest of a key press.
+        # Sort only the possible winners: sorting all 10,000 scores costs more than the rest of a key press.
         least = np.partition(scores[candidates], -count)[-count]
         candidates = candidates[scores[candidates] >= least]
     order = np.argsort(-scores[candidates], kind="stable")
@@ -148,14 +149,14 @@ def best(scores: Floats, candidates: Numbers, count: int) -> Numbers:
 
 
 class _Candidate(NamedTuple):
-    """A word that may be meant, and how likely it is, in nats."""
+    """A candidate word, and its log-probability in nats."""
 
     score: float
     word: str
 
 
 class _Words:
-    """The words of a predictor or of a person, and an index over them."""
+    """The words of a predictor or of a user, with an index over them."""
 
     def __init__(self, known: Sequence[str], *, in_order: bool = False) -> None:
         self.known = known
@@ -166,7 +167,7 @@ class _Words:
 
 
 class _Loaded:
-    """A predictor with everything that can be made ready beforehand, and what it said last."""
+    """A predictor with everything that can be precomputed, and its last scores."""
 
     def __init__(self, predictor: Predictor) -> None:
         self.predictor = predictor
@@ -177,16 +178,19 @@ class _Loaded:
         self._last: tuple[tuple[str, ...], Floats] | None = None
 
     def learn(self, text: str) -> None:
-        """Let the predictor take notice of a message that was sent, if it learns."""
+        """Let the predictor learn from a message that was sent, if it can."""
         if isinstance(self.predictor, Learner):
             self.predictor.learn(text)
             self._last = None
 
     def log_probabilities(self, finished: Sequence[str]) -> Floats:
-        """Of every word without the specials, (V - 4,) float32. Letters of one word ask the same again."""
-        asked = tuple(finished)
-        if self._last is None or self._last[0] != asked or self.failed:
-            self._last = asked, self._ask(asked)
+        """Log-probabilities of all words without the special tokens, (V - 4,) float32.
+
+        Cached, because every letter of a word repeats the same request.
+        """
+        request = tuple(finished)
+        if self._last is None or self._last[0] != request or self.failed:
+            self._last = request, self._ask(request)
         return self._last[1]
 
     def _ask(self, finished: tuple[str, ...]) -> Floats:
@@ -207,7 +211,7 @@ class _Loaded:
 
 
 class _Own:
-    """The person's own words with their share of what is typed; one that the vocabulary has by now is none of them."""
+    """The user's own words with their shares of the typed words; words that are now in the vocabulary are left out."""
 
     def __init__(self, own: Iterable[OwnWord], knows: Callable[[str], bool]) -> None:
         self.counted = tuple(one for one in own if not knows(one.word))
@@ -243,7 +247,7 @@ class _Language:
 
 
 class Suggester:
-    """Suggests words from whichever predictor the agent holds; safe to call from several threads.
+    """Suggests words from the agent's current predictor. Thread-safe.
 
     Args:
         predictor: None as long as there is none.
@@ -298,11 +302,11 @@ class Suggester:
 
     @property
     def own_words(self) -> int:
-        """How many own words there are to suggest."""
+        """Number of own words that can be suggested."""
         return len(self._own.counted)
 
     def knows(self, word: str) -> bool:
-        """Whether the vocabulary of the model in use has a word, in lower case."""
+        """Whether a word, in lower case, is in the vocabulary of the model in use."""
         loaded = self._loaded
         return loaded is not None and loaded.vocabulary.id_of(word) != OOV
 
@@ -310,12 +314,12 @@ class Suggester:
         """Suggest words for the text before the caret.
 
         Args:
-            text: as typed; only the sentence the caret is in matters.
-            count: how many words to offer at most.
-            language: tag of the language that is typed; it matters as long as there is no model.
+            text: the text as typed; only the sentence with the caret matters.
+            count: maximum number of words.
+            language: tag of the typed language; it matters only while there is no model.
 
         Raises:
-            LocalProtocolError: a count below 1.
+            LocalProtocolError: the count is below 1.
         """
         if count < 1:
             msg = f"expected to suggest at least 1 word, got {count}"
@@ -333,20 +337,20 @@ class Suggester:
         return Suggestions(tuple(found[:count]), typed.prefix, takes, self._version(loaded), reason)
 
     def learn(self, text: str) -> None:
-        """Let the predictor take notice of a message that was sent, if it learns."""
+        """Let the predictor learn from a message that was sent, if it can."""
         with self._lock:
             if self._loaded is not None:
                 self._loaded.learn(text)
 
     def recall(self, text: str, language: str = "") -> Recall:
-        """How well the words of a whole text would have been foreseen, each before its first letter."""
+        """How many words of a whole text would have been predicted, each before its first letter."""
         counted = top1 = top3 = 0
         with self._lock:
             loaded, own = self._in_use(language), self._own
             for sentence in _SENTENCE_END.split(text):
-                said = words(sentence)
-                for place, word in enumerate(said):
-                    scores = loaded.log_probabilities(said[:place])
+                sentence_words = words(sentence)
+                for place, word in enumerate(sentence_words):
+                    scores = loaded.log_probabilities(sentence_words[:place])
                     offered = [one.lower() for one in _next_words(loaded, own, scores, 3)]
                     counted, top3 = counted + 1, top3 + (word in offered)
                     top1 += word in offered[:1]
@@ -384,9 +388,9 @@ def _read_language(read: Callable[[str], WordList | None], code: str, vocabulary
 
 
 def _next_words(loaded: _Loaded, own: _Own, scores: Floats, count: int) -> tuple[str, ...]:
-    found = loaded.words.top(scores, loaded.everything, count) + own.words.top(own.log_shares, own.everything, count)
-    found.sort(key=lambda one: -one.score)
-    return tuple(own.written.get(one.word, one.word) for one in _each_once(found)[:count])
+    ranked = loaded.words.top(scores, loaded.everything, count) + own.words.top(own.log_shares, own.everything, count)
+    ranked.sort(key=lambda one: -one.score)
+    return tuple(own.written.get(one.word, one.word) for one in _each_once(ranked)[:count])
 
 
 def _completions(
@@ -448,7 +452,7 @@ def _slips(parts: Sequence[tuple[_Words, Floats]], prefix: str, language: str) -
 
 
 def _may_change(typed: Typed) -> bool:
-    """Whether what was typed may be corrected at all: names, figures and abbreviations are left alone."""
+    """Whether the typed text may be corrected at all: names, numbers and abbreviations are left alone."""
     prefix = typed.prefix
     abbreviation, name = prefix[1:] != prefix[1:].lower(), prefix[0].isupper() and bool(typed.finished)
     return len(prefix) > 1 and not (typed.glued or abbreviation or name or _has_figure(prefix))
@@ -459,7 +463,7 @@ def _has_figure(text: str) -> bool:
 
 
 def _alike(loaded: _Loaded, scores: Floats, typed: str, count: int, found: Sequence[str]) -> list[str]:
-    """Words that begin alike, for a slip near the end: more than half of the prefix must agree."""
+    """Words with a similar beginning, for a slip near the end: more than half of the prefix must match."""
     more: list[str] = []
     for kept in range(len(typed) - 1, len(typed) // 2, -1):
         if len(found) + len(more) >= count:

@@ -1,4 +1,4 @@
-"""The device's clocks. The only place in the agent that asks what time it is."""
+"""The device's clocks. The only place in the agent that reads the time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 SYNCHRONISED = Path("/run/systemd/timesync/synchronized")
-"""Made by systemd when the clock was set from a time server since the machine started."""
+"""Created by systemd once the clock has been set from a time server since boot."""
 
 
 class SystemClock:
@@ -17,9 +17,9 @@ class SystemClock:
         return time.monotonic()
 
     def wall_s(self) -> float:
-        """Seconds since 1970 UTC, as far as the device knows."""
+        """Seconds since 1970 UTC according to the device's clock, which may be wrong."""
         return time.time()  # noqa: TID251 - this is the adapter
 
     def synchronised_s(self) -> float | None:
-        """The same, if the clock was set from a time server; else None."""
+        """Seconds since 1970 UTC if the clock was set from a time server; else None."""
         return self.wall_s() if SYNCHRONISED.exists() else None

@@ -1,8 +1,9 @@
-"""The device's database: one sqlite file for typed messages, lifecycle, outbox, residual and what is still to be sent.
+"""The device's database: one sqlite file for typed messages, lifecycle, outbox, residual and unsent dropouts.
 
-Readable by its owner only. WAL, and every change in one transaction, so that a power cut leaves the state before or the
-state after. One connection behind one lock: the keyboard's threads, the worker and the driver all come here, and none
-stays long. Implements :class:`edge_agent.ports.ExampleStore` and :class:`edge_agent.ports.Journal`.
+Readable by its owner only. It uses a write-ahead log and one transaction per change, so that a power cut leaves either
+the state before or the state after. One connection behind one lock serves the keyboard's threads, the worker and the
+driver; none holds it for long. Implements :class:`edge_agent.ports.ExampleStore` and
+:class:`edge_agent.ports.Journal`.
 """
 
 from __future__ import annotations
@@ -45,14 +46,14 @@ CREATE TABLE recall (id INTEGER PRIMARY KEY, typed_at_s REAL NOT NULL, version I
                      words INTEGER NOT NULL, top1 INTEGER NOT NULL, top3 INTEGER NOT NULL);
 """
 MOST_PENDING_DROPOUTS = 16
-"""Dropouts of rounds long past help nobody."""
+"""Dropouts of long past rounds are of no use to the coordinator."""
 
 MOST_OWN_WORDS = 2_000
-"""More than a person invents; the ones not typed for longest go first."""
+"""More than a person invents; the least recently typed words are removed first."""
 LEARNED_FROM = 2
-"""How often a word must be typed: once may be a slip."""
+"""How often a word must be typed before it is learned: once may be a slip."""
 MOST_RECALL_ROWS = 2_000
-"""Messages; what was foreseen of older ones is history."""
+"""Messages whose prediction counts are kept."""
 
 _DEATHS = "session_deaths"
 _PAUSED = "learning_paused"
@@ -62,15 +63,15 @@ _STATE = msgspec.json.Decoder(State)
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """How much typed text is kept, and what of it counts in one session; the oldest messages go first.
+    """Limits on the typed text that is kept and that one session uses; the oldest messages are removed first.
 
     Attributes:
         messages: most messages.
         total_bytes: most UTF-8 bytes of all messages together.
         age_s: longest time that a message is kept.
-        session_messages: the newest messages that one session learns from: what one person contributes.
-        repeats: how often the same message counts in a session.
-        forbidden: words that no kept message may have.
+        session_messages: most messages that one session learns from, newest first: bounds one person's contribution.
+        repeats: how often an identical message counts in a session.
+        forbidden: words that no kept message may contain.
     """
 
     messages: int
@@ -85,12 +86,12 @@ class Database:
     """The open database.
 
     Args:
-        path: file; made if it is not there.
-        caps: how much text is kept.
-        clock: dates the messages.
+        path: the file; created if it does not exist.
+        caps: limits on the text that is kept.
+        clock: gives the messages their time.
 
     Raises:
-        ConfigError: the file cannot be opened, or is no database of this version.
+        ConfigError: the file cannot be opened, or is not a database of this version.
     """
 
     def __init__(self, path: Path, caps: Caps, clock: Clock) -> None:
@@ -98,7 +99,7 @@ class Database:
         self._clock = clock
         self._lock = threading.Lock()
         try:
-            private_file(path)  # sqlite would make it readable for others; its -wal and -shm take over its mode
+            private_file(path)  # sqlite would make it readable for others; -wal and -shm inherit the file's mode
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
             self._prepare()
         except (OSError, sqlite3.Error) as error:
@@ -124,10 +125,10 @@ class Database:
     # --- typed messages ---
 
     def add(self, text: str) -> str:
-        """Keep what may be kept of one message (:mod:`edge_agent.core.exclusion`); the oldest go if there are too many.
+        """Store the permitted part of a message (:mod:`edge_agent.core.exclusion`); the oldest go above the limits.
 
         Returns:
-            What was kept; empty if nothing was.
+            The text that was stored; empty if there was none.
 
         Raises:
             UnavailableError: it could not be written.
@@ -139,14 +140,14 @@ class Database:
         return kept
 
     def add_once(self, name: str, texts: Sequence[str]) -> bool:
-        """Keep a whole set of messages, unless that was done before.
+        """Store a set of messages, unless this was done before.
 
         Args:
-            name: of the set.
-            texts: the messages; what of them may be kept is kept.
+            name: name of the set.
+            texts: the messages; only their permitted parts are stored.
 
         Returns:
-            Whether they were added now.
+            Whether they were added by this call.
         """
         with self._transaction() as connection:
             if connection.execute("SELECT 1 FROM facts WHERE name = ?", (f"added {name}",)).fetchone():
@@ -156,12 +157,12 @@ class Database:
             return True
 
     def count(self) -> int:
-        """How many messages are kept."""
+        """Number of stored messages."""
         ((count,),) = self._rows("SELECT count(*) FROM examples")
         return int(count)
 
     def texts(self) -> list[str]:
-        """The kept messages that a session learns from, oldest first."""
+        """The stored messages that a session learns from, oldest first."""
         caps = self._caps
         with self._transaction() as connection:
             self._forget_old(connection)
@@ -191,12 +192,12 @@ class Database:
         )
 
     def size_bytes(self) -> int:
-        """UTF-8 bytes of all kept messages together."""
+        """Total size of the stored messages in UTF-8 bytes."""
         ((size,),) = self._rows("SELECT coalesce(sum(bytes), 0) FROM examples")
         return int(size)
 
     def wipe(self) -> None:
-        """Delete whatever was typed and whatever came of it; figures about what was sent stay.
+        """Delete all typed text and everything derived from it; the counts of sent reports stay.
 
         Raises:
             UnavailableError: it could not be deleted.
@@ -206,7 +207,7 @@ class Database:
                 connection.execute(f"DELETE FROM {table}")  # noqa: S608 - our own names
         with self._lock:
             try:
-                # The log still has the pages as they were; a checkpoint alone would leave them behind its end.
+                # The log still holds the old pages; a checkpoint alone would leave them in the file.
                 self._connection.execute("VACUUM")
                 ((busy, _, _),) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
                 if busy:
@@ -218,21 +219,21 @@ class Database:
         self.remember(_WIPES, str(self.wipes() + 1))
 
     def wipes(self) -> int:
-        """How often everything was deleted, to the end."""
+        """Number of completed wipes."""
         return int(self.fact(_WIPES) or 0)
 
     def learning_paused(self) -> bool:
-        """Whether the person has paused learning: nothing is kept, and nothing is trained."""
+        """Whether the user has paused learning: no text is stored, and nothing is trained."""
         return self.fact(_PAUSED) == "1"
 
     def pause_learning(self, *, paused: bool) -> None:
-        """Pause learning, or go on with it."""
+        """Pause or resume learning."""
         self.remember(_PAUSED, "1" if paused else "0")
 
     # --- what the keyboard learned ---
 
     def note_own_words(self, typed: Sequence[tuple[str, str]]) -> None:
-        """Count words that no vocabulary has: each in lower case, and as it was written."""
+        """Count words outside the vocabulary: each given in lower case and as it was typed."""
         now_s = self._clock.wall_s()
         with self._transaction() as connection:
             connection.executemany(
@@ -247,12 +248,12 @@ class Database:
             )
 
     def own_words(self) -> list[OwnWord]:
-        """The words that were typed often enough to be learned, the commonest first."""
+        """The words that were typed often enough to be learned, most frequent first."""
         query = "SELECT word, written, count FROM own_words WHERE count >= ? ORDER BY count DESC, word"
         return [OwnWord(*row) for row in self._rows(query, LEARNED_FROM)]
 
     def note_recall(self, version: int, words: int, top1: int, top3: int) -> None:
-        """Note how much of a message was foreseen with a version of the model; 0 is no model."""
+        """Record how many words of a message were predicted by a version of the model; version 0 means no model."""
         with self._transaction() as connection:
             connection.execute(
                 "INSERT INTO recall (typed_at_s, version, words, top1, top3) VALUES (?, ?, ?, ?, ?)",
@@ -261,28 +262,28 @@ class Database:
             connection.execute("DELETE FROM recall WHERE id <= (SELECT max(id) FROM recall) - ?", (MOST_RECALL_ROWS,))
 
     def recall(self) -> list[RecallCount]:
-        """What was foreseen of each message, oldest first."""
+        """The prediction counts of each message, oldest first."""
         rows = self._rows("SELECT typed_at_s, version, words, top1, top3 FROM recall ORDER BY id")
         return [RecallCount(*row) for row in rows]
 
     # --- journal ---
 
     def load(self) -> Remembered:
-        """What the last process left."""
+        """The state that the last process left."""
         states = self._rows("SELECT state FROM lifecycle")
         parcels = self._rows("SELECT round, attempt, parts FROM outbox")
         try:
             lifecycle = _STATE.decode(states[0][0]) if states else None
         except msgspec.MsgspecError:
-            # Another version of the agent wrote it; what matters beyond a restart is in the outbox.
+            # Written by another version of the agent; what must survive a restart is in the outbox.
             lifecycle = None
         return Remembered(lifecycle, Parcel(*parcels[0]) if parcels else None, int(self.fact(_DEATHS) or 0))
 
     def commit(self, change: Change) -> None:
-        """Write a change, whole or not at all.
+        """Write a change atomically.
 
         Raises:
-            UnavailableError: it could not be written; nothing was.
+            UnavailableError: the change could not be written; the database is unchanged.
         """
         with self._transaction() as connection:
             state = msgspec.json.encode(change.lifecycle)
@@ -330,12 +331,12 @@ class Database:
         return bytes(rows[0][0])
 
     def residual(self, layout: str) -> Vector | None:
-        """The adopted residual that is bound to this, (n,) float32; None if there is none."""
+        """The adopted residual bound to this layout, (n,) float32; None if there is none."""
         rows = self._rows("SELECT vector FROM residual WHERE layout = ?", layout)
         return np.frombuffer(rows[0][0], "<f4").astype(np.float32) if rows else None
 
     def pending_dropouts(self) -> list[PendingDropout]:
-        """Dropouts that still have to be sent, oldest first."""
+        """Dropouts that are still to be sent, oldest first."""
         rows = self._rows("SELECT number, round, attempt, cause, detail FROM dropouts ORDER BY number")
         return [
             PendingDropout(number, SendDropout(round_number, attempt, DropoutCause(cause), detail))
@@ -343,12 +344,12 @@ class Database:
         ]
 
     def dropout_sent(self, number: int) -> None:
-        """Forget a dropout that was handed to the connection."""
+        """Remove a dropout that was handed to the connection."""
         with self._transaction() as connection:
             connection.execute("DELETE FROM dropouts WHERE number = ?", (number,))
 
     def tally(self) -> AgentTally:
-        """What the device did so far."""
+        """Counts of what the device has done so far."""
         facts: dict[str, str] = dict(self._rows("SELECT name, value FROM facts"))
         size, when = facts.get("last_report_bytes"), facts.get("last_trained_at_s")
         return AgentTally(
@@ -376,12 +377,12 @@ class Database:
 
     @staticmethod
     def _put_back(connection: sqlite3.Connection) -> None:
-        found = connection.execute(
+        row = connection.execute(
             "SELECT vector, carried FROM residual JOIN outbox USING (only) WHERE carried IS NOT NULL"
         ).fetchone()
-        if found is not None:
-            vector = np.frombuffer(found[0], "<f4").astype(np.float32)
-            indices, values = _from_blob(found[1])
+        if row is not None:
+            vector = np.frombuffer(row[0], "<f4").astype(np.float32)
+            indices, values = _from_blob(row[1])
             vector[indices] += values
             connection.execute("UPDATE residual SET vector = ?", (vector.astype("<f4").tobytes(),))
 

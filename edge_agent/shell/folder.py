@@ -1,6 +1,6 @@
-"""The agent's folder: its owner's alone, and of one agent at a time.
+"""The agent's data folder: accessible to its owner only, and locked by one agent at a time.
 
-The file ``lock`` in it is locked while an agent runs, and holds the number of its process.
+The file ``lock`` in it is locked while an agent runs, and holds the agent's process id.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ log = structlog.get_logger()
 
 @contextlib.contextmanager
 def own_folder(folder: Path) -> Iterator[None]:
-    """Make the folder, keep others from reading it, and keep a second agent out of it.
+    """Create the folder, close it to other users, and lock it against a second agent.
 
-    Two agents of one name would throw each other off the broker.
+    Two agents with the same name would disconnect each other from the broker.
 
     Raises:
-        ConfigError: it cannot be written, belongs to somebody else, or another agent runs in it.
+        ConfigError: the folder cannot be written, belongs to another user, or is in use by another agent.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -47,10 +47,10 @@ def own_folder(folder: Path) -> Iterator[None]:
 
 
 def running_agent(folder: Path) -> int | None:
-    """The process number of the agent that runs in a folder; None if none does.
+    """The process id of the agent that runs in a folder; None if none runs.
 
     Raises:
-        ConfigError: the folder is not ours to look into.
+        ConfigError: the folder cannot be read.
     """
     try:
         return holder_of(folder / LOCK)
@@ -60,11 +60,11 @@ def running_agent(folder: Path) -> int | None:
 
 
 def _close_to_others(folder: Path) -> None:
-    found = folder.stat()
-    if found.st_uid != os.geteuid():
-        msg = f"data_dir: {folder} belongs to another user ({found.st_uid}); give this agent a folder of its own"
+    info = folder.stat()
+    if info.st_uid != os.geteuid():
+        msg = f"data_dir: {folder} belongs to another user ({info.st_uid}); give this agent a folder of its own"
         raise ConfigError(msg)
-    mode = stat.S_IMODE(found.st_mode)
+    mode = stat.S_IMODE(info.st_mode)
     if mode & 0o077:
         folder.chmod(0o700)
         log.warning("folder_closed_to_others", folder=str(folder), was=f"{mode:04o}", now="0700")

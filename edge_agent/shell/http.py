@@ -1,8 +1,9 @@
-"""Downloads: one artifact by its hash from the coordinator, resumed where it was cut, and verified.
+"""HTTP downloader: fetches one artifact by its hash from the coordinator, resumes after a cut, and verifies it.
 
-A partial file is continued with a Range request, and thrown away if the whole does not have the hash. Nothing is
-believed that the other side says about length: at most ``limit_bytes`` are ever written. A 404 is not tried again; a
-cut connection, a 5xx or a wrong hash is, a bounded number of times with jittered back-off. Redirects are not followed.
+A partial file is continued with a Range request, and discarded if the complete file has the wrong hash. The length
+that the server announces is not trusted: at most ``limit_bytes`` are ever written. A 404 is not retried. A cut
+connection, a 5xx or a wrong hash is retried a bounded number of times with jittered back-off. Redirects are not
+followed.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ ShouldStop = Callable[[], bool]
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a download is kept up.
+    """Retry and timeout limits of a download.
 
     Attributes:
-        tries: attempts, each of which continues where the last one was cut.
-        back_off: waits between them.
-        connect_s: time for a connection to come about.
-        read_s: longest silence within one.
-        whole_s: longest time for one artifact, all tries together: a trickle must not hold the worker for ever.
+        tries: attempts; each continues where the previous one was cut.
+        back_off: waits between attempts.
+        connect_s: timeout for establishing a connection.
+        read_s: longest silence on a connection.
+        whole_s: longest time for one artifact over all attempts: a trickle must not hold the worker for ever.
     """
 
     tries: int = 4
@@ -47,13 +48,13 @@ class Patience:
 
 
 class Downloader:
-    """Fetches artifacts of one coordinator.
+    """Fetches artifacts from one coordinator.
 
     Args:
         base_url: of the coordinator, such as ``http://127.0.0.1:8080``.
         patience: how long to keep trying.
-        jitter: gives numbers in [0, 1).
-        tls: of an enrolled device; None takes the system's certificate authorities.
+        jitter: returns numbers in [0, 1).
+        tls: TLS context of an enrolled device; None trusts the system's certificate authorities.
     """
 
     def __init__(
@@ -73,23 +74,23 @@ class Downloader:
             timeout=timeout,
             retries=False,
             ssl_context=tls,
-            # An enrolled device knows its servers by their authority (:mod:`edge_agent.enrolment.identity`).
+            # An enrolled device trusts its own certificate authority (:mod:`edge_agent.enrolment.identity`).
             assert_hostname=None if tls is None else COORDINATOR_NAME,
         )
 
     def fetch(self, sha256: Sha256, partial: Path, limit_bytes: int, should_stop: ShouldStop) -> None:
-        """Bring an artifact into a file.
+        """Download an artifact into a file.
 
         Args:
-            sha256: its name and hash.
-            partial: where to; what is there already is taken as its beginning.
-            limit_bytes: the most that it may have.
-            should_stop: asked between pieces.
+            sha256: the artifact's hash, which is also its name.
+            partial: file to write; existing content is taken as the beginning of the artifact.
+            limit_bytes: maximum size of the artifact.
+            should_stop: polled between chunks.
 
         Raises:
-            IntegrityError: other bytes came under that name, twice; the file is gone.
-            RemoteProtocolError: it is longer than allowed, or the coordinator does not have it.
-            UnavailableError: it could not be fetched now; what came is kept.
+            IntegrityError: the hash was wrong twice; the file was deleted.
+            RemoteProtocolError: the artifact is longer than allowed, or the coordinator does not have it.
+            UnavailableError: it could not be fetched now; the bytes received so far are kept.
         """
         deadline_s = time.monotonic() + self._patience.whole_s
         for tries in range(1, self._patience.tries + 1):
@@ -97,7 +98,7 @@ class Downloader:
                 self._continue(sha256, partial, limit_bytes, lambda: should_stop() or time.monotonic() > deadline_s)
                 _verify(sha256, partial)
             except IntegrityError:
-                # Perhaps the beginning was bad, from an earlier time: once more from nothing.
+                # Perhaps the part kept from an earlier attempt was bad: try once more from the start.
                 partial.unlink(missing_ok=True)
                 if tries >= min(2, self._patience.tries):
                     raise
@@ -109,10 +110,10 @@ class Downloader:
                 return
 
     def hang_up(self) -> None:
-        """Close the connection; it is kept between artifacts, because a new one costs more than a small artifact.
+        """Close the connection. It is kept open between artifacts: a new one costs more than a small artifact.
 
-        To be called when a model is complete: the next one is minutes or hours away, and thousands of phones must not
-        each keep a connection until then.
+        Call this when a model is complete. The next model is minutes or hours away, and thousands of phones must not
+        each hold a connection until then.
         """
         self._pool.clear()
 
@@ -130,8 +131,8 @@ class Downloader:
                     msg = f"status {response.status} to a request from byte {have}: begin anew"
                     raise UnavailableError(msg)
             finally:
-                # A body that was read to its end has given its connection back already, for the next artifact. What is
-                # left of any other must not be taken for the next answer.
+                # A body that was read to its end has already returned its connection to the pool. The rest of an
+                # unfinished body must not be mistaken for the next response.
                 response.close()
         except (urllib3.exceptions.HTTPError, OSError) as error:
             msg = f"the coordinator at {self._base_url} did not deliver artifact {sha256[:12]}: {error}"
@@ -144,7 +145,7 @@ class Downloader:
 
 
 def _follows(response: urllib3.BaseHTTPResponse, have: int) -> bool:
-    """Whether the body is the whole artifact or goes on where the file ends; False if it belongs elsewhere."""
+    """Whether the body is the whole artifact or continues where the file ends; False for any other range."""
     match response.status:
         case 200:
             return True
@@ -164,7 +165,7 @@ def _append(
     response: urllib3.BaseHTTPResponse, partial: Path, have: int, limit_bytes: int, should_stop: ShouldStop
 ) -> None:
     with partial.open("ab" if have else "wb") as file:
-        # A body that is shorter than its announced length raises in urllib3 when it ends.
+        # urllib3 raises at the end of a body that is shorter than announced.
         while piece := response.read1(PIECE_BYTES):
             have += len(piece)
             if have > limit_bytes:
@@ -179,7 +180,9 @@ def _append(
 
 def _verify(sha256: Sha256, path: Path) -> None:
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != sha256:
-        msg = f"artifact {sha256[:12]}: expected bytes with that sha256, got {found[:12]} ({path.stat().st_size} bytes)"
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != sha256:
+        msg = (
+            f"artifact {sha256[:12]}: expected bytes with that sha256, got {digest[:12]} ({path.stat().st_size} bytes)"
+        )
         raise IntegrityError(msg)

@@ -1,4 +1,4 @@
-"""What the keyboard sees of a model: its weights as they lie on disk, and the state carried from word to word.
+"""The model as the keyboard uses it: weights mapped from disk, and the state carried from word to word.
 
 No TFLite runtime is loaded for this, and no weight is copied.
 """
@@ -27,12 +27,12 @@ State = tuple[Floats, Floats]
 
 @dataclass(frozen=True, slots=True)
 class KeyboardModel:
-    """Implements ``StepModel`` of the keyboard.
+    """Implements the keyboard's ``StepModel``.
 
     Attributes:
         weights: views of the mapped file.
-        vocabulary: the words that it knows.
-        version: of the model.
+        vocabulary: the words that the model knows.
+        version: version of the model.
     """
 
     weights: Weights
@@ -51,7 +51,7 @@ class KeyboardModel:
 
 
 def load_best_model(model: Model) -> KeyboardModel:
-    """Load the personal model of a version, if this device has one that it found better, or the version itself.
+    """Load the personal model of a version if the device has kept one as better, otherwise the version itself.
 
     Raises:
         RemoteProtocolError: the version's files cannot be used.
@@ -62,7 +62,7 @@ def load_best_model(model: Model) -> KeyboardModel:
         try:
             return load_keyboard_model(model, personal)
         except NightjarError as error:
-            # Cut short by a power failure perhaps; the next session makes another.
+            # Perhaps truncated by a power failure; the next session makes another.
             log.warning("personal_model_of_no_use", code=error.code)
             personal.unlink(missing_ok=True)
     return load_keyboard_model(model)
@@ -85,7 +85,7 @@ def load_keyboard_model(model: Model, personal: Path | None = None) -> KeyboardM
 
     Args:
         model: the version.
-        personal: weights to use instead of its own.
+        personal: file of weights to use instead of the version's own.
 
     Raises:
         RemoteProtocolError: the files cannot be used.

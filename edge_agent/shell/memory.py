@@ -1,4 +1,4 @@
-"""Gives memory that is free inside the process back to the system: a session frees some 50 MB that a phone can use."""
+"""Returns the process's free heap memory to the system: after a session, some 50 MB that a phone can use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import gc
 
 
 def return_free_memory() -> None:
-    """Return free memory, where the C library can (glibc can, musl cannot)."""
+    """Return free memory if the C library can (glibc can, musl cannot)."""
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:

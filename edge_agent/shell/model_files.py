@@ -1,11 +1,12 @@
 """The models on this device's disk: files named by their sha256, written whole or not at all.
 
-``artifacts/<sha256>`` is verified; ``artifacts/<sha256>.part`` is a download under way. The file ``artifacts/current``
-names the manifest of the newest model that is whole, and is replaced only when the next one is: whoever predicts words
-keeps the last good model whatever happens to a download. Files that no model needs any more are removed.
+``artifacts/<sha256>`` is verified; ``artifacts/<sha256>.part`` is a download in progress. The file
+``artifacts/current`` names the manifest of the newest complete model. It is replaced only when the next model is
+complete, so the keyboard keeps the last good model whatever happens to a download. Files that no model needs any more
+are removed.
 
-Weights come by the shortest way that the manifest offers from the weights that are here (:mod:`wire.codec.transfers`);
-the result must have the hash of the whole weights, and if it has not, those are fetched.
+Weights are fetched with the smallest transfer in the manifest that starts from weights on the device
+(:mod:`wire.codec.transfers`). If the result does not have the hash of the full weights, the full weights are fetched.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from wire.parameters import weights_from_bytes, weights_to_bytes
 log = structlog.get_logger()
 
 PERSONAL = ".personal"
-"""Ends the name of a file with weights that this device made for itself; the rest is the manifest it belongs to."""
+"""Suffix of the file that holds the personal weights trained on this device; the stem is the manifest's hash."""
 
 
 class ModelFiles:
-    """Implements :class:`edge_agent.ports.Artifacts`. :meth:`fetch` belongs to one thread.
+    """Implements :class:`edge_agent.ports.Artifacts`. Call :meth:`fetch` from one thread only.
 
     Args:
         folder: made if it is not there.
@@ -54,20 +55,20 @@ class ModelFiles:
         folder.mkdir(parents=True, exist_ok=True)
 
     def current(self) -> Model | None:
-        """The newest model that is whole on this device."""
+        """The newest model that is complete on this device."""
         pointer = self._folder / "current"
         try:
             return self._open(sha256(pointer.read_text().strip()))
         except (OSError, NightjarError):
-            # Nothing fetched yet, or somebody touched the files: a model that is not whole is no model.
+            # Nothing was fetched yet, or the files were tampered with: an incomplete model is no model.
             return None
 
     def fetch(self, manifest: Sha256, should_stop: Callable[[], bool]) -> Model:
-        """Bring a model onto the device: only what is missing of it.
+        """Download a model: only the parts that the device does not have yet.
 
         Raises:
-            UnavailableError: the coordinator cannot be reached, the disk is full, or ``should_stop`` said so.
-            RemoteProtocolError: what came is not what the hash or the manifest promised, or needs a newer agent.
+            UnavailableError: the coordinator cannot be reached, the disk is full, or ``should_stop`` returned true.
+            RemoteProtocolError: the data does not match the hash or the manifest, or needs a newer agent.
         """
         try:
             self._bring(manifest, MAX_MANIFEST_BYTES, should_stop)
@@ -89,7 +90,7 @@ class ModelFiles:
         return model
 
     def forget_personal(self) -> None:
-        """Remove the weights that came of this device's own messages; call when nobody trains."""
+        """Remove the weights that were trained on this device's own messages. Must not run during training."""
         for path in self._folder.glob(f"*{PERSONAL}*"):
             path.unlink(missing_ok=True)
 
@@ -102,7 +103,7 @@ class ModelFiles:
         put_in_place(partial, path)
 
     def _bring_weights(self, wanted: Manifest, should_stop: Callable[[], bool]) -> None:
-        """The shortest way first; whatever is wrong with it, the whole weights are right."""
+        """Try the smallest transfer first; if anything is wrong with it, fetch the full weights."""
         name = Sha256(wanted.weights.sha256)
         ways = [way for way in wanted.transfers if way.base is None or (self._folder / way.base).exists()]
         shortest = min(ways, key=lambda way: way.file.size_bytes, default=None)
@@ -129,9 +130,9 @@ class ModelFiles:
                 log.warning("lexicon_of_no_use", language=each.language, error=str(error))
 
     def _keep(self, name: Sha256, data: bytes) -> None:
-        found = hashlib.sha256(data).hexdigest()
-        if found != name:
-            msg = f"the transfer led to weights {found[:12]}, expected {name[:12]}"
+        digest = hashlib.sha256(data).hexdigest()
+        if digest != name:
+            msg = f"the transfer led to weights {digest[:12]}, expected {name[:12]}"
             raise IntegrityError(msg)
         replace_file(self._folder / name, data)
 
@@ -172,7 +173,7 @@ class ModelFiles:
 
 
 def exported_model(folder: Path) -> Model:
-    """The model in a folder that this machine's owner exported (:mod:`models.folder`): its hashes are not checked.
+    """The model in a folder that the machine's owner exported (:mod:`models.folder`). Its hashes are not checked.
 
     Raises:
         RemoteProtocolError: its manifest is not valid.

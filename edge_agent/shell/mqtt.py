@@ -1,11 +1,10 @@
-"""The connection to the broker: paho in a thread of its own, which only ever enqueues.
+"""The MQTT connection to the broker: paho in its own thread, whose callbacks only enqueue events.
 
-MQTT 3.1.1, clean session, QoS 1. A message that comes while we are away is lost, and that is meant: whatever
-matters is sent again by one side or the other until it is answered. Callbacks never raise (paho would deliver the same
-message again for ever) and never block. Connecting is tried for ever, with waits that double and differ from device to
-device.
+MQTT 3.1.1, clean session, QoS 1. A message that arrives while we are offline is lost by design: whatever matters is
+resent by one side or the other until it is answered. Callbacks never raise (paho would redeliver the same message for
+ever) and never block. Connecting is retried for ever, with exponential back-off that differs from device to device.
 
-A PUBACK says nothing but that the broker is there.
+A PUBACK only shows that the broker is there.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from wire.errors import LocalProtocolError
 from wire.frame import MAX_PUBLISH_BYTES
 
 KEEP_ALIVE_S = 30
-"""The broker tells our last will after 1.5 times this silence."""
+"""The broker publishes our last will after 1.5 times this silence."""
 MOST_QUEUED = 1_000
-"""Publishes that paho holds without a PUBACK: a report of 64 MiB is 550."""
+"""Most publishes that paho holds without a PUBACK; a report of 64 MiB needs 550."""
 FAREWELL_S = 1.0
 
 log = structlog.get_logger()
@@ -42,14 +41,14 @@ Post = Callable[[LinkUp | LinkDown | Arrived], None]
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """Where the broker is.
+    """Address and credentials of the broker.
 
     Attributes:
         host: name or address.
         port: TCP port.
         username: empty for none.
         password: empty for none.
-        tls: verifies and encrypts; None speaks plain text.
+        tls: TLS context; None connects without TLS.
     """
 
     host: str
@@ -59,7 +58,7 @@ class BrokerAddress:
     tls: ssl.SSLContext | None = None
 
     def __repr__(self) -> str:
-        """Without the password."""
+        """Representation without the password."""
         return f"Broker({self.host}:{self.port})"
 
 
@@ -67,11 +66,11 @@ class MqttTransport:
     """Implements :class:`edge_agent.ports.Transport`.
 
     Args:
-        broker: where.
-        client_id: the same for every process of this device.
+        broker: the broker to connect to.
+        client_id: MQTT client id, the same for every process of this device.
         filters: topics to subscribe to.
-        will: topic and retained payload that the broker publishes when we vanish.
-        post: takes what happens; called on paho's thread.
+        will: topic and retained payload of the last will.
+        post: receives the events; called on paho's thread.
     """
 
     def __init__(
@@ -89,7 +88,7 @@ class MqttTransport:
             client.tls_set_context(broker.tls)
         client.will_set(will[0], will[1], qos=1, retain=True)
         client.max_queued_messages_set(MOST_QUEUED)
-        # paho doubles its waits but does not spread them: the first one differs, so all of them do.
+        # paho doubles its waits without jitter: we randomise the first wait, and with it all the others.
         client.reconnect_delay_set(1 + random.random(), 60)  # type: ignore[arg-type]  # noqa: S311 - floats work
         client.on_socket_open = _send_at_once
         client.on_connect = self._on_connect
@@ -101,11 +100,11 @@ class MqttTransport:
 
     @property
     def connected(self) -> bool:
-        """The broker has us and our subscriptions."""
+        """Whether we are connected and the broker has granted our subscriptions."""
         return self._connected.is_set()
 
     def start(self) -> None:
-        """Begin to connect, and never stop trying."""
+        """Start connecting, and retry for ever."""
         broker = self._broker
         self._client.connect_async(broker.host, broker.port, KEEP_ALIVE_S)
         self._client.loop_start()
@@ -114,10 +113,10 @@ class MqttTransport:
         """Hand a message to the connection.
 
         Returns:
-            False if there is no connection, or too much waits on it.
+            False if there is no connection, or its queue is full.
 
         Raises:
-            LocalProtocolError: the payload is larger than a publish may be.
+            LocalProtocolError: the payload is too large for a publish.
         """
         if len(payload) > MAX_PUBLISH_BYTES:
             msg = f"a publish may have {MAX_PUBLISH_BYTES} bytes, this one for {topic} has {len(payload)}"
@@ -127,13 +126,13 @@ class MqttTransport:
         return self._client.publish(topic, payload, qos=1, retain=retain).rc == MQTTErrorCode.MQTT_ERR_SUCCESS
 
     def close(self, topic: str, payload: bytes) -> None:
-        """Publish a retained farewell, and disconnect; at most about a second."""
+        """Publish a retained farewell, and disconnect; waits about one second at most for each."""
         if self.connected:
-            said = threading.Event()
+            published = threading.Event()
             farewell = self._client.publish(topic, payload, qos=1, retain=True)
-            self._client.on_publish = lambda _c, _u, mid, _r, _p: said.set() if mid == farewell.mid else None
+            self._client.on_publish = lambda _c, _u, mid, _r, _p: published.set() if mid == farewell.mid else None
             if not farewell.is_published():
-                said.wait(FAREWELL_S)
+                published.wait(FAREWELL_S)
         self._client.disconnect()
         if self.connected:
             self._gone.wait(FAREWELL_S)
@@ -146,8 +145,8 @@ class MqttTransport:
         if reason.is_failure:
             self._post(LinkDown(f"the broker refused us: {reason}"))
         else:
-            # Not kept over a reconnect with a clean session. We count as connected when they are granted: an answer
-            # to a check-in could come earlier than that.
+            # A clean session loses its subscriptions on reconnect. We count as connected only once they are granted:
+            # the answer to a check-in could arrive earlier and be lost.
             client.subscribe(self._filters)
 
     def _on_connect_fail(self, _client: paho.Client, _userdata: Any) -> None:
@@ -178,10 +177,10 @@ class MqttTransport:
         try:
             self._post(Arrived(message.topic, bytes(message.payload)))
         except Exception:
-            # Raising would make paho hand over the same message for ever.
+            # If this raised, paho would redeliver the same message for ever.
             log.exception("message_not_taken")
 
 
 def _send_at_once(_client: paho.Client, _userdata: Any, connection: Any) -> None:
-    # A small message behind a small message would otherwise wait some 40 ms for the first one's acknowledgement.
+    # Otherwise a small message after another would wait some 40 ms for the first one's acknowledgement (Nagle).
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

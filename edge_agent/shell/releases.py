@@ -1,7 +1,7 @@
-"""What the device's own record says about releases of the agent that were taken back (docs/bundles.md).
+"""Reads the device's record of agent releases that were rolled back (docs/bundles.md).
 
-The record is written by ``nightjar-device``, outside of every release, and names here by an environment variable of
-the unit. The agent only carries its contents to the coordinator: nobody looks at a card that seems to be fine.
+``nightjar-device`` writes the record, outside of every release; an environment variable of the systemd unit gives its
+path. The agent only passes it on to the coordinator: nobody inspects the card of a device that seems to be fine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class _Record(msgspec.Struct, frozen=True):
 
 
 def rollback_reason(environment: Mapping[str, str]) -> str:
-    """The newest release that was taken back on this device, with its reason; empty if there is none.
+    """The newest release that was rolled back on this device, with the reason; empty if there is none.
 
     >>> rollback_reason({})
     ''
@@ -33,7 +33,7 @@ def rollback_reason(environment: Mapping[str, str]) -> str:
         with Path(path).open("rb") as file:
             refused = msgspec.json.decode(file.read(_MOST_BYTES), type=_Record).refused
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        # Not there yet, or not readable: a record of releases is no reason not to train.
+        # Missing or unreadable: a device without a release record still trains.
         return ""
     if not refused:
         return ""

@@ -1,6 +1,6 @@
-"""Whether a signature of Ed25519 holds: asked in a process of its own, because the library takes eight megabytes.
+"""Verifies Ed25519 signatures in a separate process, because the library takes eight megabytes of memory.
 
-A device asks once for each new model. The agent is there all day, and its memory is what its owner notices.
+A device verifies one signature for each new model. The agent runs all day, and the owner notices its memory use.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import sys
 from wire.errors import UnavailableError
 
 TIMEOUT_S = 120.0
-"""A busy board loads the library from its card for some seconds."""
+"""A busy board takes some seconds to load the library from its SD card."""
 HOLDS, HOLDS_NOT = 0, 10
-"""Exit statuses; an interpreter that fails ends with 1."""
+"""Exit statuses; an interpreter that fails exits with 1."""
 
 
 def holds(key: str, signature: str, signed: bytes) -> bool:
-    """Whether the owner of a key signed these bytes; in this process.
+    """Whether the owner of a key signed these bytes; checked in this process.
 
     Args:
         key: public, in hex.
         signature: in hex.
-        signed: what is under it.
+        signed: the signed bytes.
     """
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -35,10 +35,10 @@ def holds(key: str, signature: str, signed: bytes) -> bool:
 
 
 def holds_in_a_process(key: str, signature: str, signed: bytes) -> bool:
-    """The same in a process that ends.
+    """Whether the owner of a key signed these bytes; checked in a short-lived process.
 
     Raises:
-        UnavailableError: the process could not answer.
+        UnavailableError: the process failed or timed out.
     """
     command = [sys.executable, "-m", "edge_agent.shell.signatures", key, signature]
     try:

@@ -1,10 +1,11 @@
-"""The one place that knows which TFLite runtime runs: ``ai-edge-litert``, or ``tflite-runtime`` on 32-bit devices.
+"""Adapter for the TFLite runtime: ``ai-edge-litert``, or ``tflite-runtime`` on 32-bit devices.
 
-Only the signatures that train are called: predicting and evaluating are :mod:`edge_agent.core.prediction`'s, because
-each signature that a runtime has prepared keeps its tensors. For the same reason the interpreter is not asked to
+Only the training signatures are called; :mod:`edge_agent.core.prediction` predicts and evaluates. The reason is that a
+runtime keeps the tensors of each signature it has prepared. For the same reason the interpreter is not asked to
 allocate the tensors of all signatures at once, which costs 60 MB in 2.14 and makes no training step faster. Finite
-weights are restored before anything else: variables that were never set raise in 2.14 and are silently NaN in litert.
-An interpreter belongs to one thread; a second one has variables of its own. Everything that a runtime raises becomes
+weights are restored before anything else: reading a variable that was never set raises in 2.14 and silently gives NaN
+in litert.
+An interpreter belongs to one thread; each interpreter has its own variables. Every exception of a runtime becomes
 :class:`RemoteProtocolError` with code ``program``: the program is an artifact that came over the network.
 """
 
@@ -31,11 +32,11 @@ RUNTIMES = (("ai_edge_litert", "ai-edge-litert"), ("tflite_runtime", "tflite-run
 """(module, distribution) in order of preference: litert is faster and still maintained, but has no 32-bit wheels."""
 
 SIGNATURES = ("train", "read", "write", "begin", "train_momentum")
-"""Those that training needs."""
+"""The signatures that training needs."""
 
 
 def runtime_name() -> str:
-    """Which runtime is used, such as ``ai-edge-litert 2.3.0``.
+    """Name and version of the runtime in use, such as ``ai-edge-litert 2.3.0``.
 
     Raises:
         ConfigError: none is installed.
@@ -48,11 +49,11 @@ def load_program(model: Model, threads: int = 1) -> TfliteProgram:
     """Load a model from this device's files, with its weights restored.
 
     Args:
-        model: verified files.
-        threads: for the interpreter.
+        model: the model's verified files.
+        threads: threads of the interpreter.
 
     Raises:
-        RemoteProtocolError: the program cannot be run, or does not take these weights.
+        RemoteProtocolError: the program cannot be run, or does not accept these weights.
         UnavailableError: the files are gone.
     """
     return TfliteProgram(model.program, mapped_weights(model), model.manifest.layout, threads)
@@ -64,11 +65,11 @@ class TfliteProgram:
     Args:
         path: the ``.tflite`` file.
         weights: (n,) float32, restored at once.
-        layout: of n parameters.
-        threads: for the interpreter.
+        layout: layout of the n parameters.
+        threads: threads of the interpreter.
 
     Raises:
-        RemoteProtocolError: not a program with our signatures, or one that does not take these weights.
+        RemoteProtocolError: the program does not have our signatures, or does not accept these weights.
     """
 
     def __init__(self, path: Path, weights: Vector, layout: ParameterLayout, threads: int = 1) -> None:
@@ -88,13 +89,13 @@ class TfliteProgram:
         return self._train("train", x=x, y=y, **_numbers(learning_rate=learning_rate, clip_norm=clip_norm))
 
     def begin(self) -> None:
-        """Forget the momentum; the weights as they are now are what ``proximal`` pulls back to."""
+        """Reset the momentum, and take the current weights as the point that ``proximal`` pulls back to."""
         self._call("begin")
 
     def train_momentum(
         self, x: Ids, y: Ids, learning_rate: float, clip_norm: float, momentum: float, proximal: float
     ) -> TrainStep:
-        """As ``train``, with momentum and the proximal term of FedProx; ``begin`` was called before."""
+        """One step like ``train``, with momentum and the proximal term of FedProx; requires an earlier ``begin``."""
         rule = _numbers(learning_rate=learning_rate, clip_norm=clip_norm, momentum=momentum, proximal=proximal)
         return self._train("train_momentum", x=x, y=y, **rule)
 
@@ -103,16 +104,16 @@ class TfliteProgram:
         return score(weights_of(self.save(), self._layout), x, y)
 
     def save(self) -> Vector:
-        """The weights, (n,) float32; not to be written to."""
+        """The weights, (n,) float32; treat as read-only."""
         if self._saved is None:
             self._saved = self._layout.flatten(self._call("read"))
         return self._saved
 
     def restore(self, weights: Vector) -> None:
-        """Take weights (n,) float32, from which ``delta`` is measured; they must not be changed afterwards.
+        """Load weights (n,) float32, from which ``delta`` is measured. The caller must not change them afterwards.
 
         Raises:
-            RemoteProtocolError: they are not finite, or of another model.
+            RemoteProtocolError: the weights are not finite, or belong to another model.
         """
         if not np.isfinite(weights).all():
             msg = "expected finite weights, got some that are not"
@@ -125,23 +126,23 @@ class TfliteProgram:
         self.restore(self._restored)
 
     def delta(self) -> Vector:
-        """How the weights moved since ``restore``, (n,) float32."""
+        """The change of the weights since ``restore``, (n,) float32."""
         return self.save() - self._restored
 
     def _train(self, signature: str, **inputs: npt.NDArray[Any] | np.float32) -> TrainStep:
         self._saved = None
-        said = self._call(signature, **inputs)
+        outputs = self._call(signature, **inputs)
         return TrainStep(
-            loss=float(said["loss"]),
-            targets=float(said["targets"]),
-            hits=float(said["hits"]),
-            gradient_norm=float(said["gradient_norm"]),
+            loss=float(outputs["loss"]),
+            targets=float(outputs["targets"]),
+            hits=float(outputs["hits"]),
+            gradient_norm=float(outputs["gradient_norm"]),
         )
 
     def _call(self, signature: str, **inputs: npt.NDArray[Any] | np.float32) -> dict[str, npt.NDArray[Any]]:
         with _faults(signature):
-            said: dict[str, npt.NDArray[Any]] = self._runner(signature)(**inputs)
-            return said
+            outputs: dict[str, npt.NDArray[Any]] = self._runner(signature)(**inputs)
+            return outputs
 
     def _runner(self, signature: str) -> Any:
         if signature not in self._runners:
@@ -158,7 +159,7 @@ def _faults(what: str) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, ValueError, KeyError, SystemError) as error:
-        # The texts of 2.14 begin with stale messages of its kernels; the first line says enough.
+        # Error texts of 2.14 may contain stale kernel messages; the first line is enough.
         line = (str(error).splitlines() or [type(error).__name__])[0][:200]
         msg = f"the program could not {what}: {line}"
         raise RemoteProtocolError(msg, code="program") from error

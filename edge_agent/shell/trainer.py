@@ -1,7 +1,7 @@
-"""Trains in a process of its own that exits: all its memory comes back, and what kills it does not kill the agent.
+"""Runs each training session in a child process: its memory is freed at exit, and its crash does not kill the agent.
 
-The process is started anew for each session (0.3 s on a desktop), never forked from this one, which has threads. Typed
-text goes to it over a pipe, not to disk and not on a command line.
+A new process is started for each session (0.3 s on a desktop); it is never forked from the agent, which has threads.
+Typed text is passed over a pipe, never through the disk or a command line.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from wire.messages import DropoutCause
 from wire.parameters import Vector
 
 POLL_S = 0.01
-"""How soon a stop is passed on: a fraction of what a batch takes on any device."""
+"""Longest delay before a stop is passed on: a fraction of a batch's time on any device."""
 LAST_BATCH_S = 30.0
-"""A process that was asked to stop and has not ended by then hangs, and is killed."""
+"""A process that has not exited this long after a stop request is hung, and is killed."""
 
 _ENVIRONMENT = {
-    # One session, one thread of the interpreter: the other pools would only hold memory.
+    # One session uses one interpreter thread: other thread pools would only hold memory.
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "MALLOC_ARENA_MAX": "1",
-    # Large tensors come straight from the system and go straight back to it.
+    # Allocate large tensors straight from the system, so that they return to it when freed.
     "MALLOC_MMAP_THRESHOLD_": "65536",
 }
 
@@ -47,10 +47,10 @@ class TrainerProcess:
     """Implements :data:`edge_agent.session.Trainer`; one session at a time.
 
     Attributes:
-        memory_bytes: of its own that the process may have; a session that needs more fails.
-        threads: of the interpreter.
-        idle_priority: behind everything else on the machine.
-        report_peak: called with the most memory that a process had, bytes resident.
+        memory_bytes: limit of the process's private memory; a session that needs more fails.
+        threads: threads of the interpreter.
+        idle_priority: run at a lower priority than everything else on the machine.
+        report_peak: called with the peak resident memory of each process, in bytes.
     """
 
     memory_bytes: int
@@ -59,11 +59,11 @@ class TrainerProcess:
     report_peak: Callable[[int], None] = lambda _bytes: None
 
     def __call__(self, task: SessionTask, should_stop: Callable[[], bool]) -> Produced | TrainingStopped:
-        """Do a session, and wait for it.
+        """Run a session, and wait for it.
 
         Raises:
             UnavailableError: the process could not be started, or died.
-            NightjarError: what the session raised there.
+            NightjarError: the session raised it in the process.
         """
         errand = encode(Errand(task.assignment, task.model, task.texts, task.seed, task.personal))
         with self._process() as process:
@@ -112,10 +112,10 @@ def _converse(
     residual: Callable[[], Vector | None],
     should_stop: Callable[[], bool],
 ) -> tuple[bool, bytes]:
-    """Send the errand, and the residual if it is asked for; pass a stop on.
+    """Send the errand, and the residual on request; pass a stop on.
 
     Returns:
-        Whether it was asked to stop; its last message, empty if it ended before there was one.
+        Whether the process was asked to stop; and its last message, empty if it exited without one.
     """
     if process.stdin is None or process.stdout is None:
         msg = "the training process has no pipes"
@@ -145,7 +145,7 @@ def _converse(
 
 
 def _send(descriptor: int, message: bytes) -> None:
-    # If it died, what it left in the other pipe says more, or its status does.
+    # If the process died, its last message or its exit status says more than this error.
     with contextlib.suppress(BrokenPipeError):
         for data in (LENGTH.pack(len(message)), message):
             view = memoryview(data)

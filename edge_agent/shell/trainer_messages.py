@@ -1,8 +1,9 @@
-"""What the agent and its training process say to each other over pipes.
+"""The messages between the agent and its training process, which communicate over pipes.
 
-An errand goes in; if the process asks for the residual, with an empty message, that goes in too; an outcome comes out.
-Each is preceded by its length. Both ends are this program, so a message is the dataclasses themselves in MessagePack,
-arrays as their bytes in this machine's order. Nothing of it is ever stored, and nothing of it comes from the network.
+The agent sends an errand. The process may ask for the residual with an empty message; then the agent sends it too. The
+process answers with an outcome. Each message is preceded by its length. Both ends are the same program, so a message is
+the dataclass in MessagePack, with arrays as raw bytes in this machine's byte order. Messages are never stored, and none
+comes from the network.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ class Errand:
     """A session's task without its residual.
 
     Attributes:
-        assignment: what was asked for.
-        model: the base, already on the device.
-        texts: the messages.
-        seed: of the session.
-        personal: where a personal model is kept.
+        assignment: the coordinator's assignment.
+        model: the base model, already on the device.
+        texts: the typed messages to train on.
+        seed: random seed of the session.
+        personal: file of the personal model; None if the device keeps none.
     """
 
     assignment: Assignment
@@ -44,7 +45,7 @@ class Errand:
 
 
 class TrainerFault(msgspec.Struct, frozen=True):
-    """An error of :mod:`wire.errors`, or of any other kind without its text: that may quote what was typed."""
+    """An error of :mod:`wire.errors`; of any other error only the type, because its text may quote typed text."""
 
     kind: str
     text: str
@@ -52,7 +53,7 @@ class TrainerFault(msgspec.Struct, frozen=True):
 
 
 class TrainerOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """Exactly one of the three, and the most memory that the process ever had."""
+    """Exactly one of ``produced``, ``stopped`` and ``fault``, and the peak memory of the process."""
 
     produced: Produced | None = None
     stopped: TrainingStopped | None = None
@@ -82,7 +83,7 @@ _OUTCOMES = msgspec.msgpack.Decoder(TrainerOutcome, dec_hook=_decode)
 
 
 def encode(message: Errand | TrainerOutcome) -> bytes:
-    """A message as bytes."""
+    """Encode a message."""
     return _ENCODER.encode(message)
 
 
@@ -95,13 +96,13 @@ def decode_outcome(data: bytes) -> TrainerOutcome:
     """Inverse of :func:`encode`.
 
     Raises:
-        msgspec.MsgspecError: cut short, because the process died while it was writing.
+        msgspec.MsgspecError: the message is truncated, because the process died while it was writing.
     """
     return _OUTCOMES.decode(data)
 
 
 def fault_of(error: Exception) -> TrainerFault:
-    """What to say of an error.
+    """Turn an error into a fault that can be sent.
 
     >>> fault_of(KeyError("what was typed")).text
     'unforeseen KeyError'

@@ -1,11 +1,11 @@
 """The process that trains and exits: ``python -m edge_agent.shell.trainer_process MEMORY_BYTES PRIORITY THREADS``.
 
-Started by :mod:`edge_agent.shell.trainer` only, with an errand on standard input; see
-:mod:`edge_agent.shell.trainer_messages`. Between two batches it looks whether it got SIGTERM or whether the agent is
-gone, so after either it is gone within one batch.
+Started only by :mod:`edge_agent.shell.trainer`, with an errand on standard input; see
+:mod:`edge_agent.shell.trainer_messages`. After each batch it checks for SIGTERM and for the death of the agent, so it
+exits within one batch of either.
 
-It makes itself unimportant before it loads anything large: last in line for the processor, first in line for the
-kernel when memory runs out, and refused more memory than it was granted.
+Before it loads anything large it lowers its own priority: last in line for the processor, first to be killed when
+memory runs out, and limited to the memory that it was granted.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 LENGTH = struct.Struct("<Q")
 IDLE, NORMAL = "idle", "normal"
-"""Priorities: behind everything else on the machine, or like any program (emulated phones, which share a machine)."""
+"""Priorities: below everything else on the machine, or normal (for emulated phones, which share a machine)."""
 
 FIRST_TO_DIE = "800"
-"""Of 1000: what the kernel adds to our badness when it must end somebody."""
+"""OOM score adjustment, of at most 1000: makes the kernel kill this process first when memory runs out."""
 
 
 def main() -> None:
-    """Do one errand."""
+    """Run one errand."""
     memory_bytes, priority, threads = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     agent, stops = os.getppid(), []
     signal.signal(signal.SIGTERM, lambda number, _frame: stops.append(number))
-    # Libraries may print: whatever they say goes to standard error, and messages alone to the pipe.
+    # Libraries may print: redirect their output to standard error, so that only our messages reach the pipe.
     pipe = os.dup(1)
     os.dup2(2, 1)
     _be_modest(memory_bytes, priority)
@@ -58,7 +58,7 @@ def main() -> None:
         )
         load = partial(load_program, threads=threads)
         done = train_and_encode(task, load, lambda: bool(stops) or os.getppid() != agent, time.monotonic)
-    except Exception as error:  # whatever it is, the agent says it and goes on
+    except Exception as error:  # the agent logs any error and carries on
         fault = fault_of(error)
     outcome = TrainerOutcome(
         produced=done if isinstance(done, Produced) else None,
@@ -67,12 +67,12 @@ def main() -> None:
         peak_bytes=_peak_bytes(),
     )
     _send(pipe, encode(outcome))
-    # At once: taking the interpreter and its libraries down takes longer than a batch, and nothing is left to save.
+    # Exit at once: shutting down the interpreter and its libraries takes longer than a batch, and nothing is unsaved.
     os._exit(0)
 
 
 def _peak_bytes() -> int:
-    # Linux' getrusage counts what the forking process had before this program began, too.
+    # On Linux, getrusage also counts the memory of the forking process from before this program started.
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
@@ -88,12 +88,12 @@ def _residual(pipe: int) -> Vector | None:
 
 
 def _be_modest(memory_bytes: int, priority: str) -> None:
-    # Private memory that is written to: not the mapped libraries and weights, which cost address space only.
+    # Limits private writable memory, not the mapped libraries and weights, which cost address space only.
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold typed text
     if priority == IDLE:
         os.nice(19)
-        # Not every sandbox allows it; being nice is enough then.
+        # Not every sandbox allows this; the nice level is enough then.
         with contextlib.suppress(OSError, AttributeError):
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     with contextlib.suppress(OSError):

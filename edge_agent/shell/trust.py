@@ -1,8 +1,9 @@
-"""Which orders this device obeys: what the coordinator signed, and nothing that is older than what it has seen.
+"""The trust store: decides which orders the device obeys, by the coordinator's signature and without rollback.
 
-The key is the one of the configuration, or else the first that a coordinator announced, as SSH knows its hosts. Another
-key counts only if that one, or the recovery key, says so (docs/adr/0036). A device that has heard of no key yet has
-nothing to compare with, and takes what it is offered. What is refused is counted, and its reason kept for ``status``.
+The trusted key is the configured one, or else the first that a coordinator announced (trust on first use, as in SSH).
+Another key is accepted only if the trusted key or the recovery key signed it (docs/adr/0036). A device that knows no
+key yet has nothing to verify against and accepts any order. Refused orders are counted, and the last reason is kept for
+``status``.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ from wire.messages import Announcement, Assignment, Succession
 from wire.signatures import signed_bytes, succession_bytes
 
 TRUSTED, REFUSED, WHY = "trusted", "orders_refused", "order_refused_because"
-"""Names of the facts."""
+"""Names of the facts in the database."""
 MOST_TASKS = 1000
-"""Whose numbers are kept; the coordinator names tasks."""
+"""Limit of the tasks whose order numbers are kept: the coordinator chooses the names of tasks."""
 
 log = structlog.get_logger()
 
 
 Holds = Callable[[str, str, bytes], bool]
-"""(public key, signature, what is signed) -> whether it holds."""
+"""(public key, signature, signed bytes) -> whether the signature is valid."""
 
 
 class Facts(Protocol):
-    """Small things that a device remembers."""
+    """Key-value store of small facts that a device remembers."""
 
     def fact(self, name: str) -> str | None:
         """A remembered value, or None."""
@@ -45,20 +46,20 @@ class Facts(Protocol):
         """Remember a value under a name.
 
         Raises:
-            UnavailableError: not now.
+            UnavailableError: it could not be written.
         """
 
 
 class Trusted(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom a device obeys, and what it has seen of them.
+    """The keys that a device trusts, and the newest orders it has seen.
 
     Attributes:
-        given: the key of the configuration that this began with; another one begins anew.
-        key: that signs orders now; empty if none is known.
-        recovery: that may name another key; empty if none is known.
-        recovered: number of the last statement of the recovery key.
-        signed_s: when the last order was signed.
-        numbers: the highest of each task under this key.
+        given: the configured key from which this state started; a different one resets the state.
+        key: the key that signs orders now; empty if none is known.
+        recovery: the recovery key, which may sign a new key; empty if none is known.
+        recovered: number of the last key succession signed by the recovery key.
+        signed_s: when the last order was signed, in seconds since 1970.
+        numbers: the highest order number of each task under this key.
     """
 
     given: str = ""
@@ -70,15 +71,15 @@ class Trusted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KnownKey:
-    """Implements :class:`edge_agent.ports.Trust`. Any thread.
+    """Implements :class:`edge_agent.ports.Trust`. Thread-safe.
 
     Args:
-        population: whose coordinator signs.
-        device: our name.
-        facts: what the device remembers.
-        given: the key of the configuration, in hex; empty if none was given.
-        recovery: the recovery key that came with it; None without.
-        holds: whether a signature holds; see :mod:`edge_agent.shell.signatures`.
+        population: the population whose coordinator signs the orders.
+        device: this device's name.
+        facts: store of what the device remembers.
+        given: the configured key, in hex; empty if none is configured.
+        recovery: the recovery key received at enrolment, in hex; empty if there is none.
+        holds: verifies a signature; see :mod:`edge_agent.shell.signatures`.
         now_s: the time, if the clock is synchronised; else None.
     """
 
@@ -103,13 +104,13 @@ class KnownKey:
         self._state = trusted(facts, given, recovery)
         self._heard: bytes | None = None
         self._told = ""
-        self._last: bytes | None = None  # found good; the keyboard asks for the same again and again
+        self._last: bytes | None = None  # already verified; the keyboard checks the same order again and again
         self._lock = threading.Lock()
 
     def announced(self, payload: bytes) -> None:
-        """A coordinator announced its key: the first counts if none was given.
+        """Note a key that a coordinator announced; the first one is trusted if none is configured.
 
-        How another came to be is found out when something is to be checked, which takes a while.
+        Verifying the succession to a different key takes a while, so this is left to the next check of an order.
         """
         self._heard = payload
         key = _announcement(payload).key
@@ -119,16 +120,16 @@ class KnownKey:
 
     def refused(self, why: str) -> None:
         """Count an order that was refused, and keep the reason."""
-        with contextlib.suppress(UnavailableError):  # a full disk must not let it through
+        with contextlib.suppress(UnavailableError):  # a full disk must not let the order through
             self._facts.remember(REFUSED, str(int(self._facts.fact(REFUSED) or 0) + 1))
             self._facts.remember(WHY, why)
 
     def check(self, kind: str, payload: bytes) -> None:
-        """See whether an order is to be obeyed.
+        """Check that an order is to be obeyed.
 
         Raises:
-            RemoteProtocolError: it is not.
-            UnavailableError: that cannot be found out now.
+            RemoteProtocolError: it must not be obeyed.
+            UnavailableError: it cannot be checked now.
         """
         with self._lock:
             if not self._state.key or payload == self._last:
@@ -177,14 +178,15 @@ class KnownKey:
         raise RemoteProtocolError(why, code="signature")
 
     def _check_age(self, order: Announcement | Assignment) -> None:
-        """Neither older than what we have seen of the task, nor over."""
+        """Refuse an order that is older than the newest seen of its task, or expired."""
         seen = self._state.numbers.get(order.task, -1)
         if order.number < seen:
             why = f"order {order.number} of task {order.task!r} is older than {seen}, which came before"
             raise RemoteProtocolError(why, code="rollback")
         now_s = self._now_s()
         if now_s is None:
-            # A higher number is newer than whatever that time was taken from, also if a clock was wrong then.
+            # An order with a higher number is newer than the one that ``signed_s`` came from, even if a clock was
+            # wrong then.
             now_s = self._state.signed_s if order.number == seen else order.signed_s
         if order.not_after_s < now_s:
             late_s = now_s - order.not_after_s
@@ -192,7 +194,7 @@ class KnownKey:
             raise RemoteProtocolError(why, code="expired")
 
     def _follow(self, successions: tuple[Succession, ...]) -> None:
-        """Take every step from our key to a newer one that our key or the recovery key signed."""
+        """Apply every succession to a newer key that our key or the recovery key signed."""
         for step in successions:
             known = self._state
             by_key = step.signer == known.key and step.number == 0
@@ -213,7 +215,7 @@ class KnownKey:
             log.warning("coordinator_key_changed", key=step.key, before=known.key, by_recovery=by_recovery)
 
     def _recovery_in(self, heard: Announcement | None) -> str:
-        """The recovery key of what was announced, if we know none and the coordinator signed that."""
+        """The announced recovery key, if we know none and the coordinator signed the announcement; else empty."""
         if self._state.recovery or heard is None or not heard.recovery or self._heard is None:
             return ""
         try:
@@ -228,18 +230,18 @@ class KnownKey:
 
 
 def trusted(facts: Facts, given: str, recovery: str = "") -> Trusted:
-    """Whom a device obeys: the keys that were given to it, or those that came after them."""
+    """The keys that a device trusts: the configured ones or their successors."""
     fresh = Trusted(given=given, key=given, recovery=recovery)
     kept = facts.fact(TRUSTED)
     if kept is None:
         return fresh
-    found = msgspec.json.decode(kept, type=Trusted)
-    return fresh if found.given != given else replace(found, recovery=found.recovery or recovery)
+    stored = msgspec.json.decode(kept, type=Trusted)
+    return fresh if stored.given != given else replace(stored, recovery=stored.recovery or recovery)
 
 
 def _announcement(payload: bytes) -> Announcement:
-    found = messages.decode("announce", payload)
-    if not isinstance(found, Announcement):
+    message = messages.decode("announce", payload)
+    if not isinstance(message, Announcement):
         msg = "expected an announcement"
         raise RemoteProtocolError(msg)
-    return found
+    return message

@@ -1,7 +1,7 @@
-"""The weights of a model as they lie on disk, mapped instead of read.
+"""Memory-maps the weights of a model from disk instead of reading them.
 
-The pages are the page cache's: shared by every process that maps the file, and taken back when the system is short of
-memory. The file may be unlinked while it is in use; nobody changes it in place.
+The pages belong to the page cache: all processes that map the file share them, and the system reclaims them when
+memory is short. The file may be unlinked while it is in use; it is never changed in place.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ def mapped_weights(model: Model, personal: Path | None = None) -> Vector:
 
     Args:
         model: the version.
-        personal: a file of other weights of the same layout, to be used instead.
+        personal: a file of other weights with the same layout, used instead.
 
     Raises:
-        RemoteProtocolError: another length than the layout's, or a value that is not finite.
+        RemoteProtocolError: the length does not match the layout, or a value is not finite.
         UnavailableError: the file cannot be read.
     """
     manifest, path = model.manifest, personal or model.weights
@@ -32,7 +32,7 @@ def mapped_weights(model: Model, personal: Path | None = None) -> Vector:
         if found_bytes != 4 * manifest.layout.size:
             msg = f"weights of this model have {4 * manifest.layout.size} bytes, got {found_bytes}"
             raise RemoteProtocolError(msg, code="weights-length")
-        # A plain array: every view of a numpy.memmap would pay for its bookkeeping.
+        # A plain array: every view of a numpy.memmap adds bookkeeping.
         vector = np.asarray(np.memmap(path, "<f4", "r"))
     except OSError as error:
         msg = f"the weights of model version {manifest.version} cannot be read: {error}"

@@ -1,7 +1,7 @@
 """The worker thread: fetches and trains while the driver keeps listening. One job at a time, in order.
 
-An interpreter must stay on one thread and a phone has few cores, so there is one such thread, also for many emulated
-phones in a process. What a job returns or raises goes to its driver's queue; nothing escapes and ends the thread.
+An interpreter must stay on one thread and a phone has few cores, so a process has one worker thread, even if it
+emulates many phones. What a job returns or raises goes to its driver's queue; no exception can end the thread.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ class JobThread:
     """A thread that calls one function after the other.
 
     Args:
-        tidy: called after each.
+        tidy: called after each function.
     """
 
     def __init__(self, tidy: Callable[[], None] = lambda: None) -> None:
         self._tidy = tidy
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        # A daemon: a process that was told to end must not wait for a download.
+        # A daemon: a process that is shutting down must not wait for a download.
         self._thread = threading.Thread(target=self._run, name="worker", daemon=True)
         self._thread.start()
 
@@ -33,7 +33,7 @@ class JobThread:
         self._jobs.put(job)
 
     def close(self, timeout_s: float) -> None:
-        """End after the present one, and wait for that at most so long."""
+        """End the thread after the current job; wait for it at most ``timeout_s`` seconds."""
         self._jobs.put(None)
         self._thread.join(timeout_s)
 
@@ -48,7 +48,7 @@ class ThreadWorker:
 
     Args:
         post: takes the outcomes; called on the thread.
-        thread: does the jobs; others may have theirs done by it, too.
+        thread: runs the jobs; several workers may share it.
     """
 
     def __init__(self, post: Callable[[WorkDone], None], thread: JobThread) -> None:
@@ -61,7 +61,7 @@ class ThreadWorker:
         self._thread.put(partial(self._do, job))
 
     def stop(self, number: int) -> None:
-        """Make ``should_stop`` of that job true; a job that did not begin never does."""
+        """Make ``should_stop`` of this job return true; a job that has not started is skipped."""
         self._stopped.add(number)
 
     def _do(self, job: Job) -> None:
@@ -73,5 +73,5 @@ class ThreadWorker:
         try:
             return job.work(lambda: job.number in self._stopped)
         except Exception as error:
-            # Whatever it is, the driver says it and goes on.
+            # The driver logs any error and carries on.
             return error

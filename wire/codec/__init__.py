@@ -1,4 +1,4 @@
-"""The update codec: sparsify, quantize, code positions and values. Pure; numpy only."""
+"""The update codecs: sparsification, quantisation, and entropy coding of positions and values. Pure; numpy only."""
 
 from wire.codec.codecs import MASKED, NAMES, codec_for
 from wire.codec.contract import Codec

@@ -1,7 +1,7 @@
-"""The named codecs: how an update becomes the payload of a report.
+"""The registry of named codecs, which turn an update into the payload of a report.
 
 A codec is two functions (:mod:`wire.codec.contract`) and a wire id. Its stages (:mod:`wire.codec.sparsify`,
-:mod:`wire.codec.quantize`, :mod:`wire.codec.modelled`) know nothing of each other.
+:mod:`wire.codec.quantize`, :mod:`wire.codec.modelled`) are independent of each other.
 
 =====  ===========  ===========================================================================================
 id     name         payload
@@ -11,7 +11,7 @@ id     name         payload
 4      topk-8       the k largest entries: 8 bits on a uniform grid, stochastic rounding; entropy-coded
 5      topk-4       the k largest entries: 4 bits on a logarithmic grid, nearest point; entropy-coded
 6      mask-8       the entries at coordinates that the coordinator chose, 8 bits, always the same length
-7      mask-4       the same, 4 bits
+7      mask-4       the entries at coordinates that the coordinator chose, 4 bits, always the same length
 =====  ===========  ===========================================================================================
 """
 
@@ -32,12 +32,12 @@ from wire.parameters import ParameterLayout, Vector
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A line of the registry.
+    """An entry of the registry.
 
     Attributes:
-        wire_id: as in the report; never given to another codec.
-        family: makes it.
-        masked: whether it needs a mask.
+        wire_id: id in the report; never reused for another codec.
+        family: creates the codec's functions.
+        masked: whether the codec needs a mask.
     """
 
     wire_id: int
@@ -57,7 +57,7 @@ REGISTRY: Mapping[str, Entry] = {
 NAMES = tuple(REGISTRY)
 WIRE_IDS = {name: entry.wire_id for name, entry in REGISTRY.items()}
 MASKED = frozenset(name for name, entry in REGISTRY.items() if entry.masked)
-"""Those that need a mask."""
+"""Names of the codecs that need a mask."""
 
 
 def codec_for(choice: CodecChoice, mask: Ints | None = None) -> Codec:
@@ -71,8 +71,8 @@ def codec_for(choice: CodecChoice, mask: Ints | None = None) -> Codec:
         mask: (k,) int64, strictly ascending: the coordinates of a masked codec.
 
     Raises:
-        RemoteProtocolError: no codec of that name.
-        LocalProtocolError: a masked codec without a mask.
+        RemoteProtocolError: there is no codec of this name.
+        LocalProtocolError: the codec needs a mask, and none is given.
     """
     entry = REGISTRY.get(choice.name)
     if entry is None:

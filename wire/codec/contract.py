@@ -1,8 +1,8 @@
-"""What a codec is: one function that writes an update, and one that reads it.
+"""The codec interface: one function that writes an update, and one that reads it.
 
-A codec lives in one module, which gives a *family*: a function from what a task chooses to that pair. One line of the
-registry (:mod:`wire.codec.codecs`) gives it a name and a wire id. Randomness is an argument, state a result (optax's
-way).
+Each codec has a module that provides a *family*: a function from a task's choices to this pair. One line of the
+registry (:mod:`wire.codec.codecs`) gives the codec a name and a wire id. Randomness is an argument and state is a
+result, as in optax.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from wire.parameters import ParameterLayout, Vector
 
 
 class Encoded(NamedTuple):
-    """An update as it travels.
+    """An encoded update.
 
     Attributes:
         payload: the bytes.
-        sent: what will be read in them.
+        sent: the update that the receiver will decode.
     """
 
     payload: bytes
@@ -31,11 +31,11 @@ class Encoded(NamedTuple):
 
 
 class Received(NamedTuple):
-    """A payload whose values are sound; positions are read only when the update is asked for.
+    """A payload whose values are valid; positions are decoded only when the update is requested.
 
     Attributes:
         norm: L2 norm of the values.
-        update: the update. Raises RemoteProtocolError on positions that cannot have been written.
+        update: decodes the update. Raises RemoteProtocolError on invalid positions.
     """
 
     norm: float
@@ -43,12 +43,12 @@ class Received(NamedTuple):
 
 
 Write = Callable[[Vector, ParameterLayout, np.random.Generator], Encoded]
-"""(delta (n,) float32, layout, rng) -> payload."""
+"""(delta (n,) float32, layout, rng) -> encoded update."""
 Read = Callable[[bytes, ParameterLayout], Received]
-"""(payload, layout) -> what it holds. Raises RemoteProtocolError on bytes that no codec of this kind wrote, and on more
-values than were asked for."""
+"""(payload, layout) -> received update. Raises RemoteProtocolError if the payload is invalid, or has more values than
+the task asked for."""
 Family = Callable[[float, Ints], tuple[Write, Read]]
-"""(density, mask (k,) int64, empty for codecs without one) -> the pair."""
+"""(density, mask (k,) int64, empty for codecs without a mask) -> the pair of functions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,8 @@ class Codec:
     """One way to write an update.
 
     Attributes:
-        name: as in the coordinator's configuration.
-        wire_id: as in the report.
+        name: name in the coordinator's configuration.
+        wire_id: id in the report.
         write: see :data:`Write`. Raises LocalProtocolError on a delta that is not finite.
         read: see :data:`Read`.
     """
@@ -68,9 +68,9 @@ class Codec:
     read: Read
 
     def encode(self, delta: Vector, layout: ParameterLayout, rng: np.random.Generator) -> bytes:
-        """The payload alone."""
+        """Encode an update; returns the payload only."""
         return self.write(delta, layout, rng).payload
 
     def decode(self, payload: bytes, layout: ParameterLayout) -> Sparse:
-        """The whole update."""
+        """Decode the whole update."""
         return self.read(payload, layout).update()

@@ -1,4 +1,4 @@
-"""The dense codecs: every value, as little-endian floats."""
+"""The dense codecs: all values as little-endian floats."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wire.parameters import ParameterLayout, Vector
 
 
 def codec(kind: str) -> Family:
-    """Values of a kind: ``<f4`` or ``<f2``."""
+    """The dense codec for a numpy type: ``<f4`` or ``<f2``."""
 
     def write(delta: Vector, layout: ParameterLayout, _rng: np.random.Generator) -> Encoded:
         largest = float(np.finfo(kind).max)
@@ -24,7 +24,7 @@ def codec(kind: str) -> Family:
 
     def read(payload: bytes, layout: ParameterLayout) -> Received:
         values = _values(payload, layout, kind)
-        # Not linalg.norm: waking BLAS threads costs more than the sum itself.
+        # Not linalg.norm, because waking the BLAS threads costs more than the sum itself.
         norm = float(np.sqrt(np.square(values.astype(np.float64)).sum()))
         every = np.arange(layout.size, dtype=np.int64)
         return Received(norm, lambda: Sparse(layout.size, every, values.astype(np.float32)))

@@ -1,7 +1,7 @@
-"""Error feedback: what a codec leaves out of one report goes into the next.
+"""Error feedback: what a codec leaves out of one report is added to the next.
 
-A combinator: it makes any codec one with a state, the *residual*, that is an argument and a result. Nothing is kept
-here. Source: Seide et al. 2014; Karimireddy et al. 2019, algorithm 1.
+A combinator: it gives any codec a state, the *residual*, which is an argument and a result. This module stores nothing.
+Source: Seide et al. 2014; Karimireddy et al. 2019, algorithm 1.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class FeedbackCodec:
     Attributes:
         init: layout -> the first residual, zeros.
         encode: (delta, residual, layout, rng) -> (payload, next residual), with ``sent + next = delta + residual``. The
-            next residual must be adopted only when the receipt says *accepted*; until then the old one stands.
+            caller must adopt the next residual only once the receipt says *accepted*; until then it keeps the old one.
     """
 
     init: Callable[[ParameterLayout], Vector]
@@ -30,7 +30,7 @@ class FeedbackCodec:
 
 
 def with_error_feedback(codec: Codec) -> FeedbackCodec:
-    """Let a codec make up for what it leaves out.
+    """Add error feedback to a codec.
 
     >>> from wire.codec import codec_for
     >>> from wire.messages import CodecChoice

@@ -1,7 +1,7 @@
-"""Numbers in a given number of bits each, packed without gaps: the plain part of a payload.
+"""Bit fields: numbers of given widths packed without gaps, the plain part of a payload.
 
-The most significant bit of a number comes first, and the first bit is the highest of the first byte. No number is wider
-than 56 bits. Both directions work on whole arrays.
+The most significant bit of a number comes first, and the first bit is the highest bit of the first byte. No number is
+wider than 56 bits. Both directions work on whole arrays.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from wire.errors import RemoteProtocolError
 Ints = npt.NDArray[np.int64]
 
 WIDEST = 56
-"""A number that begins anywhere in a byte lies within the eight bytes from there on."""
+"""Widest field in bits: a field that begins at any bit of a byte lies within eight bytes."""
 
 
 def pack(values: Ints, widths: Ints) -> bytes:
-    """Write numbers; the last byte is filled up with zeros.
+    """Write numbers; the last byte is padded with zeros.
 
     >>> pack(np.array([1, 5]), np.array([1, 3])).hex()
     'd0'
@@ -33,10 +33,10 @@ def pack(values: Ints, widths: Ints) -> bytes:
 
 
 class FieldReader:
-    """Takes numbers from the front of a byte string; every shortage is a :class:`RemoteProtocolError`."""
+    """Reads numbers from the front of a byte string; raises :class:`RemoteProtocolError` if there are too few bits."""
 
     def __init__(self, data: bytes) -> None:
-        # Every eight bytes in a row as one number, at each byte.
+        # A sliding window: the eight bytes from each byte on, as one number.
         self._windows = np.ndarray((len(data) + 1,), ">u8", data + bytes(8), strides=(1,))
         self._bits = 8 * len(data)
         self._at = 0
@@ -53,7 +53,7 @@ class FieldReader:
         Raises:
             RemoteProtocolError: the bytes end too early.
         """
-        present = np.flatnonzero(widths)  # most numbers of a payload have no bits; a hostile one could claim millions
+        present = np.flatnonzero(widths)  # most fields have no bits; a hostile payload could claim millions
         numbers = np.zeros(widths.size, np.int64)
         if present.size == 0:
             return numbers
@@ -72,22 +72,22 @@ class FieldReader:
         """Read one number.
 
         Raises:
-            RemoteProtocolError: as :meth:`take`.
+            RemoteProtocolError: the bytes end too early.
         """
         return int(self.take(np.array([width], np.int64))[0])
 
     @property
     def left(self) -> int:
-        """Bits that were not read."""
+        """Number of unread bits."""
         return self._bits - self._at
 
     def finish(self) -> None:
-        """Check that only the zero bits that fill up the last byte are left.
+        """Check that only the zero padding of the last byte is left.
 
         Raises:
-            RemoteProtocolError: more than that is left, so the sender meant something else.
+            RemoteProtocolError: more bits are left, or they are not zero.
         """
-        left = self.left
-        if left >= 8 or (left and self.one(left)):
-            msg = f"{left} bits are left after the last number, expected fewer than 8 zeros"
+        unread = self.left
+        if unread >= 8 or (unread and self.one(unread)):
+            msg = f"{unread} bits are left after the last number, expected fewer than 8 zeros"
             raise RemoteProtocolError(msg, code="payload")

@@ -1,9 +1,9 @@
-"""Positions in a tensor, seen as positions in its lines.
+"""Groups positions in a tensor by its lines (rows or columns).
 
 The non-zeros of a real LSTM update are not spread evenly: most lie in a few rows of a tensor (the words that were
-typed) or a few columns. A tensor of shape (R, C) has, along axis 0, R lines of C places (its rows), and along axis 1, C
-lines of R places (its columns). A tensor with one axis is a single line; with more than two it counts as (R, product of
-the others), along axis 0 only.
+typed) or a few columns. A tensor of shape (R, C) has R lines of C places along axis 0 (its rows), and C lines of R
+places along axis 1 (its columns). A tensor with one axis is a single line. A tensor with more than two axes is treated
+as (R, product of the others), along axis 0 only.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Lines:
 
     Attributes:
         axis: 0 or 1.
-        used: (u,) int64, ascending: the lines that have any position.
-        counts: (u,) int64 >= 1, how many each has.
+        used: (u,) int64, ascending: the lines that have at least one position.
+        counts: (u,) int64 >= 1, number of positions in each used line.
         places: (k,) int64: the places within the first used line, ascending, then those within the second, ...
     """
 
@@ -45,7 +45,7 @@ def axes(spec: ParameterSpec) -> tuple[int, ...]:
 
 
 def extent(spec: ParameterSpec, axis: int) -> tuple[int, int]:
-    """Number of lines along an axis, and places of each.
+    """Number of lines along an axis, and number of places in each.
 
     >>> extent(ParameterSpec("w", (4, 3)), 1), extent(ParameterSpec("b", (4,)), 0)
     ((3, 4), (1, 4))
@@ -57,7 +57,7 @@ def extent(spec: ParameterSpec, axis: int) -> tuple[int, int]:
 
 
 def split(local: Ints, spec: ParameterSpec, axis: int) -> Lines:
-    """Sort positions into lines.
+    """Group positions by line.
 
     Args:
         local: (k,) int64, strictly ascending, in [0, size of the tensor).
@@ -79,7 +79,7 @@ def join(found: Lines, spec: ParameterSpec) -> tuple[Ints, Ints]:
     """Inverse of :func:`split`.
 
     Returns:
-        (k,) int64 positions, ascending, and (k,) int64, how many positions the line of each has.
+        (k,) int64 positions, ascending; and (k,) int64, the number of positions in the line of each.
     """
     lines, length = extent(spec, found.axis)
     line = np.repeat(found.used, found.counts.astype(np.intp))
@@ -92,7 +92,7 @@ def join(found: Lines, spec: ParameterSpec) -> tuple[Ints, Ints]:
 
 
 def gaps(found: Lines) -> Ints:
-    """Empty places before each position, since the position before it or the begin of its line: (k,) int64."""
+    """Empty places between each position and the previous one, or the start of its line: (k,) int64."""
     previous = np.empty_like(found.places)
     previous[1:] = found.places[:-1]
     previous[np.cumsum(found.counts) - found.counts] = -1
@@ -103,5 +103,5 @@ def places(steps: Ints, counts: Ints) -> Ints:
     """Inverse of :func:`gaps`."""
     ends = np.cumsum(steps + 1)
     before = np.concatenate([np.zeros(1, np.int64), ends[np.cumsum(counts) - 1][:-1]])
-    found: Ints = ends - np.repeat(before, counts.astype(np.intp)) - 1
-    return found
+    local: Ints = ends - np.repeat(before, counts.astype(np.intp)) - 1
+    return local

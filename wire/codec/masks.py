@@ -1,14 +1,15 @@
-"""Coordinates that the coordinator chose: the same for every device of a round, so a report needs no positions.
+"""The masked codecs: the coordinator chooses the coordinates for all devices of a round, so reports need no positions.
 
-Positions that a device chose by itself tell which words were typed on it. A mask tells nothing and gives every report
-the same length. It is an artifact like the model's: named by its sha256, fetched once a round.
+Positions that a device chose itself reveal which words were typed on it. A mask reveals nothing and gives every report
+the same length. It is an artifact like the model's: named by its sha256 and fetched once per round.
 
-The values are not yet such that secure aggregation could add them up unread: each device scales by its own largest
-value, and the levels of ``mask-4`` are logarithmic, so levels of two devices cannot be summed. That needs one linear
-grid for all devices of a round, which the coordinator would have to choose as it chooses the mask.
+The values are not yet suitable for secure aggregation: each device scales by its own largest value, and the levels of
+``mask-4`` are logarithmic, so levels of two devices cannot be added. Secure aggregation needs one linear grid for all
+devices of a round, which the coordinator would have to choose along with the mask.
 
-A mask holds the largest coordinates of the last committed update, and a share of random others, because the largest of
-the last update are not all of the next one's: a coordinate that was never in a mask could never show that it matters.
+A mask holds the largest coordinates of the last committed update and a share of random others. The random ones are
+needed because the next update may have other large coordinates, and one that was never in a mask could not show that
+it matters.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ _HEAD = struct.Struct("<4s8sI")
 def choose_mask(
     last_update: Vector | None, count: int, random_share: float, size: int, rng: np.random.Generator
 ) -> Ints:
-    """The coordinates for the next round.
+    """Choose the coordinates for the next round.
 
     Args:
         last_update: (n,) float32, the change of the last committed round; None before the first.
-        count: k, how many coordinates.
-        random_share: in [0, 1], how many of them are drawn evenly from those that were not among the largest.
-        size: n.
-        rng: draws them.
+        count: k, the number of coordinates.
+        random_share: share of the coordinates, in [0, 1], drawn uniformly from those that are not among the largest.
+        size: n, the number of parameters.
+        rng: random generator for the drawn coordinates.
 
     Returns:
         (k,) int64, strictly ascending.
@@ -57,11 +58,11 @@ def choose_mask(
 
 
 def mask_to_bytes(indices: Ints, layout: ParameterLayout) -> bytes:
-    """A mask as an artifact.
+    """Encode a mask as an artifact.
 
     Args:
         indices: (k,) int64, strictly ascending, in [0, n).
-        layout: of n parameters.
+        layout: layout of the n parameters.
     """
     head = _HEAD.pack(MAGIC, bytes.fromhex(layout.fingerprint), indices.size)
     return head + modelled.encode(indices, None, layout).data
@@ -71,7 +72,7 @@ def mask_from_bytes(data: bytes, layout: ParameterLayout) -> Ints:
     """Inverse of :func:`mask_to_bytes`.
 
     Raises:
-        RemoteProtocolError: not a mask for this layout.
+        RemoteProtocolError: the data is not a mask for this layout.
     """
     if len(data) < _HEAD.size:
         msg = f"a mask has at least {_HEAD.size} bytes, got {len(data)}"
@@ -90,7 +91,7 @@ def mask_from_bytes(data: bytes, layout: ParameterLayout) -> Ints:
 
 
 def codec(bits: int) -> Family:
-    """Values at the mask's coordinates, as levels of 8 or 4 bits."""
+    """The masked codec with levels of 8 or 4 bits."""
 
     def family(_density: float, mask: Ints) -> tuple[Write, Read]:
         def write(delta: Vector, layout: ParameterLayout, rng: np.random.Generator) -> Encoded:

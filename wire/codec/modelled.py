@@ -1,15 +1,15 @@
-"""The modelled form of a sparse vector: positions by lines, levels by how crowded their line is, rANS for both.
+"""The modelled form of a sparse vector: codes positions by line, and levels by the density of their line, with rANS.
 
-Four streams go through the entropy coder, each for all tensors together:
+The entropy coder codes four streams, each for all tensors together:
 
 1. gaps between the lines in use,
-2. how many positions each of them has beyond one,
+2. number of positions beyond the first in each line in use,
 3. gaps between the positions within a line,
-4. magnitudes of the levels. Crowded lines have larger values, so the context is the line's number of positions.
+4. magnitudes of the levels. Dense lines have larger values, so the context is the line's number of positions.
 
-The reader knows the mean of every number in 1 to 3 beforehand (from the heads, then from the stream before), and takes
-that as context. Signs cannot be foreseen; they are the filler of the lanes, and what is left of them comes at the end.
-``docs/wire-format.md`` is the normative text.
+The reader knows the mean of every number in streams 1 to 3 beforehand (from the heads, then from the previous stream),
+and uses it as context. Signs cannot be predicted; they fill the lanes, and the remaining signs come at the end.
+``docs/wire-format.md`` is the normative specification.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ from wire.parameters import ParameterLayout, ParameterSpec
 Ints = npt.NDArray[np.int64]
 
 MOST_LANES = 256
-"""More would make numpy's steps hardly faster."""
+"""More lanes would hardly make numpy faster."""
 CLASSES = 80
 SURE = 2048
-"""Weight of a prior that is a law: positions of a line are nearly uniform once their number is known."""
+"""Weight of a strong prior: the positions in a line are nearly uniform once their number is known."""
 VAGUE = 256
-"""Weight of a prior of which only the mean is known."""
+"""Weight of a weak prior, of which only the mean is known."""
 LEVEL_DIRECT_BITS = 3
 LEVEL_PRIOR = 64
 MOST_CROWDED = 9
-"""Context of a level: the bit length of its line's count, less one, at most this."""
+"""Largest context of a level; the context is the bit length of its line's count minus one."""
 
 _WORDS = struct.Struct("<I")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coded:
-    """What the encoder made.
+    """The encoder's result.
 
     Attributes:
         data: the bytes.
-        ideal_bits: what a perfect coder with the same adaptive model would need.
-        position_bits: the part of ideal_bits that positions cost.
+        ideal_bits: bits that a perfect coder with the same adaptive model would need.
+        position_bits: the part of ``ideal_bits`` for positions.
     """
 
     data: bytes
@@ -61,13 +61,13 @@ class Coded:
 
 
 def encode(indices: Ints, levels: Ints | None, layout: ParameterLayout, most: int = 0) -> Coded:
-    """Code positions, and a level at each if there are levels.
+    """Code positions, and the level at each position if there are levels.
 
     Args:
         indices: (k,) int64, strictly ascending, in [0, n).
         levels: (k,) int64 in [-most, most]; None codes positions only.
-        layout: of n parameters.
-        most: largest magnitude that a level can have.
+        layout: layout of the n parameters.
+        most: largest possible magnitude of a level.
     """
     shapes = [_shorter(spec, indices, start, stop) for spec, start, stop in layout.spans()]
     heads = [_head(spec, found) for (spec, _, _), found in zip(layout.spans(), shapes, strict=True)]
@@ -90,9 +90,9 @@ def encode(indices: Ints, levels: Ints | None, layout: ParameterLayout, most: in
         plain += int(width.sum()) + signs.size
     ideal_bits = coder.ideal_bits + plain
 
-    filler, left = _fill(signs, lanes_for(indices.size, signs=levels is not None))
+    filler, remaining = _fill(signs, lanes_for(indices.size, signs=levels is not None))
     states, words = coder.finish(filler)
-    fields = [*_state_fields(states), *heads, *rests, (left, np.ones_like(left))]
+    fields = [*_state_fields(states), *heads, *rests, (remaining, np.ones_like(remaining))]
     bits = pack(np.concatenate([f for f, _ in fields]), np.concatenate([w for _, w in fields]))
     return Coded(_WORDS.pack(words.size) + words.astype("<u2").tobytes() + bits, ideal_bits, position_bits)
 
@@ -102,16 +102,16 @@ def decode(data: bytes, count: int, layout: ParameterLayout, *, with_levels: boo
 
     Args:
         data: bytes from the network.
-        count: k.
-        layout: of n parameters.
+        count: k, the number of positions.
+        layout: layout of the n parameters.
         with_levels: whether levels were coded.
-        most: as for encode.
+        most: largest possible magnitude of a level, as passed to :func:`encode`.
 
     Returns:
         indices (k,) int64, strictly ascending, in [0, n), and levels (k,) int64, zeros if there are none.
 
     Raises:
-        RemoteProtocolError: not bytes that encode can have written.
+        RemoteProtocolError: the bytes are not a valid encoding.
     """
     words, reader = _split(data)
     decoder = LaneDecoder(_read_states(reader, lanes_for(count, signs=with_levels)), words)
@@ -134,7 +134,7 @@ def decode(data: bytes, count: int, layout: ParameterLayout, *, with_levels: boo
 
 
 def lanes_for(count: int, *, signs: bool) -> int:
-    """L, in proportion to k: a lane costs four bits, and 16 more where there are no signs to fill it with.
+    """L, in proportion to k: a lane costs four bits, and 16 more if there are no signs to fill it with.
 
     >>> lanes_for(14_123, signs=True), lanes_for(5, signs=True), lanes_for(14_123, signs=False)
     (176, 1, 27)
@@ -230,21 +230,21 @@ def _read_lines(decoder: LaneDecoder, reader: FieldReader, layout: ParameterLayo
 
 
 def _alphabet(layout: ParameterLayout) -> int:
-    """Tokens of every number that can occur: none is above the largest number of lines or of places."""
+    """Number of tokens for every number that can occur: at most the largest number of lines or of places."""
     return numbers.alphabet_for(
         max((max(lines.extent(s, a)) for s in layout.tensors for a in lines.axes(s)), default=1)
     )
 
 
 def _shorter(spec: ParameterSpec, indices: Ints, start: int, stop: int) -> Lines:
-    """The lines along the axis that is cheaper by a rough count in whole bits."""
+    """The lines along the axis with the lower estimated cost."""
     low, high = np.searchsorted(indices, [start, stop])
     local = indices[low:high] - start
     return min((lines.split(local, spec, axis) for axis in lines.axes(spec)), key=lambda found: _rough(found, spec))
 
 
 def _rough(found: Lines, spec: ParameterSpec) -> int:
-    """About the bits that a Rice code would need: eight for a line, and for each gap its distance in mean gaps."""
+    """Approximate bits of a Rice code: eight per line, plus the cost of each gap relative to the mean gap."""
     length = lines.extent(spec, found.axis)[1]
     mean = np.maximum((length - found.counts) // found.counts, 1)
     widths = np.frexp(mean.astype(np.float64))[1].astype(np.int64) - 1
@@ -256,7 +256,7 @@ def _rough(found: Lines, spec: ParameterSpec) -> int:
 
 
 def _crowding(crowds: list[Ints]) -> Ints:
-    """Context of each level, from how many positions its line has."""
+    """Context of each level, from the number of positions in its line."""
     return np.minimum(np.frexp(_joined(crowds).astype(np.float64))[1].astype(np.int64) - 1, MOST_CROWDED)
 
 
@@ -265,7 +265,7 @@ def _level_prior(most: int) -> Ints:
 
 
 def _sign(levels: Ints, filler: Ints, reader: FieldReader) -> None:
-    """Give the levels their signs, in place: first those in the filler, then the rest of them."""
+    """Apply the signs to the levels in place: first those from the filler, then the remaining ones."""
     places = np.flatnonzero(levels)
     held = ((filler[:, np.newaxis] >> np.arange(15, -1, -1)) & 1).ravel()
     if held[places.size :].any():
@@ -277,7 +277,7 @@ def _sign(levels: Ints, filler: Ints, reader: FieldReader) -> None:
 
 
 def _fill(signs: Ints, lanes: int) -> tuple[Ints, Ints]:
-    """The first 16 L signs as L numbers of 16 bits, and the other signs."""
+    """The first 16 L signs as L numbers of 16 bits, and the remaining signs."""
     first = np.zeros(16 * lanes, np.int64)
     first[: min(signs.size, first.size)] = signs[: first.size]
     return first.reshape(lanes, 16) @ (1 << np.arange(15, -1, -1)), signs[first.size :]
@@ -287,7 +287,7 @@ def _fill(signs: Ints, lanes: int) -> tuple[Ints, Ints]:
 
 
 def _state_fields(states: Ints) -> list[tuple[Ints, Ints]]:
-    """Where the leading one of each state is, less 16, in four bits; then the bits below it."""
+    """Position of the leading one bit of each state, minus 16, in four bits; then the bits below it."""
     leading = np.frexp(states.astype(np.float64))[1].astype(np.int64) - 1
     return [(leading - 16, np.full_like(leading, 4)), (states - (np.int64(1) << leading), leading)]
 

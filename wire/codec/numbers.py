@@ -1,11 +1,11 @@
-"""Whole numbers for the entropy coder: a token that is modelled, and the bits below it that are not.
+"""Integers for the entropy coder: each is split into a modelled token and plain lower bits.
 
-A number below ``2**direct_bits`` is its own token. Above that a token stands for half an octave (the position of the
-leading bit, and the bit after it), and the remaining bits are sent as they are. This is the *hybrid integer* of JPEG XL
-(ISO/IEC 18181-1, C.3.3) with one bit of mantissa.
+A number below ``2**direct_bits`` is its own token. Above that, a token represents half an octave (the position of the
+leading bit and the bit after it), and the remaining bits are sent as plain bits. This is the *hybrid integer* of JPEG
+XL (ISO/IEC 18181-1, C.3.3) with one bit of mantissa.
 
-Numbers whose mean the reader knows beforehand (how far apart are c positions in W places?) get that mean's *class* as
-their context, and the geometric distribution of the class as prior, computed in integers.
+Numbers whose mean the reader knows beforehand (such as the gaps between c positions in W places) get the *class* of
+this mean as their context, and the geometric distribution of the class as prior, computed in integers.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import numpy.typing as npt
 Ints = npt.NDArray[np.int64]
 
 LARGEST = (1 << 40) - 1
-"""Numbers above this are not coded; a line of a tensor has at most 2**28 places."""
+"""The largest number that can be coded; a line of a tensor has at most 2**28 places."""
 DIRECT_BITS = 2
-"""For numbers of known mean."""
+"""Direct bits for numbers of known mean."""
 _ONE = 1 << 30  # 1.0 in fixed point; a product of two fits 62 bits
 
 
 def tokens(numbers: Ints, direct_bits: int = DIRECT_BITS) -> tuple[Ints, Ints, Ints]:
-    """Cut numbers in two.
+    """Split numbers into tokens and rests.
 
     >>> [part.tolist() for part in tokens(np.array([3, 4, 5, 6, 13]))]
     [[3, 4, 4, 5, 7], [0, 0, 1, 0, 1], [0, 1, 1, 1, 2]]
@@ -46,7 +46,7 @@ def tokens(numbers: Ints, direct_bits: int = DIRECT_BITS) -> tuple[Ints, Ints, I
 
 
 def token_of(number: int, direct_bits: int = DIRECT_BITS) -> int:
-    """The token of one number, as :func:`tokens` says it of many.
+    """The token of a single number; see :func:`tokens`.
 
     >>> [token_of(number) for number in (3, 4, 5, 6, 13)]
     [3, 4, 4, 5, 7]
@@ -58,7 +58,7 @@ def token_of(number: int, direct_bits: int = DIRECT_BITS) -> int:
 
 
 def rest_widths(token: Ints, direct_bits: int = DIRECT_BITS) -> Ints:
-    """Bits of the rest that belongs to each token: (m,) int64."""
+    """Width in bits of the rest of each token: (m,) int64."""
     leading = direct_bits + ((token - (1 << direct_bits)) >> 1)
     return np.where(token < 1 << direct_bits, 0, leading - 1)
 
@@ -75,7 +75,7 @@ def join(token: Ints, rest: Ints, direct_bits: int = DIRECT_BITS) -> Ints:
 
 
 def alphabet_for(largest: int, direct_bits: int = DIRECT_BITS) -> int:
-    """How many tokens the numbers from 0 to ``largest`` have.
+    """Number of tokens for the numbers from 0 to ``largest``.
 
     >>> alphabet_for(3), alphabet_for(13)
     (4, 8)
@@ -84,7 +84,7 @@ def alphabet_for(largest: int, direct_bits: int = DIRECT_BITS) -> int:
 
 
 def mean_class(numerator: Ints, denominator: Ints) -> Ints:
-    """Class of a mean numerator / denominator: the token of eight times the mean, rounded down.
+    """Class of the mean numerator / denominator: the token of eight times the mean, rounded down.
 
     Args:
         numerator: (m,) int64 in [0, 2**36].
@@ -97,7 +97,7 @@ def mean_class(numerator: Ints, denominator: Ints) -> Ints:
 
 
 def class_of_mean(numerator: int, denominator: int) -> int:
-    """As :func:`mean_class`, of one mean."""
+    """The class of a single mean; see :func:`mean_class`."""
     return token_of(8 * numerator // denominator)
 
 
@@ -105,13 +105,13 @@ def class_of_mean(numerator: int, denominator: int) -> int:
 def geometric_prior(alphabet: int, classes: int, weight: int) -> Ints:
     """Expected counts of tokens for geometric numbers of each class.
 
-    The class's mean is taken as t / 8, t being the middle of the numbers of its token (rounded down) and half a unit
-    for class 0; so a number is at least v with probability q**v, q = 2t / (2t + 16).
+    The class's mean is taken as t / 8, where t is the midpoint of the numbers of its token, or 1/2 for class 0. So a
+    number is at least v with probability q**v, where q = 2t / (2t + 16).
 
     Args:
-        alphabet: S.
-        classes: C.
-        weight: the sum that the counts of one class would have without rounding and without the 1 that each has.
+        alphabet: S, the number of tokens.
+        classes: C, the number of classes.
+        weight: sum of the counts of one class before rounding, and before 1 is added to each count.
 
     Returns:
         (C, S) int64 >= 1.
@@ -130,13 +130,13 @@ def geometric_prior(alphabet: int, classes: int, weight: int) -> Ints:
 
 
 def _least(token: int) -> int:
-    """The least number of a token."""
-    one = np.array([token], np.int64)
-    return int(join(one, np.zeros(1, np.int64))[0])
+    """The smallest number of a token."""
+    token_array = np.array([token], np.int64)
+    return int(join(token_array, np.zeros(1, np.int64))[0])
 
 
 def _at_least(number: int, power: list[int]) -> int:
-    """Q ** number in fixed point, by its bits from the lowest; each product is rounded down."""
+    """``q ** number`` in fixed point, from the lowest bit of the number up; each product is rounded down."""
     result, bit = _ONE, 0
     while number >> bit:
         if bit == len(power):

@@ -1,12 +1,13 @@
-"""How finely a value is sent: a level, -most to most, of a grid that a few bytes describe.
+"""Quantisation of values: each becomes a level from -most to most on a grid that a few bytes describe.
 
-Two grids: *uniform*, whose points are equally far apart, and *logarithmic*, whose neighbours have the same ratio. The
-magnitudes that top-k leaves span one or two decades and are densest at the small end, so with few bits the logarithmic
-grid errs less. Two ways to round: to the *nearest* point, or *stochastically* to one of the two neighbours such that
-the expectation is the value itself, so that the errors of different devices cancel in the mean.
+There are two grids: *uniform*, with equally spaced points, and *logarithmic*, with a constant ratio between neighbours.
+The magnitudes that top-k keeps span one or two decades and are densest at the small end, so with few bits the
+logarithmic grid has the smaller error. There are two ways to round: to the *nearest* point, or *stochastically* to one
+of the two neighbours, so that the expectation is the value itself and the errors of different devices cancel in the
+mean.
 
-No logarithm is computed: a grid is found by comparisons and correctly rounded arithmetic, all in float64, so that every
-machine finds the same one. (In float32 a 32-bit ARM takes the smallest numbers for zeros.)
+No logarithm is computed: a grid is found by comparisons and correctly rounded float64 arithmetic, so that every machine
+finds the same grid. (In float32, a 32-bit ARM treats the smallest numbers as zero.)
 
 Source: Alistarh et al. 2017 (QSGD), section 3.1, for stochastic rounding on a uniform grid.
 """
@@ -26,18 +27,18 @@ Ints = npt.NDArray[np.int64]
 Wide = npt.NDArray[np.float64]
 
 OCTAVE = 1024
-"""Ratios of neighbours on a logarithmic grid are powers of 2**(1 / 1024)."""
+"""Steps per octave: ratios of neighbours on a logarithmic grid are powers of 2**(1 / 1024)."""
 WIDEST_RATIO = OCTAVE
-"""Neighbours are at most an octave apart; what is too small for the lowest point is rounded to it or to zero."""
+"""Neighbours are at most an octave apart; values below the lowest point are rounded to it or to zero."""
 _FINE = tuple(itertools.accumulate([1.0] + [1.000677130693066357] * (OCTAVE - 1), lambda a, b: a * b))
-"""2**(i / 1024), by multiplication from the constant 2**(1 / 1024): correctly rounded steps, alike everywhere."""
+"""2**(i / 1024), by repeated multiplication with 2**(1 / 1024): correctly rounded, so the same on every machine."""
 
 _FLOAT32_STEPS = 149
-"""Every float32 is a whole number of steps of 2**-149."""
+"""Every float32 is an integer multiple of 2**-149."""
 
 
 def most_for(bits: int) -> int:
-    """Largest magnitude of a level of so many bits, the sign and zero included.
+    """Largest magnitude of a level with the given number of bits, including the sign and zero.
 
     >>> most_for(8), most_for(4), most_for(2)
     (127, 7, 1)
@@ -50,15 +51,15 @@ class Uniform:
     """Points ``level * scale / most``.
 
     Attributes:
-        scale: largest magnitude, finite, >= 0; a multiple of float32's steps.
-        most: level that stands for it.
+        scale: largest magnitude, finite, >= 0; representable as float32.
+        most: level of the largest magnitude.
     """
 
     scale: float
     most: int
 
     def magnitudes(self) -> Wide:
-        """What each level stands for: (most + 1,) float64, ascending from 0."""
+        """The magnitude of each level: (most + 1,) float64, ascending from 0."""
         return np.arange(self.most + 1, dtype=np.float64) * (self.scale / self.most)
 
 
@@ -67,8 +68,8 @@ class Logarithmic:
     """Zero, and points ``least * 2**((level - 1) * ratio / 1024)``.
 
     Attributes:
-        least: magnitude of level 1, finite, >= 0; a multiple of float32's steps.
-        ratio: of neighbours, in 1024ths of an octave, 0 to 1024.
+        least: magnitude of level 1, finite, >= 0; representable as float32.
+        ratio: ratio of neighbours, in 1024ths of an octave, 0 to 1024.
         most: the largest level.
     """
 
@@ -77,9 +78,9 @@ class Logarithmic:
     most: int
 
     def magnitudes(self) -> Wide:
-        """What each level stands for: (most + 1,) float64, ascending from 0."""
+        """The magnitude of each level: (most + 1,) float64, ascending from 0."""
         powers = [_power(self.ratio * step) for step in range(self.most)]
-        # The last point may lie beyond float32 where the largest value was at its end.
+        # The last point may exceed the float32 range if the largest value is near its end.
         largest = float(np.finfo(np.float32).max)
         return np.array([0.0, *(min(self.least * power, largest) for power in powers)], np.float64)
 
@@ -88,7 +89,7 @@ Grid = Uniform | Logarithmic
 
 
 def uniform_grid(values: Vector, bits: int) -> Uniform:
-    """The uniform grid that reaches to the largest of the values.
+    """The uniform grid that extends to the largest magnitude of the values.
 
     Args:
         values: (k,) float32, finite.
@@ -100,13 +101,13 @@ def uniform_grid(values: Vector, bits: int) -> Uniform:
 def logarithmic_grid(values: Vector, bits: int, *, reach: bool = False) -> Logarithmic:
     """The logarithmic grid for some values.
 
-    The range of the magnitudes is cut in ``most`` parts of the same ratio, and each part has its point in its middle.
-    With a single point, that is the mean.
+    The range of the magnitudes is divided into ``most`` parts of equal ratio, each with its point in the middle. A
+    single point is the mean.
 
     Args:
         values: (k,) float32, finite.
         bits: 2 to 8.
-        reach: put the outermost points on the outermost magnitudes instead, as stochastic rounding needs it.
+        reach: put the outermost points on the outermost magnitudes instead, as stochastic rounding requires.
     """
     most = most_for(bits)
     magnitudes = np.abs(values.astype(np.float64))
@@ -135,8 +136,8 @@ def quantize(values: Vector, grid: Grid, rng: np.random.Generator | None = None)
 
     Args:
         values: (k,) float32, finite.
-        grid: whose points to round to.
-        rng: rounds stochastically if given: ``E[dequantize(quantize(v))] = v`` for every v within the grid.
+        grid: the grid to round to.
+        rng: if given, rounds stochastically: ``E[dequantize(quantize(v))] = v`` for every v within the grid.
 
     Returns:
         (k,) int64 in [-most, most].
@@ -157,14 +158,14 @@ def quantize(values: Vector, grid: Grid, rng: np.random.Generator | None = None)
 
 
 def dequantize(levels: Ints, grid: Grid) -> Vector:
-    """The values that levels stand for: (k,) float32."""
+    """The values of levels: (k,) float32."""
     points = grid.magnitudes()
     values: Vector = np.concatenate([-points[:0:-1], points]).astype(np.float32)
     return values[levels + grid.most]
 
 
 def norm(levels: Ints, grid: Grid) -> float:
-    """L2 norm of what levels stand for; the sum of squares is exact, so that every machine finds the same.
+    """L2 norm of the values of levels; the sum of squares is exact, so every machine gets the same result.
 
     >>> norm(np.array([1, -1, 0]), Uniform(1.0, 1)) == 2 ** 0.5
     True

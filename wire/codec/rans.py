@@ -1,16 +1,16 @@
-"""The entropy coder: interleaved rANS with statistics that are learned on the way.
+"""The entropy coder: interleaved rANS with adaptive statistics.
 
-*rANS* keeps a number x; coding a symbol that has the share f / 2**14 of the probability makes x about 2**14 / f times
-larger, and what no longer fits moves out as 16-bit words. One such number is a sequential thing, so there are L of
-them, the *lanes*: symbol i of a step belongs to lane i, and numpy works on all lanes at once.
+*rANS* keeps a number x. Coding a symbol with probability f / 2**14 makes x about 2**14 / f times larger, and the
+overflow is written as 16-bit words. One such number is inherently sequential, so there are L of them, the *lanes*:
+symbol i of a step belongs to lane i, and numpy processes all lanes at once.
 
-*Learning.* A stream is coded in blocks: 64 symbols, then as many again as were coded so far. Before each block both
-ends make the table of every context anew from its prior and from what they have seen. Neighbours in a stream are alike,
-so the stream is dealt out first (:func:`stride_order`), and already the first block has seen every part of it.
+*Adaptation.* A stream is coded in blocks: 64 symbols, then as many again as were coded so far. Before each block, both
+ends recompute the table of every context from its prior and the symbols seen so far. Neighbours in a stream are
+similar, so the stream is interleaved first (:func:`stride_order`), and even the first block samples every part of it.
 
-Everything is integers: every machine writes the same bytes. A coder that starts at x = 2**16 would waste 16 bits a
-lane; here the encoder starts at 2**16 plus 16 bits of something that must be sent anyway, the *filler*, and the
-decoder, which ends where the encoder began, finds it there.
+All arithmetic is on integers, so every machine writes the same bytes. A coder that starts at x = 2**16 would waste 16
+bits per lane. Here the encoder starts at 2**16 plus 16 bits of data that must be sent anyway, the *filler*. The decoder
+ends where the encoder began, and recovers the filler there.
 
 Source: Duda 2013, "Asymmetric numeral systems"; Giesen 2014, "Interleaved entropy coders".
 """
@@ -30,9 +30,9 @@ Words = npt.NDArray[np.uint16]
 SHARE_BITS = 14
 """Probabilities are multiples of 2**-14."""
 LOWEST = 1 << 16
-"""A lane's number lies in [2**16, 2**32) between steps."""
+"""Between steps, a lane's number is in [2**16, 2**32)."""
 SEEN_WEIGHT = 32
-"""What one symbol seen adds to its count; priors are measured in the same unit."""
+"""Added to a symbol's count for each occurrence; priors use the same unit."""
 FIRST_BLOCK = 64
 LONGEST_BLOCK = 4096
 
@@ -40,7 +40,7 @@ _SHARES = 1 << SHARE_BITS
 
 
 def stride_order(size: int) -> Ints:
-    """The order in which the symbols of a stream are coded: every s-th, then every s-th from the second, and so on.
+    """The order in which the symbols of a stream are coded: every s-th from the first, then from the second, and so on.
 
     >>> stride_order(5).tolist(), stride_order(200)[:6].tolist()
     ([0, 1, 2, 3, 4], [0, 3, 6, 9, 12, 15])
@@ -54,7 +54,7 @@ def stride_order(size: int) -> Ints:
 
 
 def blocks(size: int) -> Iterator[tuple[int, int]]:
-    """Where the blocks of a stream begin and end.
+    """(begin, end) of each block of a stream.
 
     >>> list(blocks(300))
     [(0, 64), (64, 128), (128, 256), (256, 300)]
@@ -67,11 +67,11 @@ def blocks(size: int) -> Iterator[tuple[int, int]]:
 
 
 class Statistics:
-    """What a stream has shown so far: one table of symbol counts a context.
+    """The adaptive statistics of a stream: one table of symbol counts per context.
 
     Args:
         contexts: (m,) int64 >= 0, the context of each symbol of the stream, in coding order.
-        prior: (C, S) int64 >= 1, with every context below C.
+        prior: (C, S) int64 >= 1, initial counts; every context is below C.
     """
 
     def __init__(self, contexts: Ints, prior: Ints) -> None:
@@ -83,11 +83,11 @@ class Statistics:
         self.alphabet = prior.shape[1]
 
     def shares(self) -> tuple[Ints, Ints]:
-        """The present tables.
+        """The current probability tables.
 
         Returns:
-            (rows x S,) share f of each symbol, in units of 2**-14, at least 1; and (rows x S,) where its part begins:
-            row r occupies [r x 2**14, (r + 1) x 2**14).
+            (rows x S,) share f of each symbol, in units of 2**-14, at least 1; and (rows x S,) where its interval
+            begins: row r occupies [r x 2**14, (r + 1) x 2**14).
         """
         counts = self._counts
         total = counts.sum(axis=1, keepdims=True)
@@ -98,23 +98,23 @@ class Statistics:
         return flat, np.cumsum(flat) - flat
 
     def ideal_bits(self, cells: Ints, rows: Ints) -> float:
-        """What these symbols cost by the present counts, were shares not rounded: minus the sum of log2 of each."""
+        """Cost of these symbols in bits at the current counts: minus the sum of their unrounded log2 probabilities."""
         return float(np.log2(self._counts.sum(axis=1)[rows] / self._counts.ravel()[cells]).sum())
 
     def update_counts(self, cells: Ints) -> None:
-        """Take note of coded symbols, each given as row x S + symbol."""
+        """Count coded symbols, each given as row x S + symbol."""
         seen = np.bincount(cells.astype(np.intp), minlength=self._counts.size)
         self._counts = self._counts + SEEN_WEIGHT * seen.reshape(self._counts.shape)
 
 
 class LaneEncoder:
-    """Collects streams, then writes them backwards, as rANS must.
+    """Collects streams, then codes them in reverse order, as rANS requires.
 
     Args:
-        lanes: L.
+        lanes: L, the number of lanes.
 
     Attributes:
-        ideal_bits: what a perfect coder with the same model, of unlimited precision, would need so far.
+        ideal_bits: bits that a perfect coder of unlimited precision with the same model would need so far.
     """
 
     def __init__(self, lanes: int) -> None:
@@ -145,13 +145,13 @@ class LaneEncoder:
             statistics.update_counts(cells)
 
     def finish(self, filler: Ints) -> tuple[Ints, Words]:
-        """Code everything.
+        """Code all streams.
 
         Args:
-            filler: (L,) int64 in [0, 2**16): given back by the decoder at its end.
+            filler: (L,) int64 in [0, 2**16): returned by the decoder at its end.
 
         Returns:
-            (L,) int64 states, where the decoder begins, and the words in the order in which it takes them.
+            (L,) int64 states at which the decoder begins, and the words in the order in which it reads them.
         """
         states = filler + LOWEST
         words: list[Words] = []
@@ -166,7 +166,7 @@ class LaneEncoder:
 
 
 class LaneDecoder:
-    """Reads what :class:`LaneEncoder` wrote; memory and time follow from the streams asked for, whatever came.
+    """Decodes the output of :class:`LaneEncoder`; memory and time depend on the requested streams, not on the data.
 
     Args:
         states: (L,) int64 in [2**16, 2**32).
@@ -183,7 +183,7 @@ class LaneDecoder:
 
         Args:
             contexts: (m,) int64 in [0, C).
-            prior: (C, S) int64 >= 1, as the encoder had it.
+            prior: (C, S) int64 >= 1, equal to the encoder's.
 
         Returns:
             (m,) int64 in [0, S).
@@ -229,7 +229,7 @@ class LaneDecoder:
             (L,) int64 in [0, 2**16).
 
         Raises:
-            RemoteProtocolError: this is not where an encoder can have begun.
+            RemoteProtocolError: words are left over, or the final state is not a valid start of an encoder.
         """
         if self._at != self._words.size or bool((self._states >= 2 * LOWEST).any()):
             msg = f"the coded symbols do not end where they should, {self._words.size - self._at} words are left"

@@ -1,4 +1,4 @@
-"""Which part of an update is worth sending: top-k by magnitude, and error feedback for the rest.
+"""Sparsification of an update: keeps the top k entries by magnitude; error feedback carries the rest.
 
 Source: Aji and Heafield 2017 (top-k), Seide et al. 2014 and Karimireddy et al. 2019 (error feedback).
 """
@@ -16,7 +16,7 @@ from wire.parameters import Vector
 
 @dataclass(frozen=True, slots=True)
 class Sparse:
-    """Some coordinates of a vector.
+    """A sparse vector.
 
     Attributes:
         size: n, the length of the whole vector.
@@ -29,14 +29,14 @@ class Sparse:
     values: Vector
 
     def dense(self) -> Vector:
-        """The vector with zeros elsewhere: (n,) float32."""
+        """The dense vector, with zeros elsewhere: (n,) float32."""
         vector = np.zeros(self.size, np.float32)
         vector[self.indices] = self.values
         return vector
 
 
 def count_for(density: float, size: int) -> int:
-    """k, the number of coordinates that a density stands for: at least one of a vector that has any.
+    """k, the number of coordinates for a density: at least one unless the vector is empty.
 
     >>> count_for(0.01, 1_412_250), count_for(0.01, 5), count_for(1.0, 5)
     (14123, 1, 5)
@@ -45,7 +45,7 @@ def count_for(density: float, size: int) -> int:
 
 
 def top_k(vector: Vector, k: int) -> Sparse:
-    """The k entries of largest magnitude; of equal ones those with the lowest index.
+    """The k entries of largest magnitude; ties go to the lowest index.
 
     >>> top_k(np.array([1, -3, 3, 0], np.float32), 2).indices.tolist()
     [1, 2]
@@ -68,8 +68,8 @@ def top_k(vector: Vector, k: int) -> Sparse:
         raise LocalProtocolError(msg)
     if k == 0:
         return Sparse(vector.size, np.zeros(0, np.int64), np.zeros(0, np.float32))
-    # Without the sign, the bits of floats are in the order of the floats, and integers are compared alike everywhere: a
-    # 32-bit ARM takes the smallest floats for zeros when it compares several at once.
+    # Without the sign, the bits of floats sort like the floats, and integers compare the same on every machine. Vector
+    # instructions of a 32-bit ARM treat the smallest floats as zero.
     magnitude = np.ascontiguousarray(vector, np.float32).view(np.uint32) & np.uint32(0x7FFFFFFF)
     threshold = np.partition(magnitude, vector.size - k)[vector.size - k]
     above = np.flatnonzero(magnitude > threshold)

@@ -1,9 +1,9 @@
-"""The payload of the top-k codecs: the k largest entries, as levels of a grid, at positions that the device chose.
+"""The top-k codecs: the k largest entries of an update, quantised to a grid, at positions that the device chose.
 
-Two forms of the body, of which the writer takes the shorter: the *modelled* one (:mod:`wire.codec.modelled`), made for
-real updates, and a *bitmap* one, zlib over a bit for each parameter and the levels as they are, which bounds the length
-whatever the positions are. The head carries the norm of the values, so that a receiver can judge it without reading a
-single position; a payload whose head does not say the truth is refused when it is decoded.
+The body has two forms, and the writer takes the shorter one. The *modelled* form (:mod:`wire.codec.modelled`) is made
+for real updates. The *bitmap* form is a zlib-compressed bitmap of all parameters followed by the plain levels; it
+bounds the length for any positions. The head carries the norm of the values, so that a receiver can judge it without
+decoding any positions; a payload whose head is false is refused when it is decoded.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FORM_BITMAP = 1
 _FORMS = frozenset({FORM_MODELLED, FORM_BITMAP})
 
 GRID_BYTES = {8: 4, 4: 6}
-"""Length of the grid of a payload by its bits."""
+"""Bytes of the grid in a payload, by bits per level."""
 _COUNT = struct.Struct("<I")
 _UNIFORM = struct.Struct("<f")
 _LOGARITHMIC = struct.Struct("<fH")
@@ -47,7 +47,7 @@ _NORM_AND_FORM = struct.Struct("<fB")
 
 
 def codec(bits: int) -> Family:
-    """Levels of 8 or 4 bits."""
+    """The top-k codec with levels of 8 or 4 bits."""
 
     def family(density: float, _mask: Ints) -> tuple[Write, Read]:
         def write(delta: Vector, layout: ParameterLayout, rng: np.random.Generator) -> Encoded:
@@ -58,7 +58,7 @@ def codec(bits: int) -> Family:
 
         def read(payload: bytes, layout: ParameterLayout) -> Received:
             head, asked = _read_head(payload, layout, bits), count_for(density, layout.size)
-            if head.k > asked:  # ten times the values are ten times the work to decode
+            if head.k > asked:  # the work to decode grows with the number of values
                 msg = f"expected at most {asked} values at density {density:g}, got {head.k}"
                 raise RemoteProtocolError(msg, code="payload")
             return Received(head.norm, lambda: decode_topk(payload, layout, bits=bits))
@@ -69,7 +69,7 @@ def codec(bits: int) -> Family:
 
 
 def levels_of(values: Vector, bits: int, rng: np.random.Generator) -> tuple[Ints, Grid]:
-    """Values as levels: eight bits on a uniform grid, rounded stochastically; four on a logarithmic one."""
+    """Quantise values: 8 bits on a uniform grid with stochastic rounding, or 4 bits on a logarithmic grid."""
     if bits == 8:
         uniform = uniform_grid(values, bits)
         return quantize(values, uniform, rng), uniform
@@ -83,8 +83,8 @@ def encode_levels(indices: Ints, levels: Ints, grid: Grid, layout: ParameterLayo
     Args:
         indices: (k,) int64, strictly ascending, in [0, n).
         levels: (k,) int64 in [-most, most].
-        grid: what the levels stand for.
-        layout: of n parameters.
+        grid: the grid of the levels.
+        layout: layout of the n parameters.
     """
     form, body = FORM_MODELLED, modelled.encode(indices, levels, layout, grid.most).data
     plain = _bitmap_body(indices, levels, layout, grid.most)
@@ -95,10 +95,10 @@ def encode_levels(indices: Ints, levels: Ints, grid: Grid, layout: ParameterLayo
 
 
 def decode_topk(payload: bytes, layout: ParameterLayout, *, bits: int) -> Sparse:
-    """Positions and values of a payload, whatever its density.
+    """Decode the positions and values of a payload of any density.
 
     Raises:
-        RemoteProtocolError: not a payload that it can have written.
+        RemoteProtocolError: the payload is not valid for this codec.
     """
     head = _read_head(payload, layout, bits)
     body, most = payload[head.size :], head.grid.most
@@ -113,7 +113,7 @@ def decode_topk(payload: bytes, layout: ParameterLayout, *, bits: int) -> Sparse
 
 
 class _Head(NamedTuple):
-    """What stands before the body; checked as far as that is possible without the body."""
+    """The head of a payload, validated as far as possible without the body."""
 
     size: int
     k: int
@@ -138,12 +138,12 @@ def _read_head(payload: bytes, layout: ParameterLayout, bits: int) -> _Head:
 
 
 def _head_norm(levels: Ints, grid: Grid) -> float:
-    """The norm as a float32, the largest there is where it would be above."""
+    """The norm as a float32, capped at the largest float32."""
     return float(np.float32(min(norm(levels, grid), float(np.finfo(np.float32).max))))
 
 
 def grid_to_bytes(grid: Grid) -> bytes:
-    """A grid as it stands in a payload; how many levels it has is the codec's matter."""
+    """Encode a grid for a payload; the number of levels follows from the codec."""
     match grid:
         case Uniform():
             return _UNIFORM.pack(grid.scale)
@@ -155,7 +155,7 @@ def grid_from_bytes(data: bytes, bits: int) -> Grid:
     """Inverse of :func:`grid_to_bytes`: four bytes are a uniform grid, six a logarithmic one.
 
     Raises:
-        RemoteProtocolError: a scale that is no magnitude, or a ratio above an octave.
+        RemoteProtocolError: the scale is negative or not finite, or the ratio is above an octave.
     """
     uniform = len(data) == _UNIFORM.size
     scale, ratio = (*_UNIFORM.unpack(data), 0) if uniform else _LOGARITHMIC.unpack(data)
@@ -167,7 +167,7 @@ def grid_from_bytes(data: bytes, bits: int) -> Grid:
 
 
 def pack_levels(levels: Ints, most: int) -> bytes:
-    """Levels as they are, ``level + most`` in as few bits as every level fits."""
+    """Pack plain levels: each ``level + most`` in the fewest bits that fit every level."""
     return fields.pack(levels + most, np.full(levels.size, (2 * most).bit_length()))
 
 
@@ -175,7 +175,7 @@ def unpack_levels(data: bytes, count: int, most: int) -> Ints:
     """Inverse of :func:`pack_levels`.
 
     Raises:
-        RemoteProtocolError: too few or too many bytes, or a level that does not exist.
+        RemoteProtocolError: there are too few or too many bytes, or a level is out of range.
     """
     reader = fields.FieldReader(data)
     levels = reader.take(np.full(count, (2 * most).bit_length())) - most
@@ -190,7 +190,7 @@ def _bitmap_body(indices: Ints, levels: Ints, layout: ParameterLayout, most: int
     bitmap = np.zeros(layout.size, np.uint8)
     bitmap[indices] = 1
     packed = np.packbits(bitmap).tobytes()
-    # Now and then zlib's thorough search ends some bytes behind its quick ones.
+    # Occasionally zlib's thorough search gives a few bytes more than its quick ones.
     positions = min((zlib.compress(packed, effort) for effort in (9, 6, 1)), key=len)
     return positions + pack_levels(levels, most)
 
@@ -199,7 +199,7 @@ def _from_bitmap_body(body: bytes, count: int, layout: ParameterLayout, most: in
     length = (layout.size + 7) // 8
     reader = zlib.decompressobj()
     try:
-        packed = reader.decompress(body, length + 1)  # a bomb ends here
+        packed = reader.decompress(body, length + 1)  # bounds a decompression bomb
     except zlib.error as error:
         msg = f"the bitmap cannot be decompressed: {error}"
         raise RemoteProtocolError(msg, code="payload") from error

@@ -1,7 +1,6 @@
-"""Weights on their way to a device: whole, or as what changed since a version that the device holds.
+"""Transfer files: weights for a device, either in full or as the difference from a version that the device has.
 
-Whatever way they take, they arrive as the same float32 bytes with the same sha256. A *transfer* is a file that says
-how::
+In every form the device ends up with the same float32 bytes and the same sha256. Format of a *transfer* file::
 
     offset  size  field
     0       4     magic, "NJT1"
@@ -12,14 +11,14 @@ how::
 =====  =========  ==============================================================================================
 form   name       body
 =====  =========  ==============================================================================================
-1      half       n float16: for weights that a coordinator rounded to float16 first; ours only reads it
-2      exact      which weights changed, and by how many steps of float32; against any other version
+1      half       n float16: for weights that a coordinator rounded to float16 first; we read it but never write it
+2      exact      which weights changed, and by how many float32 steps; relative to any other version
 3      topk-8     the payload of codec topk-8; the weights are base + update, added in float32
-4      topk-4     the same with codec topk-4
+4      topk-4     the payload of codec topk-4; the weights are base + update, added in float32
 =====  =========  ==============================================================================================
 
-Forms 3 and 4 are exact, too: a coordinator that uses them publishes what a device will compute, and keeps the rest for
-the next version (:mod:`coordinator.learning.downlink`).
+Forms 3 and 4 are exact too: a coordinator that uses them publishes the weights that a device will compute, and keeps
+the rest for the next version (:mod:`coordinator.learning.downlink`).
 """
 
 from __future__ import annotations
@@ -40,21 +39,21 @@ HALF, EXACT, TOPK_8, TOPK_4 = 1, 2, 3, 4
 _HEAD = struct.Struct("<4sB8s")
 _EXACT = struct.Struct("<IB")
 _MOST_STEPS = 2**32 - 1
-"""From the lowest float32 to the highest."""
+"""Bound on the number of steps from the lowest float32 to the highest."""
 _SIGN = 1 << 31
 _LARGEST = 0x7F7FFFFF
-"""The place of the largest float32."""
+"""Step number of the largest float32."""
 _ZERO_GAP = 1 << 13
-"""Keeps the places of float16 numbers multiples of 2**13 on both sides of zero."""
+"""Keeps the step numbers of float16 values multiples of 2**13 on both sides of zero."""
 
 
 def exact_transfer(base: Vector, weights: Vector, layout: ParameterLayout) -> bytes:
-    """What changed between two versions, bit for bit.
+    """Encode the bit-exact difference between two versions.
 
     Args:
-        base: (n,) float32, finite, what the device holds.
-        weights: (n,) float32, finite, what it is to hold.
-        layout: of n parameters.
+        base: (n,) float32, finite, the weights that the device has.
+        weights: (n,) float32, finite, the new weights.
+        layout: layout of the n parameters.
     """
     steps = _steps(weights) - _steps(base)
     changed = np.flatnonzero(steps)
@@ -65,23 +64,23 @@ def exact_transfer(base: Vector, weights: Vector, layout: ParameterLayout) -> by
 
 
 def topk_transfer(form: int, payload: bytes, layout: ParameterLayout) -> bytes:
-    """A payload of codec topk-8 or topk-4 as a transfer."""
+    """Wrap a payload of codec topk-8 or topk-4 as a transfer."""
     return _head(form, layout) + payload
 
 
 def apply_transfer(data: bytes, base: Vector | None, layout: ParameterLayout) -> Vector:
-    """The weights that a transfer brings.
+    """Compute the weights that a transfer encodes.
 
     Args:
         data: bytes from the network.
-        base: (n,) float32, the version that it was made against; None for a transfer that needs none.
-        layout: of n parameters.
+        base: (n,) float32, the version that the transfer was made against; None for a transfer that needs none.
+        layout: layout of the n parameters.
 
     Returns:
         (n,) float32.
 
     Raises:
-        RemoteProtocolError: not a transfer for this layout, or it needs a base.
+        RemoteProtocolError: the data is not a transfer for this layout, or it needs a base and there is none.
     """
     if len(data) < _HEAD.size:
         msg = f"a transfer has at least {_HEAD.size} bytes, got {len(data)}"
@@ -149,7 +148,7 @@ def _beyond() -> RemoteProtocolError:
 
 
 def _steps(weights: Vector) -> Ints:
-    """The place of each float on the line of all float32: neighbours differ by 1, but for -0.0 and 0.0."""
+    """The step number of each float among all float32: neighbours differ by 1, except for -0.0 and 0.0."""
     bits = weights.astype("<f4").view("<u4").astype(np.int64)
     return np.where(bits < _SIGN, bits, _SIGN - bits - _ZERO_GAP)
 
@@ -160,6 +159,6 @@ def _from_steps(places: Ints) -> Vector:
 
 
 def _common_zeros(numbers: Ints) -> int:
-    """How many low bits are zero in all numbers: all 13 that float16 lacks, where weights are float16 numbers."""
+    """Number of low bits that are zero in all numbers: at least the 13 that float16 lacks if weights are float16."""
     together = int(np.bitwise_or.reduce(numbers)) if numbers.size else 0
     return min((together & -together).bit_length() - 1, 31) if together else 0

@@ -1,9 +1,9 @@
-"""What can be found out about a device: one module a subject, each behind the same small face.
+"""Probes of the device's state: one module per subject, all with the same small interface.
 
-A probe is called with nothing and returns readings (:data:`Probe`). It never raises and never waits: what takes long is
-asked in the background (:mod:`edge_agent.shell.probes.background`), and a reading then has an age. A probe translates;
-what an answer means for training is in :mod:`edge_agent.core.eligibility`. Files are found below a ``root`` and
-programs are run by a ``run``, so that tests (and emulated phones) have a device of their own.
+A probe takes no arguments and returns readings (:data:`Probe`). It never raises and never blocks: slow questions are
+asked in the background (:mod:`edge_agent.shell.probes.background`), and a reading then has an age. A probe only
+translates; :mod:`edge_agent.core.eligibility` decides what an answer means for training. Files are looked up below a
+``root`` and programs are started by a ``run``, so that tests (and emulated phones) can supply a device of their own.
 
 ================ =============================================== ========================================
 module         conditions                                      asks
@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
 
 Probe = Callable[[], Readings]
-"""Looks now. Never raises, never waits."""
+"""Takes a reading now. Never raises, never blocks."""
 
 _WEIGHT = (Answer.NO, Answer.YES, Answer.UNKNOWN)
 
@@ -39,20 +39,21 @@ _WEIGHT = (Answer.NO, Answer.YES, Answer.UNKNOWN)
 class Probes:
     """Implements :class:`edge_agent.ports.Conditions` by asking every probe.
 
-    Of several readings of one condition a no counts before a yes, and a yes before an unknown; of equal ones the first.
+    Among several readings of one condition, a no takes precedence over a yes, and a yes over an unknown; among equal
+    answers the first reading wins.
 
     Attributes:
-        probes: in the order in which they are asked.
+        probes: the probes in the order in which they are called.
     """
 
     probes: Sequence[Probe]
 
     def read(self) -> Readings:
-        """Look now."""
-        found: dict[Condition, ConditionReading] = {}
+        """Take a reading now."""
+        readings: dict[Condition, ConditionReading] = {}
         for probe in self.probes:
             for condition, reading in probe().items():
-                earlier = found.get(condition)
+                earlier = readings.get(condition)
                 if earlier is None or _WEIGHT.index(reading.value) < _WEIGHT.index(earlier.value):
-                    found[condition] = reading
-        return found
+                    readings[condition] = reading
+        return readings

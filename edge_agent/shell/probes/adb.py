@@ -1,8 +1,8 @@
-"""An Android phone on a cable, asked by ``adb`` from the host that trains for it (a laboratory, a shelf of phones).
+"""Probe for an Android phone on a USB cable, run with ``adb`` on the host that trains for it (a lab, a phone rack).
 
-``dumpsys`` is made for people, so only lines that have been the same for many versions of Android are read, and what is
-not found is unknown. Its battery service can be told to pretend (``dumpsys battery unplug``); a reading that comes from
-pretence says so.
+``dumpsys`` output is meant for people, so only lines that have been stable over many Android versions are read, and
+anything not found is unknown. Its battery service can be made to report fake values (``dumpsys battery unplug``); a
+reading based on them says so.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _STATUS = {1: "UNKNOWN", 2: "CHARGING", 3: "DISCHARGING", 4: "NOT_CHARGING", 5: 
 
 @dataclass(frozen=True, slots=True)
 class PhoneState:
-    """What a phone said; None is not said.
+    """What a phone reports; None means not reported.
 
     Attributes:
-        plugged: into anything.
-        status: of the battery.
-        level: of the battery, 0 to 1.
-        temperature_c: of the battery.
-        pretended: somebody told the battery service to pretend.
-        awake: its screen is on, or it was used a moment ago.
-        deep_idle: Android's own deep idle state has begun.
-        metered: its network costs money.
-        thermal_status: of the whole phone.
+        plugged: whether it is plugged in at all.
+        status: battery status.
+        level: battery level, 0 to 1.
+        temperature_c: battery temperature.
+        pretended: the battery service was set to report fake values.
+        awake: the screen is on, or the phone was used a moment ago.
+        deep_idle: Android is in its deep idle state (Doze).
+        metered: the phone's network is metered.
+        thermal_status: Android's thermal status of the whole phone.
     """
 
     plugged: bool | None
@@ -54,12 +54,12 @@ class PhoneState:
 
 
 class Adb:
-    """A probe.
+    """Probe for an Android phone.
 
     Args:
-        serial: of the phone; empty takes the only one.
-        minimum_battery: share of a full battery.
-        maximum_battery_c: of the battery.
+        serial: the phone's serial number; empty selects the only phone.
+        minimum_battery: least battery level, 0 to 1.
+        maximum_battery_c: highest battery temperature.
         run: runs programs.
         now_s: seconds on a clock that does not jump.
     """
@@ -79,17 +79,17 @@ class Adb:
         self.question = Background(self._ask, EVERY_S, now_s)
 
     def __call__(self) -> Readings:
-        """Look now."""
-        said = self.question.latest()
+        """Take a reading now."""
+        latest = self.question.latest()
         source = f"adb {self._serial}".strip()
-        if said.answer is None:
-            unknown = ConditionReading(Answer.UNKNOWN, source, said.reason, said.age_s)
+        if latest.answer is None:
+            unknown = ConditionReading(Answer.UNKNOWN, source, latest.reason, latest.age_s)
             asked = (Condition.CHARGING, Condition.BATTERY_HIGH, Condition.IDLE, Condition.UNMETERED, Condition.COOL)
             return dict.fromkeys(asked, unknown)
-        phone = said.answer
+        phone = latest.answer
         if phone.pretended:
             source += " (pretended: dumpsys battery reset ends it)"
-        found = {
+        readings = {
             Condition.CHARGING: (
                 ConditionReading(Answer.UNKNOWN, source, "the phone does not say whether it is plugged in")
                 if phone.plugged is None
@@ -100,7 +100,7 @@ class Adb:
             Condition.UNMETERED: _unmetered(phone, source),
             Condition.COOL: self._cool(phone, source),
         }
-        return {condition: aged(reading, said.age_s) for condition, reading in found.items()}
+        return {condition: aged(reading, latest.age_s) for condition, reading in readings.items()}
 
     def _cool(self, phone: PhoneState, source: str) -> ConditionReading:
         if phone.thermal_status is not None and phone.thermal_status >= MODERATE:
@@ -116,7 +116,7 @@ class Adb:
             try:
                 return dumpsys(*arguments)
             except UnavailableError:
-                # An older Android, or a service that this vendor left out.
+                # An older Android, or a vendor that left this service out.
                 return ""
 
         return phone_from(
@@ -129,14 +129,14 @@ class Adb:
 
 
 def phone_from(battery: str, deep_idle: str, power: str, network: str, thermal: str) -> PhoneState:
-    """What a phone's services said.
+    """Parse the output of a phone's services.
 
     Args:
-        battery: ``dumpsys battery``.
-        deep_idle: ``dumpsys deviceidle get deep``.
-        power: ``dumpsys power``.
-        network: ``dumpsys netstats``.
-        thermal: ``dumpsys thermalservice``.
+        battery: output of ``dumpsys battery``.
+        deep_idle: output of ``dumpsys deviceidle get deep``.
+        power: output of ``dumpsys power``.
+        network: output of ``dumpsys netstats``.
+        thermal: output of ``dumpsys thermalservice``.
     """
     plugs = re.findall(r"^\s*\w+ powered: (true|false)\s*$", battery, re.MULTILINE)
     level, scale = _number(r"^\s*level: (\d+)", battery), _number(r"^\s*scale: (\d+)", battery)
@@ -160,7 +160,7 @@ def phone_from(battery: str, deep_idle: str, power: str, network: str, thermal: 
 def _idle(phone: PhoneState, source: str) -> ConditionReading:
     if phone.awake is None and phone.deep_idle is None:
         return ConditionReading(Answer.UNKNOWN, source, "the phone does not say whether it is in use")
-    # Deep idle needs an unplugged phone that lies still, so its absence says nothing; a dark screen says enough.
+    # Deep idle needs an unplugged phone at rest, so its absence says nothing; a dark screen is enough.
     if phone.deep_idle or phone.awake is False:
         return ConditionReading(Answer.YES, source, "idle")
     return ConditionReading(Answer.NO, source, "in use")
@@ -177,5 +177,5 @@ def _unmetered(phone: PhoneState, source: str) -> ConditionReading:
 
 
 def _number(pattern: str, text: str) -> int | None:
-    found = re.search(pattern, text, re.MULTILINE)
-    return None if found is None else int(found[1])
+    match = re.search(pattern, text, re.MULTILINE)
+    return None if match is None else int(match[1])

@@ -1,6 +1,6 @@
-"""Asks a slow question again and again without making anybody wait for it: the last answer, and how old it is.
+"""Polls a slow question in a background thread; callers get the last answer and its age without blocking.
 
-At most one question is under way. A question that fails is an answer too: the reason.
+At most one question is in progress. A failed question counts as an answer too: the reason.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Said(Generic[T]):
-    """What came of a question.
+    """The latest answer to a question.
 
     Attributes:
-        answer: None if there is none.
+        answer: the answer; None if there is none.
         reason: why there is none.
-        age_s: seconds since then.
+        age_s: seconds since the question was answered or failed.
     """
 
     answer: T | None
@@ -32,11 +32,11 @@ class Said(Generic[T]):
 
 
 class Background(Generic[T]):
-    """A question that is asked in a thread of its own.
+    """A question that is asked again and again in a thread of its own.
 
     Args:
         ask: the question; raises UnavailableError if there is no answer.
-        every_s: from one answer to the next question.
+        every_s: seconds from one answer to the next question.
         now_s: seconds on a clock that does not jump.
     """
 
@@ -51,7 +51,7 @@ class Background(Generic[T]):
         self._at_s: float | None = None
 
     def latest(self) -> Said[T]:
-        """The last answer; asks again if it is time to. Does not wait."""
+        """The last answer; starts the next question if it is due. Does not block."""
         with self._lock:
             now_s = self._now_s()
             due = self._at_s is None or now_s - self._at_s >= self._every_s
@@ -61,7 +61,7 @@ class Background(Generic[T]):
             return Said(self._answer, self._reason, 0.0 if self._at_s is None else now_s - self._at_s)
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for the question that is under way, if there is one."""
+        """Wait for the question in progress, if there is one."""
         thread = self._thread
         if thread is not None:
             thread.join(timeout_s)
@@ -73,7 +73,7 @@ class Background(Generic[T]):
         except UnavailableError as error:
             reason = str(error)
         except Exception as error:
-            # What a program prints is not ours: nonsense is no answer, and must not end the asking.
+            # We do not control what a program prints: unexpected output is no answer and must not stop the polling.
             reason = f"not understood ({type(error).__name__})"
         with self._lock:
             self._answer, self._reason, self._at_s, self._thread = answer, reason, self._now_s(), None

@@ -1,12 +1,12 @@
-"""Is the device busy with something else? Our own training never counts, or a session would stop itself.
+"""Probe for other work on the device. Our own training never counts, or a session would stop itself.
 
-Pressure stall information says for each control group which share of the last ten seconds somebody in it waited for a
-processor. Of every group beside our own (systemd gives a service one) the worst counts: what others suffer, whoever
-causes it, and nothing of what we suffer. Subtracting our figure from the system's would not do: on a device that is
-busy with something else it is mostly we who wait.
+Pressure stall information reports, for each control group, the share of the last ten seconds in which a process in it
+waited for a processor. The worst value of all groups but our own counts (systemd gives each service a group): how long
+others wait, whatever the cause, and not how long we wait. Subtracting our figure from the system's would not work: on a
+device that is busy with something else, it is mostly our own process that waits.
 
-Where there are no such groups (a shell, a container, a kernel without ``psi=1``) it is the load average of the last
-minute, without the processor time of this process and its children.
+Without such groups (a shell, a container, a kernel without ``psi=1``) the probe uses the load average of the last
+minute, minus the processor time of this process and its children.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from edge_agent.shell.probes.files import text
 from edge_agent.shell.probes.own_use import own_use
 
 MAXIMUM_PRESSURE = 0.2
-"""Share of the time in which something else may wait for a processor; a niced trainer hardly adds to it."""
+"""Share of the time for which other processes may wait for a processor; a niced trainer hardly adds to it."""
 MAXIMUM_LOAD = 0.7
-"""Processes per core, our own not counted; more, and something else is at work."""
+"""Processes per core without our own; above this the device is busy with other work."""
 
 
 class Busy:
-    """A probe.
+    """Probe for processor contention.
 
     Args:
-        root: where ``proc`` and ``sys`` are.
-        maximum_pressure: share of the time in which something else may wait for a processor.
-        maximum_load: processes per core, our own not counted.
-        processor_s: CPU seconds that we and our children have used.
+        root: folder that holds ``proc`` and ``sys``.
+        maximum_pressure: share of the time for which other processes may wait for a processor.
+        maximum_load: most processes per core, our own not counted.
+        processor_s: CPU seconds that this process and its children have used.
         now_s: seconds on a clock that does not jump.
         cores: number of processors.
     """
@@ -59,7 +59,7 @@ class Busy:
         self._last = (now_s(), self._processor_s())
 
     def __call__(self) -> Readings:
-        """Look now."""
+        """Take a reading now."""
         pressure = pressure_of_others(self._root)
         if pressure is not None:
             return {Condition.IDLE: _reading(pressure <= self._maximum_pressure, "pressure of other control groups")}
@@ -69,11 +69,11 @@ class Busy:
         return {Condition.IDLE: _reading(load / self._cores <= self._maximum_load, "/proc/loadavg")}
 
     def _foreign_load(self) -> float | None:
-        """The load of the last minute without our own share."""
+        """The load average of the last minute without our own share."""
         now_s, processor_s = self._now_s(), self._processor_s()
         passed_s = now_s - self._last[0]
         if passed_s > 0:
-            # The same running mean over a minute that the kernel keeps of the whole load.
+            # The same exponential mean over a minute that the kernel keeps of the total load.
             keep = math.exp(-passed_s / 60)
             used = max(0.0, processor_s - self._last[1]) / passed_s
             self._own_load = keep * self._own_load + (1 - keep) * used
@@ -86,20 +86,20 @@ class Busy:
 
 
 def pressure_of_others(root: Path) -> float | None:
-    """The worst share of the last ten seconds, 0 to 1, in which something outside our control group waited.
+    """The highest CPU pressure outside our control group: share of the last ten seconds, 0 to 1, spent waiting.
 
-    None if we have no group of our own, or the kernel keeps no such figures.
+    None if we have no group of our own, or the kernel keeps no pressure figures.
     """
     lines = (line for line in text(root / "proc/self/cgroup").splitlines() if line.startswith("0::/"))
     own = next(lines, "0::/").removeprefix("0::/").strip("/")
     if not own:
         return None
-    found = []
+    shares = []
     folder = root / "sys/fs/cgroup"
     for branch in own.split("/"):
-        found += [_some_avg10(path) for path in folder.glob("*/cpu.pressure") if path.parent.name != branch]
+        shares += [_some_avg10(path) for path in folder.glob("*/cpu.pressure") if path.parent.name != branch]
         folder /= branch
-    return max((share for share in found if share is not None), default=None)
+    return max((share for share in shares if share is not None), default=None)
 
 
 def _some_avg10(path: Path) -> float | None:

@@ -1,7 +1,7 @@
-"""Runs a program that tells something about the device, and never waits longer than it may.
+"""Runs a program that reports on the device, with a hard timeout.
 
-Such programs hang in the field (``termux-battery-status`` without its companion app, ``adb`` with a phone that went
-away), some in a child of their own: the whole process group is killed.
+Such programs hang in the field (``termux-battery-status`` without its companion app, ``adb`` after the phone was
+unplugged), some of them in a child process: the whole process group is killed.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from typing import Protocol
 from wire.errors import UnavailableError
 
 MOST_OUTPUT = 1_000_000
-"""Characters; more of it is no answer to our questions."""
+"""Characters of output; no valid answer is longer."""
 
 
 class Run(Protocol):
     """Runs a program and returns what it printed."""
 
     def __call__(self, command: Sequence[str], timeout_s: float) -> str:
-        """As :func:`run`."""
+        """Run a program; see :func:`run`."""
 
 
 def run(command: Sequence[str], timeout_s: float) -> str:
     """Run a program.
 
     Args:
-        command: argument vector; the first is looked for on the PATH.
-        timeout_s: longest time; then its process group is killed.
+        command: argument vector; the program is looked up on the PATH.
+        timeout_s: longest run time; after it the process group is killed.
 
     Returns:
         Its standard output.
 
     Raises:
-        UnavailableError: not installed, too slow, or an exit status other than 0.
+        UnavailableError: the program is not installed, timed out, or exited with a status other than 0.
     """
     name = command[0]
     try:

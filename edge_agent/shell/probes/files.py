@@ -1,4 +1,4 @@
-"""Small files of ``/sys`` and ``/proc``: what cannot be read is nothing, never an exception."""
+"""Readers for small files of ``/sys`` and ``/proc``: an unreadable file counts as empty and never raises."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def text(path: Path) -> str:
-    """The text without blanks around it; empty if it cannot be read."""
+    """The file's text without surrounding whitespace; empty if it cannot be read."""
     try:
         return path.read_text(errors="replace").strip()
     except (OSError, ValueError):
@@ -14,7 +14,7 @@ def text(path: Path) -> str:
 
 
 def number(path: Path) -> int | None:
-    """The whole number in a file; None if there is none."""
+    """The integer in a file; None if there is none."""
     try:
         return int(text(path))
     except ValueError:

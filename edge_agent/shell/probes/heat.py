@@ -1,7 +1,7 @@
-"""Heat: of the batteries, and of the thermal zones (processor, charger, modem).
+"""Probe for the temperature of the batteries and of the thermal zones (processor, charger, modem).
 
-A zone that says at which temperature the kernel begins to slow the device down (its passive trip point) is held to
-that as well: at this point a phone counts as moderately hot.
+If a zone reports the temperature at which the kernel begins to throttle the device (its passive trip point), that is
+a limit for the zone too: at this point a phone counts as moderately hot.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from edge_agent.shell.probes.files import number, text
 from edge_agent.shell.probes.power import supplies
 
 MAXIMUM_ZONE_C = 80.0
-"""A Raspberry Pi throttles there."""
+"""Temperature at which a Raspberry Pi throttles."""
 COOLEST_TRIP_C = 40.0
-"""Firmware with a trip point below that leaves it unset or means something else."""
+"""A lower trip point means that the firmware leaves it unset or uses it for something else."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heat:
-    """A probe.
+    """Probe for heat.
 
     Attributes:
-        root: where ``sys`` is.
-        maximum_battery_c: of any battery.
-        maximum_zone_c: of any thermal zone.
+        root: folder that holds ``sys``.
+        maximum_battery_c: highest temperature of any battery.
+        maximum_zone_c: highest temperature of any thermal zone.
     """
 
     root: Path
@@ -34,7 +34,7 @@ class Heat:
     maximum_zone_c: float = MAXIMUM_ZONE_C
 
     def __call__(self) -> Readings:
-        """Look now: the thermometer that comes nearest to its limit, or is furthest over it, speaks."""
+        """Take a reading now: from the sensor that is nearest to its limit, or furthest above it."""
         measured = [
             (s.temperature_c, self.maximum_battery_c, f"power_supply/{s.name}")
             for s in supplies(self.root)
@@ -42,7 +42,7 @@ class Heat:
         ]
         for zone in sorted(self.root.glob("sys/class/thermal/thermal_zone*")):
             millidegrees = number(zone / "temp")
-            # A zone that is switched off reads 0 or some hundreds below.
+            # A disabled zone reads 0 or some hundreds of degrees below zero.
             if millidegrees is not None and 0 < millidegrees < 150_000:
                 limit_c = min([self.maximum_zone_c, *_passive_trips_c(zone)])
                 measured.append((millidegrees / 1000, limit_c, f"{zone.name} {text(zone / 'type')}".strip()))
@@ -51,10 +51,10 @@ class Heat:
 
 
 def _passive_trips_c(zone: Path) -> list[float]:
-    found = []
+    trips_c = []
     for kind in zone.glob("trip_point_*_type"):
         if text(kind) == "passive":
             millidegrees = number(kind.with_name(kind.name.replace("_type", "_temp")))
             if millidegrees is not None and millidegrees / 1000 >= COOLEST_TRIP_C:
-                found.append(millidegrees / 1000)
-    return found
+                trips_c.append(millidegrees / 1000)
+    return trips_c

@@ -1,6 +1,6 @@
-"""Does somebody use the device? What is typed on our own keyboard, on terminals, and on input devices.
+"""Probes for whether the device is in use: typing on our own keyboard, on terminals, and on input devices.
 
-Only *that* something was pressed is noticed, and when: what comes from an input device is thrown away unread.
+Only the fact and the time of a key press are noted: the data from an input device is discarded unread.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Rea
 from edge_agent.shell.probes.files import text
 
 NOTE_EVERY_S = 1.0
-"""A key a moment later than another is no news."""
+"""Key presses closer together than this are noted only once."""
 _ACCELEROMETER = 1 << 6
-"""INPUT_PROP_ACCELEROMETER: it speaks all the time, also to nobody."""
+"""INPUT_PROP_ACCELEROMETER: an accelerometer sends events all the time, even if the device is not in use."""
 
 
 class TypingActivity:
-    """When somebody last typed on our own keyboard page. Any thread.
+    """When somebody last typed on our own keyboard page. Thread-safe.
 
-    Kept as the time of a file, so that a restarted agent and ``nightjar-agent conditions`` know it too.
+    Kept as the modification time of a file, so that a restarted agent and ``nightjar-agent conditions`` know it too.
 
     Args:
-        path: of that file.
+        path: the file whose modification time is used.
         wall_s: seconds since 1970, as in file times.
     """
 
@@ -37,44 +37,44 @@ class TypingActivity:
         self._wall_s = wall_s
 
     def note(self) -> None:
-        """Somebody typed just now."""
+        """Record that somebody typed just now."""
         now_s = self._wall_s()
         if abs(now_s - _time_s(self._path, "st_mtime")) < NOTE_EVERY_S:
             return
-        # A full disk must not stop anybody from typing.
+        # A full disk must not keep the user from typing.
         with contextlib.suppress(OSError):
             self._path.touch(mode=0o600)
             os.utime(self._path, (now_s, now_s))
 
     def idle_s(self) -> float:
-        """Seconds since then; infinite if never, 0 if the clock was set back since."""
+        """Seconds since somebody last typed; infinite if never, 0 if the clock has been set back since."""
         return max(0.0, self._wall_s() - _time_s(self._path, "st_mtime"))
 
 
 @dataclass(frozen=True, slots=True)
 class Keyboard:
-    """A probe: our own keyboard.
+    """Probe for our own keyboard.
 
     Attributes:
-        typing: when somebody typed there.
-        idle_after_s: how long ago that must be.
+        typing: when somebody last typed on it.
+        idle_after_s: seconds without typing after which the device counts as idle.
     """
 
     typing: TypingActivity
     idle_after_s: float
 
     def __call__(self) -> Readings:
-        """Look now."""
+        """Take a reading now."""
         return {Condition.IDLE: use_reading(self.typing.idle_s(), self.idle_after_s, "our keyboard")}
 
 
 @dataclass(frozen=True, slots=True)
 class Terminals:
-    """A probe: the kernel sets a terminal's access time when a key comes from a console or over ssh.
+    """Probe for terminals: the kernel sets a terminal's access time at each key from a console or over ssh.
 
     Attributes:
-        root: where ``dev`` is.
-        idle_after_s: how long ago that must be.
+        root: folder that holds ``dev``.
+        idle_after_s: seconds since the last key after which the device counts as idle.
         wall_s: seconds since 1970, as in file times.
     """
 
@@ -83,18 +83,18 @@ class Terminals:
     wall_s: Callable[[], float] = time.time  # noqa: TID251 - an adapter
 
     def __call__(self) -> Readings:
-        """Look now."""
+        """Take a reading now."""
         paths = (*self.root.glob("dev/tty[1-9]"), *self.root.glob("dev/pts/[0-9]*"))
         last_s = max((_time_s(path, "st_atime") for path in paths), default=-math.inf)
         return {Condition.IDLE: use_reading(self.wall_s() - last_s, self.idle_after_s, "terminals")}
 
 
 class InputDevices:
-    """A probe: ``/dev/input/event*``, as far as we may read them (group ``input``).
+    """Probe for ``/dev/input/event*``, as far as the agent may read them (group ``input``).
 
     Args:
-        root: where ``dev`` and ``sys`` are.
-        idle_after_s: how long ago the last event must be.
+        root: folder that holds ``dev`` and ``sys``.
+        idle_after_s: seconds since the last event after which the device counts as idle.
         now_s: seconds on a clock that does not jump.
     """
 
@@ -106,7 +106,7 @@ class InputDevices:
         self._last_s = -math.inf
 
     def __call__(self) -> Readings:
-        """Look now."""
+        """Take a reading now."""
         for path in self._root.glob("dev/input/event*"):
             if path.name not in self._open and not self._is_accelerometer(path.name):
                 with contextlib.suppress(OSError):
@@ -123,13 +123,13 @@ class InputDevices:
         return {Condition.IDLE: use_reading(self._now_s() - self._last_s, self._idle_after_s, "input devices")}
 
     def close(self) -> None:
-        """Let go of the devices."""
+        """Close the devices."""
         while self._open:
             os.close(self._open.popitem()[1])
 
     def _is_accelerometer(self, name: str) -> bool:
         try:
-            # Words of 64 bits in hexadecimal, the lowest last.
+            # Words of 64 bits in hexadecimal, the least significant last.
             return bool(
                 int(text(self._root / f"sys/class/input/{name}/device/properties").split()[-1], 16) & _ACCELEROMETER
             )
@@ -138,7 +138,7 @@ class InputDevices:
 
 
 def use_reading(idle_s: float, idle_after_s: float, source: str) -> ConditionReading:
-    """Is it long enough ago that somebody did something?
+    """Idle if the last input is at least ``idle_after_s`` seconds ago.
 
     >>> use_reading(3.0, 60.0, "terminals").reason
     'in use'
@@ -149,7 +149,7 @@ def use_reading(idle_s: float, idle_after_s: float, source: str) -> ConditionRea
 
 
 def _drained(descriptor: int) -> Iterator[bool]:
-    """Whether something came; takes everything that waits, and keeps none of it."""
+    """Read and discard all pending events; yields whether there were any."""
     while True:
         try:
             came = bool(os.read(descriptor, 4096))

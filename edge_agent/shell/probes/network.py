@@ -1,6 +1,6 @@
-"""Does the network cost money? The configuration's word first, then NetworkManager's, then the kind of interface.
+"""Probe for metered networks: asks the configuration first, then NetworkManager, then looks at the interface's name.
 
-Only the interface with the best default route is looked at: it carries what we send.
+Only the interface with the best default route counts: it carries our traffic.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ Metered = Literal["auto", "yes", "no"]
 EVERY_S = 20.0
 TIMEOUT_S = 5.0
 COSTLY = ("ww", "ppp", "rmnet", "usb", "bnep")
-"""Beginnings of the names of modems and of phones that lend us their network."""
+"""Name prefixes of modems and of tethered phones."""
 FREE = ("en", "eth", "wl", "br", "bond", "team")
 
 
 class Network:
-    """A probe.
+    """Probe for metered networks.
 
     Args:
-        root: where ``proc`` is.
-        metered: what the configuration says.
+        root: folder that holds ``proc``.
+        metered: the configured value.
         run: runs programs.
         now_s: seconds on a clock that does not jump.
     """
@@ -43,7 +43,7 @@ class Network:
         self.question = Background(self._ask, EVERY_S, now_s)
 
     def __call__(self) -> Readings:
-        """Look now."""
+        """Take a reading now."""
         return {Condition.UNMETERED: self._reading()}
 
     def _reading(self) -> ConditionReading:
@@ -52,13 +52,13 @@ class Network:
         interface = default_interface(self._root)
         if interface is None:
             return ConditionReading(Answer.UNKNOWN, "/proc/net/route", "no network: no default route")
-        said = self.question.latest()
-        if said.answer is not None and said.answer[0] == interface:
-            match said.answer[1].split()[:1]:
+        latest = self.question.latest()
+        if latest.answer is not None and latest.answer[0] == interface:
+            match latest.answer[1].split()[:1]:
                 case ["yes"]:
-                    return _say(True, "NetworkManager", said.age_s)
+                    return _say(True, "NetworkManager", latest.age_s)
                 case ["no"]:
-                    return _say(False, "NetworkManager", said.age_s)
+                    return _say(False, "NetworkManager", latest.age_s)
                 case _:
                     pass
         source = f"name of {interface}"
@@ -72,8 +72,8 @@ class Network:
 
     def _ask(self) -> tuple[str, str]:
         interface = default_interface(self._root) or ""
-        said = self._run(("nmcli", "-g", "GENERAL.METERED", "device", "show", interface), TIMEOUT_S)
-        return interface, said.strip()
+        output = self._run(("nmcli", "-g", "GENERAL.METERED", "device", "show", interface), TIMEOUT_S)
+        return interface, output.strip()
 
 
 def default_interface(root: Path) -> str | None:
@@ -81,7 +81,7 @@ def default_interface(root: Path) -> str | None:
     routes = []
     for line in text(root / "proc/net/route").splitlines()[1:]:
         fields = line.split()
-        # Interface, destination, gateway, flags, references, use, metric, mask: numbers in hexadecimal but the metric.
+        # Interface, destination, gateway, flags, references, use, metric, mask: all hexadecimal except the metric.
         if len(fields) > 7 and fields[1] == "00000000" and fields[7] == "00000000":
             routes.append((int(fields[6]), fields[0]))
     for line in text(root / "proc/net/ipv6_route").splitlines():

@@ -1,4 +1,4 @@
-"""What this process and its children use of the device, so that a session is not taken for somebody else's work."""
+"""Processor time and memory of this process and its children, so that a session is not mistaken for other work."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True, slots=True)
 class OwnUse:
-    """Use of a process and its descendants.
+    """Resources used by a process and its descendants.
 
     Attributes:
-        processor_s: CPU seconds since they began, ended children included.
-        resident_bytes: memory.
+        processor_s: CPU seconds since they started, ended children included.
+        resident_bytes: resident memory.
     """
 
     processor_s: float
@@ -27,10 +27,10 @@ class OwnUse:
 
 
 def own_use(root: Path = Path("/")) -> OwnUse:
-    """Use of this process and everything that it started; what cannot be read counts nothing."""
+    """Resources used by this process and its descendants; what cannot be read counts as zero."""
     ticks, pages = 0, 0
     for process in _family(root / "proc/self"):
-        # The name of the program may hold blanks; the fields behind it do not. See proc(5).
+        # The program's name may contain spaces; the fields after it do not. See proc(5).
         fields = text(process / "stat").rpartition(")")[2].split()
         if len(fields) > 21:
             ticks += sum(int(field) for field in fields[11:15])
@@ -43,7 +43,7 @@ def _family(process: Path) -> Iterator[Path]:
     try:
         threads = list(process.glob("task/*/children"))
     except OSError:
-        return  # it ended just now, while we were looking
+        return  # it has just ended
     for thread in threads:
         for child in text(thread).split():
             yield from _family(process.parent / child)

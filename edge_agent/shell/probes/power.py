@@ -1,7 +1,7 @@
-"""Power, from ``/sys/class/power_supply``: does the device charge, and how full is it?
+"""Probe for power, from ``/sys/class/power_supply``: whether the device is charging, and its battery level.
 
-An own reader, because the usual libraries take a wireless mouse's battery for the system's, look at one battery only,
-and see "Not charging" (a charge limit reached, on mains) as not charging.
+We read it ourselves, because the usual libraries mistake a wireless mouse's battery for the system's, look at one
+battery only, and take the status "Not charging" (on mains with a charge limit reached) literally.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Rea
 from edge_agent.shell.probes.files import number, text
 
 MAINS = ("Mains", "USB", "Wireless")
-"""Beginnings of the supply types that feed the device; ``USB_C`` and ``USB_PD`` are among them."""
+"""Prefixes of the supply types that feed the device; they cover ``USB_C`` and ``USB_PD``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +21,12 @@ class Supply:
     """One entry of ``/sys/class/power_supply`` that belongs to the device itself.
 
     Attributes:
-        name: of the entry.
+        name: name of the entry.
         kind: ``Battery``, ``Mains``, ``USB``, ...
-        online: whether it feeds the device; None if it does not say.
-        status: of a battery: ``Charging``, ``Discharging``, ``Not charging``, ``Full``, ``Unknown`` or nothing.
-        level: of a battery, 0 to 1.
-        temperature_c: of a battery.
+        online: whether it feeds the device; None if not reported.
+        status: of a battery: ``Charging``, ``Discharging``, ``Not charging``, ``Full``, ``Unknown`` or empty.
+        level: of a battery, 0 to 1; None if not reported.
+        temperature_c: of a battery; None if not reported.
     """
 
     name: str
@@ -38,14 +38,14 @@ class Supply:
 
 
 def supplies(root: Path) -> list[Supply]:
-    """The supplies of the device; not those of a mouse or a headset, and no empty bay."""
+    """The supplies of the device itself, without those of a mouse or a headset and without empty battery bays."""
     folder = root / "sys/class/power_supply"
-    found = []
+    present = []
     for entry in sorted(folder.iterdir()) if folder.is_dir() else []:
         if text(entry / "scope") == "Device" or text(entry / "present") == "0":
             continue
         online, capacity, tenths_c = (number(entry / name) for name in ("online", "capacity", "temp"))
-        found.append(
+        present.append(
             Supply(
                 name=entry.name,
                 kind=text(entry / "type"),
@@ -56,17 +56,17 @@ def supplies(root: Path) -> list[Supply]:
                 temperature_c=None if tenths_c is None else tenths_c / 10,
             )
         )
-    return found
+    return present
 
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """A probe.
+    """Probe for charging and battery level.
 
     Attributes:
-        root: where ``sys`` is.
-        minimum_battery: share of a full battery.
-        always_powered: there is no battery, whatever ``/sys`` says or does not say.
+        root: folder that holds ``sys``.
+        minimum_battery: least battery level, 0 to 1.
+        always_powered: the device has no battery, whatever ``/sys`` reports.
     """
 
     root: Path
@@ -74,34 +74,34 @@ class Power:
     always_powered: bool = False
 
     def __call__(self) -> Readings:
-        """Look now."""
+        """Take a reading now."""
         if self.always_powered:
-            said = ConditionReading(Answer.YES, "configuration", "always powered")
-            return {Condition.CHARGING: said, Condition.BATTERY_HIGH: said}
+            powered = ConditionReading(Answer.YES, "configuration", "always powered")
+            return {Condition.CHARGING: powered, Condition.BATTERY_HIGH: powered}
         folder = self.root / "sys/class/power_supply"
         if not folder.is_dir():
             why = "no power information; set conditions.always_powered if it has no battery"
             unknown = ConditionReading(Answer.UNKNOWN, str(folder), why)
             return {Condition.CHARGING: unknown, Condition.BATTERY_HIGH: unknown}
-        found = supplies(self.root)
-        batteries = [s for s in found if s.kind == "Battery"]
+        present = supplies(self.root)
+        batteries = [s for s in present if s.kind == "Battery"]
         if not batteries:
             mains = ConditionReading(Answer.YES, str(folder), "no battery, so on mains")
             return {Condition.CHARGING: mains, Condition.BATTERY_HIGH: mains}
         return {
-            Condition.CHARGING: _charging(folder, batteries, [s for s in found if s.kind.startswith(MAINS)]),
+            Condition.CHARGING: _charging(folder, batteries, [s for s in present if s.kind.startswith(MAINS)]),
             Condition.BATTERY_HIGH: _level(folder, batteries, self.minimum_battery),
         }
 
 
 def _charging(folder: Path, batteries: list[Supply], mains: list[Supply]) -> ConditionReading:
-    # A weak charger is online while the battery still drains: that is not charging.
+    # With a weak charger online the battery may still drain: that does not count as charging.
     for battery in batteries:
         if battery.status == "Discharging":
             return ConditionReading(Answer.NO, f"{folder}/{battery.name}", "not charging")
     source = f"{folder}/{batteries[0].name}"
     if any(b.status == "Charging" for b in batteries) or any(s.online for s in mains):
-        # "Not charging", "Full" or nothing while a charger feeds the device: a charge limit is reached.
+        # "Not charging", "Full" or an empty status while a charger is online: a charge limit has been reached.
         return ConditionReading(Answer.YES, source, "charging")
     plugs_known = any(s.online is not None for s in mains)
     if any(b.status == "Not charging" for b in batteries) or plugs_known:
@@ -112,7 +112,7 @@ def _charging(folder: Path, batteries: list[Supply], mains: list[Supply]) -> Con
 
 
 def _level(folder: Path, batteries: list[Supply], minimum: float) -> ConditionReading:
-    # Two batteries are one store of energy; a bogus 0 % says nothing.
+    # Two batteries count as one store of energy; a bogus 0 % is ignored.
     levels = [b.level for b in batteries if b.level]
     level = sum(levels) / len(levels) if levels else None
     return battery_reading(level, minimum, f"{folder}/{batteries[0].name}")

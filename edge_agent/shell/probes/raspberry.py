@@ -1,6 +1,7 @@
-"""What only a Raspberry Pi says: too little voltage, and a processor that is slowed down for heat.
+"""Probe for a Raspberry Pi's own warnings: under-voltage, and thermal throttling of the processor.
 
-The kernel's ``rpi_volt`` sensor says the first at once; ``vcgencmd get_throttled`` says both where it is installed.
+The kernel's ``rpi_volt`` sensor reports under-voltage at once; ``vcgencmd get_throttled``, where installed, reports
+both.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ TIMEOUT_S = 3.0
 
 UNDER_VOLTAGE = 1 << 0
 SLOWED_DOWN = 1 << 1 | 1 << 2 | 1 << 3
-"""Frequency capped, throttled, soft temperature limit; the bits from 16 on say that it was so once."""
+"""Frequency capped, throttled, soft temperature limit; bits 16 and up say that the condition occurred since boot."""
 
 
 class Raspberry:
-    """A probe. Says nothing on other devices.
+    """Probe for under-voltage and throttling. Returns no reading on other devices.
 
     Args:
-        root: where ``sys`` is.
+        root: folder that holds ``proc`` and ``sys``.
         run: runs programs.
         now_s: seconds on a clock that does not jump.
     """
@@ -38,43 +39,43 @@ class Raspberry:
         self.question = Background(lambda: throttled_bits(run(COMMAND, TIMEOUT_S)), EVERY_S, now_s)
 
     def __call__(self) -> Readings:
-        """Look now."""
+        """Take a reading now."""
         if not self._is_one:
             return {}
-        found: dict[Condition, ConditionReading] = {}
-        said = self.question.latest()
+        readings: dict[Condition, ConditionReading] = {}
+        latest = self.question.latest()
         source = " ".join(COMMAND)
-        if said.answer is not None:
-            steady, cool = not said.answer & UNDER_VOLTAGE, not said.answer & SLOWED_DOWN
-            found[Condition.STEADY_POWER] = _voltage(steady, source, said.age_s)
+        if latest.answer is not None:
+            steady, cool = not latest.answer & UNDER_VOLTAGE, not latest.answer & SLOWED_DOWN
+            readings[Condition.STEADY_POWER] = _voltage(steady, source, latest.age_s)
             if not cool:
-                found[Condition.COOL] = ConditionReading(
-                    Answer.NO, source, "too hot: slowed down by the firmware", said.age_s
+                readings[Condition.COOL] = ConditionReading(
+                    Answer.NO, source, "too hot: slowed down by the firmware", latest.age_s
                 )
         alarm = self._alarm()
-        if alarm is not None and (alarm or Condition.STEADY_POWER not in found):
-            found[Condition.STEADY_POWER] = _voltage(not alarm, "hwmon rpi_volt", 0.0)
-        if Condition.STEADY_POWER not in found:
-            found[Condition.STEADY_POWER] = ConditionReading(Answer.UNKNOWN, source, said.reason)
-        return found
+        if alarm is not None and (alarm or Condition.STEADY_POWER not in readings):
+            readings[Condition.STEADY_POWER] = _voltage(not alarm, "hwmon rpi_volt", 0.0)
+        if Condition.STEADY_POWER not in readings:
+            readings[Condition.STEADY_POWER] = ConditionReading(Answer.UNKNOWN, source, latest.reason)
+        return readings
 
     def _alarm(self) -> bool | None:
         for sensor in self._root.glob("sys/class/hwmon/hwmon*"):
             if text(sensor / "name") == "rpi_volt":
                 alarms = [number(path) for path in sensor.glob("in*_lcrit_alarm")]
-                if any(one is not None for one in alarms):
+                if any(alarm is not None for alarm in alarms):
                     return any(alarms)
         return None
 
 
 def throttled_bits(output: str) -> int:
-    """Read ``vcgencmd get_throttled``.
+    """Parse the output of ``vcgencmd get_throttled``.
 
     >>> throttled_bits("throttled=0x50005")
     327685
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the output has another form.
     """
     name, _, value = output.strip().partition("=")
     if name != "throttled":

@@ -1,4 +1,4 @@
-"""Room on the disk and in memory: a session must not be what makes a device run out of either."""
+"""Probes for free disk space and free memory: a session must not make a device run out of either."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from edge_agent.shell.probes.own_use import own_use
 
 
 def free_bytes(folder: Path) -> int:
-    """What an ordinary user may still write below a folder."""
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize
+    """Bytes that an ordinary user may still write below a folder."""
+    filesystem = os.statvfs(folder)
+    return filesystem.f_bavail * filesystem.f_frsize
 
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A probe.
+    """Probe for free disk space.
 
     Attributes:
-        folder: of the agent's data.
+        folder: the agent's data folder.
         minimum_bytes: the least that must be free.
-        free_bytes: tells it.
+        free_bytes: measures the free space below a folder.
     """
 
     folder: Path
@@ -33,24 +33,24 @@ class Disk:
     free_bytes: Callable[[Path], int] = free_bytes
 
     def __call__(self) -> Readings:
-        """Look now."""
+        """Take a reading now."""
         try:
             free = self.free_bytes(self.folder)
         except OSError as error:
-            said = ConditionReading(Answer.UNKNOWN, str(self.folder), error.strerror or "not readable")
+            reading = ConditionReading(Answer.UNKNOWN, str(self.folder), error.strerror or "not readable")
         else:
-            said = _reading(free, self.minimum_bytes, str(self.folder), "disk")
-        return {Condition.DISK_FREE: said}
+            reading = _reading(free, self.minimum_bytes, str(self.folder), "disk")
+        return {Condition.DISK_FREE: reading}
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """A probe. What we hold ourselves counts as free, or a session would stop itself.
+    """Probe for free memory. The agent's own memory counts as free, or a session would stop itself.
 
     Attributes:
-        root: where ``proc`` is.
+        root: folder that holds ``proc``.
         minimum_bytes: the least that must be available.
-        own_bytes: what we and our children hold.
+        own_bytes: memory held by the agent and its children.
     """
 
     root: Path
@@ -58,7 +58,7 @@ class Memory:
     own_bytes: Callable[[], int] = lambda: own_use().resident_bytes
 
     def __call__(self) -> Readings:
-        """Look now."""
+        """Take a reading now."""
         for line in text(self.root / "proc/meminfo").splitlines():
             name, _, value = line.partition(":")
             if name == "MemAvailable" and value.split()[:1] and value.split()[0].isdigit():

@@ -1,7 +1,7 @@
-"""Somebody at the device's own screen, as logind knows it; asked by ``loginctl``, so that no D-Bus library is needed.
+"""Probe for a person at the device's own screen, from logind; uses ``loginctl``, so no D-Bus library is needed.
 
-Only sessions of a person, at a seat, in the foreground count. Others keep their idle hint at "no" for ever: those over
-ssh (their terminals are looked at elsewhere), background and manager sessions, a greeter.
+Only a user's session at a seat and in the foreground counts. Other sessions keep their idle hint at "no" for ever:
+ssh sessions (their terminals have a probe of their own), background and manager sessions, a greeter.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PROPERTIES = "Class,Seat,Active,IdleHint,LockedHint"
 
 
 class Sessions:
-    """A probe.
+    """Probe for graphical and console sessions.
 
     Args:
         run: runs programs.
@@ -31,12 +31,12 @@ class Sessions:
         self.question = Background(self._ask, EVERY_S, now_s)
 
     def __call__(self) -> Readings:
-        """Look now."""
-        said = self.question.latest()
-        if said.answer is None:
-            return {Condition.IDLE: ConditionReading(Answer.UNKNOWN, "logind", said.reason, said.age_s)}
-        value, reason = (Answer.NO, "in use") if said.answer else (Answer.YES, "idle")
-        return {Condition.IDLE: ConditionReading(value, "logind", reason, said.age_s)}
+        """Take a reading now."""
+        latest = self.question.latest()
+        if latest.answer is None:
+            return {Condition.IDLE: ConditionReading(Answer.UNKNOWN, "logind", latest.reason, latest.age_s)}
+        value, reason = (Answer.NO, "in use") if latest.answer else (Answer.YES, "idle")
+        return {Condition.IDLE: ConditionReading(value, "logind", reason, latest.age_s)}
 
     def _ask(self) -> bool:
         listed = self._run(("loginctl", "list-sessions", "--no-legend", "--no-pager"), TIMEOUT_S)
@@ -48,7 +48,7 @@ class Sessions:
 
 
 def in_use(shown: str) -> bool:
-    r"""Whether one of the sessions that ``loginctl show-session`` shows is in use.
+    r"""Whether any session in the output of ``loginctl show-session`` is in use.
 
     >>> in_use("Class=user\nSeat=seat0\nActive=yes\nIdleHint=no\nLockedHint=no")
     True

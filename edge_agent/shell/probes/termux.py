@@ -1,8 +1,8 @@
-"""The battery of an Android phone, asked by Termux on the phone itself: ``termux-battery-status``.
+"""Probe for the battery of an Android phone, run in Termux on the phone itself: ``termux-battery-status``.
 
-That program needs the app Termux:API and hangs where it is missing or not allowed in the background, and takes seconds
-on some phones: it is asked in the background, one question at a time, and killed with all its children in the end.
-Whether somebody uses the phone and what its network costs Termux does not tell: the configuration must.
+This program needs the app Termux:API. It hangs if the app is missing or not allowed to run in the background, and takes
+seconds on some phones. It therefore runs in the background, one call at a time, and is killed with all its children
+after a timeout. Termux does not report whether the phone is in use or its network is metered: the configuration must.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TIMEOUT_S = 10.0
 
 
 class BatteryStatus(msgspec.Struct, frozen=True):
-    """What the program prints, as far as we need it."""
+    """The fields of the program's output that we need."""
 
     percentage: Annotated[float, Meta(ge=0, le=100)]
     plugged: str
@@ -33,11 +33,11 @@ class BatteryStatus(msgspec.Struct, frozen=True):
 
 
 class Termux:
-    """A probe.
+    """Probe for charging, battery level and battery temperature.
 
     Args:
-        minimum_battery: share of a full battery.
-        maximum_battery_c: of the battery.
+        minimum_battery: least battery level, 0 to 1.
+        maximum_battery_c: highest battery temperature.
         run: runs programs.
         now_s: seconds on a clock that does not jump.
     """
@@ -55,23 +55,23 @@ class Termux:
         self.question = Background(lambda: decoder.decode(run(COMMAND, TIMEOUT_S)), EVERY_S, now_s)
 
     def __call__(self) -> Readings:
-        """Look now."""
-        said, source = self.question.latest(), COMMAND[0]
-        if said.answer is None:
-            unknown = ConditionReading(Answer.UNKNOWN, source, said.reason, said.age_s)
+        """Take a reading now."""
+        latest, source = self.question.latest(), COMMAND[0]
+        if latest.answer is None:
+            unknown = ConditionReading(Answer.UNKNOWN, source, latest.reason, latest.age_s)
             return dict.fromkeys((Condition.CHARGING, Condition.BATTERY_HIGH, Condition.COOL), unknown)
-        battery = said.answer
+        battery = latest.answer
         return {
-            Condition.CHARGING: charging_reading(battery.plugged != "UNPLUGGED", battery.status, source, said.age_s),
+            Condition.CHARGING: charging_reading(battery.plugged != "UNPLUGGED", battery.status, source, latest.age_s),
             Condition.BATTERY_HIGH: aged(
-                battery_reading(battery.percentage / 100 or None, self._minimum_battery, source), said.age_s
+                battery_reading(battery.percentage / 100 or None, self._minimum_battery, source), latest.age_s
             ),
-            Condition.COOL: aged(heat_reading(battery.temperature, self._maximum_battery_c, source), said.age_s),
+            Condition.COOL: aged(heat_reading(battery.temperature, self._maximum_battery_c, source), latest.age_s),
         }
 
 
 def charging_reading(plugged: bool, status: str, source: str, age_s: float) -> ConditionReading:
-    """Does an Android phone charge?
+    """Whether an Android phone is charging.
 
     >>> charging_reading(True, "NOT_CHARGING", "test", 0.0).value
     <Answer.YES: 'yes'>
@@ -79,17 +79,17 @@ def charging_reading(plugged: bool, status: str, source: str, age_s: float) -> C
     <Answer.NO: 'no'>
 
     Args:
-        plugged: into anything.
+        plugged: whether it is plugged in at all.
         status: ``CHARGING``, ``DISCHARGING``, ``NOT_CHARGING``, ``FULL`` or ``UNKNOWN``.
-        source: who said so.
-        age_s: seconds since then.
+        source: where the information comes from.
+        age_s: age of the information in seconds.
     """
-    # Plugged in and discharging is a charger that is too weak; plugged in and not charging is a charge limit.
+    # Plugged in and discharging means too weak a charger; plugged in and not charging means a charge limit.
     if plugged and status != "DISCHARGING":
         return ConditionReading(Answer.YES, source, "charging", age_s)
     return ConditionReading(Answer.NO, source, "not charging", age_s)
 
 
 def aged(reading: ConditionReading, age_s: float) -> ConditionReading:
-    """The reading, so many seconds later."""
+    """The reading with its age set."""
     return ConditionReading(reading.value, reading.source, reading.reason, age_s)

@@ -1,4 +1,4 @@
-"""What the person said: learning is paused or not, and at which hours the device must be left alone."""
+"""Probe for the user's settings: whether learning is paused, and the quiet hours."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Rea
 from wire.errors import UnavailableError
 
 EARLIEST_CLOCK_S = 1_672_531_200.0
-"""2023: a clock that says less was never set."""
+"""Start of 2023: a clock that reads less was never set."""
 
 
 def minute_of_day(wall_s: float) -> int | None:
@@ -23,13 +23,13 @@ def minute_of_day(wall_s: float) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class UserPreferences:
-    """A probe.
+    """Probe for the user's settings.
 
     Attributes:
-        paused: whether the person paused learning; raises UnavailableError if that cannot be found out.
-        quiet_hours: spans of the day.
-        minute: of the day; None if not known.
-        source: who knows the minute.
+        paused: whether the user paused learning; raises UnavailableError if that cannot be determined.
+        quiet_hours: spans of the day in which the device does not train.
+        minute: minutes since midnight; None if not known.
+        source: where ``minute`` comes from.
     """
 
     paused: Callable[[], bool]
@@ -38,7 +38,7 @@ class UserPreferences:
     source: str = "clock"
 
     def __call__(self) -> Readings:
-        """Look now."""
+        """Take a reading now."""
         try:
             paused = self.paused()
         except UnavailableError as error:
