@@ -96,7 +96,7 @@ class ConditionSettings:
 
     hysteresis_s: Seconds = 120.0  # lifts the survival of a 3-minute job from 0.50 to 0.80 on real traces
     poll_s: Annotated[float, Meta(ge=0.02, le=60)] = (
-        1.0  # training stops at most this long after the user picks up the phone
+        1.0  # bounds how long training goes on after the phone is picked up
     )
     minimum_battery: Share = 0.3  # after unplugging, the user must be able to leave with enough charge
     maximum_temperature_c: float = 45.0  # batteries age fast above it; Android throttles there

@@ -77,7 +77,7 @@ class Model:
         weights: path of the flat weights.
         vocabulary: path of the word list.
         mask: path of the coordinates of updates, if the manifest has some.
-        lexicons: language -> path, of those that are on this device.
+        lexicons: the lexicons on this device, language -> path.
     """
 
     sha256: Sha256

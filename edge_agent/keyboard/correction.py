@@ -1,9 +1,9 @@
-"""Decides whether letters that are no word are a slip of the finger, and of which word.
+"""Decides whether a typed text that is not a word is a slip, and of which word.
 
-A noisy channel (Kernighan, Church and Gale 1990): a person meant a word with the probability that the predictor gives
-it, and slipped with a probability that depends on where the keys lie; or meant just these letters, a name or a word
-that is in no list. The shorter the letters, the likelier that they were meant: most short strings are one slip away
-from some word. Costs are negative natural logarithms of probabilities. Pure.
+A noisy-channel model (Kernighan, Church and Gale 1990): the user meant a word with the probability that the predictor
+gives it, and slipped with a probability that depends on the layout of the keys; or the user meant the typed text
+itself, a name or another unlisted word. The shorter the text, the more probable that it was meant, because most short
+strings are one slip away from some word. Costs are negative natural logarithms of probabilities. Pure.
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ from __future__ import annotations
 import functools
 
 SLIP_FROM = 3
-"""Letters from which on a slip is looked for: every shorter word is one slip away from another."""
+"""Shortest prefix, in letters, that is checked for slips: every shorter word is one slip away from another."""
 SPELT_ALIKE = 2.0
-"""Of leaving out accents and apostrophes."""
+"""Cost of leaving out accents and apostrophes."""
 NEAR, SWAPPED, MISSED, FAR = 4.0, 4.5, 4.5, 7.0
-"""Of a neighbouring key struck instead or besides; two letters in the wrong order; one left out; any other key."""
+"""Costs of a neighbouring key struck instead or in addition, of two transposed letters, of a missing letter, and of any
+other key."""
 FIRST_LETTER = 3.0
-"""More, for the first letter of a word, which people see and rarely get wrong (Yannakoudakis and Fawthrop 1983)."""
+"""Added cost at the first letter of a word, which people rarely get wrong (Yannakoudakis and Fawthrop 1983)."""
 CAPITAL = 3.0
-"""Less, for a word that is in no list, if it has a capital: at the beginning of a sentence a name has one, too."""
+"""Subtracted from the cost of an unlisted word with a capital, which may be a name at the beginning of a sentence."""
 ENDING = 4.0
-"""More, for an s at the end: a plural that no list has is likelier than a slip just there."""
+"""Added cost of a slip at a final s: an unlisted plural is more probable than a slip in that place."""
 UNLISTED, LETTER = 8.0, 1.2
-"""Of a word that is in no list, and of each of its letters."""
+"""Cost of an unlisted word, and of each of its letters."""
 
 _ROWS = {
     "de": ("qwertzuiopü", "asdfghjklöä", "yxcvbnm"),
@@ -33,9 +34,9 @@ _ROWS = {
 }
 _QWERTY = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 _SHIFTED = (0.0, 0.25, 0.75)
-"""How far each row begins to the right of the first, in keys."""
+"""Offset of each row to the right of the first one, in keys."""
 _REACH = 1.3
-"""Distance of neighbours, in keys: the two beside a key, and those above and below that touch it."""
+"""Largest distance of neighbours, in keys: the two beside a key, and those above and below that touch it."""
 
 
 @functools.cache
@@ -46,7 +47,7 @@ def neighbours(language: str) -> frozenset[tuple[str, str]]:
     (True, True, False)
 
     Args:
-        language: ISO 639 code; of one without a layout of its own, QWERTY.
+        language: ISO 639 code; a language without a layout of its own uses QWERTY.
     """
     places = {
         letter: (x + shift, float(y))
@@ -62,15 +63,15 @@ def neighbours(language: str) -> frozenset[tuple[str, str]]:
 
 
 def slip_cost(typed: str, meant: str, language: str) -> float:
-    """What it costs to have struck one word's keys for another's, in nats.
+    """Cost of typing one word when another was meant, in nats.
 
     >>> slip_cost("thw", "the", "en"), slip_cost("hte", "the", "en"), slip_cost("thr", "the", "fr")
     (4.0, 7.5, 4.0)
 
     Args:
-        typed: folded.
-        meant: folded, one slip away.
-        language: for its layout.
+        typed: the typed text, folded.
+        meant: the intended word, folded, one slip away.
+        language: ISO 639 code that selects the layout.
     """
     if typed == meant:
         return SPELT_ALIKE
@@ -91,5 +92,5 @@ def slip_cost(typed: str, meant: str, language: str) -> float:
 
 
 def unlisted_cost(typed: str) -> float:
-    """What it costs to have meant letters that are in no list, in nats."""
+    """Cost of having meant the typed text, an unlisted word, in nats."""
     return UNLISTED + LETTER * len(typed) - (CAPITAL if typed != typed.lower() else 0.0)

@@ -1,8 +1,8 @@
 """An index that finds words by a typed prefix, or within one typing slip (edit distance 1).
 
-What is typed and the words are compared *folded* (:func:`models.lexicon.fold`): in lower case, without accents and
-apostrophes. Which of the found words is likely is not known here. A hundred thousand packed words take
-less than 3 MB: a string of bytes, where each word ends in it, and the hashes of the folded words.
+Typed text and words are compared *folded* (:func:`models.lexicon.fold`): in lower case, without accents and
+apostrophes. The index does not rank the words. A hundred thousand packed words take less than 3 MB: the text of the
+words, the offsets of their ends, and the hashes of the folded words.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LAST = "\U0010ffff"
 
 
 class PackedWords(Sequence[str]):
-    """Words in one string of bytes, which takes a tenth of the memory of a list.
+    """A sequence of words stored in one string of bytes, which takes a tenth of the memory of a list.
 
     Args:
         text: UTF-8, each word ended by a line feed.
@@ -48,8 +48,8 @@ class Lexicon:
     """An index over numbered words.
 
     Args:
-        words: each with its place in the sequence as its number.
-        in_order: the words come in order of their folded forms.
+        words: the words; a word's number is its index in the sequence.
+        in_order: whether the words are sorted by their folded forms.
     """
 
     def __init__(self, words: Sequence[str], *, in_order: bool = False) -> None:
@@ -76,7 +76,7 @@ class Lexicon:
         return np.sort(self._numbers[start:stop]).astype(np.int64)
 
     def at_most_one_slip_away(self, typed: str) -> Numbers:
-        """Numbers of the words that one slip or none turns into what was typed, ascending, (k,) int64.
+        """Numbers of the words that at most one slip turns into the typed text, ascending, (k,) int64.
 
         A slip is a missing, extra or wrong letter, or two transposed letters (Damerau 1964).
 
@@ -86,7 +86,7 @@ class Lexicon:
         return self._folding_to({fold(typed), *_one_edit_away(fold(typed), self._letters)})
 
     def number_of(self, word: str) -> int | None:
-        """The number of a word, exactly as written; None if it is not here.
+        """The number of a word, exactly as written; None if the index does not have it.
 
         >>> Lexicon(["the", "don't"]).number_of("don't"), Lexicon(["the", "don't"]).number_of("dont")
         (1, None)
@@ -94,7 +94,7 @@ class Lexicon:
         return next((n for n in self._folding_to([fold(word)]).tolist() if self.words[n] == word), None)
 
     def numbers_of(self, words: Iterable[str]) -> Numbers:
-        """Numbers of those of the words that are here, exactly as written, (k,) int64 ascending."""
+        """Numbers of those words that the index has, exactly as written, (k,) int64 ascending."""
         wanted = frozenset(words)
         numbers = self._folding_to({fold(word) for word in wanted}).tolist()
         return np.array([number for number in numbers if self.words[number] in wanted], np.int64)

@@ -126,7 +126,7 @@ def drawing(counts: Sequence[RecallCount], zone: tzinfo | None = None) -> Drawin
 
 
 def _put_together(counts: Sequence[RecallCount]) -> list[RecallCount]:
-    """Merge consecutive counts into points with enough words, but not too many; each has its newest time and version."""
+    """Merge consecutive counts into points of enough words; each has the newest time and version of its counts."""
     fewest = max(FEWEST_WORDS, sum(one.words for one in counts) // MOST_POINTS)
     points: list[RecallCount] = []
     for one in counts:

@@ -1,15 +1,16 @@
 """The suggestion engine: proposes three words for the text being typed.
 
 The text before the caret is cut into the finished words of the current sentence and the prefix of the word being typed.
-A predictor scores every word it knows after the finished ones; the person's own words, which no vocabulary has, stand
-among them with the share that unknown words have. Without a prefix the best words are the next words. With one, they
-are the words that begin with it or are one slip away; the lexicon of the language adds every word that the model lacks.
+A predictor scores every word of its vocabulary, given the finished words. The user's own words, which are outside the
+vocabulary, are ranked among them with the share that unknown words have. Without a prefix, the best next words are
+suggested. With a prefix, the candidates are the words that begin with it or are one slip away; the lexicon of the
+language adds the words that the model lacks.
 
-*What space takes.* A finished word must not turn into another one unasked. So space takes a word only if the lexicon of
-the language is here, what was typed is in no list (lexicon, vocabulary, own words), and a slip is likelier than a word
-that no list has (:mod:`edge_agent.keyboard.correction`). Names (a capital inside a sentence), figures, abbreviations
-and what hangs on a sign (``@ada``) are left alone. The page shows which word space would take, and backspace takes it
-back.
+*Autocorrection.* A finished word must not be replaced without reason. So space takes a word only if the device has a
+lexicon of the language, the typed text is in no list (lexicon, vocabulary, own words), and a slip is more probable than
+an unlisted word (:mod:`edge_agent.keyboard.correction`). Names (a capital inside a sentence), numbers, abbreviations
+and words attached to a sign (``@ada``) are left alone. The page shows which word space would take, and backspace undoes
+it.
 
 An answer is never empty: without a model, or if the model fails, common words are suggested. This module does not store
 typed text and does not depend on the page.
@@ -39,12 +40,13 @@ OTHER_LANGUAGE = "The model was trained in another language than this keyboard's
 NO_MODEL_YET = "No model yet: common words until this device has fetched one from the coordinator."
 
 OWN_SHARE = 0.06
-"""How many of the words that people type are in no vocabulary of 10,000: 6.2 % of chat (Ubuntu IRC)."""
+"""Share of typed words outside a vocabulary of 10,000: 6.2 % of chat (Ubuntu IRC)."""
 SPOKEN_SHARE = 0.75
-"""Of a model's commonest words, those that its language has: 0.90 to 0.97 of four English texts; others, up to 0.61."""
+"""A model speaks a language whose lexicon has this share of the model's commonest words. Measured on four English
+texts: 0.90 to 0.97 for English, up to 0.61 for other languages."""
 _LOOKED_AT = 500
 _MOST_SLIPS = 20
-"""Of each list; the commonest ones."""
+"""Maximum corrections considered per word list; the most probable ones are kept."""
 
 log = structlog.get_logger()
 
@@ -223,14 +225,14 @@ class _Own:
 
 
 class _Language:
-    """The words of a language with their share of what is typed.
+    """The lexicon of a language, with the share of each word in typed text.
 
-    Those that the vocabulary lacks share what unknown words have. The others have what is said everywhere, which counts
-    where a model that has seen little text finds a common word all but impossible.
+    Words outside the model's vocabulary divide the share of unknown words among them. Words inside it keep their
+    share in general text, which matters when a model that has seen little text underrates a common word.
 
     Attributes:
-        code: ISO 639.
-        shared: how many of the vocabulary's commonest words the language has, of 1.
+        code: ISO 639 code.
+        shared: share of the vocabulary's commonest words that the lexicon has, 0 to 1.
     """
 
     def __init__(self, listed: WordList, vocabulary: Vocabulary) -> None:
@@ -250,9 +252,9 @@ class Suggester:
     """Suggests words from the agent's current predictor. Thread-safe.
 
     Args:
-        predictor: None as long as there is none.
-        own: the person's own words.
-        lexicon: reads the lexicon of a language, an ISO 639 code; None where there is none.
+        predictor: the predictor of the model; None while there is no model.
+        own: the user's own words.
+        lexicon: reads the lexicon of a language, given its ISO 639 code; returns None if there is none.
     """
 
     def __init__(
@@ -279,11 +281,11 @@ class Suggester:
     def replace_predictor(
         self, predictor: Predictor | None, lexicon: Callable[[str], WordList | None] | None = None
     ) -> None:
-        """Use this one from the next suggestion on; one that is being computed is finished with the old one.
+        """Use this predictor from the next suggestion on; a suggestion in progress finishes with the old one.
 
         Args:
-            predictor: None for common words.
-            lexicon: reads the lexicons that came with it; None keeps the ones in use.
+            predictor: the new predictor; None suggests common words.
+            lexicon: reads the lexicons of the new model; None keeps those in use.
         """
         loaded = None if predictor is None else _Loaded(predictor)
         read, language = lexicon or self._read_lexicon, self._language
@@ -396,7 +398,7 @@ def _next_words(loaded: _Loaded, own: _Own, scores: Floats, count: int) -> tuple
 def _completions(
     loaded: _Loaded, own: _Own, spoken: _Language | None, scores: Floats, typed: Typed, count: int
 ) -> tuple[list[str], bool]:
-    """Words that may be meant by a prefix, in the case it was typed; whether space takes the first."""
+    """Words that may be meant by a prefix, in the typed case; and whether space takes the first one."""
     prefix = typed.prefix
     lower = unicodedata.normalize("NFC", prefix.lower())
     known = any(_is_known(form, loaded, own, spoken) for form in _forms(lower))
@@ -428,7 +430,7 @@ def _completions(
 
 
 def _forms(lower: str) -> tuple[str, ...]:
-    """A word, and what it is without quotation marks and a genitive: known if one of these is."""
+    """Forms of a word, without quotation marks and genitive; the word is known if one of its forms is."""
     bare = lower.strip("'")
     return lower, bare, bare.removesuffix("'s")
 
@@ -440,7 +442,7 @@ def _is_known(word: str, loaded: _Loaded, own: _Own, spoken: _Language | None) -
 
 
 def _slips(parts: Sequence[tuple[_Words, Floats]], prefix: str, language: str) -> list[_Candidate]:
-    """The words that one slip turns into a prefix, the likeliest first."""
+    """The words that one slip turns into a prefix, the most probable first."""
     folded = fold(prefix)
     slips = [
         one._replace(score=one.score - correction.slip_cost(folded, fold(one.word), language))

@@ -42,7 +42,7 @@ class ModelFiles:
         folder: made if it is not there.
         downloader: where artifacts come from.
         agent_version: compared with what a manifest asks for.
-        lexicons: bring these, too; only a keyboard needs them.
+        lexicons: whether to download the lexicons too; only a keyboard needs them.
     """
 
     def __init__(

@@ -53,9 +53,11 @@ def _section(node: ast.ClassDef, lines: list[str]) -> str:
         name = ast.unparse(field.target)
         kind = ast.unparse(field.annotation).replace("|", "\\|")
         default = "required" if field.value is None else f"`{ast.unparse(field.value)}`"
-        what = re.search(rf"^ *{name}: (.*?)$", doc, re.MULTILINE)
-        _, _, why = "".join(lines[field.lineno - 1 : field.end_lineno]).partition("  # ")
-        notes = "; ".join(part.rstrip(".") for part in (what.group(1) if what else "", why) if part)
+        what = re.search(rf"^( *){name}: (.*(?:\n\1 +.*)*)", doc, re.MULTILINE)
+        comments = [line.partition("  # ")[2] for line in lines[field.lineno - 1 : field.end_lineno]]
+        notes = "; ".join(
+            " ".join(part.split()).rstrip(".") for part in (what.group(2) if what else "", *comments) if part
+        )
         rows.append(f"| `{name}` | `{kind}` | {default} | {notes} |")
     return "\n".join(rows) + "\n"
 
