@@ -32,12 +32,10 @@ import msgspec
 import numpy as np
 from rich.console import Console
 
-from benchmarks.keyboard import OwnKeyboard, global_model
+from benchmarks.keyboard import OwnKeyboard, global_model, mixed
 from benchmarks.measuring import quantile, show
 from edge_agent.keyboard.correction import neighbours
-from edge_agent.keyboard.reader import Reader
 from edge_agent.keyboard.suggestions import Suggester
-from edge_agent.shell.keyboard_model import load_keyboard_model
 from models import corpora
 from models.configurations import CONFIGURATIONS, configuration
 from models.corpora import Corpus
@@ -163,7 +161,7 @@ def measure(corpus: str, model: str, phones: int, messages: int, passes: float, 
     peers = {name: make() for name, make in PEERS.items()}
     generator = np.random.default_rng(seed)
     for person in progress(Console(stderr=True), people, "people"):
-        keyboard = OwnKeyboard(Reader(load_keyboard_model(files)), person.typed, lambda _: lexicon)
+        keyboard = OwnKeyboard(mixed(files, person.typed), person.typed, lambda _: lexicon)
         for message in person.held_out:
             for before, word, typo in _typed(message, right, generator):
                 _try(_through(keyboard.suggester), before, word, typo, right, ours)

@@ -9,8 +9,8 @@ the words of the vocabulary, before their first letter; keystrokes count every w
 - ``trigram_history``: the trigram in the place of the LSTM in ``blended``: what it lacks of ``blended`` is the LSTM's.
 - ``global``: the model of the fleet.
 - ``personalised``: that of a session on the phone, where it was better on the phone's own held-out part.
-- ``blended``: the latter with the person's own history and own words, which go on learning as messages are sent: what a
-  person gets.
+- ``blended``: the latter with the person's own history and own words, which go on learning as messages are sent.
+- ``mixed``: the same on the mean of that model and the compact n-gram of the public text: what a person gets.
 - ``presage``: Debian's, if it is installed.
 """
 
@@ -33,6 +33,7 @@ import numpy as np
 from benchmarks import presage
 from benchmarks.measuring import show
 from benchmarks.setting import BUILD
+from edge_agent.core.mixture import Mixture
 from edge_agent.core.own_history import Blended
 from edge_agent.keyboard.learning import own_words_in
 from edge_agent.keyboard.reader import Reader
@@ -45,6 +46,7 @@ from edge_agent.shell.model_files import exported_model
 from edge_agent.shell.tflite import load_program
 from models import corpora
 from models.batches import pack
+from models.compact_ngram import CompactNgram, compile_ngram, read_ngram
 from models.configurations import CONFIGURATIONS, ModelConfiguration, configuration
 from models.corpora import Participant, Split
 from models.export import export_program
@@ -53,7 +55,7 @@ from models.initial import initial_weights
 from models.lexicon import WordList
 from models.ngram import TrigramScores, train_scores
 from models.vocabulary import BOS, FIRST_WORD, Vocabulary, words
-from wire.errors import NightjarError
+from wire.errors import LocalProtocolError, NightjarError
 from wire.messages import Assignment, CodecChoice, TrainingPlan
 from wire.parameters import Vector
 
@@ -137,7 +139,9 @@ def through(predictor: Predictor) -> Suggest:
     return lambda text: suggester.suggest(text).words
 
 
-def measure(corpus: str, model: str, phones: int, messages: int, passes: float, seed: int) -> dict[str, Any]:
+def measure(
+    corpus: str, model: str, phones: int, messages: int, passes: float, seed: int, ngram_corpus: str = ""
+) -> dict[str, Any]:
     """Figures of every predictor.
 
     Args:
@@ -147,12 +151,13 @@ def measure(corpus: str, model: str, phones: int, messages: int, passes: float, 
         messages: the last so many of each are used, a fifth of them replayed.
         passes: over the public text, of the global model.
         seed: of corpus, split, weights and sessions.
+        ngram_corpus: name or TSV file that the n-gram model of ``mixed`` is made from; empty for the public text.
     """
     parts = corpora.split(corpora.load(corpus, seed), phones, seed, messages)
     files, vocabulary = global_model(parts, configuration(model), passes, seed)
     public = [vocabulary.encode(words(text)) for text in parts.public]
     trigram = TrigramPredictor(vocabulary, train_scores(public, vocabulary.size))
-    names = ("trigram", "trigram_history", "global", "personalised", "blended")
+    names = ("trigram", "trigram_history", "global", "personalised", "blended", "mixed")
     total: dict[str, Counts] = {name: Counts() for name in names}
     others: presage.Presage | None = None
     if presage.installed():
@@ -160,6 +165,11 @@ def measure(corpus: str, model: str, phones: int, messages: int, passes: float, 
         total["presage"] = Counts()
     else:
         click.echo("presage is not installed: no row for it (apt-get install presage)", err=True)
+    ngram = _ngram_of(files)
+    if ngram_corpus:
+        users = corpora.load(ngram_corpus, seed).users
+        other = [vocabulary.encode(words(text)) for texts in users.values() for text in texts]
+        ngram = read_ngram(compile_ngram(other, vocabulary.size), vocabulary.size)
     kept = helped = hurt = 0
     for number, phone in enumerate(parts.phones):
         personal = _personal_weights(files, phone, seed + number)
@@ -174,7 +184,9 @@ def measure(corpus: str, model: str, phones: int, messages: int, passes: float, 
         total["trigram_history"] += blended(trigram, phone)
         total["global"] += fleet
         total["personalised"] += own
-        total["blended"] += blended(Reader(load_keyboard_model(files, personal)), phone)
+        reader = Reader(load_keyboard_model(files, personal))
+        total["blended"] += blended(reader, phone)
+        total["mixed"] += blended(Mixture(reader, ngram, phone.typed), phone)
         if others is not None:
             total["presage"] += _replayed(others.suggest, phone, vocabulary)
     return {
@@ -270,8 +282,21 @@ def global_model(parts: Split, shape: ModelConfiguration, passes: float, seed: i
         folder.mkdir(parents=True, exist_ok=True)
         np.save(kept, _trained(parts, shape, vocabulary, passes, seed))
     program = export_program(shape, vocabulary.size, BUILD / "programs")
-    write_model_folder(folder, shape, vocabulary, program, np.load(kept))
+    ngram = compile_ngram([vocabulary.encode(words(text)) for text in parts.public], vocabulary.size)
+    write_model_folder(folder, shape, vocabulary, program, np.load(kept), ngram=ngram)
     return exported_model(folder), vocabulary
+
+
+def mixed(files: Model, typed: Sequence[str]) -> Mixture:
+    """What a person's history is blended with: the model of the fleet with the n-gram model beside it."""
+    return Mixture(Reader(load_keyboard_model(files)), _ngram_of(files), typed)
+
+
+def _ngram_of(files: Model) -> CompactNgram:
+    if files.ngram is None:
+        msg = f"{files.weights.parent} has no n-gram model"
+        raise LocalProtocolError(msg)
+    return read_ngram(files.ngram.read_bytes(), files.manifest.vocabulary_size)
 
 
 def _trained(parts: Split, shape: ModelConfiguration, vocabulary: Vocabulary, passes: float, seed: int) -> Vector:
@@ -331,12 +356,15 @@ def _personal_weights(model: Model, phone: Participant, seed: int) -> Path | Non
     type=click.FloatRange(0, 1000),
     help="Over the public text, of the global model.",
 )
+@click.option("--ngram-corpus", default="", help="Of the n-gram model in 'mixed'; the public text unless given.")
 @click.option("--seed", default=7, show_default=True, type=click.IntRange(0, 2**31))
 @click.option("--json", "as_json", is_flag=True)
-def main(*, corpus: str, model: str, phones: int, messages: int, passes: float, seed: int, as_json: bool) -> None:
+def main(
+    *, corpus: str, model: str, phones: int, messages: int, passes: float, ngram_corpus: str, seed: int, as_json: bool
+) -> None:
     """Replay held-out messages through the suggester."""
     try:
-        found = measure(corpus, model, phones, messages, passes, seed)
+        found = measure(corpus, model, phones, messages, passes, seed, ngram_corpus)
     except NightjarError as error:
         click.echo(f"keyboard: {error}", err=True)
         sys.exit(error.exit_status)

@@ -6,19 +6,24 @@ import functools
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from edge_agent.ports import Model
 from edge_agent.shell.model_files import exported_model
 from models import corpora
+from models.compact_ngram import compile_ngram
 from models.configurations import ModelConfiguration, configuration
 from models.export import export_program
 from models.folder import write_model_folder
 from models.initial import initial_weights
-from models.vocabulary import Vocabulary
+from models.vocabulary import FIRST_WORD, Vocabulary
+from models.word_lists import compiled
 from simulation.warm_start import full_vocabulary
 from wire.parameters import ParameterLayout, Vector
 
 BUILD = Path("build")
 SEED = 7
+LANGUAGE = "en"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,8 @@ def setting(name: str, corpus: str = "personas") -> Setting:
     weights = initial_weights(shape, vocabulary.size, SEED)
     folder = BUILD / f"benchmark-{name}"
     program = export_program(shape, vocabulary.size, BUILD / "programs")
-    write_model_folder(folder, shape, vocabulary, program, weights)
+    lexicons = {LANGUAGE: compiled(LANGUAGE)}
+    write_model_folder(folder, shape, vocabulary, program, weights, lexicons, _largest_ngram(vocabulary.size))
     model = exported_model(folder)
     return Setting(
         configuration=shape,
@@ -61,3 +67,10 @@ def setting(name: str, corpus: str = "personas") -> Setting:
         weights=weights,
         layout=shape.layout(vocabulary.size),
     )
+
+
+def _largest_ngram(vocabulary_size: int) -> bytes:
+    """An n-gram model of made-up text that is as large as one may be: words follow Zipf's law."""
+    ranks = np.random.default_rng(SEED).zipf(1.2, (100_000, 8))
+    ids = np.minimum(ranks + FIRST_WORD - 1, vocabulary_size - 1)
+    return compile_ngram(ids.tolist(), vocabulary_size)

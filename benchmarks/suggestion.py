@@ -18,14 +18,14 @@ from typing import Any
 import click
 
 import edge_agent.one_thread  # noqa: F401 - as in the agent's own process
+from benchmarks.keyboard import mixed
 from benchmarks.measuring import median, quantile, show, time_ms
-from benchmarks.setting import SEED, Setting, setting
+from benchmarks.setting import LANGUAGE, SEED, Setting, setting
 from edge_agent.core.own_history import Blended
 from edge_agent.core.training import TrainingStopped
-from edge_agent.keyboard.reader import Reader
 from edge_agent.keyboard.suggestions import Suggester
 from edge_agent.session import SessionTask
-from edge_agent.shell.keyboard_model import load_keyboard_model
+from edge_agent.shell.keyboard_model import read_lexicon_of
 from edge_agent.shell.trainer import TrainerProcess
 from models import corpora
 from wire.messages import Assignment, CodecChoice, TrainingPlan
@@ -43,12 +43,12 @@ def measure(key_presses: int = 3_000) -> list[dict[str, Any]]:
     for name, training in itertools.product(("tiny", "gboard"), (False, True)):
         at = setting(name)
         with training_beside(at) if training else contextlib.nullcontext():
-            suggester = Suggester(Blended(Reader(load_keyboard_model(at.model)), typed))
+            suggester = Suggester(Blended(mixed(at.model, typed), typed), lexicon=partial(read_lexicon_of, at.model))
             texts = (message[:length] for message in typed for length in range(1, len(message) + 1))
             times, processor_ms = [], []
             for text in itertools.islice(texts, key_presses):
                 begin_s = time.thread_time()
-                times.append(time_ms(partial(suggester.suggest, text)))
+                times.append(time_ms(partial(suggester.suggest, text, language=LANGUAGE)))
                 processor_ms.append((time.thread_time() - begin_s) * 1e3)
         rows.append(
             {

@@ -33,7 +33,7 @@ from edge_agent.shell.clock import SystemClock
 from edge_agent.shell.database import Caps, Database
 from edge_agent.shell.folder import ARTIFACTS, DATABASE, own_folder
 from edge_agent.shell.http import Downloader
-from edge_agent.shell.keyboard_model import load_best_model, read_lexicon_of
+from edge_agent.shell.keyboard_model import load_predictor, read_lexicon_of
 from edge_agent.shell.memory import return_free_memory
 from edge_agent.shell.model_files import ModelFiles
 from edge_agent.shell.mqtt import BrokerAddress, MqttTransport
@@ -95,7 +95,7 @@ def run_agent(config: AgentConfig) -> None:
         stack.callback(thread.close, LAST_BATCH_S)
         service_manager = ServiceManager(os.environ)
         artifacts = ModelFiles(
-            config.data_dir / ARTIFACTS, Downloader(config.coordinator_url, tls=tls), lexicons=config.keyboard.enabled
+            config.data_dir / ARTIFACTS, Downloader(config.coordinator_url, tls=tls), keyboard=config.keyboard.enabled
         )
         keyboard = _keyboard(config, database, artifacts, typing, inbox)
         driver = Driver(
@@ -297,7 +297,6 @@ def _keyboard(
     from edge_agent.core.own_history import Blended
     from edge_agent.keyboard.app import AgentInfo, create_app
     from edge_agent.keyboard.key import kept_key
-    from edge_agent.keyboard.reader import Reader
     from edge_agent.keyboard.server import serve
     from edge_agent.keyboard.suggestions import Suggester
 
@@ -305,7 +304,8 @@ def _keyboard(
     key = kept_key(config.data_dir)
 
     def show_model(model: Model) -> None:
-        predictor = Blended(Reader(load_best_model(model)), database.texts())
+        texts = database.texts()
+        predictor = Blended(load_predictor(model, texts), texts)
         suggester.replace_predictor(predictor, functools.partial(read_lexicon_of, model))
         return_free_memory()
 

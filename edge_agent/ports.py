@@ -78,6 +78,7 @@ class Model:
         vocabulary: path of the word list.
         mask: path of the coordinates of updates, if the manifest has some.
         lexicons: the lexicons on this device, language -> path.
+        ngram: the n-gram model; None if this device has none.
     """
 
     sha256: Sha256
@@ -87,6 +88,7 @@ class Model:
     vocabulary: Path
     mask: Path | None = None
     lexicons: Mapping[str, Path] = field(default_factory=dict, hash=False)
+    ngram: Path | None = None
 
 
 class Artifacts(Protocol):

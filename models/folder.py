@@ -1,8 +1,8 @@
 """The folder of an exported model: how a first version travels from where it is made to a coordinator.
 
-``program.tflite``, ``weights.bin``, ``vocabulary.txt``, a ``lexicon-LANGUAGE.bin`` for each language, and
-``manifest.json`` that binds them by hash. Beside them may lie ``held_out.tsv``, public text that a coordinator measures
-its versions on; devices never get it.
+``program.tflite``, ``weights.bin``, ``vocabulary.txt``, for keyboards a ``lexicon-LANGUAGE.bin`` for each language and
+``ngram.bin``, and ``manifest.json`` that binds them by hash. Beside them may lie ``held_out.tsv``, public text that a
+coordinator measures its versions on; devices never get it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ PROGRAM = "program.tflite"
 WEIGHTS = "weights.bin"
 VOCABULARY = "vocabulary.txt"
 MANIFEST = "manifest.json"
+NGRAM = "ngram.bin"
 HELD_OUT = "held_out.tsv"
 
 HELD_OUT_EVERY, MOST_HELD_OUT = 10, 2000
@@ -48,6 +49,7 @@ def write_model_folder(
     program: bytes,
     weights: Vector,
     lexicons: Mapping[str, bytes] = NO_LEXICONS,
+    ngram: bytes | None = None,
 ) -> Manifest:
     """Write version 0 of a model.
 
@@ -58,12 +60,14 @@ def write_model_folder(
         program: exported for this configuration and V.
         weights: (n,) float32.
         lexicons: language -> file of :mod:`models.lexicon`.
+        ngram: file of :mod:`models.compact_ngram` over this vocabulary.
 
     Raises:
         UnavailableError: the folder cannot be written.
     """
     parts = {PROGRAM: program, WEIGHTS: weights_to_bytes(weights), VOCABULARY: vocabulary.to_bytes()}
     parts |= {lexicon_name(language): data for language, data in lexicons.items()}
+    parts |= {} if ngram is None else {NGRAM: ngram}
     manifest = Manifest(
         version=0,
         configuration=shape.name,
@@ -76,26 +80,44 @@ def write_model_folder(
         hidden=shape.hidden,
         minimum_agent_version=MINIMUM_AGENT_VERSION,
         lexicons=tuple(LexiconFile(language, Artifact.of(data)) for language, data in sorted(lexicons.items())),
+        ngram=None if ngram is None else Artifact.of(ngram),
     )
     write_files(folder, manifest, parts)
     return manifest
 
 
-def write_held_out(folder: Path, users: Mapping[str, Sequence[str]]) -> None:
-    """Write the text that versions are measured on: messages spread evenly over a corpus.
+def hold_out(users: Mapping[str, Sequence[str]]) -> tuple[list[str], list[tuple[str, str]]]:
+    """Split a corpus into text to train on and messages, spread evenly over it, to measure versions on.
+
+    A corpus of fewer than ten messages is both.
+
+    Args:
+        users: user -> messages.
+
+    Returns:
+        The messages to train on, and the held-out messages, each with its user.
+    """
+    rows = [(user, " ".join(message.split())) for user, messages in users.items() for message in messages]
+    chosen = range(HELD_OUT_EVERY - 1, len(rows), HELD_OUT_EVERY) or range(len(rows))
+    chosen = chosen[:: -(-len(chosen) // MOST_HELD_OUT)] if chosen else chosen
+    kept = [message for number, (_, message) in enumerate(rows) if number not in chosen]
+    held_out = [rows[number] for number in chosen]
+    return kept or [message for _, message in held_out], held_out
+
+
+def write_held_out(folder: Path, held_out: Sequence[tuple[str, str]]) -> None:
+    """Write the text that versions are measured on.
 
     Args:
         folder: of the model.
-        users: user -> messages.
+        held_out: user and message, without tabs and line breaks.
 
     Raises:
         UnavailableError: the folder cannot be written.
     """
-    rows = [f"{user}\t{' '.join(message.split())}" for user, messages in users.items() for message in messages]
-    chosen = rows[HELD_OUT_EVERY - 1 :: HELD_OUT_EVERY] or rows
-    chosen = chosen[:: -(-len(chosen) // MOST_HELD_OUT)]
+    lines = ["user\ttext", *(f"{user}\t{message}" for user, message in held_out)]
     try:
-        (folder / HELD_OUT).write_text("\n".join(["user\ttext", *chosen]) + "\n", encoding="utf-8")
+        (folder / HELD_OUT).write_text("\n".join(lines) + "\n", encoding="utf-8")
     except OSError as error:
         msg = f"cannot write {HELD_OUT} to {folder}: {error}; give a folder that can be written"
         raise UnavailableError(msg) from error

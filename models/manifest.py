@@ -13,6 +13,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from models.compact_ngram import MAX_NGRAM_BYTES
 from models.configurations import ModelConfiguration, lstm_layout
 from models.lexicon import MAX_LEXICON_BYTES
 from models.vocabulary import FIRST_WORD
@@ -83,6 +84,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         transfers: ways to the same weights that may be shorter.
         mask: the coordinates of updates against this version, for codecs whose coordinates the coordinator chooses.
         lexicons: words that keyboards know beside the vocabulary, in order of language.
+        ngram: n-gram model of public text, which keyboards mix with the model; None without one.
     """
 
     version: Annotated[int, Meta(ge=0, lt=1 << 53)]
@@ -98,6 +100,12 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     transfers: Annotated[tuple[Transfer, ...], Meta(max_length=64)] = ()
     mask: Artifact | None = None
     lexicons: Annotated[tuple[LexiconFile, ...], Meta(max_length=64)] = ()
+    ngram: Artifact | None = None
+
+    @property
+    def for_keyboards(self) -> tuple[Artifact, ...]:
+        """The files that only a device with a keyboard needs."""
+        return (*(each.file for each in self.lexicons), *([] if self.ngram is None else [self.ngram]))
 
     @property
     def embedding(self) -> int:
@@ -174,6 +182,9 @@ def _check_agreement(manifest: Manifest, data: bytes) -> None:
         each.file.size_bytes > MAX_LEXICON_BYTES for each in manifest.lexicons
     ):
         msg = f"manifest: expected lexicons of at most {MAX_LEXICON_BYTES} bytes in order of language, each once"
+        raise RemoteProtocolError(msg, code="manifest")
+    if manifest.ngram is not None and manifest.ngram.size_bytes > MAX_NGRAM_BYTES:
+        msg = f"manifest: expected an n-gram model of at most {MAX_NGRAM_BYTES} bytes, got {manifest.ngram.size_bytes}"
         raise RemoteProtocolError(msg, code="manifest")
     if manifest.encode() != data:
         # Two spellings of one manifest would have two names.

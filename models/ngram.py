@@ -100,6 +100,8 @@ class TrigramScores:
         trigram_scores: (t,) probability of w after u v.
         contexts: (n,) int64, sorted: ``u * V + v``.
         pair_mass: (n,) what is left after u v, shared as after v.
+        bigram_counts: (b,) how often w follows v in the text.
+        trigram_counts: (t,) how often w follows u v.
     """
 
     vocabulary_size: int
@@ -111,6 +113,8 @@ class TrigramScores:
     trigram_scores: Reals
     contexts: Ids
     pair_mass: Reals
+    bigram_counts: Ids
+    trigram_counts: Ids
 
     def after(self, before: int, last: int) -> Reals:
         """Probabilities (V,) after two ids; ``BOS`` twice at the beginning of a message."""
@@ -141,7 +145,8 @@ def train_scores(messages: Sequence[Sequence[int]], vocabulary_size: int) -> Tri
         (before[inside] * size + last[inside]) * size + word[inside], return_counts=True
     )
     begins, begin_counts = np.unique(last[~inside] * size + word[~inside], return_counts=True)
-    continued, continuations = np.unique(trigrams % (size * size), return_counts=True)
+    continued, pair_at, continuations = np.unique(trigrams % (size * size), return_inverse=True, return_counts=True)
+    in_text = np.bincount(pair_at, weights=trigram_counts, minlength=len(continued)).astype(np.int64)
     bigrams = np.concatenate([begins, continued])
     order = np.argsort(bigrams)
     bigrams, bigram_counts = bigrams[order], np.concatenate([begin_counts, continuations])[order]
@@ -155,7 +160,17 @@ def train_scores(messages: Sequence[Sequence[int]], vocabulary_size: int) -> Tri
     lower_scores = bigram_scores[np.searchsorted(bigrams, trigrams % (size * size))]
     trigram_scores, pair_mass = _interpolate(pair_of, trigram_counts, lower_scores, len(contexts))
     return TrigramScores(
-        size, unigram, bigrams, bigram_scores, word_mass, trigrams, trigram_scores, contexts, pair_mass
+        size,
+        unigram,
+        bigrams,
+        bigram_scores,
+        word_mass,
+        trigrams,
+        trigram_scores,
+        contexts,
+        pair_mass,
+        bigram_counts=np.concatenate([begin_counts, in_text])[order],
+        trigram_counts=trigram_counts,
     )
 
 

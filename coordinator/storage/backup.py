@@ -183,7 +183,7 @@ def _lacking(url: str, folder: Path) -> list[str]:
             continue
         manifest = Manifest.decode(artifacts.get(name))
         parts = [manifest.program.sha256, manifest.weights.sha256, manifest.vocabulary.sha256]
-        parts += [each.file.sha256 for each in manifest.lexicons]
+        parts += [each.sha256 for each in manifest.for_keyboards]
         lacking += [part for part in parts if not _readable(artifacts, part)]
     return lacking
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from msgspec import structs
 
 from coordinator.ports import BlobStore
-from models.folder import MANIFEST, PROGRAM, VOCABULARY, WEIGHTS, lexicon_name, write_files
+from models.compact_ngram import read_ngram
+from models.folder import MANIFEST, NGRAM, PROGRAM, VOCABULARY, WEIGHTS, lexicon_name, write_files
 from models.lexicon import read_lexicon
 from models.manifest import Artifact, Manifest
 from models.vocabulary import Vocabulary
@@ -69,6 +70,7 @@ def export_version(sha256: str, artifacts: BlobStore, folder: Path) -> Manifest:
             WEIGHTS: artifacts.get(held.weights.sha256),
             VOCABULARY: artifacts.get(held.vocabulary.sha256),
             **{lexicon_name(each.language): artifacts.get(each.file.sha256) for each in held.lexicons},
+            **({} if held.ngram is None else {NGRAM: artifacts.get(held.ngram.sha256)}),
         },
     )
     return manifest
@@ -83,6 +85,9 @@ def _read_model(folder: Path) -> tuple[Manifest, tuple[bytes, ...]]:
         lexicons = [_verified(folder / lexicon_name(each.language), each.file) for each in manifest.lexicons]
         for each in lexicons:
             read_lexicon(each)
+        ngrams = [] if manifest.ngram is None else [_verified(folder / NGRAM, manifest.ngram)]
+        for each in ngrams:
+            read_ngram(each, manifest.vocabulary_size)
         weights_from_bytes(weights, manifest.layout)
         size = Vocabulary.from_bytes(vocabulary).size
     except RemoteProtocolError as error:
@@ -94,7 +99,7 @@ def _read_model(folder: Path) -> tuple[Manifest, tuple[bytes, ...]]:
     if manifest.version != 0:
         msg = f"task.model: expected the initial version 0 in {folder}, got version {manifest.version}; export it again"
         raise ConfigError(msg)
-    return manifest, (program, weights, vocabulary, *lexicons)
+    return manifest, (program, weights, vocabulary, *lexicons, *ngrams)
 
 
 def _read(path: Path) -> bytes:

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from edge_agent.ports import Floats, Predictor
+from edge_agent.ports import Floats, Learner, Predictor
 from models.vocabulary import BOS, FIRST_WORD, Vocabulary, words
 
 Probabilities = npt.NDArray[np.float64]
@@ -100,7 +100,9 @@ class Blended:
         return self._model.version
 
     def learn(self, text: str) -> None:
-        """Count a message that was sent. Must not run during :meth:`scores`."""
+        """Learn from a message that was sent; so does the model, if it can. Must not run during :meth:`scores`."""
+        if isinstance(self._model, Learner):
+            self._model.learn(text)
         self._history.learn(text)
 
     def scores(self, finished: Sequence[str]) -> Floats:

@@ -5,16 +5,20 @@ No TFLite runtime is loaded for this, and no weight is copied.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import structlog
 
+from edge_agent.core.mixture import Mixture
 from edge_agent.core.prediction import Weights, advance, weights_of
-from edge_agent.ports import Floats, Model
+from edge_agent.keyboard.reader import Reader
+from edge_agent.ports import Floats, Model, Predictor
 from edge_agent.session import personal_weights
 from edge_agent.shell.weights import mapped_weights
+from models.compact_ngram import read_ngram
 from models.lexicon import WordList, read_lexicon
 from models.vocabulary import Vocabulary
 from wire.errors import NightjarError, UnavailableError
@@ -78,6 +82,28 @@ def read_lexicon_of(model: Model, language: str) -> WordList | None:
     except (OSError, NightjarError) as error:
         log.warning("lexicon_of_no_use", language=language, error=str(error))
         return None
+
+
+def load_predictor(model: Model, texts: Sequence[str] = ()) -> Predictor:
+    """Load the best model of a version, mixed with the n-gram model that came with it, if one did and can be used.
+
+    Args:
+        model: the version.
+        texts: the user's messages, oldest first, from which the weight of the n-gram model is learned.
+
+    Raises:
+        RemoteProtocolError: the version's files cannot be used.
+        UnavailableError: they are gone.
+    """
+    reader = Reader(load_best_model(model))
+    if model.ngram is None:
+        return reader
+    try:
+        ngram = read_ngram(model.ngram.read_bytes(), model.manifest.vocabulary_size)
+    except (OSError, NightjarError) as error:
+        log.warning("ngram_model_of_no_use", error=str(error))
+        return reader
+    return Mixture(reader, ngram, texts)
 
 
 def load_keyboard_model(model: Model, personal: Path | None = None) -> KeyboardModel:

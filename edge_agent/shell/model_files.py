@@ -21,7 +21,7 @@ from edge_agent import __version__
 from edge_agent.ports import Model
 from edge_agent.shell.http import Downloader
 from host.files import put_in_place, replace_file
-from models.folder import MANIFEST, PROGRAM, VOCABULARY, WEIGHTS, lexicon_name
+from models.folder import MANIFEST, NGRAM, PROGRAM, VOCABULARY, WEIGHTS, lexicon_name
 from models.manifest import MAX_MANIFEST_BYTES, Manifest
 from models.vocabulary import Vocabulary
 from wire.codec.transfers import apply_transfer
@@ -42,16 +42,16 @@ class ModelFiles:
         folder: made if it is not there.
         downloader: where artifacts come from.
         agent_version: compared with what a manifest asks for.
-        lexicons: whether to download the lexicons too; only a keyboard needs them.
+        keyboard: whether to download lexicons and n-gram model too, which only a keyboard needs.
     """
 
     def __init__(
-        self, folder: Path, downloader: Downloader, agent_version: str = __version__, *, lexicons: bool = False
+        self, folder: Path, downloader: Downloader, agent_version: str = __version__, *, keyboard: bool = False
     ) -> None:
         self._folder = folder
         self._downloader = downloader
         self._agent_version = agent_version
-        self._lexicons = lexicons
+        self._keyboard = keyboard
         folder.mkdir(parents=True, exist_ok=True)
 
     def current(self) -> Model | None:
@@ -77,7 +77,7 @@ class ModelFiles:
             for artifact in (wanted.program, wanted.vocabulary, *([wanted.mask] if wanted.mask else [])):
                 self._bring(Sha256(artifact.sha256), artifact.size_bytes, should_stop)
             self._bring_weights(wanted, should_stop)
-            self._bring_lexicons(wanted, should_stop)
+            self._bring_for_keyboard(wanted, should_stop)
             model = self._open(manifest)
             self._check_vocabulary(model)
             replace_file(self._folder / "current", manifest.encode())
@@ -121,13 +121,13 @@ class ModelFiles:
                 (self._folder / file).unlink(missing_ok=True)
         self._bring(name, wanted.weights.size_bytes, should_stop)
 
-    def _bring_lexicons(self, wanted: Manifest, should_stop: Callable[[], bool]) -> None:
-        """Without one the keyboard corrects nothing, which is no reason to go without the model."""
-        for each in wanted.lexicons if self._lexicons else ():
+    def _bring_for_keyboard(self, wanted: Manifest, should_stop: Callable[[], bool]) -> None:
+        """A keyboard without these files is worse, but better than one without the model."""
+        for file in wanted.for_keyboards if self._keyboard else ():
             try:
-                self._bring(Sha256(each.file.sha256), each.file.size_bytes, should_stop)
+                self._bring(Sha256(file.sha256), file.size_bytes, should_stop)
             except (RemoteProtocolError, IntegrityError) as error:
-                log.warning("lexicon_of_no_use", language=each.language, error=str(error))
+                log.warning("keyboard_file_not_fetched", file=file.sha256[:12], error=str(error))
 
     def _keep(self, name: Sha256, data: bytes) -> None:
         digest = hashlib.sha256(data).hexdigest()
@@ -148,7 +148,9 @@ class ModelFiles:
         mask = None if manifest.mask is None else self._folder / manifest.mask.sha256
         lexicons = {each.language: self._folder / each.file.sha256 for each in manifest.lexicons}
         here = {language: path for language, path in lexicons.items() if path.exists()}
-        return Model(name, manifest, program, weights, vocabulary, mask, here)
+        ngram = None if manifest.ngram is None else self._folder / manifest.ngram.sha256
+        ngram = ngram if ngram is not None and ngram.exists() else None
+        return Model(name, manifest, program, weights, vocabulary, mask, here, ngram)
 
     def _check_version(self, manifest: Manifest) -> None:
         if _numbers(self._agent_version) < _numbers(manifest.minimum_agent_version):
@@ -166,7 +168,7 @@ class ModelFiles:
         kept.add(f"{model.sha256}{PERSONAL}")
         if model.mask is not None:
             kept.add(model.mask.name)
-        kept |= {path.name for path in model.lexicons.values()}
+        kept |= {file.sha256 for file in model.manifest.for_keyboards}
         for path in self._folder.iterdir():
             if path.name not in kept:
                 path.unlink(missing_ok=True)
@@ -179,9 +181,14 @@ def exported_model(folder: Path) -> Model:
         RemoteProtocolError: its manifest is not valid.
     """
     manifest = Manifest.decode((folder / MANIFEST).read_bytes())
-    lexicons = {each.language: folder / lexicon_name(each.language) for each in manifest.lexicons}
     return Model(
-        Sha256(manifest.sha256), manifest, folder / PROGRAM, folder / WEIGHTS, folder / VOCABULARY, lexicons=lexicons
+        Sha256(manifest.sha256),
+        manifest,
+        folder / PROGRAM,
+        folder / WEIGHTS,
+        folder / VOCABULARY,
+        lexicons={each.language: folder / lexicon_name(each.language) for each in manifest.lexicons},
+        ngram=None if manifest.ngram is None else folder / NGRAM,
     )
 
 

@@ -19,6 +19,7 @@ from rich.console import Console
 from coordinator.enrolment.tls_files import FOLDER
 from models import corpora
 from models.batches import pack
+from models.compact_ngram import compile_ngram
 from models.configurations import ModelConfiguration, configuration
 from models.corpora import Participant, Split
 from models.export import export_program
@@ -129,7 +130,8 @@ def prepare(settings: DemoSettings, console: Console) -> PreparedRun:
         soft_wrap=True,
     )
     lexicons = {LANGUAGE: compiled(LANGUAGE)}
-    write_model_folder(folder / "model", shape, vocabulary, program, weights, lexicons)
+    ngram = compile_ngram([vocabulary.encode(words(message)) for message in text.public], vocabulary.size)
+    write_model_folder(folder / "model", shape, vocabulary, program, weights, lexicons, ngram)
     _write_held_out(folder / HELD_OUT, text.phones)
     speed = 86_400 / (settings.day_s or defaults.day_s)
     coordinator = coordinator_table(settings, defaults, ports, trigram)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from models.compact_ngram import compile_ngram
 from models.configurations import ModelConfiguration, lstm_layout
 from models.folder import write_model_folder
 from models.lexicon import write_lexicon
@@ -21,4 +22,5 @@ def write_model(folder: Path, words: tuple[str, ...] = WORDS, hidden: int = HIDD
     shape = ModelConfiguration("tiny", max_vocabulary=10**6, embedding=EMBEDDING, hidden=hidden)
     vocabulary = Vocabulary(words)
     weights = np.linspace(-1, 1, shape.layout(vocabulary.size).size, dtype=np.float32)
-    return write_model_folder(folder, shape, vocabulary, b"a program", weights, LEXICONS)
+    ngram = compile_ngram([range(FIRST_WORD, vocabulary.size)], vocabulary.size)
+    return write_model_folder(folder, shape, vocabulary, b"a program", weights, LEXICONS, ngram)

@@ -33,8 +33,8 @@ class Exported:
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     folder = _folder(tmp_path_factory)
     model = exported_model(folder)
-    files = (folder / MANIFEST, model.program, model.weights, model.vocabulary, *model.lexicons.values())
-    artifacts = {hashlib.sha256(data).hexdigest(): data for data in (path.read_bytes() for path in files)}
+    files = (folder / MANIFEST, model.program, model.weights, model.vocabulary, *model.lexicons.values(), model.ngram)
+    artifacts = {hashlib.sha256(data).hexdigest(): data for data in (path.read_bytes() for path in files if path)}
     return Exported(model, artifacts, model.vocabulary.read_text().split())
 
 
@@ -45,7 +45,7 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if importlib.util.find_spec("tensorflow") is None:
         pytest.skip(
             "no exported program: there is no TensorFlow here, and NIGHTJAR_TEST_ARTIFACTS does not name a folder "
-            "made by `python -m models export --model tiny --corpus personas --out FOLDER`"
+            "made by `python -m models export --passes 0 --out FOLDER`"
         )
     return made_once(tmp_path_factory, "exported", _export)
 
@@ -61,6 +61,8 @@ def _export(folder: Path) -> None:
         "tiny",
         "--corpus",
         "personas",
+        "--passes",
+        "0",
         "--out",
         str(folder),
     ]

@@ -185,7 +185,9 @@ class FakeProgram:
         return self.weights - self.anchor
 
 
-def write_model(folder: Path, version: int = 0, lexicons: Mapping[str, bytes] = MappingProxyType({})) -> Model:
+def write_model(
+    folder: Path, version: int = 0, lexicons: Mapping[str, bytes] = MappingProxyType({}), ngram: bytes | None = None
+) -> Model:
     """The small model as files; its program is none."""
     folder.mkdir(parents=True, exist_ok=True)
     parts = {
@@ -202,14 +204,15 @@ def write_model(folder: Path, version: int = 0, lexicons: Mapping[str, bytes] = 
         hidden=5,
         minimum_agent_version="0.1.0",
         lexicons=tuple(LexiconFile(language, Artifact.of(data)) for language, data in lexicons.items()),
+        ngram=None if ngram is None else Artifact.of(ngram),
         **{part: Artifact.of(data) for part, data in parts.items()},
     )
     paths = {}
     for part, data in parts.items():
         paths[part] = folder / hashlib.sha256(data).hexdigest()
         paths[part].write_bytes(data)
-    for each, data in zip(manifest.lexicons, lexicons.values(), strict=True):
-        (folder / each.file.sha256).write_bytes(data)
+    for file, data in zip(manifest.for_keyboards, [*lexicons.values(), *([ngram] if ngram else [])], strict=True):
+        (folder / file.sha256).write_bytes(data)
     (folder / manifest.sha256).write_bytes(manifest.encode())
     return Model(Sha256(manifest.sha256), manifest, **paths)
 

@@ -152,6 +152,6 @@ def test_every_phone_of_a_process_trains_reports_and_takes_its_leave(tmp_path, e
                     left += not online
         assert dropped.cause is DropoutCause.RESTARTED
         assert fleet.process.wait(PATIENCE_S) == 0
-    wanted = len(exported.artifacts) - len(exported.model.lexicons)  # there is no keyboard
+    wanted = len(exported.artifacts) - len(exported.model.manifest.for_keyboards)  # there is no keyboard
     assert len(list((tmp_path / "shared/artifacts").glob("*"))) == wanted + 1, "on disk once"
     assert "hello" not in fleet.log.read_text()

@@ -15,6 +15,7 @@ from functools import partial
 import msgspec
 import numpy as np
 
+from models.compact_ngram import compile_ngram, read_ngram
 from models.configurations import configuration
 from models.lexicon import read_lexicon, write_lexicon
 from models.manifest import Artifact, Manifest, Transfer
@@ -87,6 +88,7 @@ def targets() -> list[Target]:
     found.append(Target("sealed", [messages.encode(_ANNOUNCEMENT)], partial(messages.decode, "announce")))
     found.append(Target("topic", [b"nightjar/1/p/up/0/d/report", b"nightjar/1/p/announce"], _read_topic))
     found.append(Target("manifest", [_manifest()], Manifest.decode))
+    found.append(Target("ngram", [compile_ngram([[5, 6, 7], [5, 6]], 10)], partial(read_ngram, vocabulary_size=10)))
     found.append(Target("lexicon", [write_lexicon("en", {"the": 0.05, "don't": 0.01})], read_lexicon))
     return found
 

@@ -7,32 +7,40 @@ import pytest
 from click.testing import CliRunner
 
 from models import __main__ as command
+from models.batches import pack
+from models.configurations import configuration
 from models.corpora.pydoc import pydoc
 from models.corpora.tsv import tsv
-from models.folder import write_held_out
+from models.folder import hold_out, write_held_out
+from models.initial import initial_weights
 from models.manifest import Manifest
 from models.vocabulary import Vocabulary
 from wire.errors import ConfigError
 from wire.parameters import weights_from_bytes
 
 
-def test_export_writes_four_files_that_belong_together_and_text_to_measure_on(
+def export(monkeypatch: pytest.MonkeyPatch, out: Path, *options: str) -> str:
+    """Without the conversion, which takes ten seconds."""
+    monkeypatch.setattr(command, "export_program", lambda *_: b"program")
+    result = CliRunner().invoke(command.main, ["export", "--out", str(out), *options])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_export_writes_files_that_belong_together_and_text_to_measure_on(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def no_conversion(shape: object, size: int, cache: Path) -> bytes:
-        cache.mkdir(parents=True)
-        return b"program"
-
-    monkeypatch.setattr(command, "export_program", no_conversion)
-    result = CliRunner().invoke(command.main, ["export", "--corpus", "pydoc", "--out", str(tmp_path / "out")])
-    assert result.exit_code == 0, result.output
+    said = export(monkeypatch, tmp_path / "out", "--corpus", "pydoc", "--passes", "0")
+    assert "random weights" in said
     files = {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir() if p.is_file()}
     manifest = Manifest.decode(files["manifest.json"])
     for artifact, name in (
         (manifest.program, "program.tflite"),
         (manifest.weights, "weights.bin"),
         (manifest.vocabulary, "vocabulary.txt"),
+        (manifest.ngram, "ngram.bin"),
     ):
+        assert artifact is not None
         assert artifact.sha256 == hashlib.sha256(files[name]).hexdigest()
         assert artifact.size_bytes == len(files[name])
     assert Vocabulary.from_bytes(files["vocabulary.txt"]).size == manifest.vocabulary_size
@@ -43,9 +51,39 @@ def test_export_writes_four_files_that_belong_together_and_text_to_measure_on(
     assert all({" ".join(message.split()) for message in whole[user]} >= set(held_out[user]) for user in held_out)
 
 
-def test_a_corpus_of_few_messages_is_held_out_whole(tmp_path: Path) -> None:
-    write_held_out(tmp_path, {"a": ("one\ttwo", "three"), "b": ("four",)})
+def test_held_out_messages_are_not_trained_on() -> None:
+    users = {user: [f"{user} says {n}" for n in range(25)] for user in "ab"}
+    texts, held_out = hold_out(users)
+    assert [message for _, message in held_out] == ["a says 9", "a says 19", "b says 4", "b says 14", "b says 24"]
+    assert sorted([*texts, *(message for _, message in held_out)]) == sorted([*users["a"], *users["b"]])
+
+
+def test_a_corpus_of_few_messages_is_held_out_whole_and_trained_on(tmp_path: Path) -> None:
+    texts, held_out = hold_out({"a": ("one\ttwo", "three"), "b": ("four",)})
+    write_held_out(tmp_path, held_out)
     assert tsv(tmp_path / "held_out.tsv").users == {"a": ("one two", "three"), "b": ("four",)}
+    assert texts == ["one two", "three", "four"]
+    assert hold_out({}) == ([], [])
+
+
+@pytest.mark.tensorflow
+def test_unless_told_otherwise_the_weights_are_trained_on_the_corpus(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from models.evaluation import evaluate
+
+    corpus = tmp_path / "corpus.tsv"
+    corpus.write_text("user\ttext\n" + "".join(f"u{n}\tthe cat sat on the mat\n" for n in range(400)))
+    said = export(monkeypatch, tmp_path / "out", "--corpus", str(corpus))
+    assert "360 messages to train on, 40 held out" in said
+    files = tmp_path / "out"
+    manifest = Manifest.decode((files / "manifest.json").read_bytes())
+    weights = weights_from_bytes((files / "weights.bin").read_bytes(), manifest.layout)
+    vocabulary = Vocabulary.from_bytes((files / "vocabulary.txt").read_bytes())
+    batches = pack([vocabulary.encode(["the", "cat", "sat", "on", "the", "mat"])], 16, 20)
+    found = evaluate(weights, configuration("tiny"), vocabulary.size, batches)
+    random = initial_weights(configuration("tiny"), vocabulary.size, 7)
+    assert found.loss < 0.5 * evaluate(random, configuration("tiny"), vocabulary.size, batches).loss
 
 
 def test_an_unknown_model_is_a_config_error(tmp_path: Path) -> None:

@@ -42,6 +42,15 @@ def test_lexicons_are_in_order_each_language_once() -> None:
             Manifest.decode(msgspec.structs.replace(MANIFEST, lexicons=lexicons).encode())
 
 
+def test_an_ngram_model_has_a_largest_size() -> None:
+    fine, large = (
+        msgspec.structs.replace(MANIFEST, ngram=Artifact("ab" * 32, size)) for size in (2_000_000, 2_000_001)
+    )
+    assert Manifest.decode(fine.encode()) == fine
+    with pytest.raises(RemoteProtocolError, match="at most 2000000 bytes, got 2000001"):
+        Manifest.decode(large.encode())
+
+
 def test_an_artifact_is_named_by_its_hash() -> None:
     assert Artifact.of(b"words") == Artifact(hashlib.sha256(b"words").hexdigest(), 5)
 

@@ -12,11 +12,14 @@ def test_the_files_become_artifacts_under_the_names_that_the_manifest_gives(tmp_
     manifest = import_model(tmp_path, artifacts)
     assert manifest == written
     named = {manifest.program.sha256, manifest.weights.sha256, manifest.vocabulary.sha256, manifest.sha256}
-    named |= {each.file.sha256 for each in manifest.lexicons}
+    named |= {each.sha256 for each in manifest.for_keyboards}
     assert set(artifacts.blobs) == named
 
 
-@pytest.mark.parametrize("name", ["program.tflite", "weights.bin", "vocabulary.txt", "lexicon-en.bin", "manifest.json"])
+FILES = ["program.tflite", "weights.bin", "vocabulary.txt", "lexicon-en.bin", "ngram.bin", "manifest.json"]
+
+
+@pytest.mark.parametrize("name", FILES)
 def test_a_missing_or_changed_file_is_named(tmp_path, name):
     write_model(tmp_path)
     (tmp_path / name).write_bytes(b"something else")

@@ -4,11 +4,13 @@ import msgspec
 import numpy as np
 import pytest
 
-from edge_agent.shell.keyboard_model import read_lexicon_of
+from edge_agent.shell.keyboard_model import load_predictor, read_lexicon_of
 from edge_agent.shell.model_files import ModelFiles
+from models.compact_ngram import compile_ngram
 from models.lexicon import write_lexicon
 from models.manifest import Artifact, Transfer
-from tests.edge_agent.fakes import write_model
+from models.vocabulary import FIRST_WORD
+from tests.edge_agent.fakes import VOCABULARY, WORDS, write_model
 from wire.codec.masks import mask_to_bytes
 from wire.codec.transfers import exact_transfer
 from wire.errors import RemoteProtocolError, UnavailableError
@@ -90,7 +92,7 @@ def test_only_a_keyboard_fetches_lexicons_and_keeps_them_over_versions(files, re
     german, english = (write_lexicon(language, {"haus": 0.1}) for language in ("de", "en"))
     first, second = (write_model(remote, version, {"de": german, "en": english}) for version in (0, 1))
     assert files.fetch(first.sha256, never).lexicons == {}
-    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), lexicons=True)
+    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), keyboard=True)
     model = keyboard.fetch(first.sha256, never)
     assert len(keyboard._downloader.asked) == 2
     assert read_lexicon_of(model, "de").text == b"haus\n"
@@ -104,9 +106,23 @@ def test_only_a_keyboard_fetches_lexicons_and_keeps_them_over_versions(files, re
 def test_a_model_comes_without_the_lexicon_that_is_not_there(remote, tmp_path):
     published = write_model(remote, 0, {"en": write_lexicon("en", {"house": 0.1})})
     (remote / published.manifest.lexicons[0].file.sha256).unlink()
-    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), lexicons=True)
+    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), keyboard=True)
     assert keyboard.fetch(published.sha256, never).lexicons == {}
     assert keyboard.current() is not None
+
+
+def test_only_a_keyboard_fetches_the_ngram_model_and_does_without_a_damaged_one(files, remote, tmp_path):
+    ngram = compile_ngram([VOCABULARY.encode(WORDS[:2])] * 5, VOCABULARY.size)
+    published = write_model(remote, 0, ngram=ngram)
+    assert files.fetch(published.sha256, never).ngram is None
+    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), keyboard=True)
+    model = keyboard.fetch(published.sha256, never)
+    scores = load_predictor(model).scores(WORDS[:1])
+    assert int(scores.argmax()) == VOCABULARY.id_of(WORDS[1])
+    model.ngram.write_bytes(b"damaged")
+    assert np.ptp(load_predictor(model).scores(WORDS[:1])[FIRST_WORD:]) == 0  # weights of zeros
+    model.ngram.unlink()
+    assert keyboard.current().ngram is None
 
 
 def test_a_failed_fetch_leaves_the_last_good_model(files, remote):
