@@ -10,23 +10,34 @@ import pytest
 
 
 def in_good_order(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Slow tests first, so that none of them is the last one on its own; those that share a fixture in one process."""
+    """Slow tests first, so that none of them is the last one on its own; those that share something in one process."""
     for item in items:
         shared = _shares(item)
         if shared:
             item.add_marker(pytest.mark.xdist_group(shared))
     return sorted(
-        items, key=lambda item: (item.get_closest_marker("slow") is None, item.get_closest_marker("long") is None)
+        items,
+        key=lambda item: (
+            item.get_closest_marker("slow") is None and not _in_tensorflow(item),
+            item.get_closest_marker("long") is None,
+        ),
     )
 
 
 def _shares(item: pytest.Item) -> str:
-    """The name of what this test shares with others: a module's fixtures, or a database server."""
+    """The name of what this test shares with others: a module's fixtures, a database server, or TensorFlow."""
     fixtures = item._fixtureinfo.name2fixturedefs  # pytest has no public way to ask for a fixture's scope
     if "postgresql_server" in fixtures:
         return "postgresql"
+    if _in_tensorflow(item):
+        return "tensorflow"
     scopes = {definitions[-1].scope for name, definitions in fixtures.items() if definitions}
     return item.nodeid.split("::")[0] if scopes & {"module", "package"} else ""
+
+
+def _in_tensorflow(item: pytest.Item) -> bool:
+    """Whether a test imports TensorFlow, and converts programs, in its own process: six seconds, and ten for each."""
+    return item.get_closest_marker("tensorflow") is not None and item.nodeid.startswith("tests/models/")
 
 
 def made_once(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:

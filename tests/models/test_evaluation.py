@@ -5,23 +5,23 @@ import pytest
 
 from models.batches import Batches, pack
 from models.configurations import ModelConfiguration
+from tests.lazily import NEEDS_TENSORFLOW, Lazy
 from wire.errors import LocalProtocolError
 from wire.parameters import Vector
 
-pytestmark = pytest.mark.tensorflow
-pytest.importorskip("tensorflow", reason="evaluation and central training need TensorFlow")
-
-from models.evaluation import Metrics, evaluate  # noqa: E402 - after the skip
-from models.training import train_centrally  # noqa: E402
+pytestmark = NEEDS_TENSORFLOW
+evaluation, training = Lazy("models.evaluation"), Lazy("models.training")
 
 
 def test_central_training_learns_and_leaves_its_input(
     shape: ModelConfiguration, vocabulary_size: int, weights: Vector, batches: Batches
 ) -> None:
     before = weights.copy()
-    trained = train_centrally(weights, shape, vocabulary_size, batches, steps=200, learning_rate=3.0, clip_norm=1.0)
+    trained = training.train_centrally(
+        weights, shape, vocabulary_size, batches, steps=200, learning_rate=3.0, clip_norm=1.0
+    )
     assert (weights == before).all()
-    old, new = (evaluate(w, shape, vocabulary_size, batches) for w in (weights, trained))
+    old, new = (evaluation.evaluate(w, shape, vocabulary_size, batches) for w in (weights, trained))
     assert old.loss == pytest.approx(np.log(vocabulary_size), abs=0.05)
     assert old.counted == new.counted == batches.counted_targets
     assert new.loss < old.loss - 2
@@ -39,11 +39,11 @@ def test_central_training_is_the_same_every_time(
     shape: ModelConfiguration, vocabulary_size: int, weights: Vector, batches: Batches
 ) -> None:
     a, b = (
-        train_centrally(weights, shape, vocabulary_size, batches, steps=3, learning_rate=1.0, clip_norm=1.0)
+        training.train_centrally(weights, shape, vocabulary_size, batches, steps=3, learning_rate=1.0, clip_norm=1.0)
         for _ in range(2)
     )
     assert np.allclose(a, b, atol=1e-6)
-    none = train_centrally(weights, shape, vocabulary_size, batches, steps=0, learning_rate=1.0, clip_norm=1.0)
+    none = training.train_centrally(weights, shape, vocabulary_size, batches, steps=0, learning_rate=1.0, clip_norm=1.0)
     assert (none == weights).all()
 
 
@@ -51,13 +51,13 @@ def test_nothing_to_evaluate_is_zero_and_nothing_to_train_on_is_refused(
     shape: ModelConfiguration, vocabulary_size: int, weights: Vector
 ) -> None:
     nothing = pack([], shape.batch_rows, shape.sequence_length)
-    assert evaluate(weights, shape, vocabulary_size, nothing) == Metrics(0.0, 0.0, 0.0, 0, b"")
+    assert evaluation.evaluate(weights, shape, vocabulary_size, nothing) == evaluation.Metrics(0.0, 0.0, 0.0, 0, b"")
     with pytest.raises(LocalProtocolError, match="at least one batch"):
-        train_centrally(weights, shape, vocabulary_size, nothing, steps=1, learning_rate=1.0, clip_norm=1.0)
+        training.train_centrally(weights, shape, vocabulary_size, nothing, steps=1, learning_rate=1.0, clip_norm=1.0)
 
 
 def test_weights_of_another_length_are_refused(
     shape: ModelConfiguration, vocabulary_size: int, weights: Vector, batches: Batches
 ) -> None:
     with pytest.raises(LocalProtocolError):
-        evaluate(weights[:-1], shape, vocabulary_size, batches)
+        evaluation.evaluate(weights[:-1], shape, vocabulary_size, batches)

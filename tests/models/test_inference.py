@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from models.configurations import ModelConfiguration
+from tests.lazily import NEEDS_TENSORFLOW, Lazy
 from wire.parameters import Vector
 
-pytestmark = pytest.mark.tensorflow
-pytest.importorskip("tensorflow", reason="an inference file needs TensorFlow")
-
-from models.inference import build_inference  # noqa: E402 - after the skip
+pytestmark = NEEDS_TENSORFLOW
+inference = Lazy("models.inference")
 
 
 def test_it_is_small(shape: ModelConfiguration, vocabulary_size: int, weights: Vector) -> None:
-    assert len(build_inference(weights, shape, vocabulary_size)) < weights.nbytes / 2 + 40_000
+    assert len(inference.build_inference(weights, shape, vocabulary_size)) < weights.nbytes / 2 + 40_000

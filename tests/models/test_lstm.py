@@ -12,16 +12,14 @@ from models.batches import Batches, pack
 from models.configurations import ModelConfiguration
 from models.initial import initial_weights
 from models.vocabulary import BOS, EOS, OOV, PAD
+from tests.lazily import NEEDS_TENSORFLOW, Lazy
 from wire.parameters import ParameterLayout, Vector
 
-pytestmark = pytest.mark.tensorflow
-tf = pytest.importorskip("tensorflow", reason="the LSTM graph needs TensorFlow")
+pytestmark = NEEDS_TENSORFLOW
+tf, lstm, reference = Lazy("tensorflow"), Lazy("models.lstm"), Lazy("models.reference")
 
 SMALL = ModelConfiguration("small", max_vocabulary=30, embedding=6, hidden=9, batch_rows=3, sequence_length=8)
 V = 30
-
-from models import lstm  # noqa: E402 - after the skip
-from models.reference import ReferenceModel  # noqa: E402
 
 
 def as_tensors(layout: ParameterLayout, weights: Vector) -> Any:
@@ -41,7 +39,7 @@ def small_batch(seed: int = 0, messages: int = 8) -> Batches:
 
 def compare(weights: Vector, shape: ModelConfiguration, size: int, x: Any, y: Any) -> None:
     found = lstm.gradient(as_tensors(shape.layout(size), weights), tf.constant(x), tf.constant(y))
-    loss, expected = ReferenceModel(shape, size, weights).gradient(tf.constant(x), tf.constant(y))
+    loss, expected = reference.ReferenceModel(shape, size, weights).gradient(tf.constant(x), tf.constant(y))
     assert float(found.loss) == pytest.approx(float(loss), rel=1e-6)
     for name, slope in expected.items():
         error = np.linalg.norm(getattr(found.weights, name) - slope) / np.linalg.norm(slope)
@@ -66,7 +64,7 @@ def test_gradient_equals_gradient_tape_with_a_reset_at_every_position() -> None:
     y = np.random.default_rng(3).integers(EOS, V, (3, 8)).astype(np.int32)
     slopes = lstm.gradient(as_tensors(SMALL.layout(V), lively()), tf.constant(x), tf.constant(y)).weights
     assert not np.any(slopes.recurrent_kernel), "nothing may flow over the beginning of a message"
-    _, expected = ReferenceModel(SMALL, V, lively()).gradient(tf.constant(x), tf.constant(y))
+    _, expected = reference.ReferenceModel(SMALL, V, lively()).gradient(tf.constant(x), tf.constant(y))
     for name, slope in expected.items():
         assert np.allclose(getattr(slopes, name), slope, atol=1e-6), name
 

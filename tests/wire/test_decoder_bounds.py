@@ -23,7 +23,7 @@ from wire.errors import RemoteProtocolError
 from wire.messages import CodecChoice
 from wire.parameters import ParameterLayout, ParameterSpec
 
-GBOARD = configuration("gboard").layout(10_000)
+GBOARD, TINY = configuration("gboard").layout(10_000), configuration("tiny").layout(2_000)
 LARGEST = ParameterLayout((ParameterSpec("m", (1 << 14, 1 << 14)),))
 """The largest layout that there is: what a lie could claim is largest here."""
 MASK = np.arange(0, 1000, 7)
@@ -88,7 +88,6 @@ def test_a_short_lie_costs_next_to_nothing_for_the_largest_layout_that_there_is(
     assert max(peak_bytes(lambda data=data: codec.decode(data, LARGEST)) for data in lies(LARGEST)) < A_FEW_BYTES
 
 
-@pytest.mark.slow
 def test_a_bitmap_bomb_is_not_unpacked_beyond_the_bitmap():
     bomb = struct.pack("<IfHfB", 1, 1.0, 300, 1.0, 1) + zlib.compress(bytes(1 << 28), 9)
     assert peak_bytes(lambda: codec_for(CodecChoice()).decode(bomb, GBOARD)) < 4 * GBOARD.size
@@ -97,38 +96,34 @@ def test_a_bitmap_bomb_is_not_unpacked_beyond_the_bitmap():
 def everything(codec_name):
     """The shortest payload that names every parameter: one value throughout, so that nearly nothing is left to say."""
     codec = codec_for(CodecChoice(name=codec_name, density=1.0))
-    return codec, codec.encode(np.ones(GBOARD.size, np.float32), GBOARD, np.random.default_rng(0))
+    return codec, codec.encode(np.ones(TINY.size, np.float32), TINY, np.random.default_rng(0))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["topk-8", "topk-4"])
 def test_peak_of_k_equal_to_n_is_in_proportion_to_the_model(name):
     codec, payload = everything(name)
-    assert peak_bytes(lambda: codec.decode(payload, GBOARD)) < BYTES_A_PARAMETER * GBOARD.size
+    assert peak_bytes(lambda: codec.decode(payload, TINY)) < BYTES_A_PARAMETER * TINY.size
 
 
-@pytest.mark.slow
 def test_peak_of_a_mask_of_everything_is_in_proportion_to_the_model():
-    artifact = mask_to_bytes(np.arange(GBOARD.size), GBOARD)
+    artifact = mask_to_bytes(np.arange(TINY.size), TINY)
     assert len(artifact) < 2000  # and this is why the bound cannot be in proportion to the bytes
-    assert peak_bytes(lambda: mask_from_bytes(artifact, GBOARD)) < BYTES_A_PARAMETER * GBOARD.size
+    assert peak_bytes(lambda: mask_from_bytes(artifact, TINY)) < BYTES_A_PARAMETER * TINY.size
 
 
-@pytest.mark.slow
 def test_peak_of_a_transfer_that_changes_everything_is_in_proportion_to_the_model():
-    base = np.zeros(GBOARD.size, np.float32)
-    transfer = exact_transfer(base, np.random.default_rng(0).standard_normal(base.size).astype(np.float32), GBOARD)
-    assert peak_bytes(lambda: apply_transfer(transfer, base, GBOARD)) < BYTES_A_PARAMETER * GBOARD.size
+    base = np.zeros(TINY.size, np.float32)
+    transfer = exact_transfer(base, np.random.default_rng(0).standard_normal(base.size).astype(np.float32), TINY)
+    assert peak_bytes(lambda: apply_transfer(transfer, base, TINY)) < BYTES_A_PARAMETER * TINY.size
 
 
-@pytest.mark.slow
 def test_a_model_body_with_claims_that_need_no_words_ends_where_the_bytes_end():
     """Learned statistics make sure symbols cheap: a few bytes can go a long way, but never beyond k."""
-    for count in (GBOARD.size, 100_000):
-        honest = modelled.encode(np.arange(count), np.ones(count, np.int64), GBOARD, 7).data
+    for count in (TINY.size, 10_000):
+        honest = modelled.encode(np.arange(count), np.ones(count, np.int64), TINY, 7).data
         for length in range(0, len(honest), len(honest) // 3):
-            read = partial(modelled.decode, honest[:length], count, GBOARD, with_levels=True, most=7)
-            assert peak_bytes(read) < BYTES_A_PARAMETER * GBOARD.size
+            read = partial(modelled.decode, honest[:length], count, TINY, with_levels=True, most=7)
+            assert peak_bytes(read) < BYTES_A_PARAMETER * TINY.size
 
 
 @pytest.mark.parametrize("name", NAMES)
