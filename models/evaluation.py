@@ -6,6 +6,7 @@ gigabyte out of its own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ import tensorflow as tf
 from models import lstm
 from models.batches import Batches
 from models.configurations import ModelConfiguration
+from models.vocabulary import BOS
 from wire.parameters import Vector
 
 # Evaluation shall say the same everywhere; the ten bits of TensorFloat-32 are too few for that.
@@ -74,6 +76,28 @@ def evaluate(weights: Vector, configuration: ModelConfiguration, vocabulary_size
         counted=rank.size,
         hits=np.packbits(kept < 1).tobytes() + np.packbits(kept < 3).tobytes(),
     )
+
+
+def best_words(
+    weights: Vector, configuration: ModelConfiguration, vocabulary_size: int, contexts: Sequence[Sequence[int]]
+) -> list[list[int]]:
+    """The ids of the three best words after the beginnings of messages, best first.
+
+    Args:
+        weights: (n,) float32.
+        configuration: shape of the model.
+        vocabulary_size: V.
+        contexts: word ids of each beginning.
+    """
+    tensors = configuration.layout(vocabulary_size).unflatten(weights)
+    model = lstm.Weights(**{name: tf.constant(value) for name, value in tensors.items()})
+    best = []
+    for context in contexts:
+        h, c = tf.zeros((1, configuration.embedding)), tf.zeros((1, configuration.hidden))
+        for word in (BOS, *context):
+            logits, h, c = lstm.advance(model, tf.constant([word]), h, c)
+        best.append(tf.math.top_k(logits[0], k=3).indices.numpy().tolist())
+    return best
 
 
 _ranks = tf.function(lstm.ranks)  # traced once for each shape

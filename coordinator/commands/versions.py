@@ -97,7 +97,8 @@ def evaluate(config_path: Path, version: int, text: Path | None, *, as_json: boo
     if isinstance(done, JobFailed):
         raise UnavailableError(done.reason)
     known = msgspec.to_builtins(done)
-    show(known, ("what", "value"), [("text", chosen), *known["metrics"].items()], as_json=as_json)
+    figures = [(name, known["metrics"][name]) for name in ("top1", "top3", "loss")]
+    show(known, ("what", "value"), [("text", chosen), *figures], as_json=as_json)
 
 
 @models.command()

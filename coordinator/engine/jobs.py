@@ -11,6 +11,20 @@ from wire.identifiers import DeviceId
 from wire.messages import CodecChoice
 
 
+class Example(msgspec.Struct, frozen=True):
+    """What a version suggests after the beginning of a message of the held-out text.
+
+    Attributes:
+        beginning: the message up to the word.
+        meant: the word that follows in the message.
+        suggested: the three best words, best first.
+    """
+
+    beginning: str
+    meant: str
+    suggested: tuple[str, ...]
+
+
 class VersionMetrics(msgspec.Struct, frozen=True):
     """The metrics of a version on the held-out text.
 
@@ -19,12 +33,14 @@ class VersionMetrics(msgspec.Struct, frozen=True):
         top3: recall of the best three, 0 to 1.
         loss: mean cross-entropy per target, nats.
         hits: which words were predicted (:class:`models.evaluation.Metrics`); two versions are compared word by word.
+        examples: what the version suggests in a few places of the text, for people.
     """
 
     top1: float
     top3: float
     loss: float
     hits: bytes = b""
+    examples: tuple[Example, ...] = ()
 
 
 class EvaluationText(msgspec.Struct, frozen=True):

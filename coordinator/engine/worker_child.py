@@ -10,15 +10,15 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 import numpy as np
 
 from coordinator.engine.aggregation import do_job
-from coordinator.engine.jobs import Job, Result, VersionMetrics, failed
+from coordinator.engine.jobs import Example, Job, Result, VersionMetrics, failed
 from coordinator.engine.worker import DATABASE_URL
 from coordinator.ports import PrivateStore
 from coordinator.storage.blobs import FileBlobs
@@ -29,14 +29,37 @@ from host.retrying import keep_trying
 from models.batches import Batches, pack
 from models.corpora.tsv import tsv
 from models.manifest import Manifest
-from models.vocabulary import Vocabulary, words
+from models.vocabulary import FIRST_WORD, Vocabulary, words
 from wire.errors import NightjarError, UnavailableError
 from wire.parameters import Vector
 
 EVALUATION_ROWS = 32
 """Rows per evaluation batch: twice the training batch for speed; the logits take 26 MB for 10,000 words."""
 
+EXAMPLES = 10
+"""Places of the held-out text where people see what a version suggests."""
+SHORTEST, LONGEST = 4, 16
+"""Words of the messages that these come from."""
+
 _JOBS: msgspec.json.Decoder[Job] = msgspec.json.Decoder(Job)
+
+
+class _HeldOut(NamedTuple):
+    """A corpus, packed, and the places in it where people see what a version suggests: (beginning, next word)."""
+
+    vocabulary: Vocabulary
+    batches: Batches
+    beginnings: list[tuple[list[str], str]]
+
+
+def _beginnings(messages: Sequence[list[str]], vocabulary: Vocabulary) -> list[tuple[list[str], str]]:
+    """The first halves of a few messages, spread evenly over the text, whose next word the model knows."""
+    places = [
+        (message[: len(message) // 2], message[len(message) // 2])
+        for message in messages
+        if SHORTEST <= len(message) <= LONGEST and vocabulary.id_of(message[len(message) // 2]) >= FIRST_WORD
+    ]
+    return places[:: -(-len(places) // EXAMPLES)] if places else []
 
 
 class Evaluator:
@@ -48,7 +71,7 @@ class Evaluator:
 
     def __init__(self, artifacts: FileBlobs) -> None:
         self._artifacts = artifacts
-        self._batches = functools.lru_cache(maxsize=2)(self._pack)
+        self._read = functools.lru_cache(maxsize=2)(self._read_text)
 
     def measure(self, manifest: Manifest, weights: Vector, text: str) -> VersionMetrics:
         """The metrics of weights on the text.
@@ -56,17 +79,25 @@ class Evaluator:
         Raises:
             CorpusError: the text cannot be read.
         """
-        from models.evaluation import evaluate  # loads half a gigabyte of TensorFlow
+        from models.evaluation import best_words, evaluate  # loads half a gigabyte of TensorFlow
 
-        batches = self._batches(text, manifest.vocabulary.sha256, manifest.sequence_length)
-        metrics = evaluate(weights, manifest.shape, manifest.vocabulary_size, batches)
-        return VersionMetrics(metrics.top1, metrics.top3, metrics.loss, metrics.hits)
+        held_out = self._read(text, manifest.vocabulary.sha256, manifest.sequence_length)
+        vocabulary, shape, size = held_out.vocabulary, manifest.shape, manifest.vocabulary_size
+        metrics = evaluate(weights, shape, size, held_out.batches)
+        contexts = [vocabulary.encode(beginning) for beginning, _ in held_out.beginnings]
+        examples = tuple(
+            Example(" ".join(beginning), meant, tuple(vocabulary.word(word) for word in best))
+            for (beginning, meant), best in zip(
+                held_out.beginnings, best_words(weights, shape, size, contexts), strict=True
+            )
+        )
+        return VersionMetrics(metrics.top1, metrics.top3, metrics.loss, metrics.hits, examples)
 
-    def _pack(self, text: str, vocabulary_sha256: str, sequence_length: int) -> Batches:
+    def _read_text(self, text: str, vocabulary_sha256: str, sequence_length: int) -> _HeldOut:
         vocabulary = Vocabulary.from_bytes(self._artifacts.get(vocabulary_sha256))
-        corpus = tsv(Path(text))
-        messages = [vocabulary.encode(words(message)) for user in corpus.users.values() for message in user]
-        return pack(messages, EVALUATION_ROWS, sequence_length)
+        messages = [words(message) for user in tsv(Path(text)).users.values() for message in user]
+        batches = pack([vocabulary.encode(message) for message in messages], EVALUATION_ROWS, sequence_length)
+        return _HeldOut(vocabulary, batches, _beginnings(messages, vocabulary))
 
 
 def serve(

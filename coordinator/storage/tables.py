@@ -48,6 +48,7 @@ versions = Table(
     Column("top3", Float),
     Column("loss", Float),
     Column("hits", LargeBinary),  # which held-out words were predicted
+    Column("examples", LargeBinary),  # JSON of tuple[coordinator.engine.jobs.Example, ...]
     Column("stage", String(16), nullable=False, server_default="current"),  # coordinator.versions.rollout.Stage
     Column("reason", String(500), nullable=False, server_default=""),
     Column("since_s", Float, nullable=False, server_default="0"),

@@ -9,13 +9,13 @@ import msgspec
 import sqlalchemy as sa
 from msgspec import structs
 
-from coordinator.engine.jobs import VersionMetrics
+from coordinator.engine.jobs import Example, VersionMetrics
 from coordinator.learning.device_metrics import Tally
 from coordinator.ports import Lineage, RoundSummary, VersionRecord
 from coordinator.storage.tables import federated, upsert, versions
 from coordinator.versions.rollout import Rollout, Stage
 
-_JSON: dict[str, Any] = {"lineage": Lineage}
+_JSON: dict[str, Any] = {"lineage": Lineage, "examples": tuple[Example, ...]}
 """Columns that hold JSON -> type of their content."""
 
 
@@ -119,12 +119,12 @@ def _row(record: VersionRecord) -> dict[str, Any]:
 
 def _record(row: sa.RowMapping) -> VersionRecord:
     values: dict[str, Any] = {str(name): value for name, value in row.items()}
-    top1, top3, loss, hits = (values.pop(name) for name in VersionMetrics.__struct_fields__)
-    stage, reason, since_s = values.pop("stage"), values.pop("reason"), values.pop("since_s")
     for name, kind in _JSON.items():
         values[name] = None if values[name] is None else msgspec.json.decode(values[name], type=kind)
+    top1, top3, loss, hits, examples = (values.pop(name) for name in VersionMetrics.__struct_fields__)
+    stage, reason, since_s = values.pop("stage"), values.pop("reason"), values.pop("since_s")
     return VersionRecord(
         **values,
-        metrics=None if top1 is None else VersionMetrics(top1, top3, loss, hits),
+        metrics=None if top1 is None else VersionMetrics(top1, top3, loss, hits, examples or ()),
         rollout=Rollout(stage=Stage(stage), reason=reason, since_s=since_s),
     )

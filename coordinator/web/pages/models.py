@@ -6,6 +6,8 @@ import msgspec
 from flask import Blueprint, redirect, render_template, url_for
 from werkzeug.wrappers import Response
 
+from coordinator.engine.jobs import Example
+from coordinator.ports import VersionRecord
 from coordinator.storage.baselines import compared
 from coordinator.tasks.operations import PromoteVersion, RollBack
 from coordinator.web.access import Role
@@ -46,6 +48,7 @@ def add_models(blueprint: Blueprint, site: Site) -> None:
             detail = version_detail(record, view.federated(number))
             parent = number - 1 if record.lineage is None else record.lineage.parent
             before = None if parent is None or parent < 0 else view.version(parent)
+            first = view.version(0)
             newest = view.last_version_number()
             kept = view.baselines()
             rounds = [] if record.round is None else view.recent_rounds(1, record.round + 1)
@@ -53,6 +56,7 @@ def add_models(blueprint: Blueprint, site: Site) -> None:
             "model.html",
             record=record,
             before=before,
+            examples=_compared(record, first),
             newest=newest,
             detail=detail,
             manifest=site.manifest(record.manifest),
@@ -72,3 +76,10 @@ def add_models(blueprint: Blueprint, site: Site) -> None:
     def take_back(number: int) -> Response:
         operate(ports, RollBack(reason=asking.form(Why).reason, version=asking.number(number, "version")))
         return redirect(url_for("pages.one_model", number=number), 303)
+
+
+def _compared(record: VersionRecord, first: VersionRecord | None) -> list[tuple[Example, Example | None]]:
+    """The examples of a version, each beside that of version 0 in the same place of the same text, if there is one."""
+    metrics, before = record.metrics, None if first is None else first.metrics
+    was = {} if before is None or record is first else {(e.beginning, e.meant): e for e in before.examples}
+    return [] if metrics is None else [(e, was.get((e.beginning, e.meant))) for e in metrics.examples]

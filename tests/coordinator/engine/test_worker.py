@@ -19,6 +19,7 @@ from coordinator.engine.jobs import (
     EvaluationDone,
     EvaluationJob,
     EvaluationText,
+    Example,
     JobFailed,
     ReportFile,
     Result,
@@ -238,7 +239,7 @@ def test_the_worker_measures_a_version_on_a_text(tmp_path, make_worker):
     import_model(tmp_path / "model", FileBlobs(tmp_path / "artifacts"))
     KeptFrames(database_at(tmp_path))
     text = tmp_path / "text.tsv"
-    text.write_text("user\ttext\na\tthe cat sat\nb\tthe dog ran\n")
+    text.write_text("user\ttext\na\tthe cat sat\nb\tthe dog ran\nc\tthe cat sat down\nd\tthe dog ran on\n")
     worker, ended = make_worker()
     worker.submit(EvaluationJob(0, manifest.sha256, EvaluationText(str(text))))
     measured = result_of(ended)
@@ -246,3 +247,5 @@ def test_the_worker_measures_a_version_on_a_text(tmp_path, make_worker):
     # All weights are zero, so every id is equally likely, and ties count against us.
     assert measured.metrics.loss == pytest.approx(np.log(vocabulary.size), rel=1e-3)
     assert measured.metrics.top1 == 0.0
+    best = ("the", "cat", "dog")  # all alike, in order of their ids
+    assert measured.metrics.examples == (Example("the cat", "sat", best), Example("the dog", "ran", best))

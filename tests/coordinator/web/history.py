@@ -6,7 +6,7 @@ import math
 
 from msgspec.structs import replace
 
-from coordinator.engine.jobs import VersionMetrics
+from coordinator.engine.jobs import Example, VersionMetrics
 from coordinator.ports import StoredReport, VersionRecord
 from coordinator.rounds.lease import Lease, Presence
 from coordinator.rounds.round import AbandonCause, Phase, open_round
@@ -29,6 +29,10 @@ RULES = RoundRules(
 )
 DEVICES = [DeviceId(f"phone-{number:03}") for number in range(120)]
 ROUNDS = 30
+EXAMPLES = (
+    Example("see you on the", "weekend", ("the", "a", "to")),
+    Example("see you on the", "weekend", ("way", "weekend", "phone")),
+)
 REASONS = ("not charging", "in use", "metered network", "battery low")
 CAUSES = (DropoutCause.IN_USE, DropoutCause.UNPLUGGED, DropoutCause.CONNECTION_LOST)
 
@@ -37,7 +41,7 @@ def live_through(database: Database, manifest: str, weights: str, now_s: float) 
     """Fill a database that holds version 0 and round 1 in selection."""
     begun_s = now_s - 20 * 3600
     with database.transaction() as tx:
-        tx.save_version(replace(tx.version(0), metrics=VersionMetrics(0.12, 0.2, 6.2)))
+        tx.save_version(replace(tx.version(0), metrics=VersionMetrics(0.12, 0.2, 6.2, examples=EXAMPLES[:1])))
         version = 0
         for number in range(1, ROUNDS + 1):
             opened_s = begun_s + number * 2300
@@ -69,7 +73,7 @@ def live_through(database: Database, manifest: str, weights: str, now_s: float) 
                     manifest=manifest,
                     round=number,
                     created_s=opened_s + 300,
-                    metrics=VersionMetrics(top1, 1.6 * top1, 6.2 - 2 * top1),
+                    metrics=VersionMetrics(top1, 1.6 * top1, 6.2 - 2 * top1, examples=EXAMPLES[1:]),
                 )
             )
             for device, seat in seats.items():

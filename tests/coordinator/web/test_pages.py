@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from coordinator.engine.jobs import Example, VersionMetrics
 from coordinator.rounds.lease import Lease, Presence
 from coordinator.storage.reading import Reading
 from coordinator.web.access import Role
@@ -175,6 +176,21 @@ def test_what_was_measured_in_one_place_is_drawn_and_says_what_it_is(site):
     assert '<th scope="row">central</th><td class="number">22.0 %</td><td class="number">34.0 %</td>' in version
     [trigram, central] = site.get("/api/v1/baselines").json["items"]
     assert (trigram["label"], trigram["loss"], central["label"], central["loss"]) == ("trigram", None, "central", 4.5)
+
+
+def test_what_a_version_suggests_stands_beside_what_the_first_suggested(site):
+    site.fill()
+    places = [("see you", "soon", ("the", "a", "to")), ("on <my>", "way", ("own", "phone", "head"))]
+    with site.database.transaction() as tx:
+        metrics = VersionMetrics(0.05, 0.12, 6.0, examples=tuple(Example(*place) for place in places))
+        tx.save_version(replace(tx.version(0), metrics=metrics))
+        learned = (Example("see you", "soon", ("soon", "a", "there")), Example("new text", "here", ("x", "y", "here")))
+        tx.save_version(replace(tx.version(1), metrics=replace(metrics, examples=learned)))
+    now, first = site.get("/models/1").text, site.get("/models/0").text
+    assert '<th scope="row">see you …</th><td>soon</td><td>the · a · to</td><td><b>soon</b> · a · there</td>' in now
+    assert '<th scope="row">new text …</th><td>here</td><td>-</td><td>x · y · <b>here</b></td>' in now
+    assert "on &lt;my&gt; …" in first
+    assert "suggested</th>" not in first, "nothing stands beside the first"
 
 
 def test_a_viewer_is_shown_no_button(service):

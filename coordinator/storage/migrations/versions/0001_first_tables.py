@@ -32,6 +32,7 @@ def upgrade() -> None:
         sa.Column("top3", sa.Float),
         sa.Column("loss", sa.Float),
         sa.Column("hits", sa.LargeBinary),
+        sa.Column("examples", sa.LargeBinary),
         sa.Column("stage", sa.String(16), nullable=False, server_default="current"),
         sa.Column("reason", sa.String(500), nullable=False, server_default=""),
         sa.Column("since_s", sa.Float, nullable=False, server_default="0"),
