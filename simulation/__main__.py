@@ -9,7 +9,11 @@ import click
 
 from wire.errors import NightjarError
 
-MODULES = {"demo": "simulation.demo.command", "rounds": "simulation.rounds.command"}
+MODULES = {
+    "demo": "simulation.demo.command",
+    "learn": "simulation.laboratory.command",
+    "rounds": "simulation.rounds.command",
+}
 """Where each command is. Imported when it is asked for: the demo's database is half of the memory of a simulation."""
 
 

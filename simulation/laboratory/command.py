@@ -1,0 +1,250 @@
+"""``python -m simulation learn``: runs an experiment with several seeds, or a grid of them, and compares them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import click
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from host.files import replace_file
+from models import corpora
+from simulation.laboratory import references
+from simulation.laboratory.executor import Executor, InProcess, Processes, load
+from simulation.laboratory.experiment import Experiment, read_experiment
+from simulation.laboratory.plot import plot
+from simulation.laboratory.training import Point, Prepared, prepare, run
+from simulation.progress import say
+from simulation.warm_start import PROGRAMS
+from wire.errors import ConfigError
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of an experiment: means over its seeds; recall from 0 to 1, of the part that was measured.
+
+    The references are None unless they were asked for. ``bytes_down_median`` is for a device that holds the version
+    before.
+    """
+
+    experiment: str
+    model: str
+    parameters: int
+    rounds: int
+    seeds: list[int]
+    part: str
+    top1_start: float
+    top1: float
+    top3: float
+    top1_spread: float
+    held_out_top1: float | None
+    held_out_top3: float | None
+    perplexity: float
+    trigram_top1: float | None
+    trigram_top3: float | None
+    central_top1: float | None
+    central_top3: float | None
+    report_bytes_median: int
+    bytes_down_median: int
+    executor: str
+    workers: int
+    seconds: float
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--set", "settings", multiple=True, help="KEY=VALUE, such as strategy.server_learning_rate=0.01.")
+@click.option("--sweep", "sweeps", multiple=True, help="KEY=A,B,C: runs each value; several make a grid.")
+@click.option("--corpus", default=None, help="Instead of the file's: personas, pydoc, or a TSV file (user, text).")
+@click.option("--rounds", default=None, type=click.IntRange(1), help="Instead of the file's.")
+@click.option("--seeds", default="1", show_default=True, help="Comma-separated; each is a run of its own.")
+@click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 256), help="Processes.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder; a run that is in it goes on.")
+@click.option("--central", default=0.0, type=click.FloatRange(0, 1000), help="Passes of the same model in one place.")
+@click.option("--trigram", is_flag=True, help="Measure a trigram of the same text beside it.")
+@click.option("--json", "as_json", is_flag=True, help="End with the outcome as JSON, one object for each variant.")
+def learn(
+    *,
+    file: Path,
+    settings: tuple[str, ...],
+    sweeps: tuple[str, ...],
+    corpus: str | None,
+    rounds: int | None,
+    seeds: str,
+    workers: int,
+    out: Path,
+    central: float,
+    trigram: bool,
+    as_json: bool,
+) -> None:
+    """Train the experiment of FILE by federated averaging on one machine, with the device's own program.
+
+    OUT gets metrics.jsonl and a checkpoint for each run, the curve as SVG and PNG, and outcome.json. A run that was
+    interrupted goes on from its last measurement.
+    """
+    console = Console(stderr=True)
+    numbers = _numbers(seeds)
+    beside = [f"corpus={corpus}"] if corpus else []
+    beside += [f"rounds={rounds}"] if rounds else []
+    outcomes: list[Outcome] = []
+    curves: dict[str, list[list[Point]]] = {}
+    lines: dict[str, float] = {}
+    for variant in _grid(sweeps):
+        experiment = read_experiment(file, [*settings, *beside, *variant])
+        name = " ".join(variant) or file.stem
+        folder = out / "-".join(variant).replace("/", "_") if variant else out
+        outcome, found = _run_all(experiment, name, numbers, folder, workers, central, console, trigram=trigram)
+        outcomes.append(outcome)
+        curves[name] = found
+        lines |= {} if outcome.central_top1 is None else {"central": outcome.central_top1}
+        lines |= {} if outcome.trigram_top1 is None else {"trigram": outcome.trigram_top1}
+    plot(out / "curve", curves, lines)
+    replace_file(out / "outcome.json", msgspec.json.format(msgspec.json.encode(outcomes), indent=2) + b"\n")
+    console.print(_table(outcomes))
+    say(console, f"{out / 'curve.svg'} shows the curves")
+    if as_json:
+        for outcome in outcomes:
+            click.echo(msgspec.json.encode(outcome).decode())
+
+
+def _run_all(
+    experiment: Experiment,
+    name: str,
+    seeds: Sequence[int],
+    folder: Path,
+    workers: int,
+    central: float,
+    console: Console,
+    *,
+    trigram: bool,
+) -> tuple[Outcome, list[list[Point]]]:
+    begun_s = time.monotonic()
+    curves, trigrams, centrals = [], [], []
+    parameters = 0
+    for seed in seeds:
+        corpus = corpora.load(experiment.corpus, seed)
+        prepared = prepare(experiment, corpus, seed, folder / f"seed-{seed}", PROGRAMS)
+        parameters = prepared.layout.size
+        people = prepared.people
+        say(
+            console,
+            f"{name}, seed {seed}: {len(people.train):,} people with {sum(map(len, people.train)):,} messages to train "
+            f"on; measured on {len(people.measured):,} of their {experiment.evaluation.part} messages and "
+            f"{len(people.held_out):,} of people who never train; {parameters:,} parameters",
+        )
+        curves.append(_run(prepared, workers, console))
+        if trigram:
+            trigrams.append(references.trigram(prepared))
+        if central:
+            centrals.append(references.central(prepared, central))
+    ends = [curve[-1] for curve in curves]
+    measured = [point for curve in curves for point in curve if point.report_bytes is not None]
+    outcome = Outcome(
+        experiment=name,
+        model=experiment.model,
+        parameters=parameters,
+        rounds=experiment.rounds,
+        seeds=list(seeds),
+        part=experiment.evaluation.part,
+        top1_start=_mean(curve[0].top1 for curve in curves),
+        top1=_mean(end.top1 for end in ends),
+        top3=_mean(end.top3 for end in ends),
+        top1_spread=max(end.top1 for end in ends) - min(end.top1 for end in ends),
+        held_out_top1=_mean_or_none(end.held_out_top1 for end in ends),
+        held_out_top3=_mean_or_none(end.held_out_top3 for end in ends),
+        perplexity=math.exp(_mean(end.loss for end in ends)),
+        trigram_top1=_mean_or_none(found.top1 for found in trigrams),
+        trigram_top3=_mean_or_none(found.top3 for found in trigrams),
+        central_top1=_mean_or_none(top1 for _, top1, _ in centrals),
+        central_top3=_mean_or_none(top3 for _, _, top3 in centrals),
+        report_bytes_median=int(statistics.median(point.report_bytes or 0 for point in measured)),
+        bytes_down_median=int(statistics.median(point.bytes_down or 0 for point in measured)),
+        executor="in-process" if workers == 1 else "processes",
+        workers=workers,
+        seconds=time.monotonic() - begun_s,
+    )
+    return outcome, curves
+
+
+def _run(prepared: Prepared, workers: int, console: Console) -> list[Point]:
+    experiment = prepared.experiment
+    make = partial(
+        load,
+        prepared.program,
+        prepared.layout,
+        prepared.batches,
+        experiment.plan.plan(),
+        experiment.codec.choice(),
+        prepared.seed,
+        prepared.folder,
+    )
+    executor: Executor = InProcess(make()) if workers == 1 else Processes(make, workers, prepared.folder)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("rounds", total=experiment.rounds)
+
+        def told(number: int, newest: Point) -> None:
+            bar.update(task, completed=number, description=f"top-1 {100 * newest.top1:.1f} %")
+            if not console.is_terminal and newest.round == number:
+                say(console, f"round {number}: top-1 {100 * newest.top1:.2f} %, top-3 {100 * newest.top3:.2f} %")
+
+        try:
+            return run(prepared, executor, told)
+        finally:
+            executor.close()
+
+
+def _grid(sweeps: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """The settings of each variant; one without settings if nothing is swept."""
+    axes = []
+    for sweep in sweeps:
+        key, _, values = sweep.partition("=")
+        if not values:
+            msg = f"--sweep: expected KEY=A,B,C, such as plan.learning_rate=1,3, got {sweep!r}"
+            raise ConfigError(msg)
+        axes.append([f"{key}={value}" for value in values.split(",")])
+    return itertools.product(*axes)
+
+
+def _numbers(seeds: str) -> list[int]:
+    try:
+        found = [int(seed) for seed in seeds.split(",")]
+    except ValueError:
+        found = []
+    if not found or min(found) < 0 or len(set(found)) < len(found):
+        msg = f"--seeds: expected different numbers from 0, such as 1,2,3, got {seeds!r}"
+        raise ConfigError(msg)
+    return found
+
+
+def _table(outcomes: Sequence[Outcome]) -> Table:
+    table = Table("experiment", "top-1 start", "top-1", "top-3", "held out", "perplexity", "report", "seconds")
+    for each in outcomes:
+        table.add_row(
+            each.experiment,
+            f"{100 * each.top1_start:.2f}",
+            f"{100 * each.top1:.2f}" + (f" ± {50 * each.top1_spread:.2f}" if len(each.seeds) > 1 else ""),
+            f"{100 * each.top3:.2f}",
+            "-" if each.held_out_top1 is None else f"{100 * each.held_out_top1:.2f}",
+            f"{each.perplexity:.1f}",
+            f"{each.report_bytes_median:,} B",
+            f"{each.seconds:.0f}",
+        )
+    return table
+
+
+def _mean(values: Iterator[float]) -> float:
+    return statistics.fmean(values)
+
+
+def _mean_or_none(values: Iterator[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None

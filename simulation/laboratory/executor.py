@@ -1,0 +1,99 @@
+"""Runs the devices of a cohort: in this process, or in several. The result does not depend on how many there are."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+import edge_agent.one_thread  # noqa: F401 - as in the agent's own process
+from edge_agent.shell.tflite import TfliteProgram
+from models.batches import Batches
+from simulation.laboratory.clients import Device, Reported, train_client
+from wire.messages import CodecChoice, TrainingPlan
+from wire.parameters import ParameterLayout, Vector
+
+
+class Executor(Protocol):
+    """Trains the devices of a cohort."""
+
+    def train(self, people: Sequence[int], round_number: int, weights: Vector) -> list[Reported]:
+        """The reports of these people, in their order.
+
+        Raises:
+            UnavailableError: a device could not train.
+        """
+
+    def close(self) -> None:
+        """Stop the processes."""
+
+
+def load(
+    program: Path,
+    layout: ParameterLayout,
+    batches: tuple[Batches, ...],
+    plan: TrainingPlan,
+    codec: CodecChoice,
+    seed: int,
+    folder: Path,
+) -> Device:
+    """A device with the program loaded, in one thread."""
+    loaded = TfliteProgram(program, np.zeros(layout.size, np.float32), layout)
+    return Device(loaded, layout, batches, plan, codec, seed, folder)
+
+
+class InProcess:
+    """Implements :class:`Executor` in the calling process."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+
+    def train(self, people: Sequence[int], round_number: int, weights: Vector) -> list[Reported]:
+        """One after the other."""
+        return [train_client(self._device, person, round_number, weights) for person in people]
+
+    def close(self) -> None:
+        """Nothing to stop."""
+
+
+class Processes:
+    """Implements :class:`Executor` with several processes, each with a device of its own.
+
+    Args:
+        make: makes the device of a process; called in each.
+        workers: number of processes.
+        folder: of the run; the weights of a round are handed over in a file there.
+    """
+
+    def __init__(self, make: partial[Device], workers: int, folder: Path) -> None:
+        self._pool = ProcessPoolExecutor(
+            workers, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(make,)
+        )
+        self._weights = folder / "round.npy"
+
+    def train(self, people: Sequence[int], round_number: int, weights: Vector) -> list[Reported]:
+        """Side by side, each process a person at a time."""
+        np.save(self._weights, weights)
+        return list(self._pool.map(_work, people, [round_number] * len(people), [self._weights] * len(people)))
+
+    def close(self) -> None:
+        """Wait for the processes to end."""
+        self._pool.shutdown(cancel_futures=True)
+        self._weights.unlink(missing_ok=True)
+
+
+_held: list[Device] = []
+"""The device of a process of the pool."""
+
+
+def _begin(make: partial[Device]) -> None:
+    _held.append(make())
+
+
+def _work(person: int, round_number: int, weights: Path) -> Reported:
+    return train_client(_held[0], person, round_number, np.load(weights))

@@ -1,0 +1,71 @@
+"""The split of a corpus: who trains, who is held out, and which messages measure the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from models.corpora import Corpus
+from models.vocabulary import words
+from simulation.laboratory.experiment import EvaluationSettings, SplitSettings
+from simulation.warm_start import seeded
+from wire.errors import CorpusError
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """The people of one run. Nobody and no message is in two parts.
+
+    Attributes:
+        public: messages of the people whose text is public.
+        train: messages of each person who trains, oldest first.
+        measured: messages of the same people on which the model is measured: of the validation part, or of the test.
+        held_out: messages of people who never train.
+    """
+
+    public: tuple[str, ...]
+    train: tuple[tuple[str, ...], ...]
+    measured: tuple[str, ...]
+    held_out: tuple[str, ...]
+
+
+def divide(corpus: Corpus, split: SplitSettings, evaluation: EvaluationSettings, seed: int, cohort: int) -> People:
+    """Divide a corpus.
+
+    Args:
+        corpus: people and their messages, oldest first; messages without a word are left out.
+        split: the shares.
+        evaluation: which part is measured, and how much of it.
+        seed: root seed.
+        cohort: people who must be left to train.
+
+    Raises:
+        CorpusError: too few people have enough messages.
+    """
+    spoken = {user: [m for m in messages if words(m)] for user, messages in corpus.users.items()}
+    able = [messages for messages in spoken.values() if len(messages) >= split.minimum_messages]
+    order = [able[i] for i in seeded(seed, "people").permutation(len(able)).tolist()]
+    held_out, public = (round(share * len(order)) for share in (split.held_out_people, split.public_people))
+    training = order[held_out + public :]
+    if len(training) < cohort or (split.public_people and not public) or (split.held_out_people and not held_out):
+        msg = (
+            f"corpus {corpus.name!r}: a cohort of {cohort} needs as many people with at least "
+            f"{split.minimum_messages} messages, beside those held out and public; {len(able)} of {len(spoken)} people "
+            f"have so many, which leaves {len(training)}: {cohort - len(training)} are missing"
+        )
+        raise CorpusError(msg)
+    measured: list[str] = []
+    for messages in training:
+        first, last = round(split.train * len(messages)), round((split.train + split.validation) * len(messages))
+        measured += messages[first:last] if evaluation.part == "validation" else messages[last:]
+    return People(
+        public=tuple(m for messages in order[held_out : held_out + public] for m in messages),
+        train=tuple(tuple(messages[: max(1, round(split.train * len(messages)))]) for messages in training),
+        measured=_drawn(measured, evaluation.messages, seed, "measured"),
+        held_out=_drawn([m for messages in order[:held_out] for m in messages], evaluation.messages, seed, "held out"),
+    )
+
+
+def _drawn(messages: Sequence[str], most: int, seed: int, what: str) -> tuple[str, ...]:
+    chosen = sorted(seeded(seed, what).permutation(len(messages))[:most].tolist())
+    return tuple(messages[i] for i in chosen)

@@ -1,0 +1,38 @@
+"""The curve of a run, or of several: recall by rounds, with the spread over seeds and the references beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from simulation.laboratory.training import Point
+
+
+def plot(path: Path, curves: Mapping[str, Sequence[Sequence[Point]]], references: Mapping[str, float]) -> None:
+    """Write top-1 recall by rounds as SVG and PNG.
+
+    Args:
+        path: of the files, without suffix.
+        curves: name -> the curves of its seeds, measured in the same rounds.
+        references: name -> top-1 recall, 0 to 1, drawn as a line across.
+    """
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.subplots()
+    for name, seeds in curves.items():
+        rounds = [point.round for point in seeds[0]]
+        recall = 100 * np.array([[point.top1 for point in curve] for curve in seeds])
+        axes.plot(rounds, recall.mean(axis=0), marker=".", label=name)
+        if len(seeds) > 1:
+            axes.fill_between(rounds, recall.min(axis=0), recall.max(axis=0), alpha=0.2)
+    for number, (name, top1) in enumerate(references.items()):
+        axes.axhline(100 * top1, color=f"C{len(curves) + number}", linestyle="--", label=name)
+    axes.set_xlabel("round")
+    axes.set_ylabel("top-1 recall, %")
+    axes.set_ylim(bottom=0)
+    axes.grid(visible=True, alpha=0.3)
+    axes.legend()
+    for suffix in (".svg", ".png"):
+        figure.savefig(path.with_suffix(suffix), metadata={"Date": None} if suffix == ".svg" else None)

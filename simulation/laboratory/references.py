@@ -1,0 +1,39 @@
+"""What a federated training is compared with: the same model trained in one place, and a trigram, on the same text."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edge_agent.shell.tflite import TfliteProgram
+from models.ngram import NgramRecall, train_trigram
+from models.vocabulary import words
+from simulation.laboratory.training import Prepared, start_weights, train_in_one_place
+from simulation.warm_start import evaluate
+
+LEARNING_RATE = 3.0
+"""Of central training: the rate at which a pass over chat text taught ``tiny`` most."""
+
+
+def trigram(prepared: Prepared) -> NgramRecall:
+    """Recall of a Kneser-Ney trigram of everybody's training text, on the measured messages."""
+    encode = prepared.vocabulary.encode
+    text = [encode(words(message)) for messages in prepared.people.train for message in messages]
+    counted = train_trigram(text, prepared.vocabulary.size)
+    return counted.recall([encode(words(message)) for message in prepared.people.measured])
+
+
+def central(prepared: Prepared, passes: float) -> tuple[float, float, float]:
+    """The model trained in one place on everybody's training text, from the same start.
+
+    Args:
+        prepared: the run.
+        passes: over the text.
+
+    Returns:
+        Loss in nats, top-1 and top-3 recall from 0 to 1 on the measured messages.
+    """
+    device = TfliteProgram(prepared.program, np.zeros(prepared.layout.size, np.float32), prepared.layout)
+    messages = [message for messages in prepared.people.train for message in messages]
+    weights = train_in_one_place(prepared, device, start_weights(prepared, device), messages, passes, LEARNING_RATE)
+    device.restore(weights)
+    return evaluate(device, [prepared.measured])

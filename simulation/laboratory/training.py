@@ -1,0 +1,324 @@
+"""One federated training: the loop over rounds, with a checkpoint after each measurement.
+
+A round is the product's: devices of a uniformly drawn cohort train and encode, and
+:func:`coordinator.learning.fedavg.federated_average` decodes, clips, averages and applies the strategy. The same
+experiment and seed give the same curve, bit for bit, whatever the executor, and whether or not the run was interrupted.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from coordinator.learning.fedavg import ClientUpdate, federated_average
+from coordinator.learning.optimizers import optimizer_for
+from edge_agent.core.personalisation import held_out
+from edge_agent.ports import Program
+from edge_agent.session import batches_of
+from edge_agent.shell.tflite import TfliteProgram
+from host.files import replace_file
+from models.batches import Batches, pack
+from models.configurations import configuration
+from models.corpora import Corpus
+from models.export import export_program
+from models.initial import initial_weights
+from models.vocabulary import Vocabulary, words
+from simulation.laboratory.clients import Reported, remove_old_residuals
+from simulation.laboratory.executor import Executor
+from simulation.laboratory.experiment import Experiment
+from simulation.laboratory.people import People, divide
+from simulation.warm_start import evaluate, seeded
+from wire.codec import codec_for
+from wire.codec.transfers import exact_transfer
+from wire.errors import ConfigError, UnavailableError
+from wire.frame import Report, encode_report
+from wire.identifiers import DeviceId
+from wire.parameters import ParameterLayout, Vector
+
+CURVE, STATE = "metrics.jsonl", "checkpoint.npz"
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """The model after a round.
+
+    Attributes:
+        round: number of the round; 0 is the start.
+        loss: mean cross-entropy per target, nats.
+        top1: recall of the best suggestion, 0 to 1.
+        top3: recall of the best three, 0 to 1.
+        held_out_top1: the same on people who never train; None if nobody is held out.
+        held_out_top3: the same.
+        train_loss: mean over the round's devices, nats; None at the start.
+        report_bytes: median length of the round's reports; None at the start.
+        bytes_down: what a device that holds the weights before the round downloads to have those after it.
+    """
+
+    round: int
+    loss: float
+    top1: float
+    top3: float
+    held_out_top1: float | None = None
+    held_out_top3: float | None = None
+    train_loss: float | None = None
+    report_bytes: int | None = None
+    bytes_down: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """What a run needs before its first round.
+
+    Attributes:
+        experiment: the experiment.
+        seed: root seed of the run.
+        folder: of the run.
+        people: the split of the corpus.
+        vocabulary: of the training text.
+        layout: of n parameters.
+        program: path of the device program.
+        batches: the examples of each person who trains.
+        measured: the measured messages, packed.
+        others: the messages of the people held out, packed.
+    """
+
+    experiment: Experiment
+    seed: int
+    folder: Path
+    people: People
+    vocabulary: Vocabulary
+    layout: ParameterLayout
+    program: Path
+    batches: tuple[Batches, ...]
+    measured: Batches
+    others: Batches
+
+
+def prepare(experiment: Experiment, corpus: Corpus, seed: int, folder: Path, programs: Path) -> Prepared:
+    """Split the corpus, and make the program.
+
+    Args:
+        experiment: the experiment.
+        corpus: its corpus.
+        seed: root seed of the run.
+        folder: of the run; made if missing. A folder of another experiment is refused.
+        programs: cache of programs.
+
+    Raises:
+        CorpusError: too few people have enough messages.
+        ConfigError: the folder holds another experiment.
+        UnavailableError: the program or the folder could not be made.
+    """
+    people = divide(corpus, experiment.split, experiment.evaluation, seed, experiment.cohort.size)
+    shape = configuration(experiment.model)
+    vocabulary = Vocabulary.build((m for messages in people.train for m in messages), shape.max_vocabulary)
+    rows, length = shape.batch_rows, shape.sequence_length
+    share = experiment.plan.evaluation_share  # what devices hold back for their own figures, they do not train on
+    return Prepared(
+        experiment,
+        seed,
+        _opened(folder, experiment, seed),
+        people,
+        vocabulary,
+        shape.layout(vocabulary.size),
+        _program(experiment.model, vocabulary.size, programs, folder),
+        tuple(batches_of(held_out(messages, share)[0], vocabulary, rows, length) for messages in people.train),
+        batches_of(people.measured, vocabulary, rows, length),
+        batches_of(people.held_out, vocabulary, rows, length),
+    )
+
+
+def run(
+    prepared: Prepared, executor: Executor, progress: Callable[[int, Point], None] = lambda _round, _point: None
+) -> list[Point]:
+    """Train, from the last checkpoint on if there is one.
+
+    Args:
+        prepared: the run.
+        executor: trains the devices.
+        progress: is told after each round its number and the newest point of the curve.
+
+    Returns:
+        The whole curve.
+
+    Raises:
+        UnavailableError: a device could not train, or the model is not finite any more; what was reached is kept.
+    """
+    experiment, folder = prepared.experiment, prepared.folder
+    choice, layout = experiment.strategy.choice(), prepared.layout
+    optimizer, codec = optimizer_for(choice), codec_for(experiment.codec.choice())
+    referee = TfliteProgram(prepared.program, np.zeros(layout.size, np.float32), layout)
+    state = _restored(folder)
+    if state is None:
+        start = start_weights(prepared, referee)
+        point = _measured(prepared, referee, start)
+        state = _State(start, optimizer.init(layout.size), None, (point,))
+        _store(folder, state)
+    progress(state.curve[-1].round, state.curve[-1])
+    (folder / "residuals").mkdir(exist_ok=True)
+    took_part: set[int] = set()
+    for number in range(state.curve[-1].round + 1, experiment.rounds + 1):
+        order = seeded(prepared.seed, "cohort", number).permutation(len(prepared.batches))
+        cohort = sorted(order[: experiment.cohort.size].tolist())
+        reports = executor.train(cohort, number, state.weights)
+        updates = [
+            ClientUpdate(DeviceId(f"person-{each.person:06d}"), each.num_examples, _payload(each)) for each in reports
+        ]
+        averaged = federated_average(state.weights, state.optimizer, updates, codec, layout, optimizer, state.clip_norm)
+        if not np.isfinite(averaged.weights).all():
+            msg = f"the model is not finite after round {number}; {folder} keeps what was reached before"
+            raise UnavailableError(msg)
+        before, state = state.weights, _State(averaged.weights, averaged.state, averaged.clip_norm, state.curve)
+        took_part.update(cohort)
+        if number % experiment.evaluation.every == 0 or number == experiment.rounds:
+            point = msgspec.structs.replace(
+                _measured(prepared, referee, state.weights),
+                round=number,
+                train_loss=statistics.fmean(each.loss for each in reports),
+                report_bytes=int(statistics.median(_frame_bytes(prepared, each, number) for each in reports)),
+                bytes_down=min(4 * layout.size, len(exact_transfer(before, state.weights, layout))),
+            )
+            state = _State(state.weights, state.optimizer, state.clip_norm, (*state.curve, point))
+            _store(folder, state)
+            for person in took_part:
+                remove_old_residuals(folder, person, number)
+            took_part.clear()
+        progress(number, state.curve[-1])
+    return list(state.curve)
+
+
+def start_weights(prepared: Prepared, device: Program) -> Vector:
+    """The weights of round 0: random, then trained on the text of the public people if the experiment says so."""
+    experiment, shape = prepared.experiment, configuration(prepared.experiment.model)
+    weights = initial_weights(shape, prepared.vocabulary.size, prepared.seed)
+    passes = experiment.start.passes
+    return train_in_one_place(prepared, device, weights, prepared.people.public, passes, experiment.start.learning_rate)
+
+
+def train_in_one_place(
+    prepared: Prepared, device: Program, weights: Vector, messages: Sequence[str], passes: float, learning_rate: float
+) -> Vector:
+    """SGD over the messages with the device program; the rate falls to a tenth in the second half.
+
+    Returns:
+        (n,) float32.
+    """
+    if not passes:
+        return weights
+    shape, vocabulary = configuration(prepared.experiment.model), prepared.vocabulary
+    encoded = [vocabulary.encode(words(message)) for message in messages]
+    device.restore(weights)
+    for number in range(int(np.ceil(passes))):
+        batches = pack(encoded, shape.batch_rows, shape.sequence_length, seeded(prepared.seed, "in one place", number))
+        for step, (x, y) in enumerate(batches):
+            done = (number + step / len(batches)) / passes
+            if done >= 1:
+                break
+            device.train(
+                x, y, learning_rate * min(1.0, max(0.1, 2.0 * (1.0 - done))), prepared.experiment.plan.clip_norm
+            )
+    return device.save()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _State:
+    weights: Vector
+    optimizer: np.ndarray
+    clip_norm: float | None
+    curve: tuple[Point, ...]
+
+
+def _payload(report: Reported) -> Callable[[], bytes]:
+    return lambda: report.payload
+
+
+def _measured(prepared: Prepared, device: Program, weights: Vector) -> Point:
+    device.restore(weights)
+    loss, top1, top3 = evaluate(device, [prepared.measured])
+    others = evaluate(device, [prepared.others]) if prepared.people.held_out else None
+    return Point(
+        round=0,
+        loss=loss,
+        top1=top1,
+        top3=top3,
+        held_out_top1=None if others is None else others[1],
+        held_out_top3=None if others is None else others[2],
+    )
+
+
+def _frame_bytes(prepared: Prepared, each: Reported, number: int) -> int:
+    codec = codec_for(prepared.experiment.codec.choice())
+    sent = Report(
+        round=number,
+        attempt=1,
+        codec=codec.wire_id,
+        layout=prepared.layout.fingerprint,
+        version=number - 1,
+        num_examples=each.num_examples,
+        steps=1,
+        loss=each.loss,
+        seconds=0.0,
+        payload=each.payload,
+    )
+    return len(encode_report(sent))
+
+
+def _opened(folder: Path, experiment: Experiment, seed: int) -> Path:
+    """The folder of a run, with the experiment in it; refuses to continue another experiment."""
+    about = msgspec.json.format(msgspec.json.encode({"seed": seed, "experiment": experiment}), indent=2) + b"\n"
+    path = folder / "experiment.json"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if path.exists() and path.read_bytes() != about:
+            msg = f"{folder} holds another experiment or seed: give another --out, or remove it"
+            raise ConfigError(msg)
+        replace_file(path, about)
+    except OSError as error:
+        msg = f"cannot write to {folder}: {error}; give a folder that can be written"
+        raise UnavailableError(msg) from error
+    return folder
+
+
+def _program(model: str, vocabulary_size: int, programs: Path, folder: Path) -> Path:
+    path = folder / "program.tflite"
+    replace_file(path, export_program(configuration(model), vocabulary_size, programs))
+    return path
+
+
+def _store(folder: Path, state: _State) -> None:
+    """Write the checkpoint, then the curve; a run that is killed in between has the older of the two at worst."""
+    lines = b"".join(msgspec.json.encode(point) + b"\n" for point in state.curve)
+    new = folder / f"new-{STATE}"
+    try:
+        np.savez(
+            new,
+            weights=state.weights,
+            optimizer=state.optimizer,
+            clip_norm=np.array([np.nan if state.clip_norm is None else state.clip_norm]),
+            curve=np.frombuffer(lines, np.uint8),
+        )
+        new.replace(folder / STATE)
+        replace_file(folder / CURVE, lines)
+    except OSError as error:
+        msg = f"cannot write to {folder}: {error}; the last checkpoint is kept"
+        raise UnavailableError(msg) from error
+
+
+def _restored(folder: Path) -> _State | None:
+    path = folder / STATE
+    if not path.exists():
+        return None
+    try:
+        with np.load(path) as kept:
+            clip_norm = float(kept["clip_norm"][0])
+            lines = kept["curve"].tobytes().splitlines()
+            curve = tuple(msgspec.json.decode(line, type=Point) for line in lines)
+            weights, optimizer = kept["weights"], kept["optimizer"]
+    except (OSError, ValueError, KeyError, msgspec.DecodeError) as error:
+        msg = f"{path} cannot be read ({error}): remove {folder} to begin anew"
+        raise ConfigError(msg) from error
+    return _State(weights, optimizer, None if np.isnan(clip_norm) else clip_norm, curve)

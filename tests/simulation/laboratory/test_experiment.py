@@ -1,0 +1,79 @@
+import tomllib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from coordinator.tasks.settings import TaskSettings
+from simulation.laboratory.experiment import Experiment, read_experiment
+from wire.errors import ConfigError
+
+DEFAULT = Path(__file__).parents[3] / "experiments" / "default.toml"
+
+
+def test_the_default_experiment_is_the_products_default_task():
+    experiment, task = read_experiment(DEFAULT), TaskSettings()
+    assert experiment.codec.choice() == task.codec.choice()
+    assert experiment.plan.plan() == task.plan.plan()
+    assert experiment.strategy.choice() == task.server.choice()
+    assert experiment.cohort.size == task.goal
+
+
+def test_the_default_file_says_what_an_empty_one_would_mean(tmp_path):
+    (tmp_path / "empty.toml").write_text("")
+    empty, default = read_experiment(tmp_path / "empty.toml"), read_experiment(DEFAULT)
+    shown = tomllib.loads(DEFAULT.read_text())
+    for name in ("corpus", "model", "rounds", "cohort", "strategy", "codec", "plan"):
+        assert getattr(default, name) == getattr(empty, name)
+        assert name in shown, "a reader should not have to look it up"
+
+
+def test_settings_override_the_file(tmp_path):
+    experiment = read_experiment(
+        DEFAULT, ["strategy.name=fedadam", "strategy.server_learning_rate=0.01", "cohort.size=5"]
+    )
+    assert (experiment.strategy.name.value, experiment.strategy.choice().learning_rate) == ("fedadam", 0.01)
+    assert experiment.cohort.size == 5
+    assert msgspec.structs.replace(experiment, corpus="x").corpus == "x"
+
+
+def test_all_faults_are_reported_at_once(tmp_path):
+    path = tmp_path / "bad.toml"
+    path.write_text("round = 5\n[plan]\nlearning_rate = -1\n")
+    with pytest.raises(ConfigError) as refused:
+        read_experiment(path, ["strategy.nme=x", "novalue"])
+    message = str(refused.value)
+    for part in ("round", "plan.learning_rate", "LEARN_STRATEGY_NME", "expected KEY=VALUE", "4 fault(s)"):
+        assert part in message, message
+
+
+def test_values_that_contradict_each_other_are_faults(tmp_path):
+    path = tmp_path / "bad.toml"
+    path.write_text(
+        'model = "huge"\n[split]\ntrain = 0.9\nvalidation = 0.1\n[codec]\nname = "mask-4"\n[start]\npasses = 1\n'
+    )
+    with pytest.raises(ConfigError) as refused:
+        read_experiment(path)
+    for part in (
+        "expected one of tiny, gboard",
+        "leave a part for the test",
+        "public_people",
+        "codec.name",
+        "4 fault(s)",
+    ):
+        assert part in str(refused.value)
+
+
+def test_the_experiment_has_the_parts_that_a_file_names():
+    assert Experiment.__struct_fields__ == (
+        "corpus",
+        "model",
+        "rounds",
+        "split",
+        "start",
+        "cohort",
+        "strategy",
+        "codec",
+        "plan",
+        "evaluation",
+    )

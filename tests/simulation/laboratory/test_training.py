@@ -1,0 +1,146 @@
+"""Runs of the laboratory with the real device program: tiny, a small corpus, few rounds."""
+
+import json
+from functools import partial
+
+import msgspec
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from models.corpora import Corpus
+from models.corpora.personas import personas
+from simulation.laboratory.command import learn
+from simulation.laboratory.executor import InProcess, Processes, load
+from simulation.laboratory.experiment import CohortSettings, EvaluationSettings, Experiment
+from simulation.laboratory.training import CURVE, prepare, run
+from wire.errors import ConfigError, UnavailableError
+
+pytestmark = [pytest.mark.tflite, pytest.mark.tensorflow, pytest.mark.slow]
+
+CORPUS = personas(1, 12, 40)
+EXPERIMENT = Experiment(rounds=4, cohort=CohortSettings(size=5), evaluation=EvaluationSettings(every=2, messages=100))
+
+
+class StoppedError(Exception):
+    pass
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    return tmp_path_factory.mktemp("programs")
+
+
+def device(prepared):
+    experiment = prepared.experiment
+    plan, codec = experiment.plan.plan(), experiment.codec.choice()
+    return partial(load, prepared.program, prepared.layout, prepared.batches, plan, codec, 1, prepared.folder)
+
+
+def trained(experiment, folder, programs, executor=lambda make, _folder: InProcess(make()), progress=lambda *_: None):
+    prepared = prepare(experiment, CORPUS, 1, folder, programs)
+    made = executor(device(prepared), folder)
+    try:
+        return run(prepared, made, progress)
+    finally:
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def curve(programs, tmp_path_factory):
+    return trained(EXPERIMENT, tmp_path_factory.mktemp("whole"), programs)
+
+
+def test_the_model_learns_and_each_point_says_what_it_cost(curve):
+    assert [point.round for point in curve] == [0, 2, 4]
+    assert curve[-1].loss < curve[0].loss
+    assert curve[0].report_bytes is None
+    assert 0 < curve[-1].report_bytes < 5_000
+    assert 0 < curve[-1].bytes_down < 4 * 200_000
+    assert curve[-1].held_out_top1 is not None
+
+
+def test_several_processes_give_the_same_curve(curve, programs, tmp_path):
+    assert trained(EXPERIMENT, tmp_path, programs, lambda make, folder: Processes(make, 2, folder)) == curve
+
+
+@pytest.mark.parametrize("after", [1, 3])
+def test_a_run_that_was_killed_gives_the_same_curve(curve, programs, tmp_path, after):
+    def stop(number, _point):
+        if number == after:
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        trained(EXPERIMENT, tmp_path, programs, progress=stop)
+    assert trained(EXPERIMENT, tmp_path, programs) == curve
+    lines = (tmp_path / CURVE).read_bytes().splitlines()
+    assert [msgspec.json.decode(line)["round"] for line in lines] == [0, 2, 4]
+
+
+def test_a_folder_of_another_experiment_is_refused(programs, tmp_path):
+    prepare(EXPERIMENT, CORPUS, 1, tmp_path, programs)
+    with pytest.raises(ConfigError, match="another experiment or seed"):
+        prepare(EXPERIMENT, CORPUS, 2, tmp_path, programs)
+
+
+def test_a_run_that_diverges_stops_and_keeps_what_was(programs, tmp_path):
+    class Wild(InProcess):
+        def train(self, people, round_number, weights):
+            return super().train(people, round_number, weights * np.float32(1e30 if round_number == 3 else 1))
+
+    with pytest.raises(UnavailableError, match=r"could not train in round 3: .*smaller learning rate"):
+        trained(EXPERIMENT, tmp_path, programs, lambda make, _folder: Wild(make()))
+    assert len((tmp_path / CURVE).read_bytes().splitlines()) == 2
+
+
+def test_a_damaged_checkpoint_says_what_to_do(programs, tmp_path):
+    prepared = prepare(EXPERIMENT, CORPUS, 1, tmp_path, programs)
+    (tmp_path / "checkpoint.npz").write_bytes(b"half")
+    with pytest.raises(ConfigError, match="to begin anew"):
+        run(prepared, InProcess(device(prepared)()))
+
+
+def test_the_command_compares_variants_and_ends_with_their_outcomes(monkeypatch, tmp_path, programs):
+    monkeypatch.setattr("simulation.laboratory.command.PROGRAMS", programs)
+    corpus = tmp_path / "corpus.tsv"
+    lines = [f"{user}\t{message}\n" for user, messages in CORPUS.users.items() for message in messages]
+    corpus.write_text("user\ttext\n" + "".join(lines))
+    (tmp_path / "small.toml").write_text(
+        "model = 'tiny'\nrounds = 2\n[cohort]\nsize = 3\n[evaluation]\nmessages = 50\n"
+    )
+    arguments = [str(tmp_path / "small.toml"), "--corpus", str(corpus), "--out", str(tmp_path / "out"), "--json"]
+    options = ["--sweep", "strategy.name=fedavg,fedadam", "--seeds", "1,2", "--trigram", "--central", "1"]
+    done = CliRunner().invoke(learn, [*arguments, *options], catch_exceptions=False)
+    first, second = (json.loads(line) for line in done.stdout.splitlines()[-2:])
+    assert [first["experiment"], second["experiment"]] == ["strategy.name=fedavg", "strategy.name=fedadam"]
+    for outcome in (first, second):
+        assert outcome["seeds"] == [1, 2]
+        assert 0 <= outcome["top1"] <= outcome["top3"] <= 1
+        assert 0 < outcome["trigram_top1"] <= 1
+        assert outcome["central_top1"] is not None
+    assert {path.name for path in (tmp_path / "out").iterdir() if path.is_file()} == {
+        "curve.svg",
+        "curve.png",
+        "outcome.json",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--seeds", "1,1"], "different numbers"),
+        (["--seeds", "x"], "different numbers"),
+        (["--sweep", "a"], "KEY=A,B,C"),
+    ],
+)
+def test_bad_options_are_refused(tmp_path, options, message):
+    (tmp_path / "small.toml").write_text("")
+    with pytest.raises(ConfigError, match=message):
+        CliRunner().invoke(
+            learn, [str(tmp_path / "small.toml"), "--out", str(tmp_path / "out"), *options], catch_exceptions=False
+        )
+
+
+def test_a_corpus_is_people_with_messages():
+    assert isinstance(CORPUS, Corpus)
+    assert np.median([len(messages) for messages in CORPUS.users.values()]) > 10
