@@ -11,7 +11,9 @@ from coordinator.commands.actions import change, reason_option
 from coordinator.commands.options import config_option, json_option, limit_option
 from coordinator.commands.setting import configuration, opened, show, when
 from coordinator.engine.clock import WallClock
-from coordinator.rounds.lease import counted_rounds
+from coordinator.enrolment.register import Register
+from coordinator.enrolment.standing import standing_word, what_to_do
+from coordinator.rounds.lease import Lease, counted_rounds
 from coordinator.web.rows import RoundRow, device_row, round_detail, round_row
 from coordinator.web.words import duration, percent, si_bytes
 from wire.errors import ConfigError
@@ -99,11 +101,15 @@ def show_device(config_path: Path, device: str, *, as_json: bool) -> None:
     """Show everything that is known about one device."""
     with opened(configuration(config_path)) as database, database.transaction() as view:
         lease = view.lease(device_id(device))
+        standing = Register(database).standing_of(device_id(device))
+    if lease is None and standing.keys:
+        lease = Lease(device=device_id(device))  # enrolled or waiting, and never heard of
     if lease is None:
         msg = f"no device {device} was ever heard of; 'device list' shows the last ones"
         raise ConfigError(msg)
     known = msgspec.to_builtins(lease)
     known["rounds_counted"] = counted_rounds(lease)
+    known |= {"standing": standing_word(standing) or "not enrolled", "remedy": what_to_do(standing)}
     cells = [(name, _in_words(name, value)) for name, value in known.items()]
     show(known, ("what", "value"), cells, as_json=as_json)
 

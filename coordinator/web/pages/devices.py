@@ -9,7 +9,8 @@ from flask import Blueprint, redirect, render_template, url_for
 from msgspec import Meta
 from werkzeug.wrappers import Response as AnyResponse
 
-from coordinator.rounds.lease import SHARE_WINDOW, counted_rounds
+from coordinator.enrolment.standing import Standing, standing_word, what_to_do
+from coordinator.rounds.lease import SHARE_WINDOW, Lease, counted_rounds
 from coordinator.storage.fleet import GROUPS
 from coordinator.storage.reading import HeardPosition, Wanted
 from coordinator.tasks.operations import BlockDevice, UnblockDevice
@@ -67,7 +68,11 @@ def add_devices(blueprint: Blueprint, site: Site) -> None:
     @needs(Role.VIEWER)
     def one_device(name: str) -> str:
         with ports.repository.transaction() as view:
-            lease = view.lease(asking.device(name))
+            lease, standing = view.lease(asking.device(name)), Standing(name)
+            if ports.office is not None:
+                standing = ports.office.register.standing_of(asking.device(name))
+            if lease is None and standing.keys:
+                lease = Lease(device=asking.device(name))  # enrolled or waiting, and never heard of
             if lease is None:
                 asking.missing(f"device {name}: none of that name was ever heard of")
             reports = view.reports_of(lease.device, counted_rounds(lease))
@@ -80,6 +85,8 @@ def add_devices(blueprint: Blueprint, site: Site) -> None:
             current=current,
             holds_newest=holds_newest,
             window=SHARE_WINDOW,
+            standing=standing_word(standing),
+            remedy=what_to_do(standing),
             enrols=ports.office is not None,
         )
 

@@ -1,6 +1,7 @@
 """The page of enrolment: who waits, claims and keys, and what its buttons leave in the register and the audit log."""
 
 import base64
+import html
 import json
 import re
 
@@ -68,6 +69,14 @@ def test_every_page_says_that_somebody_waits_and_the_page_says_who(office):
     page = office.get(role=Role.OPERATOR)
     assert all(said in page for said in ("pi-aaaaaaaa", "192.0.2.7", "shelf", "takes an admin's token"))
     assert "Let in</button>" not in page
+
+
+def test_the_page_of_a_device_says_its_standing_and_what_to_do(office):
+    assert "enrolment approve pi-aaaaaaaa" in html.unescape(office.get("/devices/pi-aaaaaaaa", Role.VIEWER))
+    office.post(f"/enrolments/{KEY}/refuse")
+    page = office.get("/devices/pi-aaaaaaaa")
+    assert "enrol-token create" in page
+    assert "Forget it" not in page, "it is forgotten"
 
 
 def test_an_admin_lets_a_device_in_and_it_stands_in_the_log(office):
