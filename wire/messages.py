@@ -96,6 +96,8 @@ class CheckIn(msgspec.Struct, frozen=True, kw_only=True):
     """TFLite runtime and version, such as ``ai-edge-litert 2.3.0``."""
     program: _Hash | None = None
     weights: _Hash | None = None
+    version: _Count | None = None
+    """Version of the model that the device holds; the same weights can be several versions."""
     examples: _Count
     """Stored messages that could be trained on."""
     cores: _Count = 1

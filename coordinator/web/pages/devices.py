@@ -45,18 +45,14 @@ def add_devices(blueprint: Blueprint, site: Site) -> None:
     def devices() -> str:
         asked = asking.query(DevicesAsked)
         with ports.repository.transaction() as view:
-            weights: frozenset[str] = frozenset()
-            if asked.version is not None:
-                record = view.version(asked.version)
-                if record is None:
-                    asking.missing(f"version {asked.version}")
-                weights = frozenset({site.manifest(record.manifest).weights.sha256})
+            if asked.version is not None and view.version(asked.version) is None:
+                asking.missing(f"version {asked.version}")
             wanted = Wanted(
                 name=asked.name,
                 states=GROUPS.get(asked.doing, frozenset()),
                 reason=asked.why,
                 blocked=asked.blocked,
-                weights=weights,
+                version=asked.version,
             )
             after = HeardPosition(asked.seen, asked.after) if asked.after else None
             leases, last = view.search_devices(wanted, asking.PAGE, after)
@@ -76,14 +72,12 @@ def add_devices(blueprint: Blueprint, site: Site) -> None:
             if lease is None:
                 asking.missing(f"device {name}: none of that name was ever heard of")
             reports = view.reports_of(lease.device, counted_rounds(lease))
-            current = view.current_version()
-        holds_newest = current is not None and lease.weights == site.manifest(current.manifest).weights.sha256
+            holds = None if lease.version is None else view.version(lease.version)
         return render_template(
             "device.html",
             device=lease,
             reports=reports,
-            current=current,
-            holds_newest=holds_newest,
+            holds=holds,
             window=SHARE_WINDOW,
             standing=standing_word(standing),
             remedy=what_to_do(standing),
