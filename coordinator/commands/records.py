@@ -35,7 +35,7 @@ def list_rounds(config_path: Path, limit: int, *, as_json: bool) -> None:
     """List the newest rounds."""
     with opened(configuration(config_path)) as database, database.transaction() as view:
         summaries = view.recent_rounds(limit)
-        made = {record.version: record for record in view.versions(limit)}
+        made = view.versions_made_in(summaries)
     now_s = WallClock().now_s()
     rows = [round_row(each, made.get(-1 if each.version is None else each.version), now_s) for each in summaries]
     show(rows, _ROUND_COLUMNS, [_round_cells(row) for row in rows], as_json=as_json)

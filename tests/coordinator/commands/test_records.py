@@ -14,6 +14,16 @@ def test_rounds_are_listed_with_what_they_made(ask):
     assert (second["number"], second["phase"], second["accepted"], second["selected"]) == (2, "reporting", 1, 2)
 
 
+def test_an_old_round_is_listed_with_its_recall_though_newer_versions_were_made_elsewhere(ask, site):
+    database = Database(f"sqlite:///{database_file(site.data)}")
+    with database.transaction() as tx:
+        for number in range(2, 6):
+            tx.add_version(replace(tx.version(1), version=number, task="other", round=None, metrics=None))
+    database.close()
+    first, _ = ask("round", "list", "--limit", 2)
+    assert (first["version"], first["top1"]) == (1, 0.25)
+
+
 def test_a_round_shows_what_became_of_each_device(ask):
     shown = ask("round", "show", 2)
     assert {seat["device"]: seat["state"] for seat in shown["seats"]} == {"a": "reported", "b": "working"}
