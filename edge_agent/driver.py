@@ -190,6 +190,7 @@ class Driver:
         self._jobs = 0
         self._session_job = 0
         self._announced: str | None = None
+        self._recall: int | None = None  # the newest recall; the first one heard may be old
         self._assigned = b""  # the newest assignment as received: the signed bytes
         self._resent = 0  # resends of the report in the outbox without a receipt
         self._keyboard = KeyboardUpkeep(ports.show_model)
@@ -343,7 +344,9 @@ class Driver:
                     message.manifest,
                 }  # the first announcement may be an old retained one
                 self._announced = message.manifest
-                self._step(events.Announced(at, message.check_in_within_s if news else None))
+                recalled = self._recall is not None and message.recall > self._recall
+                self._recall = max(self._recall or 0, message.recall)
+                self._step(events.Announced(at, message.check_in_within_s if news else None, recalled))
                 self._nudge_outbox()
             case _:
                 pass

@@ -14,6 +14,7 @@ from coordinator.commands.options import config_option, json_option
 from coordinator.commands.setting import configuration, opened, show, when
 from coordinator.config import CoordinatorConfig
 from coordinator.engine.clock import WallClock
+from coordinator.rounds.admission import in_slot
 from coordinator.storage.blobs import FileBlobs
 from coordinator.storage.model_folder import import_model
 from coordinator.web.task_views import task_detail, task_rows
@@ -22,6 +23,7 @@ from wire.errors import ConfigError
 from wire.messages import Work
 
 _COLUMNS = ("task", "kind", "status", "committed", "version", "best top-1", "round", "experiment", "reason")
+_LEASES_AT_ONCE = 1000
 _OF_ITS_OWN = ("target_top1", "no_progress_rounds", "variant", "source")
 """Settings of the configuration's task that a new task does not inherit."""
 
@@ -77,6 +79,7 @@ def create_task(
         # Stored under its hash with the other artifacts; devices fetch it only if the task is created.
         wanted["manifest"] = import_model(model, FileBlobs(config.data_dir / "artifacts")).sha256
     ask_service(config, "POST", "/tasks", wanted)
+    _warn_of_too_few(config, name)
     _show_one(config, name, as_json=as_json)
 
 
@@ -142,6 +145,24 @@ def resume(config_path: Path, name: str | None, *, as_json: bool) -> None:
 def stop(config_path: Path, name: str, reason: str, *, as_json: bool) -> None:
     """Stop a task for good: it opens no more rounds; devices that have begun may finish."""
     change(config_path, f"{_path(config_path, name)}/stop", {"reason": reason}, as_json=as_json)
+
+
+def _warn_of_too_few(config: CoordinatorConfig, name: str) -> None:
+    """Warn if fewer known devices may serve a task than its rounds need."""
+    with opened(config) as database, database.transaction() as view:
+        record = view.task(name)
+        if record is None:
+            return
+        settings, found, after = record.settings, 0, ""
+        while found < settings.minimum and (leases := view.leases_after(_LEASES_AT_ONCE, after)):
+            fit = (lease for lease in leases if settings.eligibility.emulated in {None, lease.emulated})
+            found += sum(in_slot(settings.variant, record.state.slot, lease.device) for lease in fit)
+            after = leases[-1].device
+    if found < settings.minimum:
+        share = f" in its share of the experiment {settings.variant.experiment}" if settings.variant.experiment else ""
+        lack = f"known devices{share}: {found}, and a round needs {settings.minimum}"
+        remedy = "its rounds are abandoned until more come; enrol devices, or give a larger share or a smaller minimum"
+        click.echo(f"nightjar-coordinator: warning: {lack}; {remedy}", err=True)
 
 
 def _path(config_path: Path, name: str | None) -> str:

@@ -63,7 +63,7 @@ from coordinator.rounds.events import (
     SendReceipt,
     StartAggregation,
 )
-from coordinator.rounds.rules import REPLACEMENT_SHARE, RoundRules
+from coordinator.rounds.rules import LONGEST_EMPTY_SELECTION_S, REPLACEMENT_SHARE, RoundRules
 from coordinator.rounds.seats import Seat, SeatState, causes_of, with_seat
 from coordinator.rounds.selection import sample
 from wire.identifiers import DeviceId
@@ -298,6 +298,9 @@ def _watch_selection(state: Round, event: ClockTicked) -> Step:
         return _begin(state, now_s)
     if now_s < state.deadline_s:
         return state, ()
+    longest_s = max(rules.selection_deadline_s, LONGEST_EMPTY_SELECTION_S)
+    if len(state.pool) + event.busy >= rules.minimum and 0 <= now_s - state.opened_at_s < longest_s and event.busy:
+        return replace(state, deadline_s=now_s + rules.selection_deadline_s), ()  # other tasks will release them
     reason = state.explain(event.elsewhere)
     turned_away = tuple(RejectCheckIn(d, RejectionReason.TOO_FEW_DEVICES, reason) for d in state.pool)
     cause = AbandonCause.TOO_FEW_DEVICES if state.pool else AbandonCause.NOBODY_CAME
