@@ -118,7 +118,7 @@ def _in_words(name: str, value: object) -> object:
     """A field of a lease for people."""
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
-    return when(value) if name.endswith("_s") and isinstance(value, float) and value else value
+    return when(value) if name.endswith("_s") and isinstance(value, float) else value
 
 
 @devices.command()
@@ -128,7 +128,13 @@ def _in_words(name: str, value: object) -> object:
 @reason_option
 def block(config_path: Path, device: str, reason: str, *, as_json: bool) -> None:
     """Block a device: it is not selected, and its reports are refused."""
-    change(config_path, f"/devices/{device_id(device)}/block", {"reason": reason}, as_json=as_json)
+    change(
+        config_path,
+        f"/devices/{device_id(device)}/block",
+        {"reason": reason},
+        f"{device} is blocked: {reason}",
+        as_json=as_json,
+    )
 
 
 @devices.command()
@@ -137,7 +143,7 @@ def block(config_path: Path, device: str, reason: str, *, as_json: bool) -> None
 @click.argument("device")
 def unblock(config_path: Path, device: str, *, as_json: bool) -> None:
     """Unblock a device."""
-    change(config_path, f"/devices/{device_id(device)}/unblock", {}, as_json=as_json)
+    change(config_path, f"/devices/{device_id(device)}/unblock", {}, f"{device} is not blocked", as_json=as_json)
 
 
 @devices.command()
@@ -146,4 +152,6 @@ def unblock(config_path: Path, device: str, *, as_json: bool) -> None:
 @click.argument("device")
 def forget(config_path: Path, device: str, *, as_json: bool) -> None:
     """Revoke every certificate of a device for good; it can return only with a new claim."""
-    change(config_path, f"/devices/{device_id(device)}/forget", {}, as_json=as_json)
+    change(
+        config_path, f"/devices/{device_id(device)}/forget", {}, f"{device} has no valid certificate", as_json=as_json
+    )

@@ -192,14 +192,21 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
         """
         match self.phase:
             case Phase.SELECTION:
-                here = f"waiting: {len(self.pool)} of {self.rules.minimum} phones eligible"
+                many, rules = len(self.pool), self.rules
+                here = f"waiting: {many} of {rules.minimum} phones eligible"
+                if many >= rules.minimum:
+                    here = f"waiting: {_phones(many)} eligible, enough to begin; {rules.cohort} wanted"
                 return f"{here}; {elsewhere}" if elsewhere else here
             case Phase.REPORTING:
-                return f"waiting: {self.reported} of {self.rules.goal} reports, {self.working} phones at work"
+                return f"waiting: {self.reported} of {self.rules.goal} reports, {_phones(self.working)} at work"
             case Phase.COMMITTING:
                 return f"averaging {self.reported} reports"
             case Phase.COMMITTED | Phase.ABANDONED:
                 return self.reason
+
+
+def _phones(count: int) -> str:
+    return f"{count} phone{'' if count == 1 else 's'}"
 
 
 def open_round(

@@ -338,7 +338,7 @@ def test_a_task_ends_with_its_rounds_and_the_other_goes_on(make_world):
             report(world, device)
         world.work()
     state = state_of(world, "second")
-    assert (state.status, state.reason) == (TaskStatus.FINISHED, "it has its 1 committed rounds")
+    assert (state.status, state.reason) == (TaskStatus.FINISHED, "1 of 1 rounds is committed")
     assert len(rounds_of(world, "second")) == 1
     assert state_of(world, "keyboard").status is TaskStatus.ACTIVE
     assert len(rounds_of(world, "keyboard")) == 3

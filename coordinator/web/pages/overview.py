@@ -26,6 +26,7 @@ from coordinator.web.rows import by_label, why_not_active
 
 DAY_S, HOUR_S = 86400.0, 3600.0
 SAMPLE_EVERY_S = 900
+DRAWN_EVERY_S = 1800
 VERSIONS_DRAWN = 240
 """Newest versions in the plot: older ones do not show whether the model is learning now."""
 VERSIONS_LOOKED_AT = 40
@@ -149,12 +150,20 @@ def recall(measured: list[VersionMeasurement], baselines: list[Compared]) -> str
 
 
 def day(samples: list[Sample]) -> str:
-    """The plot of what the devices did over the day; empty with fewer than two samples."""
+    """The plot of what the devices did over the day; empty with fewer than two samples.
+
+    Bars, one for each half-hour: nothing is drawn where nothing was counted.
+    """
     if len(samples) < 2:
         return ""
-    series = tuple((name, tuple(sample.groups.get(name, 0) for sample in samples)) for name in GROUPS)
-    labels = tuple(words.clock(sample.at_s) for sample in samples)
-    return charts.areas("Phones over the day by what they do; the table below has the figures", labels, series)
+    counted = {int(sample.at_s // DRAWN_EVERY_S): sample for sample in reversed(samples)}  # the first of each half-hour
+    slots = range(min(counted), max(counted) + 1)
+    series = tuple(
+        (name, tuple(counted[slot].groups.get(name, 0) if slot in counted else None for slot in slots))
+        for name in GROUPS
+    )
+    labels = tuple(words.clock(slot * DRAWN_EVERY_S) for slot in slots)
+    return charts.bars("Phones over the day by what they do; the table below has the figures", labels, series)
 
 
 def drawn_groups(samples: list[Sample]) -> list[str]:

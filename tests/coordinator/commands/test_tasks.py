@@ -41,7 +41,7 @@ def test_the_tasks_are_listed_with_what_each_waits_for(ask):
         1,
         2,
     )
-    assert row["reason"] == "waiting: 1 of 2 reports, 1 phones at work"
+    assert row["reason"] == "waiting: 1 of 2 reports, 1 phone at work"
 
 
 def test_a_task_is_shown_with_its_settings_and_rounds_and_without_a_name_it_is_the_files(ask, run, site):

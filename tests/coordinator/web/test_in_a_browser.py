@@ -75,7 +75,7 @@ def test_the_four_questions_are_answered_at_one_look(lived, look):
         "What is out?",
     ]
     assert page.locator("#learning .figure").inner_text().startswith("27.2 % top-1 recall")
-    assert "phones eligible now" in page.locator("#health .figure").inner_text()
+    assert "eligible now" in page.locator("#health .figure").inner_text()
     assert "per report" in page.locator("#cost .figure").inner_text()
     assert page.locator("#out").get_by_role("link", name="version 27").count() == 2
     assert page.locator(".chart svg[role=img]").count() == 3
