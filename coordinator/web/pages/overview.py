@@ -23,6 +23,7 @@ from coordinator.web.admission import needs
 from coordinator.web.pages import asking, charts
 from coordinator.web.pages.site import Site
 from coordinator.web.rows import by_label, why_not_active
+from coordinator.web.versions import recall_on_devices
 
 DAY_S, HOUR_S = 86400.0, 3600.0
 SAMPLE_EVERY_S = 900
@@ -82,6 +83,7 @@ def add_overview(blueprint: Blueprint, site: Site) -> None:
             open_round = next((state for state in open_rounds if state.task == asked), None)
             newest = view.versions(VERSIONS_LOOKED_AT, task=asked)
             measured = view.measured(VERSIONS_DRAWN, asked)
+            on_devices = recall_on_devices(view.measured_on_devices(record.version for record in newest))
             recent = view.recent_rounds(ROUNDS_SHOWN)[::-1]
             made = view.versions_made_in(recent)
             counted, accepted = view.counters(), view.accepted_reports()
@@ -129,7 +131,8 @@ def add_overview(blueprint: Blueprint, site: Site) -> None:
             hours=by_hour(samples),
             cost=cost(samples, counted, accepted),
             broker=ports.broker,
-            evaluated=asked != first or ports.config.task.evaluation_text is not None,
+            evaluated=ports.config.task.evaluation_text is not None,
+            on_devices=on_devices,
             started_s=site.started_s,
         )
 

@@ -120,6 +120,19 @@ def test_everything_is_reached_and_pressed_with_the_keyboard_alone(fresh, look):
     assert fresh.service.ask("GET", "/api/v1/devices/a").json["blocked"] == "sends nonsense"
 
 
+def test_on_a_phone_the_whole_menu_and_the_recall_are_in_sight_and_a_cut_table_has_an_edge(lived, look):
+    width = 390
+    for path in ("/models", "/rounds"):
+        page = look(lived, path, Role.ADMIN, {"width": width, "height": 844})
+        boxes = [link.bounding_box() for link in page.locator("header nav a").all()]
+        assert len(boxes) == 8
+        assert all(box["x"] >= 0 and box["x"] + box["width"] <= width for box in boxes)
+        box = page.get_by_role("columnheader", name="Top-1").bounding_box()
+        assert box["x"] + box["width"] <= width
+        background = page.locator(".scroll").first.evaluate("e => getComputedStyle(e).backgroundAttachment")
+        assert background == "local, local, scroll, scroll"
+
+
 def test_what_happens_arrives_on_an_open_page(fresh, look):
     page = look(fresh)
     page.locator("#now", has_text="waiting: 1 of 2 phones eligible").wait_for()
