@@ -104,14 +104,15 @@ def emulate(paths: tuple[Path, ...], artifacts: Path, log_level: str) -> None:
 @reports_errors
 def status(path: Path, as_json: bool) -> None:
     """Show what the agent is doing, what it stores and what it has sent. Exit status 4 if it is not running."""
+    from edge_agent.commands.status import in_words
     from edge_agent.commands.status import status as find
 
     report = find(_load(path))
     if as_json:
         _print_json(report)
     else:
-        for name, value in msgspec.to_builtins(report).items():
-            click.echo(f"{name.replace('_', ' '):18} {_plain(value)}")
+        for name, value in in_words(report):
+            click.echo(f"{name:18} {_plain(value)}")
     sys.exit(0 if report.running else EXIT_NO)
 
 

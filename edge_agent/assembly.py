@@ -21,13 +21,15 @@ import numpy as np
 import structlog
 
 from edge_agent.config import KEYBOARD_HOST, AgentConfig, EmulatorSettings
+from edge_agent.connection import FACT as CONNECTION
 from edge_agent.core import lifecycle
 from edge_agent.device import DeviceProfile, assembled_device, typing_activity
 from edge_agent.driver import Driver, Pace, Ports
 from edge_agent.emulator.person import move_in
 from edge_agent.enrolment.identity import held_identity, load_credential, tls_context
 from edge_agent.enrolment.renewal import Renewal
-from edge_agent.ports import Item, Model, StopAsked, WipeAsked
+from edge_agent.enrolment.standing import StandingWatch
+from edge_agent.ports import Item, LinkDown, LinkUp, Model, StandingTold, StopAsked, WipeAsked
 from edge_agent.session import Desk, Trainer
 from edge_agent.shell.clock import SystemClock
 from edge_agent.shell.database import Caps, Database
@@ -87,10 +89,20 @@ def run_agent(config: AgentConfig) -> None:
             log.info("emulated_phone", device=config.device, speed=config.emulator.speed)
 
         inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
-        tls = tls_of(config)
+        tls, watch = tls_of(config), None
         if tls is not None:
             stack.callback(Renewal(config.data_dir, lambda: reload_tls(tls, config)).close)
-        transport = transport_of(config, inbox.put, tls)
+            watch = StandingWatch(
+                config.data_dir, lambda: reload_tls(tls, config), lambda refusal: inbox.put(StandingTold(refusal))
+            )
+            stack.callback(watch.close)
+
+        def post(item: Item) -> None:
+            if watch is not None and isinstance(item, LinkUp | LinkDown):
+                watch.connected(isinstance(item, LinkUp))
+            inbox.put(item)
+
+        transport = transport_of(config, post, tls)
         thread = JobThread(tidy=return_free_memory)
         stack.callback(thread.close, LAST_BATCH_S)
         service_manager = ServiceManager(os.environ)
@@ -115,6 +127,7 @@ def run_agent(config: AgentConfig) -> None:
                 trust=trust_of(config, database, clock),
                 limits=config.limits,
                 show_model=keyboard.show_model,
+                remember_connection=lambda state: database.remember(CONNECTION, state),
                 turned=lambda: service_manager.turned(_status(connected=transport.connected)),
             ),
             inbox,

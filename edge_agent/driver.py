@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from edge_agent import __version__
+from edge_agent.connection import Connection
 from edge_agent.core import events, lifecycle, outbox
 from edge_agent.core.eligibility import (
     DEFAULT_POLICY,
@@ -67,6 +68,7 @@ from edge_agent.ports import (
     NewReport,
     RandomFor,
     Settlement,
+    StandingTold,
     StopAsked,
     Transport,
     Trust,
@@ -144,6 +146,7 @@ class Ports:
         trust: decides which orders are obeyed.
         limits: minimum protection that no order may undercut.
         show_model: receives each new model for the keyboard; None if there is no keyboard.
+        remember_connection: stores the state of the connection, for ``status``.
         turned: called at each iteration of the driver's loop, to feed a watchdog.
     """
 
@@ -160,6 +163,7 @@ class Ports:
     trust: Trust = field(default_factory=AnyCoordinator)
     limits: Limits = NO_LIMITS
     show_model: Callable[[Model], None] | None = None
+    remember_connection: Callable[[str], None] = lambda _state: None
     turned: Callable[[], None] = lambda: None
 
 
@@ -186,10 +190,12 @@ class Driver:
         self._jobs = 0
         self._session_job = 0
         self._announced: str | None = None
+        self._recall: int | None = None  # the newest recall; the first one heard may be old
         self._assigned = b""  # the newest assignment as received: the signed bytes
         self._resent = 0  # resends of the report in the outbox without a receipt
         self._keyboard = KeyboardUpkeep(ports.show_model)
         self._log = log.bind(device=identity.device, **({"emulated": True} if identity.emulated else {}))
+        self._connection = Connection(ports.clock.wall_s, ports.remember_connection, self._log)
         self._retry = DurableRetry(ports.clock, ports.jitter, self._log)
 
     @property
@@ -235,6 +241,7 @@ class Driver:
             examples=self._ports.examples.count(),
             left_while=lifecycle.name(self._state),
         )
+        self._connection.begin()
         with self._retry.contained():
             deaths = remembered.deaths + isinstance(self._state, Preparing | Training | Finishing)
             self._retry.run_until_stored(lambda: self._step(events.Restarted(self._moment(), deaths)))
@@ -278,7 +285,9 @@ class Driver:
                 case LinkUp():
                     self._link_up()
                 case LinkDown(reason):
-                    self._log.warning("broker_unreachable", reason=reason, again="with back-off, for ever")
+                    self._connection.down(reason)
+                case StandingTold(refusal):
+                    self._connection.told(refusal)
                 case Arrived(topic, payload):
                     self._arrived(topic, payload)
                 case WorkDone(number, outcome):
@@ -293,7 +302,7 @@ class Driver:
     # --- items ---
 
     def _link_up(self) -> None:
-        self._log.info("broker_connected")
+        self._connection.up()
         self._uplink.status(self._state, self._ports.clock.monotonic_s(), at_once=True)
         self._uplink.dropouts()
         self._step(events.Connected(self._moment()))
@@ -335,7 +344,9 @@ class Driver:
                     message.manifest,
                 }  # the first announcement may be an old retained one
                 self._announced = message.manifest
-                self._step(events.Announced(at, message.check_in_within_s if news else None))
+                recalled = self._recall is not None and message.recall > self._recall
+                self._recall = max(self._recall or 0, message.recall)
+                self._step(events.Announced(at, message.check_in_within_s if news else None, recalled))
                 self._nudge_outbox()
             case _:
                 pass

@@ -481,7 +481,14 @@ class WipeAsked:
     done: Future[None]
 
 
-Item = LinkUp | LinkDown | Arrived | WorkDone | StopAsked | WipeAsked
+@dataclass(frozen=True, slots=True)
+class StandingTold:
+    """The coordinator answered over HTTPS why it refuses this device; empty if it does not."""
+
+    refusal: str
+
+
+Item = LinkUp | LinkDown | StandingTold | Arrived | WorkDone | StopAsked | WipeAsked
 """An item that adapters put into the driver's queue, from any thread."""
 
 

@@ -90,6 +90,7 @@ class Uplink:
                 runtime=who.runtime,
                 program=None if held is None else Sha256(held.manifest.program.sha256),
                 weights=None if held is None else Sha256(held.manifest.weights.sha256),
+                version=None if held is None else held.manifest.version,
                 examples=examples,
                 cores=who.cores,
                 memory_bytes=who.memory_bytes,

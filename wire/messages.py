@@ -96,6 +96,8 @@ class CheckIn(msgspec.Struct, frozen=True, kw_only=True):
     """TFLite runtime and version, such as ``ai-edge-litert 2.3.0``."""
     program: _Hash | None = None
     weights: _Hash | None = None
+    version: _Count | None = None
+    """Version of the model that the device holds; the same weights can be several versions."""
     examples: _Count
     """Stored messages that could be trained on."""
     cores: _Count = 1
@@ -252,6 +254,8 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     check_in_within_s: _Seconds | None = None
     """Set for a new version whose round has room for every device: devices that rest after a report, or wait to be
     selected, check in within this time, each at a random moment. None leaves the check-in times as they are."""
+    recall: _Count = 0
+    """Grows when a task is created or resumed: devices that rest because no task wanted them check in soon."""
 
 
 class Sealed(msgspec.Struct, frozen=True, kw_only=True):

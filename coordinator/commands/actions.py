@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import getpass
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from coordinator.commands.options import config_option, json_option, limit_optio
 from coordinator.commands.setting import configuration, opened, show, when
 from coordinator.config import CoordinatorConfig
 from coordinator.engine.clock import WallClock
+from coordinator.storage.database import DatabaseView
 from coordinator.storage.tokens import TokenTable
 from coordinator.tls_service import http_pool
 from coordinator.web.access import Role, new_token
@@ -67,11 +69,24 @@ def _detail(data: bytes) -> str:
         return data[:200].decode(errors="replace")
 
 
-def change(config_path: Path, path: str, body: object, *, as_json: bool) -> None:
-    """Ask the service for a change, and print whether there was anything to change."""
-    answer = ask_service(configuration(config_path), "POST", path, body)
-    outcome = "done" if answer["changed"] else "it was so already"
-    show(answer, ("",), [(outcome,)], as_json=as_json)
+def change(
+    config_path: Path, path: str, body: object, now: str | Callable[[DatabaseView], str], *, as_json: bool
+) -> None:
+    """Ask the service for a change, and print what is so now.
+
+    Args:
+        config_path: the configuration file.
+        path: path of the request below the API's root.
+        body: the request.
+        now: what is so after the change, or a function that reads it.
+        as_json: print the service's answer instead.
+    """
+    config = configuration(config_path)
+    answer = ask_service(config, "POST", path, body)
+    if callable(now):
+        with opened(config) as database, database.transaction() as view:
+            now = now(view)
+    show(answer, ("",), [(now if answer["changed"] else f"nothing to change: {now}",)], as_json=as_json)
 
 
 @click.group()

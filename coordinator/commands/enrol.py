@@ -127,7 +127,7 @@ def list_keys(config_path: Path, *, as_json: bool) -> None:
 @click.argument("key")
 def approve(config_path: Path, key: str, *, as_json: bool) -> None:
     """Approve a waiting device; KEY is what 'enrolment list' shows, or the device's name."""
-    change(config_path, f"/enrolments/{_waiting(config_path, key)}/approve", {}, as_json=as_json)
+    change(config_path, f"/enrolments/{_waiting(config_path, key)}/approve", {}, f"{key} is let in", as_json=as_json)
 
 
 @enrolment.command()
@@ -136,7 +136,13 @@ def approve(config_path: Path, key: str, *, as_json: bool) -> None:
 @click.argument("key")
 def refuse(config_path: Path, key: str, *, as_json: bool) -> None:
     """Refuse a waiting device; KEY is what 'enrolment list' shows, or the device's name."""
-    change(config_path, f"/enrolments/{_waiting(config_path, key)}/refuse", {}, as_json=as_json)
+    change(
+        config_path,
+        f"/enrolments/{_waiting(config_path, key)}/refuse",
+        {},
+        f"{key} is refused for good",
+        as_json=as_json,
+    )
 
 
 def _waiting(config_path: Path, key: str) -> str:

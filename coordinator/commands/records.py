@@ -11,7 +11,9 @@ from coordinator.commands.actions import change, reason_option
 from coordinator.commands.options import config_option, json_option, limit_option
 from coordinator.commands.setting import configuration, opened, show, when
 from coordinator.engine.clock import WallClock
-from coordinator.rounds.lease import counted_rounds
+from coordinator.enrolment.register import Register
+from coordinator.enrolment.standing import standing_word, what_to_do
+from coordinator.rounds.lease import Lease, counted_rounds
 from coordinator.web.rows import RoundRow, device_row, round_detail, round_row
 from coordinator.web.words import duration, percent, si_bytes
 from wire.errors import ConfigError
@@ -33,7 +35,7 @@ def list_rounds(config_path: Path, limit: int, *, as_json: bool) -> None:
     """List the newest rounds."""
     with opened(configuration(config_path)) as database, database.transaction() as view:
         summaries = view.recent_rounds(limit)
-        made = {record.version: record for record in view.versions(limit)}
+        made = view.versions_made_in(summaries)
     now_s = WallClock().now_s()
     rows = [round_row(each, made.get(-1 if each.version is None else each.version), now_s) for each in summaries]
     show(rows, _ROUND_COLUMNS, [_round_cells(row) for row in rows], as_json=as_json)
@@ -99,11 +101,15 @@ def show_device(config_path: Path, device: str, *, as_json: bool) -> None:
     """Show everything that is known about one device."""
     with opened(configuration(config_path)) as database, database.transaction() as view:
         lease = view.lease(device_id(device))
+        standing = Register(database).standing_of(device_id(device))
+    if lease is None and standing.keys:
+        lease = Lease(device=device_id(device))  # enrolled or waiting, and never heard of
     if lease is None:
         msg = f"no device {device} was ever heard of; 'device list' shows the last ones"
         raise ConfigError(msg)
     known = msgspec.to_builtins(lease)
     known["rounds_counted"] = counted_rounds(lease)
+    known |= {"standing": standing_word(standing) or "not enrolled", "remedy": what_to_do(standing)}
     cells = [(name, _in_words(name, value)) for name, value in known.items()]
     show(known, ("what", "value"), cells, as_json=as_json)
 
@@ -112,7 +118,7 @@ def _in_words(name: str, value: object) -> object:
     """A field of a lease for people."""
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
-    return when(value) if name.endswith("_s") and isinstance(value, float) and value else value
+    return when(value) if name.endswith("_s") and isinstance(value, float) else value
 
 
 @devices.command()
@@ -122,7 +128,13 @@ def _in_words(name: str, value: object) -> object:
 @reason_option
 def block(config_path: Path, device: str, reason: str, *, as_json: bool) -> None:
     """Block a device: it is not selected, and its reports are refused."""
-    change(config_path, f"/devices/{device_id(device)}/block", {"reason": reason}, as_json=as_json)
+    change(
+        config_path,
+        f"/devices/{device_id(device)}/block",
+        {"reason": reason},
+        f"{device} is blocked: {reason}",
+        as_json=as_json,
+    )
 
 
 @devices.command()
@@ -131,7 +143,7 @@ def block(config_path: Path, device: str, reason: str, *, as_json: bool) -> None
 @click.argument("device")
 def unblock(config_path: Path, device: str, *, as_json: bool) -> None:
     """Unblock a device."""
-    change(config_path, f"/devices/{device_id(device)}/unblock", {}, as_json=as_json)
+    change(config_path, f"/devices/{device_id(device)}/unblock", {}, f"{device} is not blocked", as_json=as_json)
 
 
 @devices.command()
@@ -140,4 +152,6 @@ def unblock(config_path: Path, device: str, *, as_json: bool) -> None:
 @click.argument("device")
 def forget(config_path: Path, device: str, *, as_json: bool) -> None:
     """Revoke every certificate of a device for good; it can return only with a new claim."""
-    change(config_path, f"/devices/{device_id(device)}/forget", {}, as_json=as_json)
+    change(
+        config_path, f"/devices/{device_id(device)}/forget", {}, f"{device} has no valid certificate", as_json=as_json
+    )

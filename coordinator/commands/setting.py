@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -82,6 +83,21 @@ def show(document: object, columns: Sequence[str], rows: Sequence[Sequence[objec
     if not console.is_terminal:
         console.width = 200  # a pipe has no width limit
     console.print(table)
+
+
+def flat(table: dict[str, Any], where: str = "") -> list[tuple[str, object]]:
+    """The fields of nested tables as cells, without empty ones.
+
+    >>> flat({"spread": {"mean": 0.5, "p10": None}, "reports": [1, 2]})
+    [('spread.mean', 0.5), ('reports', '1, 2')]
+    """
+    cells: list[tuple[str, object]] = []
+    for name, value in table.items():
+        if isinstance(value, dict):
+            cells += flat(value, f"{where}{name}.")
+        elif value not in (None, "", []):
+            cells.append((where + name, ", ".join(map(str, value)) if isinstance(value, list) else value))
+    return cells
 
 
 def when(seconds: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ import msgspec
 
 from coordinator.commands.actions import ask_service, change, reason_option
 from coordinator.commands.options import config_option, json_option
-from coordinator.commands.setting import configuration, opened, show, when
+from coordinator.commands.setting import configuration, flat, opened, show, when
 from coordinator.config import CoordinatorConfig
 from coordinator.engine.clock import WallClock
+from coordinator.rounds.admission import in_slot
 from coordinator.storage.blobs import FileBlobs
+from coordinator.storage.database import DatabaseView
 from coordinator.storage.model_folder import import_model
 from coordinator.web.task_views import task_detail, task_rows
 from coordinator.web.words import percent
@@ -22,6 +25,7 @@ from wire.errors import ConfigError
 from wire.messages import Work
 
 _COLUMNS = ("task", "kind", "status", "committed", "version", "best top-1", "round", "experiment", "reason")
+_LEASES_AT_ONCE = 1000
 _OF_ITS_OWN = ("target_top1", "no_progress_rounds", "variant", "source")
 """Settings of the configuration's task that a new task does not inherit."""
 
@@ -77,6 +81,7 @@ def create_task(
         # Stored under its hash with the other artifacts; devices fetch it only if the task is created.
         wanted["manifest"] = import_model(model, FileBlobs(config.data_dir / "artifacts")).sha256
     ask_service(config, "POST", "/tasks", wanted)
+    _warn_of_too_few(config, name)
     _show_one(config, name, as_json=as_json)
 
 
@@ -122,7 +127,13 @@ def show_task(config_path: Path, name: str | None, *, as_json: bool) -> None:
 @reason_option
 def pause(config_path: Path, name: str | None, reason: str, *, as_json: bool) -> None:
     """Pause a task: it opens no new rounds; devices that have begun may finish."""
-    change(config_path, f"{_path(config_path, name)}/pause", {"reason": reason}, as_json=as_json)
+    change(
+        config_path,
+        f"{_path(config_path, name)}/pause",
+        {"reason": reason},
+        _status_of(config_path, name),
+        as_json=as_json,
+    )
 
 
 @task.command()
@@ -131,7 +142,7 @@ def pause(config_path: Path, name: str | None, reason: str, *, as_json: bool) ->
 @name_argument
 def resume(config_path: Path, name: str | None, *, as_json: bool) -> None:
     """Resume a task: it opens rounds again."""
-    change(config_path, f"{_path(config_path, name)}/resume", {}, as_json=as_json)
+    change(config_path, f"{_path(config_path, name)}/resume", {}, _status_of(config_path, name), as_json=as_json)
 
 
 @task.command()
@@ -141,11 +152,46 @@ def resume(config_path: Path, name: str | None, *, as_json: bool) -> None:
 @reason_option
 def stop(config_path: Path, name: str, reason: str, *, as_json: bool) -> None:
     """Stop a task for good: it opens no more rounds; devices that have begun may finish."""
-    change(config_path, f"{_path(config_path, name)}/stop", {"reason": reason}, as_json=as_json)
+    change(
+        config_path,
+        f"{_path(config_path, name)}/stop",
+        {"reason": reason},
+        _status_of(config_path, name),
+        as_json=as_json,
+    )
+
+
+def _warn_of_too_few(config: CoordinatorConfig, name: str) -> None:
+    """Warn if fewer known devices may serve a task than its rounds need."""
+    with opened(config) as database, database.transaction() as view:
+        record = view.task(name)
+        if record is None:
+            return
+        settings, found, after = record.settings, 0, ""
+        while found < settings.minimum and (leases := view.leases_after(_LEASES_AT_ONCE, after)):
+            fit = (lease for lease in leases if settings.eligibility.emulated in {None, lease.emulated})
+            found += sum(in_slot(settings.variant, record.state.slot, lease.device) for lease in fit)
+            after = leases[-1].device
+    if found < settings.minimum:
+        share = f" in its share of the experiment {settings.variant.experiment}" if settings.variant.experiment else ""
+        lack = f"known devices{share}: {found}, and a round needs {settings.minimum}"
+        remedy = "its rounds are abandoned until more come; enrol devices, or give a larger share or a smaller minimum"
+        click.echo(f"nightjar-coordinator: warning: {lack}; {remedy}", err=True)
 
 
 def _path(config_path: Path, name: str | None) -> str:
     return f"/tasks/{name or configuration(config_path).task.name}"
+
+
+def _status_of(config_path: Path, name: str | None) -> Callable[[DatabaseView], str]:
+    """Returns what reads the status of a task, in words."""
+
+    def read(view: DatabaseView) -> str:
+        first = configuration(config_path).task.name
+        row = next(each for each in task_rows(view, first) if each.name == (name or first))
+        return f"the task {row.name} is {row.status}{f': {row.reason}' if row.reason else ''}"
+
+    return read
 
 
 def _show_one(config: CoordinatorConfig, name: str, *, as_json: bool) -> None:
@@ -157,15 +203,10 @@ def _show_one(config: CoordinatorConfig, name: str, *, as_json: bool) -> None:
     fields = msgspec.to_builtins(detail)
     settings, rounds = fields.pop("settings"), fields.pop("rounds")
     fields["created_s"], fields["since_s"] = when(detail.created_s), when(detail.since_s)
-    cells = [*fields.items(), *_flat(settings), ("newest rounds", ", ".join(str(row["number"]) for row in rounds))]
+    for known in ("name", "kind"):
+        settings.pop(known)
+    cells = [*fields.items(), *flat(settings), ("newest rounds", ", ".join(str(row["number"]) for row in rounds))]
     show(detail, ("what", "value"), cells, as_json=as_json)
-
-
-def _flat(table: dict[str, Any], where: str = "") -> list[tuple[str, object]]:
-    cells: list[tuple[str, object]] = []
-    for name, value in table.items():
-        cells += _flat(value, f"{where}{name}.") if isinstance(value, dict) else [(where + name, value)]
-    return cells
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -20,7 +20,7 @@ import msgspec
 from coordinator import __version__
 from coordinator.commands.actions import change, reason_option
 from coordinator.commands.options import config_option, json_option, limit_option
-from coordinator.commands.setting import configuration, opened, show, when
+from coordinator.commands.setting import configuration, flat, opened, show, when
 from coordinator.config import CoordinatorConfig
 from coordinator.engine.clock import WallClock
 from coordinator.engine.jobs import EvaluationJob, EvaluationText, JobFailed
@@ -28,7 +28,7 @@ from coordinator.engine.worker import do_once
 from coordinator.ports import VersionRecord
 from coordinator.storage.baselines import KeptBaselines, compared
 from coordinator.storage.blobs import FileBlobs
-from coordinator.storage.database import database_url
+from coordinator.storage.database import DatabaseView, database_url
 from coordinator.storage.lock import only_one
 from coordinator.storage.model_folder import export_version
 from coordinator.storage.signing_key import change_key, load_signer, read_key
@@ -41,6 +41,7 @@ from models.exchange import FORMATS, NEED_TENSORFLOW, exchange
 from models.folder import HELD_OUT
 from wire.errors import ConfigError, UnavailableError
 from wire.identifiers import Population
+from wire.messages import Work
 
 FOLDER = "folder"
 _CONVERSION_TIMEOUT_S = 600.0
@@ -76,7 +77,8 @@ def show_version(config_path: Path, version: int, *, as_json: bool) -> None:
     record = _found(config, version)
     with opened(config) as database, database.transaction() as view:
         detail = version_detail(record, view.federated(version))
-    rows = [(name, value) for name, value in msgspec.to_builtins(detail).items() if value not in (None, "")]
+    fields = msgspec.to_builtins(detail) | {"created": when(detail.created), "since": when(detail.since)}
+    rows = flat(fields)
     show(detail, ("what", "value"), rows, as_json=as_json)
 
 
@@ -146,7 +148,7 @@ def baseline(config_path: Path, corpus: str, epochs: int, *, as_json: bool) -> N
 @reason_option
 def promote(config_path: Path, version: int, reason: str, *, as_json: bool) -> None:
     """Give a version to all devices, whatever its stage was before; the service must be running."""
-    change(config_path, f"/versions/{version}/promote", {"reason": reason}, as_json=as_json)
+    change(config_path, f"/versions/{version}/promote", {"reason": reason}, _out_now, as_json=as_json)
 
 
 @models.command()
@@ -159,7 +161,18 @@ def rollback(config_path: Path, reason: str, to: int | None, version: int | None
     """Roll back a version: by default the canary if there is one, else the current version."""
     wanted = {"reason": reason, "version": version, "to": to}
     body = {name: value for name, value in wanted.items() if value is not None}
-    change(config_path, "/versions/rollback", body, as_json=as_json)
+    change(config_path, "/versions/rollback", body, _out_now, as_json=as_json)
+
+
+def _out_now(view: DatabaseView) -> str:
+    """Which version the devices of each task get, and which is tried as a canary."""
+    said = []
+    for record in view.tasks():
+        current, canary = view.current_version(record.name), view.canary_version(record.name)
+        if current is not None and record.settings.kind is Work.TRAIN:
+            tried = "" if canary is None else f", and version {canary.version} is tried by a share of them"
+            said.append(f"devices get version {current.version} of {record.name}{tried}")
+    return "\n".join(said)
 
 
 @models.command("export")

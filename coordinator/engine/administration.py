@@ -6,6 +6,7 @@ kill leaves both or neither.
 
 from __future__ import annotations
 
+from coordinator.engine.effects import AnnounceModel
 from coordinator.engine.rollout_service import RolloutService
 from coordinator.engine.task_creation import TaskCreator
 from coordinator.engine.unit_of_work import UnitOfWork
@@ -54,6 +55,7 @@ def operate(
             if isinstance(made, OperationRefused):
                 return made
             _note(unit, who, "create-task", made.name, "", f"{settings.kind.value}, goal {settings.goal}")
+            unit.effects.append(AnnounceModel())  # calls back devices that no task wanted
             return True
         case PauseTask(task, reason):
             return _change_task(unit, who, task, "pause-task", TaskStatus.PAUSED, reason)
@@ -137,6 +139,7 @@ def _change_task(
     if wanted is TaskStatus.ACTIVE:
         if name not in unit.snapshot.rounds:
             unit.open_next(name)
+        unit.effects.append(AnnounceModel())  # calls back devices that were sent away because no task wanted them
     else:
         unit.call_off(name, f"the task is {wanted.value}: {reason}")
     _note(unit, who, action, name, _said(record), _said(after))

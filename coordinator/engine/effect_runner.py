@@ -137,6 +137,7 @@ class EffectRunner:
             not_after_s=signed_s + ANNOUNCED_FOR_S,
             canary=canary,
             check_in_within_s=self._opening_s(snapshot),
+            recall=self._recall(snapshot),
         )
         self._publish(topics.announce(self._population), message, retain=True)
 
@@ -151,6 +152,16 @@ class EffectRunner:
         if current is None or record is None or current.phase is not Phase.SELECTION:
             return None
         return check_in_within_s(self._steering(record, current.number, self._clock.now_s())[0])
+
+    def _recall(self, snapshot: Snapshot) -> int:
+        """When the newest active task became active, if it needs all devices; it tells one recall from another."""
+        active = [each for each in snapshot.tasks.values() if each.state.status is TaskStatus.ACTIVE]
+        newest = max(active, key=lambda record: record.state.since_s, default=None)
+        if newest is None or newest.name not in snapshot.rounds:
+            return 0
+        number = snapshot.rounds[newest.name].number
+        needed = check_in_within_s(self._steering(newest, number, self._clock.now_s())[0]) is not None
+        return int(newest.state.since_s * 1000) if needed else 0
 
     def _figures(self, current: Round) -> FiguresJob:
         with self._repository.transaction() as tx:

@@ -20,7 +20,7 @@ from coordinator.engine.round_context import RoundContext, RoundContexts
 from coordinator.engine.unit_of_work import UnitOfWork
 from coordinator.ports import StoredChunk, StoredReport
 from coordinator.rounds import lease as leases
-from coordinator.rounds.admission import Candidate, Declined, choose
+from coordinator.rounds.admission import Candidate, Declined, choose, gathered
 from coordinator.rounds.events import (
     DeviceCheckedIn,
     DeviceDroppedOut,
@@ -132,6 +132,14 @@ class MessageHandler:
                 unit.effects.append(RejectCheckIn(device, refused.reason, refused.detail, refused.rounds, task))
             case Round(task=task):
                 unit.step(task, DeviceCheckedIn(device, unit.now_s))
+        if len(candidates) > 1:
+            self._gather(unit)
+
+    def _gather(self, unit: UnitOfWork) -> None:
+        candidates = [Candidate(state, self._context(state, unit).gate) for state in unit.snapshot.rounds.values()]
+        for move in gathered(candidates, unit.tx.lease, unit.now_s):
+            unit.step(move.source, DeviceLost(move.device, unit.now_s))
+            unit.step(move.target, DeviceCheckedIn(move.device, unit.now_s))
 
     # Reports
 

@@ -153,14 +153,16 @@ class UnitOfWork:
             if state is None:
                 self.open_next(name)
                 continue
-            elsewhere = ""
+            elsewhere, busy = "", 0
             if state.phase is Phase.SELECTION:
                 if not within_hours(record.settings.schedule, self.now_s):
                     self.call_off(name, "the task's hours are over")
                     continue
                 if self.now_s >= state.deadline_s:
                     elsewhere = sentence(doing(self.tx.device_states()))
-            self.step(name, ClockTicked(self.now_s, elsewhere))
+                    others = (each for each in self.snapshot.rounds.values() if each.task != name)
+                    busy = sum(len(each.pool) + each.working + each.reported for each in others)
+            self.step(name, ClockTicked(self.now_s, elsewhere, busy))
 
     def call_off(self, task: str, reason: str) -> None:
         """Abandon a task's round, unless its devices are already training: then it runs to its end."""

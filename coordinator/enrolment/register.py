@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from msgspec import structs
 
 from coordinator.enrolment.claims import Admitted, Claim, ClaimRefused, Credential, KeyState, Verdict, redeem
+from coordinator.enrolment.standing import Standing
 from coordinator.storage.database import Database
 from coordinator.storage.tables import audit, claims, credentials, devices
 from wire.identifiers import DeviceId
@@ -199,6 +200,19 @@ class Register:
         if row[1] == KeyState.ISSUED.value:
             self._activate(serial, device, row[2], now_s)
         return device
+
+    def standing_of(self, device: DeviceId) -> Standing:
+        """A device's standing."""
+        with self._database.connection() as tx:
+            keys = tx.scalars(sa.select(credentials.c.standing).where(credentials.c.device == device).distinct())
+            blocked = sa.select(devices.c.blocked).where(devices.c.device == device)
+            return Standing(device, frozenset(KeyState(each) for each in keys), tx.scalar(blocked) or "")
+
+    def standing_of_serial(self, serial: str) -> Standing:
+        """The standing of the device that a certificate was issued to, whatever became of the certificate since."""
+        with self._database.connection() as tx:
+            device = tx.scalar(sa.select(credentials.c.device).where(credentials.c.serial == serial).limit(1))
+        return Standing("") if device is None else self.standing_of(DeviceId(device))
 
     def _activate(self, serial: str, device: DeviceId, claim: str, now_s: float) -> None:
         with self._one_at_a_time, self._database.connection() as tx:

@@ -14,12 +14,14 @@ device's position follows from the names of the experiment and the device (:func
 belongs to one variant at most, and stays in it when other tasks start or end. A slot is assigned when its task is
 created and never moves.
 
+If selections that cannot begin hold enough devices for one of them together, the missing devices move to that one.
+
 Pure. :mod:`coordinator.rounds.selection` holds the limits of a single task.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -37,6 +39,9 @@ from wire.shares import share_of
 
 _ROUNDING = 1e-9
 """Tolerance for rounding errors, so that ten variants of a tenth fill the whole."""
+
+MOST_GATHERED = 100
+"""Most waiting devices that are considered for a move: only small fleets have tasks that starve each other."""
 
 Text = Annotated[str, Meta(max_length=64, pattern=r"^[A-Za-z0-9_.+-]*\Z")]
 
@@ -120,6 +125,15 @@ class Declined:
     task: str
 
 
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A device that should wait for another task."""
+
+    device: DeviceId
+    source: str
+    target: str
+
+
 def holds(state: Round, device: DeviceId) -> bool:
     """Whether a device is working in the round or waiting in its pool."""
     seat = state.seats.get(device)
@@ -140,7 +154,7 @@ def choose(lease: Lease, offer: CheckIn, candidates: Sequence[Candidate], now_s:
     declined: Declined | None = None
     open_to: list[Round] = []
     for each in holding or candidates:
-        refused = _refusal(lease, offer, each, now_s)
+        refused = _refusal(lease, each, now_s, offer.kinds)
         if refused is None:
             open_to.append(each.round)
         elif declined is None or _sooner(refused, declined.refusal):
@@ -148,6 +162,36 @@ def choose(lease: Lease, offer: CheckIn, candidates: Sequence[Candidate], now_s:
     if not open_to and declined is not None:
         return declined
     return min(open_to, key=lambda state: _urgency(state, lease.device, now_s))
+
+
+def gathered(candidates: Sequence[Candidate], lease_of: Callable[[DeviceId], Lease | None], now_s: float) -> list[Move]:
+    """Devices to move from one selection to another, if several selections that cannot begin hold enough for one.
+
+    A device only waits in a pool, so it need not know for which task. The selection that lacks the fewest begins.
+
+    Args:
+        candidates: one per task with an open round.
+        lease_of: returns the lease of a device.
+        now_s: wall-clock time.
+    """
+    starved = [each for each in candidates if each.round.phase is Phase.SELECTION and _lacks(each.round) > 0]
+    waiting = sum(len(each.round.pool) for each in starved)
+    if len(starved) < 2 or waiting > MOST_GATHERED:
+        return []
+    for wanted in sorted(starved, key=lambda each: (_lacks(each.round), each.round.number)):
+        moves = []
+        for other in starved:
+            if other is not wanted and other.gate.kind is wanted.gate.kind and waiting >= wanted.round.rules.minimum:
+                leases = [lease for device in other.round.pool if (lease := lease_of(device)) is not None]
+                fit = [each for each in leases if _refusal(each, wanted, now_s, (wanted.gate.kind.value,)) is None]
+                moves += [Move(each.device, other.round.task, wanted.round.task) for each in fit]
+        if len(moves) >= _lacks(wanted.round):
+            return moves[: _lacks(wanted.round)]
+    return []
+
+
+def _lacks(state: Round) -> int:
+    return state.rules.minimum - len(state.pool)
 
 
 def in_slot(variant: Variant, slot: float, device: DeviceId) -> bool:
@@ -180,14 +224,14 @@ def free_slot(share: float, taken: Iterable[tuple[float, float]]) -> float | Non
     return begin if begin + share <= 1 + _ROUNDING else None
 
 
-def _refusal(lease: Lease, offer: CheckIn, candidate: Candidate, now_s: float) -> Refusal | None:
+def _refusal(lease: Lease, candidate: Candidate, now_s: float, kinds: Collection[str]) -> Refusal | None:
     gate = candidate.gate
-    return refusal(lease, candidate.round.number, gate.admission, now_s) or _unfit(lease, offer, gate)
+    return refusal(lease, candidate.round.number, gate.admission, now_s) or _unfit(lease, kinds, gate)
 
 
-def _unfit(lease: Lease, offer: CheckIn, gate: Requirements) -> Refusal | None:
+def _unfit(lease: Lease, kinds: Collection[str], gate: Requirements) -> Refusal | None:
     wanted = gate.eligibility
-    if gate.kind.value not in offer.kinds:
+    if gate.kind.value not in kinds:
         return Refusal(RejectionReason.OUTDATED_AGENT, f"this agent cannot {gate.kind.value}")
     if wanted.minimum_agent_version and older(lease.agent_version, wanted.minimum_agent_version):
         detail = f"this task needs agent {wanted.minimum_agent_version} or newer, got {lease.agent_version[:32]}"

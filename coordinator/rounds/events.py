@@ -53,10 +53,15 @@ class ReportReceived(msgspec.Struct, frozen=True):
 
 
 class ClockTicked(msgspec.Struct, frozen=True):
-    """A clock tick; ``elsewhere`` says what the missing devices are doing, in case the selection times out now."""
+    """A clock tick; ``elsewhere`` and ``busy`` matter only if the selection times out now.
+
+    ``elsewhere`` says what the missing devices are doing; ``busy`` is how many devices the open
+    rounds of other tasks hold.
+    """
 
     now_s: float
     elsewhere: str = ""
+    busy: int = 0
 
 
 class AggregationFinished(msgspec.Struct, frozen=True):

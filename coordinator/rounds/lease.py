@@ -93,6 +93,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         runtime: runtime of its last check-in.
         program: hash of the program that the device holds.
         weights: hash of the weights that the device holds.
+        version: model version that the device holds, as it reported it.
         examples: number of messages that the device could train on.
         emulated: whether it is an emulated phone.
         last_round: the last round that accepted a report of the device; 0 if none did.
@@ -112,6 +113,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     runtime: str = ""
     program: str | None = None
     weights: str | None = None
+    version: int | None = None
     examples: int = 0
     emulated: bool = False
     last_round: int = 0
@@ -223,6 +225,7 @@ def _offer(lease: Lease, event: CheckedIn) -> Lease:
         runtime=message.runtime,
         program=message.program,
         weights=message.weights,
+        version=message.version,
         examples=message.examples,
         emulated=message.emulated,
     )

@@ -63,7 +63,7 @@ from coordinator.rounds.events import (
     SendReceipt,
     StartAggregation,
 )
-from coordinator.rounds.rules import REPLACEMENT_SHARE, RoundRules
+from coordinator.rounds.rules import LONGEST_EMPTY_SELECTION_S, REPLACEMENT_SHARE, RoundRules
 from coordinator.rounds.seats import Seat, SeatState, causes_of, with_seat
 from coordinator.rounds.selection import sample
 from wire.identifiers import DeviceId
@@ -192,14 +192,21 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
         """
         match self.phase:
             case Phase.SELECTION:
-                here = f"waiting: {len(self.pool)} of {self.rules.minimum} phones eligible"
+                many, rules = len(self.pool), self.rules
+                here = f"waiting: {many} of {rules.minimum} phones eligible"
+                if many >= rules.minimum:
+                    here = f"waiting: {_phones(many)} eligible, enough to begin; {rules.cohort} wanted"
                 return f"{here}; {elsewhere}" if elsewhere else here
             case Phase.REPORTING:
-                return f"waiting: {self.reported} of {self.rules.goal} reports, {self.working} phones at work"
+                return f"waiting: {self.reported} of {self.rules.goal} reports, {_phones(self.working)} at work"
             case Phase.COMMITTING:
                 return f"averaging {self.reported} reports"
             case Phase.COMMITTED | Phase.ABANDONED:
                 return self.reason
+
+
+def _phones(count: int) -> str:
+    return f"{count} phone{'' if count == 1 else 's'}"
 
 
 def open_round(
@@ -298,6 +305,9 @@ def _watch_selection(state: Round, event: ClockTicked) -> Step:
         return _begin(state, now_s)
     if now_s < state.deadline_s:
         return state, ()
+    longest_s = max(rules.selection_deadline_s, LONGEST_EMPTY_SELECTION_S)
+    if len(state.pool) + event.busy >= rules.minimum and 0 <= now_s - state.opened_at_s < longest_s and event.busy:
+        return replace(state, deadline_s=now_s + rules.selection_deadline_s), ()  # other tasks will release them
     reason = state.explain(event.elsewhere)
     turned_away = tuple(RejectCheckIn(d, RejectionReason.TOO_FEW_DEVICES, reason) for d in state.pool)
     cause = AbandonCause.TOO_FEW_DEVICES if state.pool else AbandonCause.NOBODY_CAME

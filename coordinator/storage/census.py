@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 
 import structlog
 
@@ -37,16 +36,12 @@ class CensusTaker:
 
     Args:
         database: the coordinator's database.
-        weights_of: maps a manifest's hash to the hash of its weights.
         clock: wall-clock time.
         fresh_s: how long a count stays fresh at least.
     """
 
-    def __init__(
-        self, database: Database, weights_of: Callable[[str], str], clock: Clock, fresh_s: float = FRESH_S
-    ) -> None:
+    def __init__(self, database: Database, clock: Clock, fresh_s: float = FRESH_S) -> None:
         self._database = database
-        self._weights_of = weights_of
         self._clock = clock
         self._fresh_s = fresh_s
         self._lock = threading.Lock()
@@ -86,14 +81,12 @@ class CensusTaker:
         with self._database.transaction() as view:
             states = view.device_states()
             holders = view.holders(now_s - LATELY_S)
-            manifests = {record.version: record.manifest for record in view.versions(VERSIONS_NAMED)}
+            newest = {record.version for record in view.versions(VERSIONS_NAMED)}
             known = view.devices_since(float("-inf"))
-        versions = {self._weights_of(manifest): version for version, manifest in manifests.items()}
         held: dict[int | None, int] = {}
-        for weights, devices in holders.items():
-            if weights is not None:
-                version = versions.get(weights)
-                held[version] = held.get(version, 0) + devices
+        for reported, devices in holders.items():
+            version = reported if reported in newest else None
+            held[version] = held.get(version, 0) + devices
         self._latest = Census(counted_s=now_s, known=known, states=states, holders=held)
         self._counted_at_s = time.monotonic()
         took_s = self._counted_at_s - begun_s

@@ -30,7 +30,7 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
         counted_s: wall-clock time.
         known: number of devices ever heard from.
         states: (lifecycle state, reason) -> number of devices; the reason is empty except for ineligible devices.
-        holders: version -> number of devices heard from lately that hold its weights; None stands for older weights.
+        holders: version -> number of devices heard from lately that report it; None stands for older ones.
     """
 
     counted_s: float

@@ -28,8 +28,8 @@ MEDIAN_OF = 1000
 """Number of newest reports that the median covers, so that it stays cheap and current."""
 ROWS_SEARCHED = 20_000
 """Devices that one search examines; the next page continues after them."""
-WEIGHTS_TOLD_APART = 50
-"""Most weights that are counted separately; people do not look at more."""
+VERSIONS_TOLD_APART = 50
+"""Most versions that are counted separately; people do not look at more."""
 LAST_CHARACTER = "\uffff"
 """Sorts after every character that a device's id may contain."""
 
@@ -53,14 +53,14 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         states: lifecycle states.
         reason: reason for its state that the device gave.
         blocked: whether to return only devices that an operator blocked.
-        weights: hashes of weights, of which the device holds one.
+        version: model version that the device holds.
     """
 
     name: str = ""
     states: frozenset[str] = frozenset()
     reason: str | None = None
     blocked: bool = False
-    weights: frozenset[str] = frozenset()
+    version: int | None = None
 
 
 class Reading(abc.ABC):
@@ -181,8 +181,8 @@ class Reading(abc.ABC):
             matching = matching.where(looked_at.c.state.in_(wanted.states))
         if wanted.reason is not None:
             matching = matching.where(looked_at.c.reason == wanted.reason)
-        if wanted.weights:
-            matching = matching.where(looked_at.c.weights.in_(wanted.weights))
+        if wanted.version is not None:
+            matching = matching.where(looked_at.c.version == wanted.version)
         leases = self._fetch_leases(matching.limit(limit))
         if len(leases) == limit:
             return leases, HeardPosition(leases[-1].last_seen_s, leases[-1].device)
@@ -190,13 +190,15 @@ class Reading(abc.ABC):
         row = self._connection.execute(last).first()
         return leases, None if row is None else HeardPosition(row.last_seen_s, row.device)
 
-    def holders(self, since_s: float) -> dict[str | None, int]:
-        """Hash of weights -> number of devices that hold them, heard from since ``since_s``; the most common hashes."""
+    def holders(self, since_s: float) -> dict[int, int]:
+        """Version -> number of devices that report it, heard from since ``since_s``; the most common versions."""
         self.flush()
         many = sa.func.count().label("many")
-        query = sa.select(devices.c.weights, many).where(devices.c.last_seen_s >= since_s)
-        query = query.group_by(devices.c.weights).order_by(many.desc()).limit(WEIGHTS_TOLD_APART)
-        return {row.weights: row.many for row in self._connection.execute(query)}
+        query = sa.select(devices.c.version, many).where(
+            devices.c.last_seen_s >= since_s, devices.c.version.is_not(None)
+        )
+        query = query.group_by(devices.c.version).order_by(many.desc()).limit(VERSIONS_TOLD_APART)
+        return {row.version: row.many for row in self._connection.execute(query)}
 
     def _fetch_leases(self, query: sa.Select[Any]) -> list[Lease]:
         return [lease_from(row) for row in self._connection.execute(query).mappings()]

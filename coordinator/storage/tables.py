@@ -141,6 +141,7 @@ devices = Table(
     Column("runtime", String(500), nullable=False),
     Column("program", String(64)),
     Column("weights", String(64)),
+    Column("version", BigInteger),
     Column("examples", BigInteger, nullable=False),
     Column("emulated", Boolean, nullable=False),
     Column("last_round", BigInteger, nullable=False),

@@ -62,6 +62,13 @@ class VersionQueries:
         tally = self._connection.scalar(sa.select(federated.c.tally).where(federated.c.version == version))
         return Tally() if tally is None else msgspec.json.decode(tally, type=Tally)
 
+    def measured_on_devices(self, numbers: Iterable[int]) -> dict[int, Tally]:
+        """The tallies of metrics that devices measured for these versions, by number; only those that there are."""
+        rows = self._connection.execute(
+            sa.select(federated.c.version, federated.c.tally).where(federated.c.version.in_(list(numbers)))
+        )
+        return {number: msgspec.json.decode(tally, type=Tally) for number, tally in rows}
+
     def save_federated(self, version: int, tally: Tally) -> None:
         """Insert or replace the tally of a version."""
         row = {"version": version, "tally": msgspec.json.encode(tally)}

@@ -175,7 +175,7 @@ def step(task: Task, event: Event) -> Task:
     >>> task = Task(name="keyboard", number=1, created_s=0.0)
     >>> ended = step(task, RoundCommitted(9.0, StopRule(rounds=1)))
     >>> ended.status, ended.reason
-    (<TaskStatus.FINISHED: 'finished'>, 'it has its 1 committed rounds')
+    (<TaskStatus.FINISHED: 'finished'>, '1 of 1 rounds is committed')
 
     Raises:
         IllegalEvent: the table has no row for this event in this status.
@@ -187,7 +187,7 @@ def step(task: Task, event: Event) -> Task:
 def enough(task: Task, rule: StopRule) -> str:
     """Why the stop rule ends a task; empty if it does not."""
     if rule.rounds and task.committed >= rule.rounds:
-        return f"it has its {rule.rounds} committed rounds"
+        return f"{task.committed} of {rule.rounds} rounds {'is' if rule.rounds == 1 else 'are'} committed"
     best = task.best_top1
     if rule.target_top1 is not None and best is not None and best >= rule.target_top1:
         return f"it reached a recall of {best:.4f}, and {rule.target_top1:g} was wanted"

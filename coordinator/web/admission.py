@@ -17,6 +17,7 @@ from flask import Flask, Request, Response, abort, g, request, session
 from flask_limiter import Limiter
 from flask_limiter.util import get_remote_address
 
+from coordinator.enrolment.standing import said_to_device
 from coordinator.enrolment.tls_files import names_of
 from coordinator.web.access import ANYBODY, Caller, Role, caller, fingerprint, presented
 from coordinator.web.documents import Problem
@@ -120,11 +121,17 @@ def add_admission(app: Flask, ports: WebPorts) -> Limiter:
         if may_fetch():
             return None if ports.config.proxied or g.device is not None else _foreign_name(names)
         if marked("for_devices"):
-            return None if g.device is not None else _unknown_device()
+            return None if g.device is not None else unknown_device()
         wanted = marked("needs") or Role.VIEWER
         if wanted is Role.VIEWER and request.authorization is None and ports.public_reading:
             return _foreign_name(names)
         return _refusal(g.caller, wanted)
+
+    def unknown_device() -> Response:
+        if not g.serial or ports.office is None:
+            return problem(401, "show the certificate of a device")
+        standing = ports.office.register.standing_of_serial(g.serial)
+        return problem(403, said_to_device(standing), code="blocked" if standing.blocked else "revoked")
 
     @app.before_request
     def from_here() -> None:
@@ -140,16 +147,10 @@ def client_network() -> str:
     return network_of(address) if is_address(address) else address
 
 
-def problem(status: int, detail: str) -> Response:
+def problem(status: int, detail: str, code: str = "") -> Response:
     """A problem document."""
-    body = msgspec.json.encode(Problem(title=http.HTTPStatus(status).phrase, status=status, detail=detail))
+    body = msgspec.json.encode(Problem(title=http.HTTPStatus(status).phrase, status=status, detail=detail, code=code))
     return Response(body, status, content_type="application/problem+json")
-
-
-def _unknown_device() -> Response:
-    if g.serial:
-        return problem(403, "this certificate was revoked, or its device is blocked")
-    return problem(401, "show the certificate of a device")
 
 
 def _refusal(asks: Caller, wanted: Role) -> Response | None:

@@ -54,7 +54,7 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
     app.secret_key = secrets.token_bytes(32)  # never on disk, so it cannot be stolen; a restart ends all logins
     app.session_interface = _Cookie(ports.config)
     read_manifest = functools.lru_cache(maxsize=64)(lambda sha256: Manifest.decode(ports.artifacts.get(sha256)))
-    census = CensusTaker(ports.repository, lambda sha256: read_manifest(sha256).weights.sha256, ports.clock, fresh_s)
+    census = CensusTaker(ports.repository, ports.clock, fresh_s)
     site = Site(ports, census, read_manifest, ports.clock.now_s())
     pulse = Pulse(lambda: _pulse(ports))
     app.extensions |= {"census": census, "pulse": pulse}

@@ -20,12 +20,13 @@ Days = Annotated[float, Meta(gt=0, le=3650)]
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A problem document (RFC 9457)."""
+    """A problem document (RFC 9457); ``code`` is ``revoked`` or ``blocked`` where a device is refused, else empty."""
 
     title: str
     status: int
     detail: str
     type: str = "about:blank"
+    code: str = ""
 
 
 class Newest(msgspec.Struct, frozen=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from coordinator.learning.device_metrics import FederatedMetrics, Tally, figures
@@ -21,6 +23,12 @@ class VersionDetail(VersionRow, frozen=True, kw_only=True):
     since: float
     lineage: Lineage | None
     federated: FederatedMetrics
+
+
+def recall_on_devices(tallies: Mapping[int, Tally]) -> dict[int, float]:
+    """Mean top-1 recall that devices measured, by version; versions that none measured are left out."""
+    found = {number: figures(tally).top1_before for number, tally in tallies.items()}
+    return {number: spread.mean for number, spread in found.items() if spread is not None}
 
 
 def version_detail(record: VersionRecord, tally: Tally) -> VersionDetail:

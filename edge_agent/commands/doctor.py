@@ -240,6 +240,14 @@ def _broker_with_certificates(where: str, address: tuple[str, int], tls: ssl.SSL
     return Check("broker", "connection", CheckOutcome.FAILED, f"{where}: {reason}", remedy)
 
 
+def _detail(answer: urllib3.BaseHTTPResponse) -> str:
+    """The coordinator's reason for a refusal."""
+    try:
+        return f": {str(answer.json()['detail'])[:400]}"
+    except (ValueError, TypeError, KeyError):
+        return ""
+
+
 def _coordinator(config: AgentConfig) -> Iterator[Check]:
     url, tls = config.coordinator_url, _tls(config)
     try:
@@ -252,7 +260,9 @@ def _coordinator(config: AgentConfig) -> Iterator[Check]:
         remedy = "is coordinator_url that of a Nightjar coordinator?"
         if tls is not None:
             remedy = "was this device blocked or forgotten? see the coordinator's page; forgotten ones enrol anew"
-        yield Check("coordinator", "connection", CheckOutcome.FAILED, f"{url} answered {answer.status}", remedy)
+        yield Check(
+            "coordinator", "connection", CheckOutcome.FAILED, f"{url} answered {answer.status}{_detail(answer)}", remedy
+        )
         return
     yield Check("coordinator", "connection", CheckOutcome.OK, url)
     try:

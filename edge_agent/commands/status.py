@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import datetime
+from dataclasses import dataclass, fields
 
 from edge_agent import __version__
 from edge_agent.commands.opened import held_model, opened_database
 from edge_agent.config import KEYBOARD_HOST, AgentConfig
+from edge_agent.connection import FACT as CONNECTION
+from edge_agent.connection import decoded
 from edge_agent.core import lifecycle
 from edge_agent.keyboard.key import address
 from edge_agent.shell.database import Database
@@ -26,6 +29,9 @@ class Found:
         pid: the agent's process id; None if it is not running.
         state: the lifecycle state, as last stored.
         reason: why the device is in this state.
+        connected: whether the agent is connected to its coordinator.
+        connected_since_s: since when it is or is not, seconds since 1970 UTC; None if it was never noted.
+        not_connected_because: why it is not; the coordinator's words if it refuses this device.
         learning_paused: whether the user has paused learning.
         messages: number of stored messages.
         message_bytes: total size of the stored messages.
@@ -48,6 +54,9 @@ class Found:
     pid: int | None
     state: str
     reason: str
+    connected: bool
+    connected_since_s: float | None
+    not_connected_because: str
     learning_paused: bool
     messages: int
     message_bytes: int
@@ -79,6 +88,9 @@ def status(config: AgentConfig) -> Found:
             name, reason = "never-started", "the agent has not run here yet"
         else:
             name, reason = lifecycle.name(state), lifecycle.reason(state)
+        connection = None if database is None else decoded(database.fact(CONNECTION))
+        connected = pid is not None and connection is not None and connection.connected
+        because = "the agent does not run" if pid is None else "it has not connected yet"
         tally = None if database is None else database.tally()
         return Found(
             device=config.device,
@@ -88,6 +100,9 @@ def status(config: AgentConfig) -> Found:
             pid=pid,
             state=name,
             reason=reason,
+            connected=connected,
+            connected_since_s=None if connection is None or connection.connected != connected else connection.since_s,
+            not_connected_because="" if connected else (connection and connection.reason) or because,
             learning_paused=database is not None and database.learning_paused(),
             messages=0 if database is None else database.count(),
             message_bytes=0 if database is None else database.size_bytes(),
@@ -104,6 +119,26 @@ def status(config: AgentConfig) -> Found:
             if keyboard.enabled and keyboard.port
             else None,
         )
+
+
+def in_words(found: Found) -> list[tuple[str, object]]:
+    """The status for people: the connection in one line, times in the device's time zone."""
+    rows: list[tuple[str, object]] = []
+    for field in fields(found):
+        value = getattr(found, field.name)
+        if field.name == "connected":
+            since = "" if found.connected_since_s is None else f", since {_local(found.connected_since_s)}"
+            because = "" if value else f", because {found.not_connected_because}"
+            rows.append(("connected", f"{'yes' if value else 'no'}{since}{because}"))
+        elif field.name == "last_trained_at_s":
+            rows.append(("last trained", None if value is None else _local(value)))
+        elif field.name not in {"connected_since_s", "not_connected_because"}:
+            rows.append((field.name.replace("_", " "), value))
+    return rows
+
+
+def _local(seconds: float) -> str:
+    return datetime.datetime.fromtimestamp(seconds).astimezone().isoformat(" ", "seconds")
 
 
 def _key(config: AgentConfig, database: Database | None) -> str:

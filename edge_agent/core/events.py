@@ -50,10 +50,12 @@ class Announced:
         at: when it happened.
         within_s: a round has just opened with room for every device, and check-ins should come within this time; None
             if the announcement does not say so.
+        recalled: a task was created or resumed since the last announcement.
     """
 
     at: Moment
     within_s: float | None = None
+    recalled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

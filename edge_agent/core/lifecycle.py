@@ -36,6 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import msgspec
+from msgspec.structs import replace
 
 from edge_agent.core.eligibility import EligibilityRun
 from edge_agent.core.events import (
@@ -62,7 +63,7 @@ from edge_agent.core.events import (
 from wire.backoff import BackOff
 from wire.crash_loop import CRASHES_ALLOWED
 from wire.machine import Row, find_row, row, table
-from wire.messages import Assignment, DropoutCause
+from wire.messages import Assignment, DropoutCause, RejectionReason
 
 
 def _rows() -> Iterable[Row[Result]]:
@@ -205,12 +206,16 @@ class Reporting(msgspec.Struct, frozen=True, tag="reporting"):
 
 
 class Resting(msgspec.Struct, frozen=True, tag="resting"):
-    """Waiting for a retry window; ``round`` and ``attempt`` identify the report just settled (0 for none)."""
+    """Waiting for a retry window; ``round`` and ``attempt`` identify the report just settled (0 for none).
+
+    ``unwanted``: no task wanted the device, so a task that is created or resumed ends the rest.
+    """
 
     until_s: float
     reason: str
     round: int = 0
     attempt: int = 0
+    unwanted: bool = False
 
 
 State = Ineligible | Settling | CheckedIn | Preparing | Training | Finishing | Reporting | Resting
@@ -330,6 +335,9 @@ def _check_in_soon(state: CheckedIn, event: Announced) -> Result:
 
 
 def _come_sooner(state: Resting, event: Announced) -> Result:
+    if event.recalled and state.unwanted:
+        spread_s = NUDGE_SPREAD_S if event.within_s is None else event.within_s
+        return replace(state, until_s=min(state.until_s, event.at.now_s + spread_s * event.at.jitter)), ()
     # Only after a report: a new round does not remove the reason for any other rest.
     if event.within_s is None or not state.round:
         return state, ()
@@ -359,7 +367,7 @@ def _rest_after_rejection(_state: CheckedIn, event: Rejected) -> Result:
     rejection = event.rejection
     rest_s = max(rejection.retry_after_s, SHORTEST_REST_S)
     why = f"{rejection.detail or rejection.reason.value}; again in {rest_s:.0f} s"
-    return Resting(event.at.now_s + rest_s, why), ()
+    return Resting(event.at.now_s + rest_s, why, unwanted=rejection.reason is RejectionReason.NO_TASK), ()
 
 
 def _watch_work(state: Preparing | Training, event: ConditionsJudged) -> Result:

@@ -30,9 +30,13 @@ ONCE_MORE = urllib3.Retry(1, allowed_methods=None, redirect=False, status=False)
 
 
 class EnrolmentRefused(ConfigError):  # noqa: N818 - a person has to do something: that is what its base says
-    """The coordinator does not let this device in."""
+    """The coordinator does not let this device in; ``detail`` is the reason that it gave."""
 
     code = "refused"
+
+    def __init__(self, message: str, detail: str) -> None:
+        super().__init__(message)
+        self.detail = detail
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +118,24 @@ def refreshed(data_dir: Path, held: EnrolledIdentity) -> EnrolledIdentity:
     if identity != held:
         keep(data_dir, identity, None)
     return identity
+
+
+def refusal(data_dir: Path) -> str:
+    """Why the coordinator refuses this device's certificate, in its words; empty if it accepts it. Changes nothing.
+
+    Raises:
+        ConfigError: the device is not enrolled, or its certificate cannot be used.
+        UnavailableError: the coordinator cannot be reached.
+    """
+    held = held_identity(data_dir)
+    if held is None:
+        msg = "this device is not enrolled: nightjar-agent enrol"
+        raise ConfigError(msg)
+    try:
+        _ask(tls_context(data_dir, held), "GET", f"{held.coordinator_url}{ROOT}/self")
+    except EnrolmentRefused as error:
+        return error.detail
+    return ""
 
 
 def renewed(data_dir: Path, now_s: float) -> bool:
@@ -203,8 +225,9 @@ def _ask(
         msg = "the coordinator has this device's key; a person there has to let it in ('enrolment approve')"
         raise UnavailableError(msg)
     if status in {400, 401, 403, 404, 415, 422}:
-        msg = f"the coordinator at {url} refused ({status}): {_detail(data)}"
-        raise EnrolmentRefused(msg)
+        detail = _detail(data)
+        msg = f"the coordinator at {url} refused ({status}): {detail}"
+        raise EnrolmentRefused(msg, detail)
     if status != 200:
         msg = f"the coordinator at {url} answered {status}: {_detail(data)}"
         raise UnavailableError(msg)

@@ -18,6 +18,8 @@ from firmware_scripts.core.checks import (
     check_packings,
     check_permission,
     findings,
+    install_line,
+    judged,
 )
 from firmware_scripts.core.exit_status import ExitStatus
 from firmware_scripts.shell.host import ThisHost
@@ -33,12 +35,19 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
+COMMANDS = ("flash", "customise", "image", "twin", "android")
+
+
 @click.command()
+@click.argument("commands", nargs=-1, type=click.Choice(COMMANDS))
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list of {category, level, text, remedy}.")
 @click.pass_context
-def doctor(context: click.Context, *, as_json: bool) -> None:
-    """Check this machine and list the findings by category, with remedies. Exits with 10 if a command would fail."""
-    results = findings(ThisHost(), CHECKS)
+def doctor(context: click.Context, commands: tuple[str, ...], *, as_json: bool) -> None:
+    """Check this machine and list the findings by category, with remedies. Exits with 10 if a command would fail.
+
+    Without COMMANDS only flash must be able to run; name those that you want to use.
+    """
+    results = judged(findings(ThisHost(), CHECKS), commands)
     if as_json:
         rows = [{"category": f.category, "level": f.level.value, "text": f.text, "remedy": f.remedy} for f in results]
         click.echo(json.dumps(rows, indent=2))
@@ -49,4 +58,6 @@ def doctor(context: click.Context, *, as_json: bool) -> None:
                 click.echo(f"  {finding.level.value:5}  {finding.text}")
                 if finding.remedy:
                     click.echo(f"         {finding.remedy}")
+        if line := install_line(results):
+            click.echo(f"everything that is missing: {line}")
     context.exit(ExitStatus.CHECK_FAILED if any(f.level is Level.FAULT for f in results) else ExitStatus.DONE)

@@ -20,6 +20,7 @@ from firmware_scripts.core.bmap import Bmap
 from firmware_scripts.core.cards import Card, parse_cards
 from firmware_scripts.core.confirm import phrase
 from firmware_scripts.core.exit_status import ExitStatus
+from firmware_scripts.core.image_format import has_partition_table
 from firmware_scripts.core.plan import STEPS, Survey
 from firmware_scripts.core.printable import printable, size_text
 from firmware_scripts.core.rules import CAN_BE_ALLOWED, Reason, Rule
@@ -40,7 +41,7 @@ from firmware_scripts.shell.naming import DiskTarget, FileTarget, Target, find_t
 from firmware_scripts.shell.progress import display
 from firmware_scripts.shell.schema_check import cloud_init_schema
 from firmware_scripts.shell.signals import set_by_signals
-from firmware_scripts.surveying import survey
+from firmware_scripts.surveying import exactly, survey
 from firmware_scripts.verifying import VerifyFailed
 from firmware_scripts.writing import ImageFailed, Interrupted, WriteFailed, Written
 from wire.errors import ConfigError, RemoteProtocolError, UnavailableError
@@ -76,6 +77,7 @@ class _Named:
     help="A rule that shall not refuse these targets. Nothing allows a disk that is in use.",
 )
 @click.option("--at-once", default=AT_ONCE, show_default=True, type=click.IntRange(1, 64), help="Cards at a time.")
+@click.option("--force", is_flag=True, help="Write an image that has no partition table.")
 @click.option("--dry-run", is_flag=True, help="Print the plan as JSON and touch nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome of each target as JSON.")
 @click.pass_context
@@ -93,6 +95,7 @@ def flash(
     *,
     no_bmap: bool,
     yes: bool,
+    force: bool,
     dry_run: bool,
     as_json: bool,
     **given: Any,
@@ -109,6 +112,8 @@ def flash(
         machine = look()
         named = _name_targets(machine, image, _targets_and_cards(targets, serials, cards_path), yes=yes)
         allowed = frozenset(Rule(rule) for rule in allow)
+        with open_image(image) as stream:
+            partitioned = has_partition_table(exactly(stream, 512))
         if not dry_run:
             # Done before the image is read, so that a refusal does not take minutes.
             _end_if_refused([_judged(machine, entry, bmap.image_bytes if bmap else 0, allowed) for entry in named])
@@ -120,6 +125,11 @@ def flash(
     except OSError as error:
         msg = f"the image {image} cannot be read: {error}"
         raise UnavailableError(msg) from error
+    if not partitioned and not force:
+        click.echo(
+            f"nightjar-firmware: {image} has no partition table: no device boots it; --force writes it", err=True
+        )
+        context.exit(ExitStatus.IMAGE_UNUSABLE)
     if expected_sha256 is not None and surveyed.sha256 != expected_sha256.strip().lower():
         click.echo(f"nightjar-firmware: the image has sha256 {surveyed.sha256}, not {expected_sha256[:80]}", err=True)
         context.exit(ExitStatus.IMAGE_UNUSABLE)

@@ -7,8 +7,8 @@ A check is a function from a :class:`Host` to its findings; each part of ``night
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
@@ -30,12 +30,16 @@ class Finding:
         level: how much the finding matters.
         text: what was found.
         remedy: what to do about it; empty if nothing is needed.
+        packages: the Debian packages that are missing, separated by spaces.
+        needed_by: the commands that cannot run without them.
     """
 
     category: str
     level: Level
     text: str
     remedy: str = ""
+    packages: str = ""
+    needed_by: frozenset[str] = frozenset()
 
 
 class Host(Protocol):
@@ -65,11 +69,27 @@ def findings(host: Host, checks: Sequence[Check]) -> tuple[Finding, ...]:
     return tuple(finding for check in checks for finding in check(host))
 
 
+def judged(found: Sequence[Finding], commands: Collection[str]) -> tuple[Finding, ...]:
+    """The findings, in which everything is a fault that one of the commands cannot run without."""
+    return tuple(replace(f, level=Level.FAULT) if f.needed_by.intersection(commands) else f for f in found)
+
+
+def install_line(found: Sequence[Finding]) -> str:
+    """One command that installs every missing package; empty if none is missing.
+
+    >>> install_line([Finding("twin", Level.NOTE, "", packages="b a"), Finding("images", Level.NOTE, "", packages="a")])
+    'sudo apt install a b'
+    """
+    packages = sorted({package for finding in found for package in finding.packages.split()})
+    return f"sudo apt install {' '.join(packages)}" if packages else ""
+
+
 def check_listing(host: Host) -> Iterator[Finding]:
     """Whether lsblk can print JSON with all columns, which is needed to tell disks apart."""
     found = re.search(r"util-linux (\d+)\.(\d+)", host.output("lsblk", "--version"))
     if not found:
-        yield Finding("flashing", Level.FAULT, "lsblk is missing", "apt install util-linux; other systems: use a Linux")
+        remedy = "apt install util-linux; other systems: use a Linux"
+        yield Finding("flashing", Level.FAULT, "lsblk is missing", remedy, "util-linux")
     elif (int(found[1]), int(found[2])) < (2, 31):
         text = f"lsblk {found[1]}.{found[2]} does not list all that is needed"
         yield Finding("flashing", Level.FAULT, text, "use util-linux 2.31 or newer")
@@ -126,12 +146,12 @@ def check_image_tools(host: Host) -> Iterator[Finding]:
         host,
         "images",
         [
-            ("mcopy", "files of a boot partition can be read and written", "mtools"),
-            ("mkfs.vfat", "boot partitions can be made", "dosfstools"),
-            ("mke2fs", "root file systems can be made", "e2fsprogs"),
-            ("sfdisk", "partition tables can be made", "fdisk"),
-            ("fakeroot", "files in images keep their owners", "fakeroot"),
-            ("mmdebstrap", "images can be made from Debian's packages", "mmdebstrap uidmap"),
+            ("mcopy", "files of a boot partition can be read and written", "mtools", "customise image"),
+            ("mkfs.vfat", "boot partitions can be made", "dosfstools", "image"),
+            ("mke2fs", "root file systems can be made", "e2fsprogs", "image"),
+            ("sfdisk", "partition tables can be read and made", "fdisk", "customise image"),
+            ("fakeroot", "files in images keep their owners", "fakeroot", "image"),
+            ("mmdebstrap", "images can be made from Debian's packages", "mmdebstrap uidmap", "image"),
         ],
     )
 
@@ -142,12 +162,12 @@ def check_customising(host: Host) -> Iterator[Finding]:
         host,
         "customising",
         [
-            ("cloud-init", "user-data is checked by cloud-init itself, beside our own check", "cloud-init"),
-            ("mkpasswd", "passwords can be hashed for --password-hash", "whois"),
-            ("ssh-keygen", "SSH keys can be made for --ssh-key", "openssh-client"),
+            ("cloud-init", "user-data is checked by cloud-init itself, beside our own check", "cloud-init", ""),
+            ("mkpasswd", "passwords can be hashed for --password-hash", "whois", ""),
+            ("ssh-keygen", "SSH keys can be made for --ssh-key", "openssh-client", ""),
         ],
     )
-    yield from _programs(host, "android", [("adb", "phones on a cable can be reached", "adb")])
+    yield from _programs(host, "android", [("adb", "phones on a cable can be reached", "adb", "android")])
 
 
 def check_emulation(host: Host) -> Iterator[Finding]:
@@ -156,16 +176,17 @@ def check_emulation(host: Host) -> Iterator[Finding]:
         host,
         "twin",
         [
-            ("qemu-system-aarch64", "an ARM device can be run without a device", "qemu-system-arm"),
-            ("qemu-system-x86_64", "a PC can be run as a device", "qemu-system-x86"),
-            ("qemu-aarch64-static", "programs of a device can be run here", "qemu-user-static"),
+            ("qemu-system-aarch64", "an ARM device can be run without a device", "qemu-system-arm", "twin"),
+            ("qemu-system-x86_64", "a PC can be run as a device", "qemu-system-x86", "twin"),
+            ("qemu-aarch64-static", "programs of a device can be run here", "qemu-user-static", ""),
         ],
     )
 
 
-def _programs(host: Host, category: str, wanted: Sequence[tuple[str, str, str]]) -> Iterator[Finding]:
-    for name, text, package in wanted:
+def _programs(host: Host, category: str, wanted: Sequence[tuple[str, str, str, str]]) -> Iterator[Finding]:
+    for name, text, packages, needed_by in wanted:
         if host.has_command(name):
             yield Finding(category, Level.GOOD, f"{text} ({name})")
         else:
-            yield Finding(category, Level.NOTE, f"{name} is missing: {text} once it is there", f"apt install {package}")
+            missing, remedy = f"{name} is missing: {text} once it is there", f"apt install {packages}"
+            yield Finding(category, Level.NOTE, missing, remedy, packages, frozenset(needed_by.split()))

@@ -85,6 +85,20 @@ def detect(names: Collection[str], texts: Mapping[str, str]) -> Detected:
     return Detected(ImageFormat.FIRSTRUN, because, "bookworm-aarch64")
 
 
+def has_partition_table(sector: bytes) -> bool:
+    """Whether the first sector of a disk holds an MBR with a partition; a GPT has one, too, that covers the disk.
+
+    >>> has_partition_table(bytes(512))
+    False
+    """
+    entries = [sector[at : at + 16] for at in range(446, 510, 16)]
+    return (
+        sector[510:512] == b"\x55\xaa"
+        and all(entry[0] in {0x00, 0x80} for entry in entries)
+        and any(entry[4] and any(entry[12:16]) for entry in entries)
+    )
+
+
 def _own(text: str) -> Detected:
     try:
         mark = json.loads(text)

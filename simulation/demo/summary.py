@@ -72,14 +72,15 @@ def summary_table(result: Result) -> Table:
     table = Table(title="Summary (emulated phones)", title_justify="left", show_header=False)
     table.add_column(style="bold")
     table.add_column()
-    dropouts = ", ".join(f"{n} {cause}" for cause, n in sorted(result["dropouts"].items())) or "none"
+    causes = ", ".join(f"{n} {cause}" for cause, n in sorted(result["dropouts"].items()))
+    dropouts = f"{sum(result['dropouts'].values())} attempts: {causes}" if causes else "none"
     median = result["report_bytes_median"] or 0
     better, worse = result["phones_better"], result["phones_worse"]
     ratio = f", {result['dense_bytes'] / median:.0f}x smaller" if median else ""
     for name, value in (
         ("rounds", f"{result['rounds_committed']} committed, {result['rounds_abandoned']} abandoned"),
         ("versions", _versions(result)),
-        ("reports", f"{result['reports_accepted']} accepted, {result['reports_rejected']} not counted"),
+        ("reports", _reports(result)),
         ("dropouts", dropouts),
         ("bytes a report", f"{median:,} (median) beside {result['dense_bytes']:,} dense{ratio}"),
         ("bytes in all", f"{result['bytes_up']:,} up, {result['bytes_down']:,} down"),
@@ -95,6 +96,12 @@ def summary_table(result: Result) -> Table:
     ):
         table.add_row(name, value)
     return table
+
+
+def _reports(result: Result) -> str:
+    refused = sum(result["reports_invalid"].values())
+    late, again = result["reports_late"], result["reports_duplicate"]
+    return f"{result['reports_accepted']} accepted, {late} late, {again} received again, {refused} refused"
 
 
 def _versions(result: Result) -> str:

@@ -108,7 +108,7 @@ def test_a_device_that_waits_or_works_for_one_task_is_offered_nothing_else(make_
     world.check_in("a", "a")
     held = [state for state in world.tables.rounds.values() if DeviceId("a") in (*state.pool, *state.seats)]
     assert len(held) == 1
-    assert len(world.transport.to("a", Assignment)) <= 2, "the same one again"
+    assert len({order.round for order in world.transport.to("a", Assignment)}) <= 1, "the same one again"
     assert pool in {(), ("a",)}
 
 
@@ -136,6 +136,38 @@ def test_who_waited_for_a_task_that_is_paused_comes_back_soon_for_another(make_w
     rejection = world.transport.to("a", Rejection)[-1]
     assert "a look" in rejection.detail
     assert rejection.retry_after_s < REFUSED_RETRY_S, "the other task is open now"
+
+
+def test_a_task_that_is_resumed_calls_back_whom_the_pause_sent_away(make_world):
+    world = make_world()
+    world.check_in("a")
+
+    def recall():
+        return [message.recall for _, message, _ in world.transport.sent if isinstance(message, Announcement)][-1]
+
+    before = recall()
+    operate(world, PauseTask("keyboard", "a look"))
+    world.clock.time_s += 30.0
+    operate(world, ResumeTask("keyboard"))
+    assert recall() > before
+    resumed = recall()
+    world.clock.time_s += 30.0
+    create(world, "second")
+    assert recall() > resumed, "a new task wants them, too"
+
+
+def test_a_phone_that_waits_for_a_task_that_cannot_begin_serves_one_that_can(make_world):
+    world = make_world(goal=2, minimum=2)
+    one = next(f"d{n}" for n in range(99) if share_of("rates", DeviceId(f"d{n}")) < 0.5)
+    other = next(f"d{n}" for n in range(99) if share_of("rates", DeviceId(f"d{n}")) >= 0.5)
+    operate(world, PauseTask("keyboard", "a look"))
+    create(world, "half", goal=2, minimum=2, variant=Variant(experiment="rates", share=0.5))
+    world.check_in(one)
+    assert rounds_of(world, "half")[-1].pool == (one,)
+    operate(world, ResumeTask("keyboard"))
+    world.check_in(other)
+    assert {world.assignment(device).task for device in (one, other)} == {"keyboard"}
+    assert rounds_of(world, "half")[-1].pool == ()
 
 
 def test_who_waited_for_the_only_task_looks_again_before_long_while_it_is_paused_and_late_when_it_is_over(make_world):
@@ -306,7 +338,7 @@ def test_a_task_ends_with_its_rounds_and_the_other_goes_on(make_world):
             report(world, device)
         world.work()
     state = state_of(world, "second")
-    assert (state.status, state.reason) == (TaskStatus.FINISHED, "it has its 1 committed rounds")
+    assert (state.status, state.reason) == (TaskStatus.FINISHED, "1 of 1 rounds is committed")
     assert len(rounds_of(world, "second")) == 1
     assert state_of(world, "keyboard").status is TaskStatus.ACTIVE
     assert len(rounds_of(world, "keyboard")) == 3

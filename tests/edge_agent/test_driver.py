@@ -630,6 +630,20 @@ def test_stale_outcomes_of_stopped_work_are_dropped(phone):
 # --- the keyboard's model ---
 
 
+def test_who_was_sent_away_while_no_task_wanted_it_comes_back_when_one_is_resumed(phone):
+    phone.check_in()
+    said = {"version": 0, "manifest": phone.model.sha256}
+    phone.hear(Announcement(**said, recall=7))
+    phone.hear(Rejection(reason=RejectionReason.NO_TASK, retry_after_s=900, detail="the task is paused"))
+    sent = len(phone.transport.of("check-in"))
+    phone.hear(Announcement(**said, recall=7))
+    phone.pass_time(5)
+    assert len(phone.transport.of("check-in")) == sent, "it is the recall from before"
+    phone.hear(Announcement(**said, recall=8))
+    phone.pass_time(5)
+    assert len(phone.transport.of("check-in")) == sent + 1
+
+
 def test_the_announced_model_is_fetched_for_the_keyboard(tmp_path):
     phone = Phone(tmp_path, keyboard=True)
     phone.driver.begin()

@@ -24,3 +24,9 @@ def firmware(*arguments, typed=""):
     finally:
         sys.stdin = stdin
     return Done(int(status), out.getvalue(), err.getvalue())
+
+
+def partitioned(image: bytes) -> bytes:
+    """An image with a partition table in its first sector."""
+    entry = bytes([0x80, 0, 0, 0, 0x0C, 0, 0, 0]) + (8).to_bytes(4, "little") + (64).to_bytes(4, "little")
+    return image[:446] + entry + bytes(48) + b"\x55\xaa" + image[512:]

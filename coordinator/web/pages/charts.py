@@ -51,15 +51,6 @@ def lines(name: str, labels: tuple[str, ...], series: tuple[Series, ...], unit: 
 
 
 @functools.lru_cache(maxsize=KEPT)
-def areas(name: str, labels: tuple[str, ...], series: tuple[Series, ...]) -> str:
-    """A stacked area plot, the first series at the bottom; arguments as for :func:`lines`."""
-    chart = _chart(pygal.StackedLine, labels, "", fill=True, show_dots=False)
-    for title, values in series:
-        chart.add(title, values)
-    return _svg(chart, name)
-
-
-@functools.lru_cache(maxsize=KEPT)
 def bars(name: str, labels: tuple[str, ...], series: tuple[Series, ...], unit: str = "") -> str:
     """A stacked bar plot; arguments as for :func:`lines`."""
     chart = _chart(pygal.StackedBar, labels, unit)
@@ -128,6 +119,7 @@ def _plain(root: Any) -> Any:
                 tag in {"comment", "defs"}
                 or "t-overlay" in kind
                 or "tooltip-overlay" in kind
+                or ("rect" in kind and float(child.get("height", 1)) == 0)
                 or kind in {"value", "x centered", "y centered"}
             ):
                 parent.remove(child)

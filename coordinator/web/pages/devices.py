@@ -9,7 +9,8 @@ from flask import Blueprint, redirect, render_template, url_for
 from msgspec import Meta
 from werkzeug.wrappers import Response as AnyResponse
 
-from coordinator.rounds.lease import SHARE_WINDOW, counted_rounds
+from coordinator.enrolment.standing import Standing, standing_word, what_to_do
+from coordinator.rounds.lease import SHARE_WINDOW, Lease, counted_rounds
 from coordinator.storage.fleet import GROUPS
 from coordinator.storage.reading import HeardPosition, Wanted
 from coordinator.tasks.operations import BlockDevice, UnblockDevice
@@ -44,18 +45,14 @@ def add_devices(blueprint: Blueprint, site: Site) -> None:
     def devices() -> str:
         asked = asking.query(DevicesAsked)
         with ports.repository.transaction() as view:
-            weights: frozenset[str] = frozenset()
-            if asked.version is not None:
-                record = view.version(asked.version)
-                if record is None:
-                    asking.missing(f"version {asked.version}")
-                weights = frozenset({site.manifest(record.manifest).weights.sha256})
+            if asked.version is not None and view.version(asked.version) is None:
+                asking.missing(f"version {asked.version}")
             wanted = Wanted(
                 name=asked.name,
                 states=GROUPS.get(asked.doing, frozenset()),
                 reason=asked.why,
                 blocked=asked.blocked,
-                weights=weights,
+                version=asked.version,
             )
             after = HeardPosition(asked.seen, asked.after) if asked.after else None
             leases, last = view.search_devices(wanted, asking.PAGE, after)
@@ -67,19 +64,23 @@ def add_devices(blueprint: Blueprint, site: Site) -> None:
     @needs(Role.VIEWER)
     def one_device(name: str) -> str:
         with ports.repository.transaction() as view:
-            lease = view.lease(asking.device(name))
+            lease, standing = view.lease(asking.device(name)), Standing(name)
+            if ports.office is not None:
+                standing = ports.office.register.standing_of(asking.device(name))
+            if lease is None and standing.keys:
+                lease = Lease(device=asking.device(name))  # enrolled or waiting, and never heard of
             if lease is None:
                 asking.missing(f"device {name}: none of that name was ever heard of")
             reports = view.reports_of(lease.device, counted_rounds(lease))
-            current = view.current_version()
-        holds_newest = current is not None and lease.weights == site.manifest(current.manifest).weights.sha256
+            holds = None if lease.version is None else view.version(lease.version)
         return render_template(
             "device.html",
             device=lease,
             reports=reports,
-            current=current,
-            holds_newest=holds_newest,
+            holds=holds,
             window=SHARE_WINDOW,
+            standing=standing_word(standing),
+            remedy=what_to_do(standing),
             enrols=ports.office is not None,
         )
 

@@ -16,7 +16,7 @@ from coordinator.web.documents import Number, Why
 from coordinator.web.operating import operate
 from coordinator.web.pages import asking
 from coordinator.web.pages.site import Site
-from coordinator.web.versions import version_detail
+from coordinator.web.versions import recall_on_devices, version_detail
 
 
 class VersionsAsked(msgspec.Struct, frozen=True):
@@ -35,8 +35,17 @@ def add_models(blueprint: Blueprint, site: Site) -> None:
         asked = asking.query(VersionsAsked)
         with ports.repository.transaction() as view:
             records = view.versions(asking.PAGE, asked.before)[::-1]
+            tallies = view.measured_on_devices(record.version for record in records)
         last = records[-1].version if len(records) == asking.PAGE else None
-        return render_template("models.html", versions=records, asked=asked, last=last, census=site.census.now())
+        return render_template(
+            "models.html",
+            versions=records,
+            asked=asked,
+            last=last,
+            census=site.census.now(),
+            on_devices=recall_on_devices(tallies),
+            evaluated=ports.config.task.evaluation_text is not None,
+        )
 
     @blueprint.get("/models/<int:number>")
     @needs(Role.VIEWER)
@@ -58,6 +67,7 @@ def add_models(blueprint: Blueprint, site: Site) -> None:
             before=before,
             examples=_compared(record, first),
             newest=newest,
+            evaluated=ports.config.task.evaluation_text is not None,
             detail=detail,
             manifest=site.manifest(record.manifest),
             round=rounds[0] if rounds else None,

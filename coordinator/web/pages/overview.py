@@ -23,9 +23,11 @@ from coordinator.web.admission import needs
 from coordinator.web.pages import asking, charts
 from coordinator.web.pages.site import Site
 from coordinator.web.rows import by_label, why_not_active
+from coordinator.web.versions import recall_on_devices
 
 DAY_S, HOUR_S = 86400.0, 3600.0
 SAMPLE_EVERY_S = 900
+DRAWN_EVERY_S = 1800
 VERSIONS_DRAWN = 240
 """Newest versions in the plot: older ones do not show whether the model is learning now."""
 VERSIONS_LOOKED_AT = 40
@@ -81,6 +83,7 @@ def add_overview(blueprint: Blueprint, site: Site) -> None:
             open_round = next((state for state in open_rounds if state.task == asked), None)
             newest = view.versions(VERSIONS_LOOKED_AT, task=asked)
             measured = view.measured(VERSIONS_DRAWN, asked)
+            on_devices = recall_on_devices(view.measured_on_devices(record.version for record in newest))
             recent = view.recent_rounds(ROUNDS_SHOWN)[::-1]
             made = view.versions_made_in(recent)
             counted, accepted = view.counters(), view.accepted_reports()
@@ -128,7 +131,8 @@ def add_overview(blueprint: Blueprint, site: Site) -> None:
             hours=by_hour(samples),
             cost=cost(samples, counted, accepted),
             broker=ports.broker,
-            evaluated=asked != first or ports.config.task.evaluation_text is not None,
+            evaluated=ports.config.task.evaluation_text is not None,
+            on_devices=on_devices,
             started_s=site.started_s,
         )
 
@@ -149,12 +153,20 @@ def recall(measured: list[VersionMeasurement], baselines: list[Compared]) -> str
 
 
 def day(samples: list[Sample]) -> str:
-    """The plot of what the devices did over the day; empty with fewer than two samples."""
+    """The plot of what the devices did over the day; empty with fewer than two samples.
+
+    Bars, one for each half-hour: nothing is drawn where nothing was counted.
+    """
     if len(samples) < 2:
         return ""
-    series = tuple((name, tuple(sample.groups.get(name, 0) for sample in samples)) for name in GROUPS)
-    labels = tuple(words.clock(sample.at_s) for sample in samples)
-    return charts.areas("Phones over the day by what they do; the table below has the figures", labels, series)
+    counted = {int(sample.at_s // DRAWN_EVERY_S): sample for sample in reversed(samples)}  # the first of each half-hour
+    slots = range(min(counted), max(counted) + 1)
+    series = tuple(
+        (name, tuple(counted[slot].groups.get(name, 0) if slot in counted else None for slot in slots))
+        for name in GROUPS
+    )
+    labels = tuple(words.clock(slot * DRAWN_EVERY_S) for slot in slots)
+    return charts.bars("Phones over the day by what they do; the table below has the figures", labels, series)
 
 
 def drawn_groups(samples: list[Sample]) -> list[str]:

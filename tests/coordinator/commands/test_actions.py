@@ -33,6 +33,25 @@ def test_changes_are_made_by_the_running_service_under_the_users_name(served, as
     assert pause.who.startswith("cli-")
 
 
+@pytest.mark.parametrize(
+    ("command", "now"),
+    [
+        (("task", "resume"), "the task keyboard is active: waiting: 1 of 2 reports"),
+        (("device", "block", "b", "--reason", "odd"), "b is blocked: odd"),
+        (("device", "unblock", "b"), "b is not blocked"),
+        (("model", "rollback", "--reason", "odd"), "devices get version 1 of keyboard"),
+    ],
+)
+def test_a_change_says_what_is_so_now(served, run, site, command, now):
+    status, out, err = run(*command, "--config", site.config)
+    assert (status, now in out, "done" in out) == (0, True, False), (out, err)
+
+
+def test_a_version_is_shown_without_dictionaries_and_epochs(run, site):
+    status, out, _ = run("model", "show", 1, "--config", site.config)
+    assert (status, "{" in out) == (0, False)
+
+
 def test_versions_are_moved_by_the_running_service(served, ask):
     assert ask("model", "promote", 0, "--reason", "it was better") == {"changed": True}
     assert ask("model", "rollback", "--reason", "words are missing") == {"changed": True}

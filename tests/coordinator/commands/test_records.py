@@ -1,5 +1,9 @@
 import pytest
+from msgspec.structs import replace
 
+from coordinator.enrolment.claims import Claim
+from coordinator.enrolment.register import Register
+from coordinator.storage.database import Database, database_file
 from models.manifest import Manifest
 from wire.errors import ConfigError
 
@@ -8,6 +12,16 @@ def test_rounds_are_listed_with_what_they_made(ask):
     first, second = ask("round", "list")
     assert (first["number"], first["phase"], first["version"], first["top1"]) == (1, "committed", 1, 0.25)
     assert (second["number"], second["phase"], second["accepted"], second["selected"]) == (2, "reporting", 1, 2)
+
+
+def test_an_old_round_is_listed_with_its_recall_though_newer_versions_were_made_elsewhere(ask, site):
+    database = Database(f"sqlite:///{database_file(site.data)}")
+    with database.transaction() as tx:
+        for number in range(2, 6):
+            tx.add_version(replace(tx.version(1), version=number, task="other", round=None, metrics=None))
+    database.close()
+    first, _ = ask("round", "list", "--limit", 2)
+    assert (first["version"], first["top1"]) == (1, 0.25)
 
 
 def test_a_round_shows_what_became_of_each_device(ask):
@@ -33,6 +47,24 @@ def test_an_exported_version_can_be_the_first_of_another_coordinator(ask, site, 
 def test_devices_are_listed_and_shown(ask):
     assert [(row["device"], row["state"]) for row in ask("device", "list")] == [("a", "training"), ("b", "ineligible")]
     assert ask("device", "show", "a")["examples"] == 7
+
+
+def test_a_device_shows_its_standing_and_what_to_do(ask, site):
+    assert ask("device", "show", "a")["standing"] == "not enrolled"
+    database = Database(f"sqlite:///{database_file(site.data)}")
+    register = Register(database)
+    register.add_claim(Claim(name="shelf", sha256="0", device="new", approval=True, created_s=1, expires_s=9), "test")
+    register.redeem("0", "f" * 64, "", "", 2.0)
+    shown = ask("device", "show", "new")
+    assert (shown["standing"], "enrolment approve new" in shown["remedy"]) == ("pending", True)
+    register.revoke("new", "test", 3.0)
+    shown = ask("device", "show", "new")
+    assert (shown["standing"], "enrol-token create" in shown["remedy"]) == ("revoked", True)
+    with database.transaction() as tx:
+        tx.save_lease(replace(tx.lease("a"), blocked="lost"))
+    shown = ask("device", "show", "a")
+    assert (shown["standing"], "device unblock a" in shown["remedy"]) == ("blocked", True)
+    database.close()
 
 
 def test_a_device_is_shown_without_bit_masks_and_epochs(run, site, ask):

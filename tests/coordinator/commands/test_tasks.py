@@ -41,7 +41,7 @@ def test_the_tasks_are_listed_with_what_each_waits_for(ask):
         1,
         2,
     )
-    assert row["reason"] == "waiting: 1 of 2 reports, 1 phones at work"
+    assert row["reason"] == "waiting: 1 of 2 reports, 1 phone at work"
 
 
 def test_a_task_is_shown_with_its_settings_and_rounds_and_without_a_name_it_is_the_files(ask, run, site):
@@ -55,6 +55,23 @@ def test_a_task_is_shown_with_its_settings_and_rounds_and_without_a_name_it_is_t
     status, _, err = run("task", "show", "nothing", "--config", site.config)
     assert status == 2
     assert "there is no task nothing" in err
+
+
+@pytest.mark.parametrize(
+    ("more", "warning"),
+    [
+        (("minimum=2",), ""),
+        (("minimum=3",), "known devices: 2, and a round needs 3"),
+        (
+            ("minimum=2", "--experiment", "rates", "--share", "0.01"),
+            "known devices in its share of the experiment rates: 0, and a round needs 2",
+        ),
+    ],
+)
+def test_a_task_for_fewer_known_devices_than_it_needs_is_created_with_a_warning(served, run, site, more, warning):
+    status, _, err = run("task", "create", "new", "--config", site.config, "--set", "goal=8", "--set", *more)
+    assert (status, bool(err)) == (0, bool(warning))
+    assert warning in err
 
 
 def test_a_task_is_made_with_what_is_given_over_what_the_file_says(served, ask, tmp_path):

@@ -20,14 +20,15 @@ def database(tmp_path):
     with made.transaction() as tx:
         tx.add_version(VersionRecord(version=0, manifest="a" * 64))
         tx.add_version(VersionRecord(version=1, manifest="b" * 64))
-        for number, (state, weights) in enumerate((("training", "B"), ("ineligible", "A"), ("checked-in", "old"))):
+        for number, (state, version) in enumerate((("training", 1), ("ineligible", 0), ("checked-in", 77))):
             tx.save_lease(
                 Lease(
                     device=DeviceId(f"d{number}"),
                     presence=Presence.PRESENT,
                     state=state,
                     reason="in use",
-                    weights=weights,
+                    weights="the same",
+                    version=version,
                     last_seen_s=1_000_000.0,
                 )
             )
@@ -36,7 +37,7 @@ def database(tmp_path):
 
 
 def taker(database, **options):
-    return CensusTaker(database, lambda manifest: manifest[0].upper(), FakeClock(), **options)
+    return CensusTaker(database, FakeClock(), **options)
 
 
 def test_it_counts_what_devices_do_and_which_version_they_hold(database):

@@ -91,7 +91,7 @@ def after(rule: StopRule, *recalls: float | None) -> Task:
 @pytest.mark.parametrize(
     ("rule", "recalls", "reason"),
     [
-        (StopRule(rounds=2), (None, None), "it has its 2 committed rounds"),
+        (StopRule(rounds=2), (None, None), "2 of 2 rounds are committed"),
         (StopRule(target_top1=0.2), (0.1, 0.25), "it reached a recall of 0.2500, and 0.2 was wanted"),
         (StopRule(no_progress_rounds=2), (0.2, 0.2, 0.1), "its recall did not grow for 2 rounds"),
     ],

@@ -100,7 +100,7 @@ def live_through(database: Database, manifest: str, weights: str, now_s: float) 
         for device in DEVICES[:9]:
             tx.add_report(report(ROUNDS + 1, device, now_s - 10), b"frame")
         for number, device in enumerate(DEVICES):
-            tx.save_lease(lease(number, device, weights, now_s))
+            tx.save_lease(lease(number, device, weights, version, now_s))
         for minute in range(0, 20 * 60, 10):
             tx.add_sample(sample(begun_s + 60 * minute, minute, version), 7 * 86400)
         for name, amount in (("bytes_up", 9_400_000), ("bytes_down", 310_000_000), ("reports_late", 12)):
@@ -134,7 +134,7 @@ def report(number: int, device: DeviceId, received_s: float) -> StoredReport:
     )
 
 
-def lease(number: int, device: DeviceId, weights: str, now_s: float) -> Lease:
+def lease(number: int, device: DeviceId, weights: str, version: int, now_s: float) -> Lease:
     state, reason = "ineligible", REASONS[number % 4]
     if number < 26:
         state, reason = "training", f"selected for round {ROUNDS + 1}"
@@ -152,7 +152,8 @@ def lease(number: int, device: DeviceId, weights: str, now_s: float) -> Lease:
         last_seen_s=now_s - number * 3,
         agent_version="0.1.0",
         runtime="ai-edge-litert 2.3.0",
-        weights=weights if number % 3 else "f" * 64,
+        weights=weights,
+        version=version if number % 3 else 0,
         examples=200 + number,
         emulated=number % 5 == 0,
         last_round=ROUNDS + 1 if number < 9 else 20,

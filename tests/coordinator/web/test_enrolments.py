@@ -1,13 +1,16 @@
 """The page of enrolment: who waits, claims and keys, and what its buttons leave in the register and the audit log."""
 
 import base64
+import html
 import json
 import re
 
 import pytest
+from msgspec.structs import replace
 
 from coordinator.enrolment.certificate_issuer import claim_hash
 from coordinator.enrolment.claims import Claim, ClaimRefused, KeyState
+from coordinator.versions.rollout import Rollout, Stage
 from coordinator.web.access import Role
 from tests.coordinator.web.conftest import DESKTOP, PHONE, Served
 from tests.coordinator.web.test_api import NOW_S, Service
@@ -68,6 +71,26 @@ def test_every_page_says_that_somebody_waits_and_the_page_says_who(office):
     page = office.get(role=Role.OPERATOR)
     assert all(said in page for said in ("pi-aaaaaaaa", "192.0.2.7", "shelf", "takes an admin's token"))
     assert "Let in</button>" not in page
+
+
+def test_the_page_of_a_device_says_its_standing_and_what_to_do(office):
+    assert "enrolment approve pi-aaaaaaaa" in html.unescape(office.get("/devices/pi-aaaaaaaa", Role.VIEWER))
+    office.post(f"/enrolments/{KEY}/refuse")
+    page = office.get("/devices/pi-aaaaaaaa")
+    assert "enrol-token create" in page
+    assert "Forget it" not in page, "it is forgotten"
+
+
+def test_the_page_of_a_device_says_which_version_it_reports_though_another_has_the_same_weights(office):
+    with office.service.database.transaction() as tx:
+        first = tx.version(0)
+        rolled_back = Rollout(stage=Stage.ROLLED_BACK)
+        tx.add_version(replace(first, version=1, task="a", rollout=rolled_back))
+        tx.add_version(replace(first, version=2, task="b"))
+        tx.save_lease(replace(tx.lease("a"), weights="f" * 64, version=1))
+    page = office.get("/devices/a", Role.VIEWER)
+    assert "version 1</a> of a, rolled-back" in page
+    assert "of b" not in page
 
 
 def test_an_admin_lets_a_device_in_and_it_stands_in_the_log(office):

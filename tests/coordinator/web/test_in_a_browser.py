@@ -75,7 +75,7 @@ def test_the_four_questions_are_answered_at_one_look(lived, look):
         "What is out?",
     ]
     assert page.locator("#learning .figure").inner_text().startswith("27.2 % top-1 recall")
-    assert "phones eligible now" in page.locator("#health .figure").inner_text()
+    assert "eligible now" in page.locator("#health .figure").inner_text()
     assert "per report" in page.locator("#cost .figure").inner_text()
     assert page.locator("#out").get_by_role("link", name="version 27").count() == 2
     assert page.locator(".chart svg[role=img]").count() == 3
@@ -118,6 +118,19 @@ def test_everything_is_reached_and_pressed_with_the_keyboard_alone(fresh, look):
     page.keyboard.press("Enter")
     page.get_by_text("blocked", exact=True).wait_for()
     assert fresh.service.ask("GET", "/api/v1/devices/a").json["blocked"] == "sends nonsense"
+
+
+def test_on_a_phone_the_whole_menu_and_the_recall_are_in_sight_and_a_cut_table_has_an_edge(lived, look):
+    width = 390
+    for path in ("/models", "/rounds"):
+        page = look(lived, path, Role.ADMIN, {"width": width, "height": 844})
+        boxes = [link.bounding_box() for link in page.locator("header nav a").all()]
+        assert len(boxes) == 8
+        assert all(box["x"] >= 0 and box["x"] + box["width"] <= width for box in boxes)
+        box = page.get_by_role("columnheader", name="Top-1").bounding_box()
+        assert box["x"] + box["width"] <= width
+        background = page.locator(".scroll").first.evaluate("e => getComputedStyle(e).backgroundAttachment")
+        assert background == "local, local, scroll, scroll"
 
 
 def test_what_happens_arrives_on_an_open_page(fresh, look):

@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from coordinator.engine.jobs import Example, VersionMetrics
+from coordinator.learning.device_metrics import tally
 from coordinator.rounds.lease import Lease, Presence
 from coordinator.storage.reading import Reading
 from coordinator.web.access import Role
@@ -12,6 +13,7 @@ from tests.coordinator.web.test_app import A, B, Site
 from tests.coordinator.web.test_login import OURS, log_in
 from tests.coordinator.web.test_login import service as service
 from wire.errors import UnavailableError
+from wire.frame import LocalEvaluation
 from wire.identifiers import DeviceId
 
 
@@ -37,6 +39,21 @@ def test_the_full_page_shows_the_curve_the_baseline_and_what_was_lost(site):
     assert "dropped out: in-use" in page
     assert "report refused: norm" in page
     assert "round abandoned: nobody-came" in page
+
+
+def test_without_held_out_text_the_pages_show_what_devices_measured(service):
+    one = tally([LocalEvaluation(100, 20, 40, 25, 45, 5.0, 4.5)])
+    with service.database.transaction() as tx:
+        tx.save_version(replace(tx.version(0), metrics=None))
+    token = service.token(Role.VIEWER)
+    before = service.ask("GET", "/", token).text
+    assert "on its way" not in before
+    assert "Nothing was measured" in before
+    with service.database.transaction() as tx:
+        tx.save_federated(0, one)
+    assert "20.0 %</b></a> top-1 recall on devices" in service.ask("GET", "/", token).text
+    assert '<td class="number">20.0 %</td>' in service.ask("GET", "/models", token).text
+    assert "Devices measured a top-1 recall of <b>20.0 %</b>" in service.ask("GET", "/models/0", token).text
 
 
 @pytest.mark.parametrize("path", ["/", "/rounds", "/rounds/2", "/devices", "/devices/a", "/tasks", "/models"])

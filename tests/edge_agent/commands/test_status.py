@@ -1,7 +1,14 @@
+import datetime
 import os
 
+import structlog
+
+from edge_agent.assembly import caps
 from edge_agent.config import load
-from edge_agent.shell.folder import own_folder
+from edge_agent.connection import FACT, Connection
+from edge_agent.shell.clock import SystemClock
+from edge_agent.shell.database import Database
+from edge_agent.shell.folder import DATABASE, own_folder
 
 
 def test_before_the_first_start(place):
@@ -28,4 +35,23 @@ def test_while_it_runs(place):
 def test_a_person_reads_words(place):
     said = place.run("status", status=4)
     assert "running            no" in said
-    assert "last trained at s  -" in said
+    assert "last trained       -" in said
+    assert "connected          no, because the agent does not run" in said
+
+
+def test_a_refused_device_says_since_when_and_why(place):
+    place.move_in("hello there")
+    settings = load(place.config, {})
+    with own_folder(settings.data_dir):
+        database = Database(settings.data_dir / DATABASE, caps(settings), SystemClock())
+        log = structlog.get_logger()
+        connection = Connection(lambda: 1.7e9, lambda state: database.remember(FACT, state), log)
+        connection.begin()
+        connection.told("an operator blocked this device: lost")
+        database.close()
+        found = place.json("status")
+        assert (found["connected"], found["connected_since_s"]) == (False, 1.7e9)
+        assert found["not_connected_because"] == "an operator blocked this device: lost"
+        day = datetime.datetime.fromtimestamp(1.7e9).astimezone().isoformat(" ", "seconds")
+        said = place.run("status")
+    assert f"connected          no, since {day}, because an operator blocked this device: lost" in said

@@ -15,10 +15,10 @@ from firmware_scripts.core.exit_status import ExitStatus
 from firmware_scripts.fleet import CustomiseFailed, TargetRefused
 from firmware_scripts.verifying import VerifyFailed
 from firmware_scripts.writing import ImageFailed, Interrupted, WriteFailed, Written
-from tests.firmware_scripts.command_line import firmware
+from tests.firmware_scripts.command_line import firmware, partitioned
 
 ROOT = Path(__file__).parents[3]
-IMAGE = random.Random(41).randbytes(2**20 + 70_000)
+IMAGE = partitioned(random.Random(41).randbytes(2**20 + 70_000))
 
 
 @pytest.fixture
@@ -33,6 +33,16 @@ def test_a_new_file_is_written_and_read_back_without_asking(image, tmp_path):
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "card").read_bytes() == IMAGE
     assert "written and read back" in done.stderr
+
+
+def test_an_image_without_a_partition_table_is_refused_unless_forced(tmp_path):
+    noise = tmp_path / "noise.img"
+    noise.write_bytes(random.Random(1).randbytes(70_000))
+    refused = firmware("flash", noise, tmp_path / "card")
+    assert (refused.returncode, "no partition table" in refused.stderr) == (6, True)
+    assert not (tmp_path / "card").exists()
+    assert firmware("flash", noise, tmp_path / "card", "--force").returncode == 0
+    assert (tmp_path / "card").read_bytes() == noise.read_bytes()
 
 
 def test_a_packed_image_with_a_wrong_name_is_unpacked(tmp_path):

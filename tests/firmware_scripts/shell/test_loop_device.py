@@ -13,11 +13,11 @@ from firmware_scripts.core.targets import judge
 from firmware_scripts.shell.block_file import OpenFile, open_block, open_to_read
 from firmware_scripts.shell.look import look
 from firmware_scripts.shell.naming import DiskTarget, find_target
-from tests.firmware_scripts.command_line import firmware
+from tests.firmware_scripts.command_line import firmware, partitioned
 from tests.firmware_scripts.stock_images import TRIXIE, make_image, missing, read
 
 SIZE = 8 * 2**20
-IMAGE = random.Random(31).randbytes(3 * 2**20 + 512)
+IMAGE = partitioned(random.Random(31).randbytes(3 * 2**20 + 512))
 
 
 def run(*command, **rest):

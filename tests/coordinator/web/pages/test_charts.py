@@ -8,7 +8,7 @@ LABELS = tuple(str(number) for number in range(200))
 VALUES = tuple(float(number) for number in range(200))
 
 
-@pytest.mark.parametrize("draw", [charts.lines, charts.areas, charts.bars])
+@pytest.mark.parametrize("draw", [charts.lines, charts.bars])
 def test_a_plot_has_a_name_and_neither_style_nor_script(draw):
     svg = draw('Recall & "more" <b>', LABELS, (("top-1", VALUES), ("top-3", VALUES)))
     root = ET.fromstring(svg)

@@ -1,9 +1,11 @@
+import re
+
 from msgspec.structs import replace
 
 from coordinator.rounds.round import Phase, open_round
 from coordinator.rounds.seats import Seat, SeatState
 from coordinator.storage.fleet import Sample
-from coordinator.web.pages.overview import by_hour, cost, late
+from coordinator.web.pages.overview import by_hour, cost, day, late
 from tests.coordinator.web.test_app import RULES, A, B, C
 
 
@@ -29,6 +31,13 @@ def test_hours_add_up_to_the_day():
     hours = by_hour(samples)
     assert hours == [(0.0, 7, 70, 2), (3600.0, 3, 30, 2)]
     assert sum(up for _, up, _, _ in hours) == 10
+
+
+def test_the_day_draws_a_bar_for_each_half_hour_that_was_counted_and_nothing_between():
+    samples = [replace(sample(at_s, 0), groups={"waiting": 3}) for at_s in (0.0, 900.0, 7200.0)]
+    drawn = day(samples)
+    assert len(re.findall(r'<rect [^>]*class="rect', drawn)) == 2, "two half-hours, one group"
+    assert day(samples[:1]) == ""
 
 
 def test_the_day_costs_what_came_since_its_first_sample():
