@@ -109,6 +109,7 @@ def upgrade() -> None:
         sa.Column("runtime", sa.String(500), nullable=False),
         sa.Column("program", sa.String(64)),
         sa.Column("weights", sa.String(64)),
+        sa.Column("version", sa.BigInteger),
         sa.Column("examples", sa.BigInteger, nullable=False),
         sa.Column("emulated", sa.Boolean, nullable=False),
         sa.Column("last_round", sa.BigInteger, nullable=False),
