@@ -41,7 +41,7 @@ CONTRASTS = """() => {
 
 
 def show_everything(screen, bench):
-    """As much as can be on the page at once: messages, a fault, a chart, a marked word, a pressed key, emoji, a dialog."""
+    """As much as can be on the page at once: messages, a fault, a chart, a marked word, a pressed key, emoji."""
     for _ in range(15):
         bench.store.note_recall(1, 30, 5, 10)
     screen.write("hello how are you")
