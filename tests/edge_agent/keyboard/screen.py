@@ -43,7 +43,10 @@ class Screen:
             self.key(name).tap()
 
     def drag(self, *names: str, dx: float = 0) -> None:
-        """Draws a line over keys with the pointer, and ends it further to the right."""
+        """Draws a line over keys with the pointer, and ends it further to the right.
+
+        On a busy machine the first key is held for long: take one that offers no accents.
+        """
         mouse = self.page.mouse
         boxes = [self.page.locator(f".key[aria-label='{name}' i]").bounding_box() for name in names]
         for place, box in enumerate(boxes):

@@ -50,8 +50,8 @@ def test_backspace_right_after_a_glide_takes_the_whole_word_back(screen):
 
 def test_glide_after_a_word_begins_another_one(screen):
     screen.tap("G", "o", "o", "d")
-    screen.drag("d", "a", "y")
-    screen.wait_for_text("Good day ")
+    screen.drag("m", "o", "r", "n", "i", "n", "g")
+    screen.wait_for_text("Good morning ")
 
 
 def test_undo_takes_a_glide_back(screen):
@@ -62,11 +62,11 @@ def test_undo_takes_a_glide_back(screen):
 
 
 def test_smeared_tap_is_a_tap_and_a_line_that_means_nothing_says_so(screen):
-    screen.drag("G", dx=14)
-    assert screen.text == "G"
-    screen.drag("z", "p", "z", "p")
+    screen.drag("H", dx=14)
+    assert screen.text == "H"
+    screen.drag("x", "p", "x", "p")
     screen.page.get_by_text("No word lies on that line.").wait_for()
-    assert screen.text == "G"
+    assert screen.text == "H"
 
 
 def test_line_is_drawn_while_gliding(screen):
