@@ -13,6 +13,7 @@ MODULES = (
     "suggestion",
     "keyboard",
     "correction",
+    "glide",
     "ingest",
     "round",
     "web",

@@ -3,6 +3,8 @@
 ======================  =========================  ==================================================================
 ``GET  /``                                         the page
 ``POST /api/suggest``   ``{"text", "language"?}``  ``{"suggestions", "prefix", "space_takes", "version", "reason"}``
+``POST /api/glide``     :class:`GlideBody`         ``{"words", "reason"}``: what a line over the letter keys may mean
+``GET  /api/emoji``                                ``[[character, name]]``
 ``POST /api/messages``  ``{"text", "language"?}``  ``{"kept", "stored", "reason"}``; the kept text becomes an example
 ``GET  /api/about``                                what the device does and stores, in numbers
 ``GET  /api/recall.svg``                           a chart of how well it predicted what was typed
@@ -36,6 +38,7 @@ from werkzeug.exceptions import (
     UnsupportedMediaType,
 )
 
+from edge_agent.keyboard.emoji import emoji_names
 from edge_agent.keyboard.key import shows
 from edge_agent.keyboard.learning import own_words_in
 from edge_agent.keyboard.recall import drawing, latest
@@ -45,8 +48,10 @@ from wire.addresses import is_loopback
 from wire.errors import NightjarError, UnavailableError
 
 MAX_TEXT_CHARACTERS = 2_000
-# JSON takes up to twelve bytes for a character (an escaped surrogate pair); a longer body cannot hold a legal text.
-MAX_BODY_BYTES = 12 * MAX_TEXT_CHARACTERS + 1_000
+MAX_GLIDE_POINTS = 400
+# JSON takes up to twelve bytes for a character (an escaped surrogate pair), and the page sends a point of a glide in
+# sixteen or less; a longer body cannot hold a legal text.
+MAX_BODY_BYTES = 12 * MAX_TEXT_CHARACTERS + 20 * MAX_GLIDE_POINTS
 
 PAUSED = "Not kept: learning is paused."
 PRIVATE = "Not kept: something in it looks private, such as a number, an address or a password."
@@ -131,6 +136,25 @@ class TypedBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     language: Annotated[str, msgspec.Meta(max_length=35)] = ""
 
 
+Coordinate = Annotated[float, msgspec.Meta(ge=-100, le=100)]
+Place = tuple[Coordinate, Coordinate]
+
+
+class GlideBody(TypedBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Body of a request for the words of a glide.
+
+    Attributes:
+        points: the line, (right, down), in key widths.
+        keys: the letters of the layout and the centres of their keys, in the same units.
+    """
+
+    points: Annotated[tuple[Place, ...], msgspec.Meta(min_length=2, max_length=MAX_GLIDE_POINTS)]
+    keys: Annotated[
+        dict[Annotated[str, msgspec.Meta(min_length=1, max_length=1)], Place],
+        msgspec.Meta(min_length=1, max_length=64),
+    ]
+
+
 class Learning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Body of a request to pause or resume learning."""
 
@@ -183,6 +207,17 @@ def create_app(
             version=suggestions.version,
             reason=suggestions.reason,
         )
+
+    @app.post("/api/glide")
+    def glide() -> Response:
+        body = _body(GlideBody)
+        on_typing()
+        meant = suggester.glide(body.text, body.points, body.keys, language=body.language)
+        return jsonify(words=meant.words, reason=meant.reason)
+
+    @app.get("/api/emoji")
+    def emoji() -> Response:
+        return jsonify(emoji_names())
 
     @app.post("/api/messages")
     def send() -> Response:

@@ -9,6 +9,7 @@ strings are one slip away from some word. Costs are negative natural logarithms 
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 
 SLIP_FROM = 3
 """Shortest prefix, in letters, that is checked for slips: every shorter word is one slip away from another."""
@@ -40,6 +41,20 @@ _REACH = 1.3
 
 
 @functools.cache
+def key_centres(language: str) -> Mapping[str, tuple[float, float]]:
+    """The letters of a layout and the centres of their keys, (right, down) from the first key, in keys.
+
+    >>> key_centres("en")["q"], key_centres("en")["a"], key_centres("fr")["q"]
+    ((0.0, 0.0), (0.25, 1.0), (0.25, 1.0))
+
+    Args:
+        language: ISO 639 code; a language without a layout of its own uses QWERTY.
+    """
+    rows = zip(_ROWS.get(language, _QWERTY), _SHIFTED, strict=True)
+    return {letter: (x + shift, float(y)) for y, (row, shift) in enumerate(rows) for x, letter in enumerate(row)}
+
+
+@functools.cache
 def neighbours(language: str) -> frozenset[tuple[str, str]]:
     """Pairs of letters whose keys touch each other.
 
@@ -47,13 +62,9 @@ def neighbours(language: str) -> frozenset[tuple[str, str]]:
     (True, True, False)
 
     Args:
-        language: ISO 639 code; a language without a layout of its own uses QWERTY.
+        language: ISO 639 code that selects the layout.
     """
-    places = {
-        letter: (x + shift, float(y))
-        for y, (row, shift) in enumerate(zip(_ROWS.get(language, _QWERTY), _SHIFTED, strict=True))
-        for x, letter in enumerate(row)
-    }
+    places = key_centres(language)
     return frozenset(
         (a, b)
         for a, (ax, ay) in places.items()

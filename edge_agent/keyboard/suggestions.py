@@ -12,8 +12,8 @@ an unlisted word (:mod:`edge_agent.keyboard.correction`). Names (a capital insid
 and words attached to a sign (``@ada``) are left alone. The page shows which word space would take, and backspace undoes
 it.
 
-An answer is never empty: without a model, or if the model fails, common words are suggested. This module does not store
-typed text and does not depend on the page.
+An answer to typed text is never empty: without a model, or if the model fails, common words are suggested. This module
+does not store typed text and does not depend on the page.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ import structlog
 
 from edge_agent.keyboard import correction
 from edge_agent.keyboard.common_words import Unigram, common_words
+from edge_agent.keyboard.glide import Keys, Paths
 from edge_agent.keyboard.lexicon import Lexicon, Numbers, PackedWords
 from edge_agent.ports import Floats, Learner, OwnWord, Predictor
 from models.lexicon import WordList, fold
@@ -163,9 +164,19 @@ class _Words:
     def __init__(self, known: Sequence[str], *, in_order: bool = False) -> None:
         self.known = known
         self.lexicon = Lexicon(known, in_order=in_order)
+        self._paths: tuple[str, Paths] | None = None
 
     def top(self, scores: Floats, among: Numbers, count: int) -> list[_Candidate]:
         return [_Candidate(float(scores[n]), self.known[n]) for n in best(scores, among, count).tolist()]
+
+    def glided(self, scores: Floats, glide: Floats, keys: Keys, count: int) -> list[_Candidate]:
+        letters = "".join(keys)
+        if self._paths is None or self._paths[0] != letters:
+            self._paths = letters, Paths(self.known, letters)
+        numbers, costs = self._paths[1].costs(glide, np.array([*keys.values()], np.float32))
+        meant = scores[numbers] - costs
+        ranked = best(meant, np.arange(len(numbers), dtype=np.int64), count).tolist()
+        return [_Candidate(float(meant[at]), self.known[numbers[at]]) for at in ranked]
 
 
 class _Loaded:
@@ -327,16 +338,33 @@ class Suggester:
             msg = f"expected to suggest at least 1 word, got {count}"
             raise LocalProtocolError(msg)
         typed = read_typed(text)
-        with self._lock:
-            loaded, own = self._in_use(language), self._own
-            spoken = self._language_beside(loaded.vocabulary, language)
-            scores = loaded.log_probabilities(typed.finished)
-            no_model = NO_MODEL_YET if self._loaded is None else OTHER_LANGUAGE
-            reason = loaded.failed if loaded is self._loaded else no_model
+        loaded, own, spoken, scores, reason = self._state_after(typed.finished, language)
         if not typed.prefix:
             return Suggestions(_next_words(loaded, own, scores, count), "", False, self._version(loaded), reason)
         found, takes = _completions(loaded, own, spoken, scores, typed, count)
         return Suggestions(tuple(found[:count]), typed.prefix, takes, self._version(loaded), reason)
+
+    def glide(
+        self, text: str, points: Sequence[tuple[float, float]], keys: Keys, count: int = 4, language: str = ""
+    ) -> Suggestions:
+        """Words that a line drawn over the letter keys may mean; they are appended to the text.
+
+        Args:
+            text: the text before the caret.
+            points: at least 2 points of the line, (right, down), in key widths.
+            keys: the centres of at most 64 letter keys, in the same units.
+            count: maximum number of words.
+            language: as in :meth:`suggest`.
+        """
+        finished = read_typed(f"{text} ").finished
+        loaded, own, spoken, scores, reason = self._state_after(finished, language)
+        line = np.array(points, np.float32)
+        ranked = sorted(
+            (one for part, its in _parts(loaded, own, spoken, scores) for one in part.glided(its, line, keys, count)),
+            key=lambda one: -one.score,
+        )
+        found = tuple(own.written.get(one.word, one.word) for one in _each_once(ranked)[:count])
+        return Suggestions(found, "", False, self._version(loaded), reason)
 
     def learn(self, text: str) -> None:
         """Let the predictor learn from a message that was sent, if it can."""
@@ -357,6 +385,17 @@ class Suggester:
                     counted, top3 = counted + 1, top3 + (word in offered)
                     top1 += word in offered[:1]
         return Recall(counted, top1, top3)
+
+    def _state_after(
+        self, finished: Sequence[str], language: str
+    ) -> tuple[_Loaded, _Own, _Language | None, Floats, str]:
+        """What words are chosen from after these, their scores, and what is wrong with the model."""
+        with self._lock:
+            loaded, own = self._in_use(language), self._own
+            spoken = self._language_beside(loaded.vocabulary, language)
+            scores = loaded.log_probabilities(finished)
+            no_model = NO_MODEL_YET if self._loaded is None else OTHER_LANGUAGE
+            return loaded, own, spoken, scores, loaded.failed if loaded is self._loaded else no_model
 
     def _in_use(self, language: str) -> _Loaded:
         if self._loaded is not None and self._speaks(self._loaded.vocabulary, language):
@@ -389,6 +428,12 @@ def _read_language(read: Callable[[str], WordList | None], code: str, vocabulary
     return None if listed is None else _Language(listed, vocabulary)
 
 
+def _parts(loaded: _Loaded, own: _Own, spoken: _Language | None, scores: Floats) -> list[tuple[_Words, Floats]]:
+    """The word lists, and the log-probability of each word."""
+    parts = [(loaded.words, scores), (own.words, own.log_shares)]
+    return parts if spoken is None else [*parts, (spoken.words, spoken.log_shares)]
+
+
 def _next_words(loaded: _Loaded, own: _Own, scores: Floats, count: int) -> tuple[str, ...]:
     ranked = loaded.words.top(scores, loaded.everything, count) + own.words.top(own.log_shares, own.everything, count)
     ranked.sort(key=lambda one: -one.score)
@@ -403,9 +448,7 @@ def _completions(
     lower = unicodedata.normalize("NFC", prefix.lower())
     known = any(_is_known(form, loaded, own, spoken) for form in _forms(lower))
 
-    parts = [(loaded.words, scores), (own.words, own.log_shares)]
-    if spoken is not None:
-        parts.append((spoken.words, spoken.log_shares))
+    parts = _parts(loaded, own, spoken, scores)
     # More than needed: what does not begin exactly as typed loses some of its score yet.
     going_on = [
         one if one.word.startswith(lower) else one._replace(score=one.score - correction.SPELT_ALIKE)

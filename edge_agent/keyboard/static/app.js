@@ -2,11 +2,12 @@
 // in the body of a POST and nowhere else. Words come from the agent; this page places them, and goes on without it.
 
 import { ask, Away, isAway, onAway } from "./agent.js";
-import { Bar } from "./bar.js";
+import { Bar, written } from "./bar.js";
+import { Emoji } from "./emoji.js";
 import { Keys } from "./keys.js";
 import { Panel } from "./panel.js";
 import { chosen, onChoice } from "./settings.js";
-import { accept, draft, erase, History, startsSentence, swapLast, type, untilCaret } from "./text.js";
+import { accept, capital, draft, erase, History, insert, moveCaret, startsSentence, swapLast, type, untilCaret } from "./text.js";
 
 const element = (id) => document.getElementById(id);
 const field = element("text");
@@ -77,6 +78,33 @@ function take(place) {
   if (found !== null) put(accept(at, found.prefix, found.word));
 }
 
+// --- Gliding and sliding ------------------------------------------------------------------------------------------
+
+let pressed = current; // the draft before the last key on the screen, which turns out to begin a glide or a slide
+let glides = Promise.resolve(); // one after the other, so that the words stand in order
+
+async function glide(points, keys, capitalized) {
+  let answer;
+  try {
+    answer = await ask("/api/glide", { text: untilCaret(now()), language: chosen().language, points, keys });
+  } catch (error) {
+    notice(error.message, true);
+    return;
+  }
+  const at = now();
+  const cased = (word) => (capitalized ? capital(word, chosen().language) : written(word, startsSentence(at)));
+  const [word, ...others] = answer.words.map(cased);
+  if (word === undefined) {
+    notice("No word lies on that line.");
+    return;
+  }
+  const next = accept(at, "", word);
+  if (next.text.length > field.maxLength) return;
+  bar.offer(others, word + (next.ownSpace ? " " : ""), untilCaret(next));
+  put(next);
+  say(word);
+}
+
 function say(text) {
   element("spoken").textContent = text;
 }
@@ -112,7 +140,7 @@ async function send() {
     notice(notKept);
     element("bubbles").append(bubble);
     element("hint").hidden = true;
-    element("conversation").scrollTop = element("conversation").scrollHeight;
+    element("conversation").scrollTop = 0; // its end, as it is laid out upwards
     panel.refresh();
   } catch (error) {
     write(draft(text + (field.value === "" ? "" : ` ${field.value}`)));
@@ -123,10 +151,26 @@ async function send() {
 
 // --- Start -------------------------------------------------------------------------------------------------------
 
+const emoji = new Emoji((sign) => put(insert(now(), sign)));
+
 const keys = new Keys(element("keys"), {
-  type: (character) => typed(character, true),
-  swap: (character) => put(swapLast(now(), 1, character), true),
-  erase: back,
+  type(character) {
+    pressed = now();
+    if (emoji.searching) emoji.type(character);
+    else typed(character, true);
+  },
+  swap(character) {
+    if (emoji.searching) emoji.erase();
+    if (emoji.searching) emoji.type(character);
+    else put(swapLast(now(), 1, character), true);
+  },
+  retract: () => (emoji.searching ? emoji.erase() : write(pressed)),
+  glide(...drawn) {
+    if (!emoji.searching) glides = glides.then(() => glide(...drawn));
+  },
+  slide: (characters) => emoji.searching || write(moveCaret(now(), characters)),
+  erase: () => (emoji.searching ? emoji.erase() : back()),
+  emoji: () => emoji.toggle().catch((error) => notice(error.message, true)),
   send,
 });
 
@@ -158,7 +202,9 @@ element("undo").addEventListener("click", () => {
   field.focus();
 });
 // Pressing a key or a suggestion must not take the caret out of the field.
-element("keyboard").addEventListener("mousedown", (event) => event.preventDefault());
+element("keyboard").addEventListener("mousedown", (event) => {
+  if (event.target !== element("emoji-search")) event.preventDefault();
+});
 
 element("composer").addEventListener("submit", (event) => {
   event.preventDefault();

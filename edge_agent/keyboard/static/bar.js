@@ -11,6 +11,12 @@ const ALWAYS_CAPITAL = /^i(['’]|$)/; // I, I'm, I'll: models know lower case o
 const UNFINISHED = /[\p{L}\p{N}\p{M}'’]+$/u;
 const NOTHING = { suggestions: [], prefix: "", space_takes: false, version: null, reason: "" };
 
+// A suggested word as it is written in the text.
+export function written(word, atStart) {
+  const { language } = chosen();
+  return atStart || (language === "en" && ALWAYS_CAPITAL.test(word)) ? capital(word, language) : word;
+}
+
 export class Bar {
   #slots;
   #spoken;
@@ -79,10 +85,15 @@ export class Bar {
   }
 
   dismiss(text) {
+    this.offer([], "", text);
+  }
+
+  // Shows these words, which replace `prefix`, until the text is another.
+  offer(suggestions, prefix, text) {
     this.#wanted = null;
     this.#latest = text;
     this.#dismissals += 1;
-    this.#show({ ...NOTHING, version: this.#shown.version }, text, null);
+    this.#show({ ...NOTHING, suggestions, prefix, version: this.#shown.version }, text, null);
   }
 
   // The person went back on a change: this word is left alone from now on.
@@ -107,8 +118,7 @@ export class Bar {
   }
 
   #written(word) {
-    const english = chosen().language === "en" && ALWAYS_CAPITAL.test(word);
-    return english || (this.#capital && this.#shown.prefix === "") ? capital(word, chosen().language) : word;
+    return written(word, this.#capital && this.#shown.prefix === "");
   }
 
   // What was suggested most so far, so that the bar is not empty while the agent is away.

@@ -2,6 +2,7 @@
 // few seconds while the page is visible, and changes only what is new, so that a screen reader is not disturbed.
 
 import { ask } from "./agent.js";
+import { forgetRecentEmoji } from "./emoji.js";
 import { LANGUAGES, LAYOUTS } from "./layouts.js";
 import { choose, chosen } from "./settings.js";
 
@@ -100,6 +101,7 @@ export class Panel {
     try {
       await ask("/api/wipe", { everything: "delete" });
       element("bubbles").replaceChildren();
+      forgetRecentEmoji();
       element("hint").hidden = false;
       this.#tell("Everything was deleted from this device.");
     } catch (error) {

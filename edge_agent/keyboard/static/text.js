@@ -96,10 +96,21 @@ export function erase(d) {
   return left === "" ? d : replace(d, d.start - lastCharacter(left).length, d.start, "");
 }
 
-function lastCharacter(text) {
-  const end = text.slice(-40); // longer than any character that is drawn as one
-  if (typeof Intl.Segmenter === "function") return [...new Intl.Segmenter().segment(end)].at(-1).segment;
-  return [...end].at(-1);
+// Moves the caret by so many characters, backwards if below 0.
+export function moveCaret(d, by) {
+  let at = d.start;
+  for (; by < 0 && at > 0; by += 1) at -= lastCharacter(d.text.slice(0, at)).length;
+  for (; by > 0 && at < d.text.length; by -= 1) at += characters(d.text.slice(at, at + LONGEST))[0].length;
+  return draft(d.text, at);
+}
+
+const LONGEST = 40; // more than any character that is drawn as one
+
+const lastCharacter = (text) => characters(text.slice(-LONGEST)).at(-1);
+
+function characters(text) {
+  if (typeof Intl.Segmenter === "function") return [...new Intl.Segmenter().segment(text)].map((one) => one.segment);
+  return [...text];
 }
 
 // What undo goes back through. Letters of one word are one step.
@@ -109,7 +120,8 @@ export class History {
   #typing = false;
 
   record(d, isLetter) {
-    if (!(isLetter && this.#typing)) this.#past.push(d);
+    const kept = d.text === this.#past.at(-1)?.text; // a key that was taken back
+    if (!(isLetter && this.#typing) && !kept) this.#past.push(d);
     if (this.#past.length > 200) this.#past.shift();
     this.#typing = isLetter;
     this.#future = [];

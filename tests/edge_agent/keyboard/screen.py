@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 PHONE = {"width": 360, "height": 740}
+TALL_PHONE = {"width": 390, "height": 844}
 DESKTOP = {"width": 1100, "height": 920}
 
 
@@ -40,6 +41,21 @@ class Screen:
     def tap(self, *names: str) -> None:
         for name in names:
             self.key(name).tap()
+
+    def drag(self, *names: str, dx: float = 0) -> None:
+        """Draws a line over keys with the pointer, and ends it further to the right.
+
+        On a busy machine the first key is held for long: take one that offers no accents.
+        """
+        mouse = self.page.mouse
+        boxes = [self.page.locator(f".key[aria-label='{name}' i]").bounding_box() for name in names]
+        for place, box in enumerate(boxes):
+            at = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+            mouse.move(*at, steps=8 if place else 1)
+            if place == 0:
+                mouse.down()
+        mouse.move(at[0] + dx, at[1], steps=8)
+        mouse.up()
 
     def write(self, text: str) -> None:
         self.page.keyboard.type(text)

@@ -6,7 +6,7 @@ import importlib.util
 
 import pytest
 
-from tests.edge_agent.keyboard.screen import DESKTOP, PHONE
+from tests.edge_agent.keyboard.screen import DESKTOP, PHONE, TALL_PHONE
 
 pytestmark = pytest.mark.browser
 
@@ -41,7 +41,7 @@ CONTRASTS = """() => {
 
 
 def show_everything(screen, bench):
-    """As much as can be on the page at once: messages, a fault, a chart, a marked word, a pressed key, a dialog."""
+    """As much as can be on the page at once: messages, a fault, a chart, a marked word, a pressed key, emoji."""
     for _ in range(15):
         bench.store.note_recall(1, 30, 5, 10)
     screen.write("hello how are you")
@@ -56,6 +56,8 @@ def show_everything(screen, bench):
     screen.page.locator("#chart svg").wait_for()
     screen.write("helmt")
     screen.wait_until_marked("helmet")
+    screen.key("Emoji").click()
+    screen.page.locator("#emoji-found button").first.wait_for()
     screen.page.evaluate("""() => {
         document.getElementById("notice").textContent = "A fault";
         document.getElementById("notice").className = "notice fault";
@@ -64,7 +66,7 @@ def show_everything(screen, bench):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("viewport", [PHONE, DESKTOP], ids=["phone", "desktop"])
+@pytest.mark.parametrize("viewport", [PHONE, TALL_PHONE, DESKTOP], ids=["phone", "tall-phone", "desktop"])
 def test_all_text_can_be_read(open_page, bench, scheme, viewport):
     screen = open_page(viewport, color_scheme=scheme, reduced_motion="reduce")
     show_everything(screen, bench)
@@ -101,6 +103,7 @@ def test_every_control_has_a_role_and_a_name(open_page):
         ("button", "Undo"),
         ("group", "Suggestions"),
         ("group", "Keyboard"),
+        ("button", "Emoji"),
         ("log", "Sent in this session"),
         ("switch", "Pause learning"),
         ("switch", "Space takes the marked word"),
@@ -130,10 +133,10 @@ def test_keyboard_alone_reaches_everything_and_is_never_trapped(open_page):
     screen.press("Escape")
     screen.wait_for_words(["", "", ""])
     reached = []
-    for _ in range(7):
+    for _ in range(8):
         screen.press("Tab")
-        reached.append(screen.page.evaluate("document.activeElement.id"))
-    assert reached == ["send", "undo", "pause", "wipe", "language", "layout", "space-takes"]
+        reached.append(screen.page.evaluate("document.activeElement.id || document.activeElement.ariaLabel"))
+    assert reached == ["send", "undo", "Emoji", "pause", "wipe", "language", "layout", "space-takes"]
     screen.page.focus("#send")
     screen.press("Shift+Tab")
     assert screen.page.evaluate("document.activeElement.id") == "text"

@@ -6,7 +6,14 @@ import re
 
 import pytest
 
-from edge_agent.keyboard.app import MAX_BODY_BYTES, MAX_TEXT_CHARACTERS, AgentInfo, create_app, is_this_device
+from edge_agent.keyboard.app import (
+    MAX_BODY_BYTES,
+    MAX_GLIDE_POINTS,
+    MAX_TEXT_CHARACTERS,
+    AgentInfo,
+    create_app,
+    is_this_device,
+)
 from edge_agent.keyboard.key import headers
 
 PAGE_KEY = "the-key-of-this-page"
@@ -69,6 +76,55 @@ def test_suggest_without_a_model_offers_common_words_of_the_language_and_says_wh
         assert answer.json["suggestions"][0] == word
         assert answer.json["version"] is None
         assert "No model yet" in answer.json["reason"]
+
+
+GLIDE = {"text": "", "points": [[0, 0], [1, 0]], "keys": {"w": [0, 0], "e": [1, 0]}}
+
+
+def test_glide_answers_words_and_is_noticed_as_typing(client, bench):
+    assert client.post("/api/glide", json=GLIDE).json == {"words": ["we"], "reason": ""}
+    assert bench.keys_noted == 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"points": []},
+        {"points": [[0, 0]]},
+        {"points": [[0, 0]] * (MAX_GLIDE_POINTS + 1)},
+        {"points": [[0, 0], [1]]},
+        {"points": [[0, 0], [1, 1, 1]]},
+        {"points": [[0, 0], [101, 0]]},
+        {"points": [[0, 0], ["1", 0]]},
+        {"points": [[0, 0], [None, 0]]},
+        {"keys": {}},
+        {"keys": {"we": [0, 0]}},
+        {"keys": {"": [0, 0]}},
+        {"keys": {chr(0x4E00 + n): [0, 0] for n in range(65)}},
+        {"keys": {"w": [0, -1e9]}},
+        {"more": 1},
+    ],
+    ids=str,
+)
+def test_hostile_glide_is_refused(client, bench, changes):
+    answer = client.post("/api/glide", json=GLIDE | changes)
+    assert (answer.status_code, set(answer.json)) == (400, {"error", "code"})
+    assert bench.keys_noted == 0
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999", "-1e999"])
+def test_glide_of_numbers_that_are_not_finite_is_refused(client, number):
+    body = json.dumps(GLIDE).replace("[1, 0]", f"[{number}, 0]")
+    assert client.post("/api/glide", data=body, content_type="application/json").status_code == 400
+
+
+def test_longest_text_and_glide_are_taken_together(client):
+    body = GLIDE | {"text": "😀" * MAX_TEXT_CHARACTERS, "points": [[12.34, -1.23]] * MAX_GLIDE_POINTS}
+    assert client.post("/api/glide", json=body).status_code == 200
+
+
+def test_emoji_come_with_their_names(client):
+    assert ["👍", "thumbs up sign"] in client.get("/api/emoji").json
 
 
 def test_typing_is_noticed_and_looking_at_an_empty_field_is_not(client, bench):
@@ -245,6 +301,8 @@ def test_another_user_of_the_machine_reads_plants_and_wipes_nothing(bench, shown
     other = bench.app().test_client()
     answers = [
         other.post("/api/suggest", json={"text": "zbi"}, headers={"Authorization": shown}),
+        other.post("/api/glide", json=GLIDE, headers={"Authorization": shown}),
+        other.get("/api/emoji", headers={"Authorization": shown}),
         other.post("/api/messages", json={"text": "planted"}, headers={"Authorization": shown}),
         other.post("/api/learning", json={"paused": True}, headers={"Authorization": shown}),
         other.post("/api/wipe", json={"everything": "delete"}, headers={"Authorization": shown}),
@@ -330,6 +388,8 @@ def test_typed_text_is_never_logged_nor_echoed_in_a_refusal(client, bench, caplo
         for body in bodies:
             answers.append(client.post("/api/messages", json=body))
             client.post("/api/suggest", json=body)
+            client.post("/api/glide", json=body)
+    client.post("/api/glide", json=GLIDE | {"text": SECRET})
     printed = capfd.readouterr()
     assert {answer.status_code for answer in answers} == {200, 400, 503}
     assert SECRET not in caplog.text + printed.out + printed.err
