@@ -24,6 +24,7 @@ import structlog
 
 from edge_agent import assembly
 from edge_agent.config import AgentConfig
+from edge_agent.connection import FACT as CONNECTION
 from edge_agent.device import typing_activity
 from edge_agent.driver import Driver, Ports
 from edge_agent.ports import Item, Model, StopAsked
@@ -154,6 +155,7 @@ def _phone(
             desk=Desk(database, database.residual, train),
             trust=assembly.trust_of(config, database, clock, holds),
             limits=config.limits,
+            remember_connection=lambda state: database.remember(CONNECTION, state),
         ),
         queue.SimpleQueue(),
     )
