@@ -35,7 +35,7 @@ from edge_agent.shell.clock import SystemClock
 from edge_agent.shell.database import Caps, Database
 from edge_agent.shell.folder import ARTIFACTS, DATABASE, own_folder
 from edge_agent.shell.http import Downloader
-from edge_agent.shell.keyboard_model import load_predictor, read_lexicon_of
+from edge_agent.shell.keyboard_model import compare_versions, load_predictor, read_lexicon_of
 from edge_agent.shell.memory import return_free_memory
 from edge_agent.shell.model_files import ModelFiles
 from edge_agent.shell.mqtt import BrokerAddress, MqttTransport
@@ -309,6 +309,7 @@ def _keyboard(
     # Imported here, so that a device without a keyboard page does not pay for the web server's memory.
     from edge_agent.core.own_history import Blended
     from edge_agent.keyboard.app import AgentInfo, create_app
+    from edge_agent.keyboard.comparison import Comparison
     from edge_agent.keyboard.key import kept_key
     from edge_agent.keyboard.server import serve
     from edge_agent.keyboard.suggestions import Suggester
@@ -353,7 +354,10 @@ def _keyboard(
                 bytes_sent=tally.bytes_sent,
             )
 
-        app = create_app(suggester, database, about, ask_to_wipe, key, typing.note)
+        def compared() -> Comparison:
+            return compare_versions(artifacts.first(), artifacts.current(), database.texts())
+
+        app = create_app(suggester, database, about, ask_to_wipe, key, typing.note, compared)
         serving = serve(app, KEYBOARD_HOST, config.keyboard.port)
         # The URL in the log does not contain the key.
         log.info("keyboard", device=config.device, url=serving.url, opened_by="the address of nightjar-agent status")

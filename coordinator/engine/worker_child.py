@@ -10,7 +10,7 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -29,37 +29,23 @@ from host.retrying import keep_trying
 from models.batches import Batches, pack
 from models.corpora.tsv import tsv
 from models.manifest import Manifest
-from models.vocabulary import FIRST_WORD, Vocabulary, words
+from models.places import Place, places
+from models.vocabulary import Vocabulary, words
 from wire.errors import NightjarError, UnavailableError
 from wire.parameters import Vector
 
 EVALUATION_ROWS = 32
 """Rows per evaluation batch: twice the training batch for speed; the logits take 26 MB for 10,000 words."""
 
-EXAMPLES = 10
-"""Places of the held-out text where people see what a version suggests."""
-SHORTEST, LONGEST = 4, 16
-"""Words of the messages that these come from."""
-
 _JOBS: msgspec.json.Decoder[Job] = msgspec.json.Decoder(Job)
 
 
 class _HeldOut(NamedTuple):
-    """A corpus, packed, and the places in it where people see what a version suggests: (beginning, next word)."""
+    """A corpus, packed, and the places in it where people see what a version suggests."""
 
     vocabulary: Vocabulary
     batches: Batches
-    beginnings: list[tuple[list[str], str]]
-
-
-def _beginnings(messages: Sequence[list[str]], vocabulary: Vocabulary) -> list[tuple[list[str], str]]:
-    """The first halves of a few messages, spread evenly over the text, whose next word the model knows."""
-    places = [
-        (message[: len(message) // 2], message[len(message) // 2])
-        for message in messages
-        if SHORTEST <= len(message) <= LONGEST and vocabulary.id_of(message[len(message) // 2]) >= FIRST_WORD
-    ]
-    return places[:: -(-len(places) // EXAMPLES)] if places else []
+    places: list[Place]
 
 
 class Evaluator:
@@ -84,12 +70,11 @@ class Evaluator:
         held_out = self._read(text, manifest.vocabulary.sha256, manifest.sequence_length)
         vocabulary, shape, size = held_out.vocabulary, manifest.shape, manifest.vocabulary_size
         metrics = evaluate(weights, shape, size, held_out.batches)
-        contexts = [vocabulary.encode(beginning) for beginning, _ in held_out.beginnings]
+        contexts = [vocabulary.encode(place.beginning) for place in held_out.places]
+        best = best_words(weights, shape, size, contexts)
         examples = tuple(
-            Example(" ".join(beginning), meant, tuple(vocabulary.word(word) for word in best))
-            for (beginning, meant), best in zip(
-                held_out.beginnings, best_words(weights, shape, size, contexts), strict=True
-            )
+            Example(" ".join(place.beginning), place.meant, tuple(vocabulary.word(word) for word in three))
+            for place, three in zip(held_out.places, best, strict=True)
         )
         return VersionMetrics(metrics.top1, metrics.top3, metrics.loss, metrics.hits, examples)
 
@@ -97,7 +82,7 @@ class Evaluator:
         vocabulary = Vocabulary.from_bytes(self._artifacts.get(vocabulary_sha256))
         messages = [words(message) for user in tsv(Path(text)).users.values() for message in user]
         batches = pack([vocabulary.encode(message) for message in messages], EVALUATION_ROWS, sequence_length)
-        return _HeldOut(vocabulary, batches, _beginnings(messages, vocabulary))
+        return _HeldOut(vocabulary, batches, places(messages, vocabulary))
 
 
 def serve(

@@ -4,6 +4,7 @@
 ``GET  /``                                         the page
 ``POST /api/suggest``   ``{"text", "language"?}``  ``{"suggestions", "prefix", "space_takes", "version", "reason"}``
 ``POST /api/glide``     :class:`GlideBody`         ``{"words", "reason"}``: what a line over the letter keys may mean
+``GET  /api/comparison``                           :class:`Comparison`: what two versions suggest in held-out messages
 ``GET  /api/emoji``                                ``[[character, name]]``
 ``POST /api/messages``  ``{"text", "language"?}``  ``{"kept", "stored", "reason"}``; the kept text becomes an example
 ``GET  /api/about``                                what the device does and stores, in numbers
@@ -38,6 +39,7 @@ from werkzeug.exceptions import (
     UnsupportedMediaType,
 )
 
+from edge_agent.keyboard.comparison import Comparison
 from edge_agent.keyboard.emoji import emoji_names
 from edge_agent.keyboard.key import shows
 from edge_agent.keyboard.learning import own_words_in
@@ -174,6 +176,7 @@ def create_app(
     wipe: Callable[[], None],
     key: str,
     on_typing: Callable[[], None] = lambda: None,
+    compared: Callable[[], Comparison] = Comparison,
 ) -> Flask:
     """Create the keyboard application.
 
@@ -185,6 +188,7 @@ def create_app(
             it is done.
         key: the key that each request must carry.
         on_typing: called whenever somebody is typing.
+        compared: compares the first and the current version of the model on the user's own messages; takes seconds.
     """
     app = Flask(__name__)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
@@ -214,6 +218,10 @@ def create_app(
         on_typing()
         meant = suggester.glide(body.text, body.points, body.keys, language=body.language)
         return jsonify(words=meant.words, reason=meant.reason)
+
+    @app.get("/api/comparison")
+    def comparison() -> Response:
+        return jsonify(msgspec.to_builtins(compared()))
 
     @app.get("/api/emoji")
     def emoji() -> Response:

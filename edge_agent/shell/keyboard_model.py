@@ -13,7 +13,9 @@ import numpy as np
 import structlog
 
 from edge_agent.core.mixture import Mixture
+from edge_agent.core.personalisation import held_out
 from edge_agent.core.prediction import Weights, advance, weights_of
+from edge_agent.keyboard.comparison import Comparison, compare
 from edge_agent.keyboard.reader import Reader
 from edge_agent.ports import Floats, Model, Predictor
 from edge_agent.session import personal_weights
@@ -24,6 +26,9 @@ from models.vocabulary import Vocabulary
 from wire.errors import NightjarError, UnavailableError
 
 log = structlog.get_logger()
+
+HELD_BACK = 0.1
+"""Share of the messages that a comparison uses: what tasks let devices hold back unless they say otherwise."""
 
 State = tuple[Floats, Floats]
 """h (D,) and c (H,), float32."""
@@ -70,6 +75,23 @@ def load_best_model(model: Model) -> KeyboardModel:
             log.warning("personal_model_of_no_use", code=error.code)
             personal.unlink(missing_ok=True)
     return load_keyboard_model(model)
+
+
+def compare_versions(before: Model | None, now: Model | None, texts: Sequence[str]) -> Comparison:
+    """Compare two versions in the messages that this device holds back from training; empty without two versions.
+
+    Args:
+        before: the earlier version.
+        now: the later version.
+        texts: the user's messages.
+
+    Raises:
+        NightjarError: a version's files cannot be used any more.
+    """
+    if before is None or now is None or before.manifest.version == now.manifest.version:
+        return Comparison()
+    earlier, later = Reader(load_keyboard_model(before)), Reader(load_keyboard_model(now))
+    return compare(earlier, later, held_out(texts, HELD_BACK)[1])
 
 
 def read_lexicon_of(model: Model, language: str) -> WordList | None:

@@ -31,6 +31,8 @@ from wire.parameters import weights_from_bytes, weights_to_bytes
 
 log = structlog.get_logger()
 
+FIRST = "first"
+"""Name of the file that names the manifest of the first version, as ``current`` does that of the newest."""
 PERSONAL = ".personal"
 """Suffix of the file that holds the personal weights trained on this device; the stem is the manifest's hash."""
 
@@ -42,7 +44,8 @@ class ModelFiles:
         folder: made if it is not there.
         downloader: where artifacts come from.
         agent_version: compared with what a manifest asks for.
-        keyboard: whether to download lexicons and n-gram model too, which only a keyboard needs.
+        keyboard: whether to download lexicons and n-gram model too, and to keep the first version that this device had,
+            for comparison; only a keyboard needs them.
     """
 
     def __init__(
@@ -63,6 +66,13 @@ class ModelFiles:
             # Nothing was fetched yet, or the files were tampered with: an incomplete model is no model.
             return None
 
+    def first(self) -> Model | None:
+        """The first version with the current vocabulary that was complete here; None without a keyboard."""
+        try:
+            return self._open(sha256((self._folder / FIRST).read_text().strip()))
+        except (OSError, NightjarError):
+            return None
+
     def fetch(self, manifest: Sha256, should_stop: Callable[[], bool]) -> Model:
         """Download a model: only the parts that the device does not have yet.
 
@@ -81,7 +91,7 @@ class ModelFiles:
             model = self._open(manifest)
             self._check_vocabulary(model)
             replace_file(self._folder / "current", manifest.encode())
-            self._remove_all_but(model)
+            self._remove_all_but(model, self._kept_first(model))
         except OSError as error:
             msg = f"the model could not be stored in {self._folder}: {error}"
             raise UnavailableError(msg) from error
@@ -163,8 +173,19 @@ class ModelFiles:
             msg = f"the manifest says {model.manifest.vocabulary_size} word ids, the vocabulary has {size}"
             raise RemoteProtocolError(msg, code="vocabulary")
 
-    def _remove_all_but(self, model: Model) -> None:
+    def _kept_first(self, model: Model) -> Model | None:
+        if not self._keyboard:
+            return None
+        first = self.first()
+        if first is None or first.manifest.vocabulary != model.manifest.vocabulary:
+            replace_file(self._folder / FIRST, model.sha256.encode())
+            return model
+        return first
+
+    def _remove_all_but(self, model: Model, first: Model | None) -> None:
         kept = {"current", model.sha256, model.program.name, model.weights.name, model.vocabulary.name}
+        if first is not None:
+            kept |= {FIRST, first.sha256, first.program.name, first.weights.name, first.vocabulary.name}
         kept.add(f"{model.sha256}{PERSONAL}")
         if model.mask is not None:
             kept.add(model.mask.name)

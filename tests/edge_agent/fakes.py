@@ -186,14 +186,18 @@ class FakeProgram:
 
 
 def write_model(
-    folder: Path, version: int = 0, lexicons: Mapping[str, bytes] = MappingProxyType({}), ngram: bytes | None = None
+    folder: Path,
+    version: int = 0,
+    lexicons: Mapping[str, bytes] = MappingProxyType({}),
+    ngram: bytes | None = None,
+    vocabulary: Vocabulary = VOCABULARY,
 ) -> Model:
     """The small model as files; its program is none."""
     folder.mkdir(parents=True, exist_ok=True)
     parts = {
         "program": b"program",
         "weights": weights_to_bytes(np.full(LAYOUT.size, version, np.float32)),
-        "vocabulary": VOCABULARY.to_bytes(),
+        "vocabulary": vocabulary.to_bytes(),
     }
     manifest = Manifest(
         version=version,

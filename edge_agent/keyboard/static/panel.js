@@ -2,6 +2,7 @@
 // few seconds while the page is visible, and changes only what is new, so that a screen reader is not disturbed.
 
 import { ask } from "./agent.js";
+import { showComparison } from "./comparison.js";
 import { forgetRecentEmoji } from "./emoji.js";
 import { LANGUAGES, LAYOUTS } from "./layouts.js";
 import { choose, chosen } from "./settings.js";
@@ -42,6 +43,7 @@ export class Panel {
     this.#offerSettings();
     element("pause").addEventListener("change", () => this.#pause(element("pause").checked));
     element("wipe").addEventListener("click", () => element("sure").showModal());
+    element("comparison").addEventListener("toggle", () => element("comparison").open && showComparison());
     element("sure").addEventListener("close", () => element("sure").returnValue === "delete" && this.#wipe());
     this.refresh();
     setInterval(() => document.hidden || this.refresh(), LOOK_EVERY_MS);

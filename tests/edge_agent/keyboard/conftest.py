@@ -11,6 +11,7 @@ import pytest
 from flask import Flask
 
 from edge_agent.keyboard.app import AgentInfo, create_app
+from edge_agent.keyboard.comparison import Comparison, compare
 from edge_agent.keyboard.reader import Reader
 from edge_agent.keyboard.server import Serving, serve
 from edge_agent.keyboard.suggestions import Suggester
@@ -148,7 +149,14 @@ class Bench:
         self.suggester.replace_own_words(())
 
     def app(self) -> Flask:
-        return create_app(self.suggester, self.store, lambda: self.about, self.wipe, PAGE_KEY, self.note_typing)
+        return create_app(
+            self.suggester, self.store, lambda: self.about, self.wipe, PAGE_KEY, self.note_typing, self.compared
+        )
+
+    def compared(self) -> Comparison:
+        """An earlier model, which knows no followers, beside the one in use."""
+        before = BigramModel(version=0, followers={})
+        return compare(Reader(before), Reader(self.model), self.store.texts)
 
 
 @pytest.fixture

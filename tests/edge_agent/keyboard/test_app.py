@@ -15,6 +15,7 @@ from edge_agent.keyboard.app import (
     is_this_device,
 )
 from edge_agent.keyboard.key import headers
+from tests.edge_agent.keyboard.conftest import FOLLOWERS, WORDS
 
 PAGE_KEY = "the-key-of-this-page"
 SECRET = "xylophone"  # typed in these tests and nowhere to be found afterwards
@@ -121,6 +122,15 @@ def test_glide_of_numbers_that_are_not_finite_is_refused(client, number):
 def test_longest_text_and_glide_are_taken_together(client):
     body = GLIDE | {"text": "😀" * MAX_TEXT_CHARACTERS, "points": [[12.34, -1.23]] * MAX_GLIDE_POINTS}
     assert client.post("/api/glide", json=body).status_code == 200
+
+
+def test_two_versions_are_compared_in_messages_of_the_person(client, bench):
+    assert client.get("/api/comparison").json == {"before": 0, "now": 7, "places": []}
+    bench.store.texts.append("hello how are you")
+    [place] = client.get("/api/comparison").json["places"]
+    assert (place["beginning"], place["meant"]) == ("hello how", "are")
+    assert place["now"] == FOLLOWERS["how"]
+    assert place["before"] == list(WORDS[:3]), "all alike"
 
 
 def test_emoji_come_with_their_names(client):

@@ -410,6 +410,20 @@ def test_panel_shows_how_good_the_model_is_on_these_words(open_page):
     screen.page.get_by_role("img", name="Words foreseen").wait_for()
 
 
+def test_before_and_after_are_compared_when_a_person_asks(open_page, bench):
+    screen = open_page(PHONE, **TOUCH)
+    screen.page.get_by_text("Before and after").tap()
+    screen.page.get_by_text("There is nothing to compare yet").wait_for()
+    bench.store.texts.append("hello how are you")
+    screen.page.get_by_text("Before and after").tap()
+    screen.page.get_by_text("Before and after").tap()
+    row = screen.page.get_by_role("row", name="hello how are")
+    row.wait_for()
+    assert row.locator("td").nth(1).inner_html() == "<b>are</b> · is · about"
+    assert screen.page.get_by_role("columnheader", name="Version 7").is_visible()
+    assert screen.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_plot_that_does_not_come_is_drawn_at_the_next_look(open_page):
     screen = open_page()
     open_page.expected.append("net::ERR_")

@@ -4,12 +4,13 @@ import msgspec
 import numpy as np
 import pytest
 
-from edge_agent.shell.keyboard_model import load_predictor, read_lexicon_of
+from edge_agent.keyboard.comparison import Comparison
+from edge_agent.shell.keyboard_model import compare_versions, load_predictor, read_lexicon_of
 from edge_agent.shell.model_files import ModelFiles
 from models.compact_ngram import compile_ngram
 from models.lexicon import write_lexicon
 from models.manifest import Artifact, Transfer
-from models.vocabulary import FIRST_WORD
+from models.vocabulary import FIRST_WORD, Vocabulary
 from tests.edge_agent.fakes import VOCABULARY, WORDS, write_model
 from wire.codec.masks import mask_to_bytes
 from wire.codec.transfers import exact_transfer
@@ -123,6 +124,33 @@ def test_only_a_keyboard_fetches_the_ngram_model_and_does_without_a_damaged_one(
     assert np.ptp(load_predictor(model).scores(WORDS[:1])[FIRST_WORD:]) == 0  # weights of zeros
     model.ngram.unlink()
     assert keyboard.current().ngram is None
+
+
+def test_a_keyboard_keeps_the_first_version_of_a_vocabulary_for_comparison(files, remote, tmp_path):
+    versions = [write_model(remote, number) for number in range(3)]
+    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), keyboard=True)
+    assert keyboard.first() is None
+    for version in versions:
+        keyboard.fetch(version.sha256, never)
+        assert keyboard.first().manifest.version == 0
+    assert not (tmp_path / "artifacts" / versions[1].sha256).exists()
+    texts = [f"the {word} sat the {number}" for number in range(60) for word in WORDS]
+    compared = compare_versions(keyboard.first(), keyboard.current(), texts)
+    assert (compared.before, compared.now) == (0, 2)
+    assert 0 < len(compared.places) <= 10
+    assert all(len(place.before) == len(place.now) == 3 for place in compared.places)
+    assert compare_versions(keyboard.current(), keyboard.current(), texts) == Comparison()
+    assert compare_versions(None, keyboard.current(), texts) == Comparison()
+    files.fetch(versions[2].sha256, never)  # without a keyboard
+    assert files.first() is None
+
+
+def test_the_first_version_of_another_vocabulary_begins_anew(remote, tmp_path):
+    keyboard = ModelFiles(tmp_path / "artifacts", FolderDownloader(remote), keyboard=True)
+    keyboard.fetch(write_model(remote, 0).sha256, never)
+    other = write_model(remote, 5, vocabulary=Vocabulary(tuple(reversed(WORDS))))
+    keyboard.fetch(other.sha256, never)
+    assert keyboard.first() == keyboard.current()
 
 
 def test_a_failed_fetch_leaves_the_last_good_model(files, remote):

@@ -1,0 +1,37 @@
+"""Places in messages where people see what a model suggests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from models.vocabulary import FIRST_WORD, Vocabulary
+
+SHORTEST, LONGEST = 4, 16
+"""Words of the messages that places are taken from: enough to say something, and to read at a glance."""
+
+
+class Place(NamedTuple):
+    """A place in a message: the words before it, and the word that was written."""
+
+    beginning: list[str]
+    meant: str
+
+
+def places(messages: Sequence[list[str]], vocabulary: Vocabulary, most: int = 10) -> list[Place]:
+    """The middles of a few messages, spread evenly over all, whose next word the model knows.
+
+    >>> places([["see", "you", "on", "monday"]], Vocabulary(("on",)))
+    [Place(beginning=['see', 'you'], meant='on')]
+
+    Args:
+        messages: the words of each message.
+        vocabulary: words that the model knows.
+        most: maximum number of places.
+    """
+    middles = [
+        Place(message[: len(message) // 2], message[len(message) // 2])
+        for message in messages
+        if SHORTEST <= len(message) <= LONGEST and vocabulary.id_of(message[len(message) // 2]) >= FIRST_WORD
+    ]
+    return middles[:: -(-len(middles) // most) or 1]
