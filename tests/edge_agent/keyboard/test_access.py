@@ -133,10 +133,20 @@ def test_keyboard_alone_reaches_everything_and_is_never_trapped(open_page):
     screen.press("Escape")
     screen.wait_for_words(["", "", ""])
     reached = []
-    for _ in range(8):
+    for _ in range(9):
         screen.press("Tab")
         reached.append(screen.page.evaluate("document.activeElement.id || document.activeElement.ariaLabel"))
-    assert reached == ["send", "undo", "Emoji", "pause", "wipe", "language", "layout", "space-takes"]
+    assert reached == [
+        "send",
+        "undo",
+        "Emoji",
+        "pause",
+        "before-and-after",
+        "wipe",
+        "language",
+        "layout",
+        "space-takes",
+    ]
     screen.page.focus("#send")
     screen.press("Shift+Tab")
     assert screen.page.evaluate("document.activeElement.id") == "text"

@@ -139,7 +139,7 @@ def test_yes_without_a_serial_is_no_confirmation_of_a_disk(loop, tmp_path):
 
 def test_a_file_system_that_is_full_is_told_and_is_no_success(mounted, tmp_path):
     image = tmp_path / "pi.img"
-    image.write_bytes(random.Random(32).randbytes(SIZE + 1))
+    image.write_bytes(partitioned(random.Random(32).randbytes(SIZE + 1)))
     card = tmp_path / "point" / "card.img"
     done = flash(image, card)
     assert done.returncode == 7
