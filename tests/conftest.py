@@ -3,6 +3,8 @@
 The exceptions are listed by name in tests/skips.py, and counted at the end of each run.
 """
 
+import edge_agent.one_thread  # noqa: F401, I001 - before numpy, as in an agent; the same sums in every process
+
 import os
 import re
 import signal

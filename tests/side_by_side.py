@@ -37,7 +37,8 @@ def _shares(item: pytest.Item) -> str:
 
 def _in_tensorflow(item: pytest.Item) -> bool:
     """Whether a test imports TensorFlow, and converts programs, in its own process: six seconds, and ten for each."""
-    return item.get_closest_marker("tensorflow") is not None and item.nodeid.startswith("tests/models/")
+    here = ("tests/models/", "tests/edge_agent/core/")  # elsewhere it is in processes of their own
+    return item.get_closest_marker("tensorflow") is not None and item.nodeid.startswith(here)
 
 
 def made_once(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
