@@ -45,23 +45,19 @@ from edge_agent.shell.keyboard_model import load_keyboard_model
 from edge_agent.shell.model_files import exported_model
 from edge_agent.shell.tflite import load_program
 from models import corpora
-from models.batches import pack
 from models.compact_ngram import CompactNgram, compile_ngram, read_ngram
 from models.configurations import CONFIGURATIONS, ModelConfiguration, configuration
 from models.corpora import Participant, Split
 from models.export import export_program
 from models.folder import write_model_folder
-from models.initial import initial_weights
 from models.lexicon import WordList
 from models.ngram import TrigramScores, train_scores
 from models.vocabulary import BOS, FIRST_WORD, Vocabulary, words
+from models.warm_start import CLIP_NORM, RATE, warm_start
 from wire.errors import LocalProtocolError, NightjarError
 from wire.messages import Assignment, CodecChoice, TrainingPlan
-from wire.parameters import Vector
 
 TITLE = "words foreseen and keystrokes saved, %"
-LEARNING_RATE, CLIP_NORM = 3.0, 1.0
-"""Of the global model: what taught most in one pass over chat text."""
 PLAN = TrainingPlan(learning_rate=0.3, clip_norm=1.0, evaluation_share=0.2)
 """Of the session on the phone."""
 
@@ -273,16 +269,18 @@ def global_model(parts: Split, shape: ModelConfiguration, passes: float, seed: i
         seed: of weights and order.
     """
     vocabulary = Vocabulary.build(parts.public, shape.max_vocabulary)
-    digest = hashlib.sha256(repr((shape, passes, seed, LEARNING_RATE, CLIP_NORM)).encode())
+    digest = hashlib.sha256(repr((shape, passes, seed, RATE, CLIP_NORM)).encode())
     for text in parts.public:
         digest.update(text.encode())
+    public = [vocabulary.encode(words(text)) for text in parts.public]
     folder = BUILD / f"keyboard-{shape.name}-{digest.hexdigest()[:12]}"
     kept = folder / "trained.npy"
     if not kept.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        np.save(kept, _trained(parts, shape, vocabulary, passes, seed))
+        click.echo(f"training the global model {shape.name}: {passes:g} passes, once", err=True)
+        np.save(kept, warm_start(shape, vocabulary.size, public, passes, seed))
     program = export_program(shape, vocabulary.size, BUILD / "programs")
-    ngram = compile_ngram([vocabulary.encode(words(text)) for text in parts.public], vocabulary.size)
+    ngram = compile_ngram(public, vocabulary.size)
     write_model_folder(folder, shape, vocabulary, program, np.load(kept), ngram=ngram)
     return exported_model(folder), vocabulary
 
@@ -297,24 +295,6 @@ def _ngram_of(files: Model) -> CompactNgram:
         msg = f"{files.weights.parent} has no n-gram model"
         raise LocalProtocolError(msg)
     return read_ngram(files.ngram.read_bytes(), files.manifest.vocabulary_size)
-
-
-def _trained(parts: Split, shape: ModelConfiguration, vocabulary: Vocabulary, passes: float, seed: int) -> Vector:
-    from models.training import train_centrally
-
-    ids = [vocabulary.encode(words(text)) for text in parts.public]
-    batches = pack(ids, shape.batch_rows, shape.sequence_length, np.random.default_rng(seed))
-    steps = int(passes * len(batches))
-    click.echo(f"training the global model {shape.name}: {steps} steps, once", err=True)
-    return train_centrally(
-        initial_weights(shape, vocabulary.size, seed),
-        shape,
-        vocabulary.size,
-        batches,
-        steps=steps,
-        learning_rate=LEARNING_RATE,
-        clip_norm=CLIP_NORM,
-    )
 
 
 def _personal_weights(model: Model, phone: Participant, seed: int) -> Path | None:

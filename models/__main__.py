@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 import click
 import msgspec
-import numpy as np
 
 from models import corpora
 from models.baselines import CENTRAL_TRAINING, measure_baselines
-from models.batches import pack
 from models.compact_ngram import compile_ngram
-from models.configurations import CONFIGURATIONS, ModelConfiguration, configuration
+from models.configurations import CONFIGURATIONS, configuration
 from models.exchange import FORMATS, exchange
 from models.export import export_program
 from models.folder import (
@@ -30,14 +27,10 @@ from models.folder import (
     write_held_out,
     write_model_folder,
 )
-from models.initial import initial_weights
 from models.vocabulary import Vocabulary, words
+from models.warm_start import warm_start
 from models.word_lists import LANGUAGES, compiled
 from wire.errors import NightjarError
-from wire.parameters import Vector
-
-WARM_START_RATE, WARM_START_CLIP_NORM = 3.0, 1.0
-"""The rate that taught ``tiny`` most in one pass over chat text, with gradients clipped at 1."""
 
 
 @click.group()
@@ -79,35 +72,14 @@ def export(model: str, corpus: str, out: Path, seed: int, languages: tuple[str, 
     lexicons = {language: compiled(language) for language in languages}
     messages = [vocabulary.encode(words(text)) for text in texts]
     click.echo(f"corpus {corpus}: {len(texts):,} messages to train on, {len(held_out):,} held out to measure on")
-    weights = initial_weights(shape, vocabulary.size, seed)
-    if passes:
-        weights = _warm_start(weights, shape, vocabulary.size, messages, passes, seed)
-    else:
+    weights = warm_start(shape, vocabulary.size, messages, passes, seed, partial(_say_progress, "warm start"))
+    if not passes:
         click.echo("random weights (--passes 0): suggestions mean nothing before many rounds")
     ngram = compile_ngram(messages, vocabulary.size)
     write_model_folder(out, shape, vocabulary, program, weights, lexicons, ngram)
     write_held_out(out, held_out)
     for name in (PROGRAM, WEIGHTS, VOCABULARY, *map(lexicon_name, sorted(lexicons)), NGRAM, MANIFEST, HELD_OUT):
         click.echo(f"{out / name}: {(out / name).stat().st_size} bytes")
-
-
-def _warm_start(
-    weights: Vector, shape: ModelConfiguration, size: int, messages: Sequence[Sequence[int]], passes: float, seed: int
-) -> Vector:
-    from models.training import train_centrally  # half a gigabyte of TensorFlow
-
-    batches = pack(messages, shape.batch_rows, shape.sequence_length, np.random.default_rng(seed))
-    steps = max(1, int(passes * len(batches)))
-    return train_centrally(
-        weights,
-        shape,
-        size,
-        batches,
-        steps=steps,
-        learning_rate=WARM_START_RATE,
-        clip_norm=WARM_START_CLIP_NORM,
-        progress=lambda done: _say_progress("warm start", done, steps),
-    )
 
 
 @main.command("exchange")

@@ -58,8 +58,7 @@ def evaluate(weights: Vector, configuration: ModelConfiguration, vocabulary_size
     Raises:
         LocalProtocolError: the weights do not have the length of the layout.
     """
-    tensors = configuration.layout(vocabulary_size).unflatten(weights)
-    model = lstm.Weights(**{name: tf.constant(value) for name, value in tensors.items()})
+    model = _model(weights, configuration, vocabulary_size)
     loss_sum = targets = 0.0
     parts = [np.zeros(0, np.float32)]
     for x, y in batches:
@@ -89,8 +88,7 @@ def best_words(
         vocabulary_size: V.
         contexts: word ids of each beginning.
     """
-    tensors = configuration.layout(vocabulary_size).unflatten(weights)
-    model = lstm.Weights(**{name: tf.constant(value) for name, value in tensors.items()})
+    model = _model(weights, configuration, vocabulary_size)
     best = []
     for context in contexts:
         h, c = tf.zeros((1, configuration.embedding)), tf.zeros((1, configuration.hidden))
@@ -98,6 +96,11 @@ def best_words(
             logits, h, c = lstm.advance(model, tf.constant([word]), h, c)
         best.append(tf.math.top_k(logits[0], k=3).indices.numpy().tolist())
     return best
+
+
+def _model(weights: Vector, configuration: ModelConfiguration, vocabulary_size: int) -> lstm.Weights:
+    tensors = configuration.layout(vocabulary_size).unflatten(weights)
+    return lstm.Weights(**{name: tf.constant(value) for name, value in tensors.items()})
 
 
 _ranks = tf.function(lstm.ranks)  # traced once for each shape

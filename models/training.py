@@ -14,6 +14,7 @@ import tensorflow as tf
 from models.batches import Batches
 from models.configurations import ModelConfiguration
 from models.program import Program
+from models.warm_start import falling_rate
 from wire.errors import LocalProtocolError
 from wire.parameters import Vector
 
@@ -54,7 +55,7 @@ def train_centrally(
     program.restore(tf.constant(weights))
     train = program.traced("train")
     for step, (x, y) in enumerate(itertools.islice(itertools.cycle(batches), steps)):
-        rate = learning_rate * min(1.0, max(0.1, 2.0 * (1.0 - step / steps)))
+        rate = falling_rate(learning_rate, step / steps)
         train(x=tf.constant(x), y=tf.constant(y), learning_rate=tf.constant(rate), clip_norm=tf.constant(clip_norm))
         progress(step + 1)
     return np.array(program.save()["weights"])

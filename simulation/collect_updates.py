@@ -27,10 +27,9 @@ from models import corpora
 from models.configurations import CONFIGURATIONS, configuration
 from models.corpora import Corpus
 from models.vocabulary import words
+from models.warm_start import CLIP_NORM, RATE
 from simulation.progress import progress, say
 from simulation.warm_start import (
-    CLIP_NORM,
-    WARM_UP_RATE,
     evaluate,
     full_vocabulary,
     load_device,
@@ -190,7 +189,7 @@ def collect(settings: CollectionSettings, console: Console) -> Updates:
         seed=settings.seed,
         clients=len(people),
         warm_up_steps=steps,
-        warm_up_rate=WARM_UP_RATE,
+        warm_up_rate=RATE,
         learning_rate=settings.learning_rate,
         local_epochs=settings.local_epochs,
         clip_norm=CLIP_NORM,

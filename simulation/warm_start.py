@@ -23,12 +23,10 @@ from models.export import export_program
 from models.folder import write_model_folder
 from models.initial import initial_weights
 from models.vocabulary import Vocabulary, words
+from models.warm_start import CLIP_NORM, RATE
 from wire.errors import UnavailableError
 
 PROGRAMS = Path("build") / "programs"
-CLIP_NORM = 1.0
-WARM_UP_RATE = 3.0
-"""With gradients clipped at 1, the constant rate at which one pass over chat text taught ``tiny`` most."""
 
 
 def seeded(seed: int, *names: str | int) -> np.random.Generator:
@@ -105,7 +103,7 @@ def warm_up(device: Program, batches: Iterable[tuple[Ids, Ids]]) -> None:
         UnavailableError: the loss is not finite any more.
     """
     for x, y in batches:
-        loss = device.train(x, y, WARM_UP_RATE, CLIP_NORM).loss
+        loss = device.train(x, y, RATE, CLIP_NORM).loss
         if not np.isfinite(loss):
             msg = f"the warm-up diverged, the loss was {loss}; use another --seed"
             raise UnavailableError(msg)

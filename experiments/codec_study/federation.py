@@ -18,7 +18,8 @@ from experiments.codec_study.coarse import coarse_codec
 from experiments.codec_study.population import PopulationSetting
 from experiments.codec_study.results import Point
 from experiments.codec_study.variants import AfterLate, CodecVariant
-from simulation.warm_start import CLIP_NORM, evaluate, seeded
+from models.warm_start import CLIP_NORM
+from simulation.warm_start import evaluate, seeded
 from wire.codec import MASKED, NAMES, Codec, codec_for, with_error_feedback
 from wire.codec.masks import choose_mask
 from wire.codec.sparsify import count_for

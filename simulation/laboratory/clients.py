@@ -75,7 +75,9 @@ def train_client(device: Device, person: int, round_number: int, weights: Vector
         before = _residual_before(device.folder, person, round_number)
         residual = feedback.init(device.layout) if before is None else np.load(before)
         payload, following = feedback.encode(trained.delta, residual, device.layout, rounding)
-        np.save(residual_path(device.folder, person, round_number), following)
+        path = residual_path(device.folder, person, round_number)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.save(path, following)
     else:
         payload = codec.encode(trained.delta, device.layout, rounding)
     return Reported(person, trained.num_examples, trained.loss, payload)
@@ -83,21 +85,21 @@ def train_client(device: Device, person: int, round_number: int, weights: Vector
 
 def residual_path(folder: Path, person: int, round_number: int) -> Path:
     """The file of a person's residual after a round; the number lets a resumed run ignore rounds that were lost."""
-    return folder / "residuals" / f"{person}-{round_number}.npy"
+    return folder / "residuals" / str(person) / f"{round_number}.npy"
 
 
 def remove_old_residuals(folder: Path, person: int, round_number: int) -> None:
     """Remove all but a person's newest residual, once the rounds up to a number are safely stored."""
     newest = _residual_before(folder, person, round_number + 1)
-    for path in (folder / "residuals").glob(f"{person}-*.npy"):
+    for path in (folder / "residuals" / str(person)).glob("*.npy"):
         if path != newest:
             path.unlink()
 
 
 def _residual_before(folder: Path, person: int, round_number: int) -> Path | None:
-    earlier = [path for path in (folder / "residuals").glob(f"{person}-*.npy") if _round_of(path) < round_number]
-    return max(earlier, key=_round_of, default=None)
+    kept = (folder / "residuals" / str(person)).glob("*.npy")
+    return max((path for path in kept if _round_of(path) < round_number), key=_round_of, default=None)
 
 
 def _round_of(path: Path) -> int:
-    return int(path.stem.split("-")[1])
+    return int(path.stem)

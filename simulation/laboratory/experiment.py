@@ -13,6 +13,7 @@ from coordinator.learning.optimizers import OptimizerChoice, OptimizerName
 from coordinator.tasks.settings import CodecConfig, PlanConfig, ServerConfig
 from host.configuration import ConfigurationReader, accepted, read_toml
 from models.configurations import CONFIGURATIONS
+from models.warm_start import RATE
 from wire.codec import MASKED, NAMES
 
 Share = Annotated[float, Meta(ge=0, lt=1)]
@@ -47,7 +48,7 @@ class StartSettings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     passes: Annotated[float, Meta(ge=0, le=1000)] = 0.0
-    learning_rate: Annotated[float, Meta(gt=0, le=1000)] = 3.0
+    learning_rate: Annotated[float, Meta(gt=0, le=1000)] = RATE
 
 
 class CohortSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,11 +7,9 @@ import numpy as np
 from edge_agent.shell.tflite import TfliteProgram
 from models.ngram import NgramRecall, train_trigram
 from models.vocabulary import words
+from models.warm_start import RATE
 from simulation.laboratory.training import Prepared, start_weights, train_in_one_place
 from simulation.warm_start import evaluate
-
-LEARNING_RATE = 3.0
-"""Of central training: the rate at which a pass over chat text taught ``tiny`` most."""
 
 
 def trigram(prepared: Prepared) -> NgramRecall:
@@ -34,6 +32,6 @@ def central(prepared: Prepared, passes: float) -> tuple[float, float, float]:
     """
     device = TfliteProgram(prepared.program, np.zeros(prepared.layout.size, np.float32), prepared.layout)
     messages = [message for messages in prepared.people.train for message in messages]
-    weights = train_in_one_place(prepared, device, start_weights(prepared, device), messages, passes, LEARNING_RATE)
+    weights = train_in_one_place(prepared, device, start_weights(prepared, device), messages, passes, RATE)
     device.restore(weights)
     return evaluate(device, [prepared.measured])

@@ -28,6 +28,7 @@ from models.corpora import Corpus
 from models.export import export_program
 from models.initial import initial_weights
 from models.vocabulary import Vocabulary, words
+from models.warm_start import falling_rate
 from simulation.laboratory.clients import Reported, remove_old_residuals
 from simulation.laboratory.executor import Executor
 from simulation.laboratory.experiment import Experiment
@@ -159,7 +160,6 @@ def run(
         state = _State(start, optimizer.init(layout.size), None, (point,))
         _store(folder, state)
     progress(state.curve[-1].round, state.curve[-1])
-    (folder / "residuals").mkdir(exist_ok=True)
     took_part: set[int] = set()
     for number in range(state.curve[-1].round + 1, experiment.rounds + 1):
         order = seeded(prepared.seed, "cohort", number).permutation(len(prepared.batches))
@@ -218,9 +218,7 @@ def train_in_one_place(
             done = (number + step / len(batches)) / passes
             if done >= 1:
                 break
-            device.train(
-                x, y, learning_rate * min(1.0, max(0.1, 2.0 * (1.0 - done))), prepared.experiment.plan.clip_norm
-            )
+            device.train(x, y, falling_rate(learning_rate, done), prepared.experiment.plan.clip_norm)
     return device.save()
 
 
