@@ -26,7 +26,7 @@ def test_every_make_target_is_in_the_readme(target):
 
 @pytest.mark.parametrize("message_type", messages.TYPES.values(), ids=lambda t: t.__name__)
 def test_every_message_and_field_is_in_the_wire_format(message_type):
-    row = re.search(rf"^\| `{message_type.__name__}` \|.*$", WIRE_FORMAT, re.MULTILINE)
+    row = re.search(rf"^- `{message_type.__name__}`: .*$", WIRE_FORMAT, re.MULTILINE)
     assert row, message_type
     for field in msgspec.structs.fields(message_type):
         assert re.search(rf"`{field.name}\??`", row.group()), field.name
