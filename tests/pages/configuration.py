@@ -1,4 +1,4 @@
-"""Makes docs/configuration.md from the config modules of both sides: name, default, range and reason of every setting.
+"""Makes docs/configuration.md from the config modules of both sides: name, default and reason of every setting.
 
 What a setting is comes from the class's ``Attributes:``, and the reason of its default from the comment beside it.
 Reads source text; imports nothing.
@@ -12,8 +12,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "configuration.md"
 LIMITS = ROOT / "wire" / "limits.py"
-LARGE = 10_000
-"""A bound that nobody meets is not shown."""
 TABLES = ("Config", "Settings", "Limits", "Policy", "Schedule", "Eligibility", "Variant")
 """How the names of types end that have a section of their own."""
 SIDES = {
@@ -33,8 +31,8 @@ HEAD = """# Configuration
 
 Made by `python -m tests.pages` from the config modules; do not edit by hand.
 
-Both sides read one TOML file and the environment at start, and report every fault at once. Each line has a setting, its
-default, its range, what it is and, after the semicolon, why that is the default.
+Both sides read one TOML file and the environment at start, and report every fault at once. Each line has a setting with
+its default, what it is and, after the semicolon, why that is the default.
 """
 
 
@@ -60,7 +58,7 @@ def _section(node: ast.ClassDef, lines: list[str]) -> str:
         notes = "; ".join(
             " ".join(part.split()).rstrip(".") for part in (what.group(2) if what else "", *comments) if part
         )
-        rows.append(f"- {_default(field)}{_range(field)}{': ' if notes else ''}{notes.replace('``', '`')}")
+        rows.append(f"- {_default(field)}{': ' if notes else ''}{notes.replace('``', '`')}")
     return "\n".join(rows) + "\n"
 
 
@@ -84,20 +82,6 @@ def _default(field: ast.AnnAssign) -> str:
         case ast.Attribute(attr=member):
             return f'`{name} = "{member.lower()}"`'
     return f"`{name}`"
-
-
-def _range(field: ast.AnnAssign) -> str:
-    """The interval of a number, such as `` in (0, 1]``."""
-    words = [word for node in ast.walk(field.annotation) for word in _words(node)]
-    bounds = {word.arg: word.value.value for word in words if isinstance(word.value, ast.Constant)}
-    low, high = bounds.get("ge", bounds.get("gt")), bounds.get("le", bounds.get("lt"))
-    if low is None or high is None or high >= LARGE:
-        return ""
-    return f" in {'[' if 'ge' in bounds else '('}{low}, {high}{']' if 'le' in bounds else ')'}"
-
-
-def _words(node: ast.AST) -> list[ast.keyword]:
-    return node.keywords if isinstance(node, ast.Call) and ast.unparse(node.func) == "Meta" else []
 
 
 def _docstring(node: ast.ClassDef) -> str:
