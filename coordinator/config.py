@@ -48,10 +48,10 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """``[broker]``: the MQTT broker."""
 
     kind: BrokerKind = BrokerKind.AUTO  # mosquitto if installed, else embedded
-    host: str = "127.0.0.1"  # nothing is open to a network unless configured
+    host: str = "127.0.0.1"  # nothing is open to a network
     port: Port = 1883  # registered for MQTT
     username: str = "nightjar"  # the embedded broker keeps sessions only for named clients
-    password: str = ""  # empty: with TLS, a new one at each start; else any name may connect on loopback
+    password: str = ""  # with TLS, a new one at each start; else any name may connect on loopback
     allow_network: bool = False  # beyond loopback only by explicit choice
     device_port: Port | None = None  # ``port``; differs on some external brokers
     reload_command: tuple[str, ...] = ()  # an external broker learns of revocations when it restarts
@@ -127,7 +127,7 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     port: Port = 8080  # usual for unprivileged web services
     page_port: Annotated[int, Meta(ge=0, le=65535)] = 0  # port of unencrypted pages on 127.0.0.1: none
     public_reading: bool | None = None  # reading without a token: only on loopback, without a proxy
-    trusted_proxy: str = ""  # X-Forwarded-For is not trusted
+    trusted_proxy: str = ""  # whose X-Forwarded-For is trusted: nobody's
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 7  # any fixed number makes runs comparable
     shards: Annotated[int, Meta(ge=1, le=1024)] = 1  # one shard handles thousands of reports a second
     log: LogLevel = LogLevel.INFO  # about ten lines a round

@@ -90,17 +90,17 @@ class ConditionSettings:
         ignored: unchecked conditions.
     """
 
-    hysteresis_s: Seconds = 120.0  # on real traces, 80 instead of 50 % of 3-minute jobs survive
+    hysteresis_s: Seconds = 120.0  # 80 instead of 50 % of 3-minute jobs survive
     poll_s: Annotated[float, Meta(ge=0.02, le=60)] = 1.0  # bounds training in a user's hand
-    minimum_battery: Share = 0.3  # the user must be able to leave with charge
+    minimum_battery: Share = 0.3  # the user may leave soon
     maximum_temperature_c: float = 45.0  # batteries age fast above it
     idle_after_s: Seconds = 60.0  # longer than a pause in a conversation
     metered: Metered = "auto"  # NetworkManager, else the kind of interface
     always_powered: bool = False  # /sys usually tells
     quiet_hours: tuple[str, ...] = ()  # other conditions protect the user
-    minimum_free_disk_bytes: Count = 200_000_000  # ten times two versions of the model
+    minimum_free_disk_bytes: Count = 200_000_000  # ten times what two versions take
     minimum_free_memory_bytes: Count = 250_000_000  # a session takes up to 180 MB
-    ask_logind: bool = True  # off for desktops without an idle hint
+    ask_logind: bool = True  # off without an idle hint
     watch_input_devices: bool = True  # never notes which key
     source: Literal["linux", "termux", "adb"] = "linux"  # also on rooted Android
     adb_serial: str = ""  # the only one
@@ -144,7 +144,7 @@ class KeyboardSettings:
         personalise: use personal weights where they predict held-out messages better.
     """
 
-    enabled: bool = False  # what reads typing is enabled on purpose
+    enabled: bool = False  # enabled on purpose
     port: AnyPort = 8700  # not registered
     personalise: bool = True  # costs nothing, is never sent
 

@@ -72,11 +72,11 @@ MACHINES = (
         rollout.Stage.CANDIDATE,
         {
             rollout.Stage.CANDIDATE: "judged in the transaction that makes it",
-            rollout.Stage.REFUSED: "stays, unless an operator promotes it",
+            rollout.Stage.REFUSED: "an operator promotes it",
             rollout.Stage.CANARY: "judged after each round of its trial, at the latest after `rollout.hours`",
             rollout.Stage.CURRENT: "the next version",
-            rollout.Stage.SUPERSEDED: "stays, unless an operator promotes it",
-            rollout.Stage.ROLLED_BACK: "stays, unless an operator promotes it",
+            rollout.Stage.SUPERSEDED: "an operator promotes it",
+            rollout.Stage.ROLLED_BACK: "an operator promotes it",
         },
     ),
     Machine(
