@@ -91,7 +91,7 @@ class ConditionSettings:
     """
 
     hysteresis_s: Seconds = 120.0  # 80 instead of 50 % of 3-minute jobs survive
-    poll_s: Annotated[float, Meta(ge=0.02, le=60)] = 1.0  # bounds training in a user's hand
+    poll_s: Annotated[float, Meta(ge=0.02, le=60)] = 1.0  # bounds training after a pick-up
     minimum_battery: Share = 0.3  # the user may leave soon
     maximum_temperature_c: float = 45.0  # batteries age fast above it
     idle_after_s: Seconds = 60.0  # longer than a pause in a conversation
@@ -100,7 +100,7 @@ class ConditionSettings:
     quiet_hours: tuple[str, ...] = ()  # other conditions protect the user
     minimum_free_disk_bytes: Count = 200_000_000  # ten times what two versions take
     minimum_free_memory_bytes: Count = 250_000_000  # a session takes up to 180 MB
-    ask_logind: bool = True  # off without an idle hint
+    ask_logind: bool = True  # off for desktops without idle hints
     watch_input_devices: bool = True  # never notes which key
     source: Literal["linux", "termux", "adb"] = "linux"  # also on rooted Android
     adb_serial: str = ""  # the only one
@@ -144,7 +144,7 @@ class KeyboardSettings:
         personalise: use personal weights where they predict held-out messages better.
     """
 
-    enabled: bool = False  # enabled on purpose
+    enabled: bool = False  # a page that reads typing
     port: AnyPort = 8700  # not registered
     personalise: bool = True  # costs nothing, is never sent
 

@@ -124,13 +124,15 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
     name: Name = "keyboard"  # as in the demo
     kind: Work = Work.TRAIN  # train makes versions
     rounds: Annotated[int, Meta(ge=0, le=2**31)] = 0  # endless: keyboards never stop changing
-    goal: Count = 20  # twice the minimum; a household has fewer, a fleet hundreds
-    minimum: Count = 10  # as devices' default ``[limits]``
-    over_selection: Annotated[float, Meta(ge=1, le=10)] = 1.3  # 6 to 10 % drop out (Bonawitz et al.)
+    goal: Count = 20  # reports wanted; a household has fewer, a fleet hundreds
+    minimum: Count = 10  # fewest reports; as in ``[limits]``
+    over_selection: Annotated[float, Meta(ge=1, le=10)] = (
+        1.3  # selected per wanted report; 6 to 10 % drop out (Bonawitz et al.)
+    )
     selection_deadline_s: Annotated[float, Meta(ge=0.1, le=86400)] = 60.0  # people wait a minute
     report_deadline_s: Annotated[float, Meta(ge=1, le=30 * 86400)] = 600.0  # Android ends a session after 585 s
     selection_window_s: Seconds | None = None  # a 60th of the deadline
-    minimum_examples: Annotated[int, Meta(ge=0, le=2**31)] = 1  # nothing to learn from none
+    minimum_examples: Annotated[int, Meta(ge=0, le=2**31)] = 1  # fewest messages on a device
     minimum_separation: Annotated[int, Meta(ge=1, le=SHARE_WINDOW)] = 1  # a household has few; a fleet uses 10
     retry_after_s: Annotated[float, Meta(ge=0.1, le=86400)] | None = None  # a 15th of the selection deadline
     codec: CodecConfig = CodecConfig()
