@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from coordinator.learning.downlink import F32, FORMS
-from coordinator.learning.optimizers import OptimizerChoice, OptimizerName
+from coordinator.learning.strategies import ADAPTIVE, RateSchedule, StrategyChoice, StrategyName
 from coordinator.rounds.admission import Eligibility, Variant
 from coordinator.rounds.lease import SHARE_WINDOW
 from coordinator.rounds.rules import SHORTEST_RETRY_SHARE, RoundRules, rules_for
@@ -54,6 +54,7 @@ class PlanConfig(msgspec.Struct, frozen=True, kw_only=True):
     local_epochs: Annotated[int, Meta(ge=1, le=1000)] = 1  # with more epochs, devices drift apart
     max_steps: Annotated[int, Meta(ge=1, le=10**6)] = 1000  # bounds a device with much text
     proximal: Annotated[float, Meta(ge=0, le=1000)] = 0.0  # FedProx; one epoch drifts little
+    full_batch: bool = False  # FedSGD; learns less for the same bytes
     evaluation_share: Annotated[float, Meta(ge=0, le=0.5)] = 0.1  # shows on devices whether a round helped
 
     def plan(self) -> TrainingPlan:
@@ -64,33 +65,47 @@ class PlanConfig(msgspec.Struct, frozen=True, kw_only=True):
             local_epochs=self.local_epochs,
             max_steps=self.max_steps,
             proximal=self.proximal,
+            full_batch=self.full_batch,
             evaluation_share=self.evaluation_share,
             keep_share=KEEP_SHARE,
         )
 
 
-class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """``[task.server]``: how the mean update changes the model.
+class StrategyConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """``[task.strategy]``: how the mean update changes the model.
 
     Attributes:
-        optimizer: fedavg, fedavgm, fedadagrad, fedadam or fedyogi.
-        learning_rate: 1 for fedavg and fedavgm, 0.003 for the others.
-        adaptivity: tau of the adaptive optimizers.
+        name: fedsgd, fedavg, fedprox, fedavgm, fedadagrad, fedadam or fedyogi.
+        server_learning_rate: 0.003 for fedadagrad, fedadam and fedyogi, 1 for the others.
+        adaptivity: tau of the adaptive strategies.
     """
 
-    optimizer: OptimizerName = OptimizerName.FEDAVG  # momentum harmed after a warm start
-    learning_rate: Annotated[float, Meta(gt=0, le=1000)] | None = None  # 1 is McMahan's FedAvg
+    name: StrategyName = StrategyName.FEDAVG  # momentum harmed after a warm start
+    server_learning_rate: Annotated[float, Meta(gt=0, le=1000)] | None = None  # 1 is FedAvg's
     adaptivity: Annotated[float, Meta(gt=0, le=1)] = 1e-4  # as in the measured runs
+    schedule: RateSchedule = RateSchedule()
 
-    def choice(self) -> OptimizerChoice:
-        """The optimizer choice as sent to the worker."""
-        plain = self.optimizer in {OptimizerName.FEDAVG, OptimizerName.FEDAVGM}
-        usual = 1.0 if plain else 0.003
-        return OptimizerChoice(
-            name=self.optimizer,
-            learning_rate=usual if self.learning_rate is None else self.learning_rate,
+    def choice(self) -> StrategyChoice:
+        """The strategy as sent to the worker."""
+        usual = 0.003 if self.name in ADAPTIVE else 1.0
+        return StrategyChoice(
+            name=self.name,
+            learning_rate=usual if self.server_learning_rate is None else self.server_learning_rate,
             adaptivity=self.adaptivity,
+            schedule=self.schedule,
         )
+
+
+def strategy_faults(strategy: StrategyConfig, plan: PlanConfig) -> list[str]:
+    """What a strategy needs of the plan and does not get."""
+    faults = []
+    if strategy.name is StrategyName.FEDSGD and not plan.full_batch:
+        faults.append("plan.full_batch: expected true for the strategy fedsgd, got false")
+    if strategy.name is StrategyName.FEDPROX and not plan.proximal:
+        faults.append("plan.proximal: expected more than 0 for the strategy fedprox, got 0")
+    if plan.full_batch and (plan.local_epochs > 1 or plan.proximal):
+        faults.append("plan.full_batch: is one step, so expected local_epochs = 1 and proximal = 0")
+    return faults
 
 
 class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,9 +141,7 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
     rounds: Annotated[int, Meta(ge=0, le=2**31)] = 0  # endless: keyboards never stop changing
     goal: Count = 20  # reports wanted; a household has fewer, a fleet hundreds
     minimum: Count = 10  # fewest reports; as in ``[limits]``
-    over_selection: Annotated[float, Meta(ge=1, le=10)] = (
-        1.3  # selected per wanted report; 6 to 10 % drop out (Bonawitz et al.)
-    )
+    over_selection: Annotated[float, Meta(ge=1, le=10)] = 1.3  # seats per goal; 6 to 10 % drop out (Bonawitz et al.)
     selection_deadline_s: Annotated[float, Meta(ge=0.1, le=86400)] = 60.0  # people wait a minute
     report_deadline_s: Annotated[float, Meta(ge=1, le=30 * 86400)] = 600.0  # Android ends a session after 585 s
     selection_window_s: Seconds | None = None  # a 60th of the deadline
@@ -137,7 +150,7 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
     retry_after_s: Annotated[float, Meta(ge=0.1, le=86400)] | None = None  # a 15th of the selection deadline
     codec: CodecConfig = CodecConfig()
     plan: PlanConfig = PlanConfig()
-    server: ServerConfig = ServerConfig()
+    strategy: StrategyConfig = StrategyConfig()
     downlink: str = F32  # f32 loses nothing
     schedule: Schedule = Schedule()
     eligibility: Eligibility = Eligibility()
@@ -196,6 +209,7 @@ def task_faults(task: TaskSettings, limits: Limits, *, measured: bool) -> list[s
         )
     if task.codec.name not in NAMES:
         faults.append(f"codec.name: expected one of {', '.join(NAMES)}, got {task.codec.name!r}")
+    faults.extend(strategy_faults(task.strategy, task.plan))
     if task.downlink not in FORMS:
         faults.append(f"downlink: expected one of {', '.join(FORMS)}, got {task.downlink!r}")
     watches = task.target_top1 is not None or task.no_progress_rounds > 0

@@ -138,8 +138,8 @@ def coordinator_table(
                 "clip_norm": defaults.clip_norm,
                 "local_epochs": defaults.local_epochs,
             },
-            "server": {
-                "learning_rate": defaults.server_learning_rate,
+            "strategy": {
+                "server_learning_rate": defaults.server_learning_rate,
             },
             "baseline": {"label": "trigram", "top1": trigram.top1, "top3": trigram.top3},
         },
