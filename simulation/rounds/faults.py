@@ -75,39 +75,26 @@ RATES = {
     Fault.DROP: Rate(
         0.004,
         _MESSAGE,
-        "not measured: stock brokers lost 79 % of a burst of 5,000 reports, and on average far less",
+        "stock brokers lost 79 % of a burst of 5,000 reports",
     ),
-    Fault.DUPLICATE: Rate(
-        0.01, _MESSAGE, "QoS 1 repeats what was on its way when a connection broke, and a phone changes networks hourly"
-    ),
-    Fault.DELAY: Rate(0.01, _MESSAGE, "up to two minutes, as when a phone sleeps or sits in a lift; not measured"),
-    Fault.REORDER: Rate(0.01, _MESSAGE, "up to a second, as when what was on its way is sent again; not measured"),
-    Fault.CORRUPT: Rate(
-        0.001, _MESSAGE, "TCP lets about one wrong segment in ten million pass; so high that it happens at all"
-    ),
+    Fault.DUPLICATE: Rate(0.01, _MESSAGE, "QoS 1 repeats after a lost connection; phones change networks hourly"),
+    Fault.DELAY: Rate(0.01, _MESSAGE, "up to two minutes: a phone sleeps"),
+    Fault.REORDER: Rate(0.01, _MESSAGE, "up to a second: messages are sent again"),
+    Fault.CORRUPT: Rate(0.001, _MESSAGE, "far above TCP's one in ten million, so that it happens"),
     Fault.UNPLUG: Rate(
         0.14,
         "training",
-        "a third of them still report what there is; with the windows that close by themselves 10 % of a cohort are "
-        "lost (Bonawitz et al. 2019: 6 to 10)",
+        "with windows that close, 10 % of a cohort drop out (Bonawitz et al. 2019: 6 to 10)",
     ),
-    Fault.SLOW: Rate(0.05, "phone, once", "the oldest twentieth of phones; it trains six times slower for ever"),
-    Fault.PHONE_DISK_FULL: Rate(0.002, _STATE, "not measured: about one phone in a hundred during its part in a round"),
-    Fault.POWER_CUT: Rate(0.003, _STATE, "not measured: an empty battery, or a system that ends the process"),
-    Fault.PHONE_CLOCK_JUMP: Rate(
-        0.002, _STATE, "not measured: after a reboot without network a phone believes any date"
-    ),
-    Fault.COORDINATOR_RESTART: Rate(0.04, _PHASE, "about six in fifty rounds: a team that deploys several times a day"),
-    Fault.COORDINATOR_DISK_FULL: Rate(
-        0.01, _PHASE, "one or two in fifty rounds: far more than anybody would put up with"
-    ),
-    Fault.COORDINATOR_CLOCK_JUMP: Rate(
-        0.01, _PHASE, "one or two in fifty rounds; a time server corrects daily, but by little"
-    ),
-    Fault.BROKER_RESTART: Rate(0.01, _PHASE, "one or two in fifty rounds; a broker is updated a few times a year"),
-    Fault.BROKER_AMNESIA: Rate(
-        0.01, _PHASE, "one or two in fifty rounds; a container without a volume forgets at each restart"
-    ),
+    Fault.SLOW: Rate(0.05, "phone, once", "an old phone: six times slower for ever"),
+    Fault.PHONE_DISK_FULL: Rate(0.002, _STATE, "one phone in a hundred during a round"),
+    Fault.POWER_CUT: Rate(0.003, _STATE, "an empty battery, a killed process"),
+    Fault.PHONE_CLOCK_JUMP: Rate(0.002, _STATE, "a reboot without network"),
+    Fault.COORDINATOR_RESTART: Rate(0.04, _PHASE, "six in fifty rounds: several releases a day"),
+    Fault.COORDINATOR_DISK_FULL: Rate(0.01, _PHASE, "one or two in fifty rounds"),
+    Fault.COORDINATOR_CLOCK_JUMP: Rate(0.01, _PHASE, "one or two in fifty rounds"),
+    Fault.BROKER_RESTART: Rate(0.01, _PHASE, "one or two in fifty rounds"),
+    Fault.BROKER_AMNESIA: Rate(0.01, _PHASE, "one or two in fifty rounds: a container without a volume"),
 }
 """Of every fault. What nobody measured is chosen so that it happens some times in fifty rounds."""
 

@@ -34,10 +34,10 @@ class Decay(enum.Enum):
 class RateSchedule(msgspec.Struct, frozen=True, kw_only=True):
     """``[task.strategy.schedule]``: how the server learning rate changes from round to round."""
 
-    decay: Decay = Decay.CONSTANT  # an endless task has no last round towards which a rate could fall
+    decay: Decay = Decay.CONSTANT  # or cosine, exponential; an endless task has no last round
     warm_up_rounds: Annotated[int, Meta(ge=0, le=2**31)] = 0  # a warm-started model needs none
-    decay_rounds: Annotated[int, Meta(ge=1, le=2**31)] = 600  # cosine and exponential reach final_share then
-    final_share: Annotated[float, Meta(gt=0, le=1)] = 0.05  # people's words change, so the rate never falls to 0
+    decay_rounds: Annotated[int, Meta(ge=1, le=2**31)] = 600  # when final_share is reached
+    final_share: Annotated[float, Meta(gt=0, le=1)] = 0.05  # not 0: people's words change
 
 
 def rate_share(schedule: RateSchedule, committed: int) -> float:
