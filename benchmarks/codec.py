@@ -217,7 +217,7 @@ def main(*, folder: Path | None, corpus: str, name: str, as_json: bool) -> None:
     click.echo(f"decode and sum {REPORTS} reports at 1 %: {found['decode_and_accumulate_500_s']:.2f} s")
     click.echo(
         f"share of the updates that error feedback loses: {found['error_feedback_mass_lost']:g}, "
-        f"besides float32 rounding of {found['error_feedback_rounding']:.1e}"
+        f"in addition to float32 rounding of {found['error_feedback_rounding']:.1e}"
     )
 
 

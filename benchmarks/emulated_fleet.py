@@ -77,7 +77,7 @@ class Fired:
         ended_s: when the last receipt arrived.
         waits_s: time from report to receipt of each phone.
         verdicts: number of receipts by verdict.
-        resent: number of resends for want of a receipt.
+        resent: number of reports resent after a timeout.
     """
 
     begun_s: float

@@ -2,7 +2,7 @@
 
 All phones have an open TLS connection with their own certificate before the clock starts; each sends one report, all at
 once or spread evenly over ``--within`` seconds. Everything has the default settings: mosquitto, SQLite,
-``synchronous = FULL``; reports have 20 kB and are of the gboard model. The first burst is a warm-up; only its losses
+``synchronous = FULL``; reports are of the gboard model and have 20 kB. The first burst is a warm-up; only its losses
 count. Then bursts come in pairs: one alone, and right after it one for a round of another task while the reports of the
 first are averaged. ``averaged_throughout`` says whether averaging lasted as long as the second burst.
 

@@ -108,7 +108,7 @@ def replay(suggest: Suggest, message: str, vocabulary: Vocabulary) -> Counts:
 
     Args:
         suggest: text before the caret -> at most three words.
-        message: raw text; its words are typed with single blanks between them.
+        message: raw text; its words are typed with single spaces between them.
         vocabulary: only its words count for recall.
     """
     counts, text = Counts(), ""

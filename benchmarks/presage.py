@@ -35,7 +35,7 @@ def train(texts: Sequence[str], folder: Path) -> Path:
     ``text2ngram`` counts; its own SQLite output takes an hour for a million trigrams, so the database is written here.
 
     Args:
-        texts: messages, words separated by blanks.
+        texts: messages, words separated by spaces.
         folder: folder of the databases; created if missing.
 
     Returns:

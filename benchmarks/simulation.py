@@ -1,7 +1,7 @@
 """Measures simulated rounds of a fleet under a virtual clock: results, time and memory.
 
-Each run has its own process, because the peak memory of a process never falls. CPU time is given besides wall time,
-because wall time includes the load of other users.
+Each run has its own process, because the peak memory of a process never falls. CPU time is given as well as wall time,
+because wall time depends on the load of other users.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Measures the latency from key press to three suggestions in the agent's keyboard.
 
 Messages are typed key by key, spaces included, as on the page; each key press is one measurement. One run is without
-training; in the other, the agent's trainer process trains the same model at the same time. CPU time is given besides
-wall time, because wall time includes the load of other users.
+training; in the other, the agent's trainer process trains the same model at the same time. CPU time is given as well as
+wall time, because wall time depends on the load of other users.
 """
 
 from __future__ import annotations

@@ -191,7 +191,7 @@ def measure(size: Size, requests: int, folder: Path) -> dict[str, Any]:
     path = service.write_configuration(folder, {**everybody(PHONES), "rounds": 0})
     serving = service.coordinator(path)
     with stopping([[serving]]):
-        config = service.start(serving, path)  # it imports the model
+        config = service.start(serving, path)  # the first start imports the model
         serving.stop(STOP_TIMEOUT_S)
         token, weights, found = prepare(config, size)
         service.start(serving, path)

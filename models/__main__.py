@@ -71,10 +71,10 @@ def export(model: str, corpus: str, out: Path, seed: int, languages: tuple[str, 
     program = export_program(shape, vocabulary.size, out / "cache")
     lexicons = {language: compiled(language) for language in languages}
     messages = [vocabulary.encode(words(text)) for text in texts]
-    click.echo(f"corpus {corpus}: {len(texts):,} messages to train on, {len(held_out):,} held out to measure on")
+    click.echo(f"corpus {corpus}: {len(texts):,} messages for training, {len(held_out):,} for evaluation")
     weights = warm_start(shape, vocabulary.size, messages, passes, seed, partial(_say_progress, "warm start"))
     if not passes:
-        click.echo("random weights (--passes 0): suggestions mean nothing before many rounds")
+        click.echo("random weights (--passes 0): suggestions are meaningless during the first rounds")
     ngram = compile_ngram(messages, vocabulary.size)
     write_model_folder(out, shape, vocabulary, program, weights, lexicons, ngram)
     write_held_out(out, held_out)

@@ -27,7 +27,7 @@ class Batches:
 
     Attributes:
         x: (steps, B, T) int32, inputs.
-        y: (steps, B, T) int32, targets; ``PAD`` where there is none.
+        y: (steps, B, T) int32, targets; ``PAD`` is no target.
         targets: number of targets, including end-of-message and out-of-vocabulary; the weight of an update.
         counted_targets: number of targets that count for recall: words of the vocabulary.
     """

@@ -117,7 +117,7 @@ def compile_ngram(messages: Sequence[Sequence[int]], vocabulary_size: int) -> by
         data = _write(scores, chosen[: len(scores.bigrams)], chosen[len(scores.bigrams) :])
         if len(data) <= limit:
             return data
-        kept = int(0.98 * kept * limit / len(data))  # the size is nearly proportional to the number
+        kept = int(0.98 * kept * limit / len(data))  # the size is nearly proportional to the number of n-grams
 
 
 def read_ngram(data: bytes, vocabulary_size: int) -> CompactNgram:

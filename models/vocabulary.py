@@ -32,7 +32,7 @@ SPECIALS = ("<pad>", "<bos>", "<eos>", "<oov>")
 MAX_WORDS = 1 << 20
 """A vocabulary file with more lines is refused: no keyboard needs it, and a hostile one could exhaust memory."""
 MAX_WORD_CHARACTERS = 64
-"""Longer runs (keys, hashes, dots typed as letters) are never learned."""
+"""Longer words, such as keys and hashes, are never learned."""
 
 # ``\w`` matches letters and digits of every script, but not the combining marks that many scripts use for vowels.
 _MARKS = "".join(c for c in map(chr, range(0x300, 0x3000)) if unicodedata.category(c).startswith("M"))

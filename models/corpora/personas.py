@@ -28,7 +28,7 @@ _PLACES_EACH = 4
 _HABITS_EACH = 3
 _SLOT = re.compile(r"\{([\w ]+)\}")
 _FAVOUR = 2
-"""A person's weight of an alternative is this base to the power 0, 1, 2 or 3, at random."""
+"""For each person, the weight of each alternative is this number to a random power from 0 to 3."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ class TracedAvailability:
         self._shift_s = np.where(copies, np.round(days), 0.0)
 
     def next_window(self, phone: int, after_s: float) -> Window | None:
-        """As :meth:`Availability.next_window`."""
+        """See :meth:`Availability.next_window`."""
         trace = self._traces[phone % len(self._traces)]
         shift_s = float(self._shift_s[phone])
         cycle, moment_s = divmod(after_s - shift_s, trace.period_s)
@@ -88,7 +88,7 @@ class GeneratedAvailability:
         self._log_lengths = np.log([length for _, length in LENGTH_QUANTILES])
 
     def next_window(self, phone: int, after_s: float) -> Window | None:
-        """As :meth:`Availability.next_window`."""
+        """See :meth:`Availability.next_window`."""
         # The longest window is shorter than a day, so one that is open now began today or yesterday.
         day = math.floor(after_s / DAY_S) - 1
         while True:

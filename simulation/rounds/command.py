@@ -23,7 +23,7 @@ from wire.errors import ConfigError
 WRONG = 1
 """Exit status of a simulation that found a defect."""
 INTERRUPTED = 130
-"""Exit status of a program that ctrl-C ended."""
+"""Exit status after ctrl-C."""
 
 
 @click.command()

@@ -49,9 +49,9 @@ class Fault(enum.Enum):
     BROKER_AMNESIA = "broker-amnesia"
     """The broker is killed and restarts with empty state."""
     PHONE_CLOCK_JUMP = "phone-clock-jump"
-    """The wall clock of a phone is set to another time."""
+    """The wall clock of a phone jumps."""
     COORDINATOR_CLOCK_JUMP = "coordinator-clock-jump"
-    """The wall clock of the coordinator is set to another time."""
+    """The wall clock of the coordinator jumps."""
 
 
 @dataclass(frozen=True, slots=True)

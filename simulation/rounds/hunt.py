@@ -2,7 +2,7 @@
 
 Violations are: an accepted report lost or counted twice, weights that are not the mean, a report that is never
 answered, an error in a log that no fault explains, rounds that do not end, and any exception. The number of committed
-rounds is none, because it depends on the faults.
+rounds is not checked, because it depends on the faults.
 """
 
 from __future__ import annotations

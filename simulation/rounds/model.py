@@ -2,7 +2,7 @@
 
 It has the layout of the keyboard model in miniature, but training is least squares: each phone moves all parameters
 towards its own optimum. It predicts nothing; its purpose is that every report differs, and that the mean of the reports
-can be checked bit by bit.
+can be checked bit for bit.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Checks the coordinator's invariants in a simulation, independently of the coordinator.
 
 It sees the reports that phones stored, the messages that the coordinator published, and the input of each aggregation.
-From these it decides whether an accepted report was lost or counted twice, and whether the new weights are bit by bit
-the base plus the weighted mean of the phones' updates. It does not use the coordinator's counters. With several tasks,
-it also checks the open rounds at every assignment: a device works in one round at a time, and never for two variants of
-one experiment.
+From these it decides whether an accepted report was lost or counted twice, and whether the new weights equal the base
+plus the weighted mean of the phones' updates, bit for bit. It does not use the coordinator's counters. With several
+tasks, it also checks the open rounds at every assignment: a device works in one round at a time, and never for two
+variants of one experiment.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Wide = npt.NDArray[np.float64]
 Key = tuple[int, DeviceId, int]
 """Round, device, attempt."""
 _FORGET_AFTER = 3
-"""Number of rounds after which reports are dropped; late ones arrive within one or two."""
+"""Number of rounds after which old reports are discarded; late ones arrive within one or two."""
 
 
 class Observer:

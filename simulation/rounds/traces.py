@@ -18,7 +18,7 @@ DAY_S = 86_400.0
 COLUMNS = ("trace_start_s", "trace_end_s", "window_start_s", "window_end_s")
 
 Window = tuple[float, float]
-"""Begin and end, in seconds of virtual time; the end is later than the begin."""
+"""Beginning and end, in seconds of virtual time; the end is later than the beginning."""
 
 
 @dataclass(frozen=True, slots=True)
