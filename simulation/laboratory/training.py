@@ -43,7 +43,7 @@ from wire.frame import Report, encode_report
 from wire.identifiers import DeviceId
 from wire.parameters import ParameterLayout, Vector
 
-CURVE, STATE = "metrics.jsonl", "checkpoint.npz"
+ABOUT, CURVE, STATE = "experiment.json", "metrics.jsonl", "checkpoint.npz"
 _PERSON = "person-"
 _MINUTE_S, _LONGEST_WAIT_S = 60.0, 86400.0
 
@@ -254,6 +254,19 @@ def train_in_one_place(
     return device.save()
 
 
+def restored_weights(folder: Path) -> Vector:
+    """The weights that the last measurement of a run is of.
+
+    Raises:
+        UnavailableError: the run has not ended a round.
+    """
+    state = _restored(folder)
+    if state is None or not state.curve[-1].round:
+        msg = f"{folder} has no trained weights: run the experiment first"
+        raise UnavailableError(msg)
+    return state.mean.astype(np.float32)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _State:
     """What a run is between two rounds: weights, optimizer, clip norm, the downlink's residual, average, and losses."""
@@ -356,16 +369,37 @@ def _frame_bytes(prepared: Prepared, each: Reported, number: int) -> int:
     return len(encode_report(sent))
 
 
+class About(msgspec.Struct, frozen=True):
+    """What the folder of a run says of it: its seed and its experiment."""
+
+    seed: int
+    experiment: Experiment
+
+
+def about(folder: Path) -> About:
+    """What a run's folder says of it.
+
+    Raises:
+        ConfigError: it is not the folder of a run.
+    """
+    path = folder / ABOUT
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=About)
+    except (OSError, msgspec.DecodeError) as error:
+        msg = f"{folder} is not the folder of a run, such as build/learn/seed-1: {error}"
+        raise ConfigError(msg) from error
+
+
 def _opened(folder: Path, experiment: Experiment, seed: int) -> Path:
     """The folder of a run, with the experiment in it; refuses to continue another experiment."""
-    about = msgspec.json.format(msgspec.json.encode({"seed": seed, "experiment": experiment}), indent=2) + b"\n"
-    path = folder / "experiment.json"
+    said = msgspec.json.format(msgspec.json.encode(About(seed, experiment)), indent=2) + b"\n"
+    path = folder / ABOUT
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if path.exists() and path.read_bytes() != about:
+        if path.exists() and path.read_bytes() != said:
             msg = f"{folder} holds another experiment or seed: give another --out, or remove it"
             raise ConfigError(msg)
-        replace_file(path, about)
+        replace_file(path, said)
     except OSError as error:
         msg = f"cannot write to {folder}: {error}; give a folder that can be written"
         raise UnavailableError(msg) from error

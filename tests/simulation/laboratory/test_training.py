@@ -11,12 +11,15 @@ from click.testing import CliRunner
 from coordinator.learning.strategies import RateSchedule, StrategyName
 from coordinator.learning.strategies.rate_schedule import Decay
 from coordinator.tasks.settings import StrategyConfig
+from edge_agent.core.personalisation import ENOUGH_WORDS
 from models.corpora import Corpus
 from simulation.laboratory.command import learn
 from simulation.laboratory.executor import InProcess, Processes, load
 from simulation.laboratory.experiment import CohortSettings, EvaluationSettings, Experiment
+from simulation.laboratory.personalisation import METHODS
+from simulation.laboratory.references import personalised
 from simulation.laboratory.training import CURVE, prepare, run
-from wire.errors import ConfigError, UnavailableError
+from wire.errors import ConfigError, CorpusError, UnavailableError
 
 pytestmark = [pytest.mark.tflite, pytest.mark.tensorflow, pytest.mark.slow]
 
@@ -44,7 +47,7 @@ def programs(tmp_path_factory):
 
 def device(prepared):
     experiment = prepared.experiment
-    plan, codec = experiment.plan.plan(), experiment.codec.choice()
+    plan, codec = experiment.training_plan(), experiment.codec.choice()
     return partial(load, prepared.program, prepared.layout, prepared.batches, plan, codec, 1, prepared.folder)
 
 
@@ -142,6 +145,30 @@ def test_a_run_that_diverges_stops_and_keeps_what_was(programs, tmp_path):
     with pytest.raises(UnavailableError, match=r"could not train in round 3: .*smaller learning rate"):
         trained(EXPERIMENT, tmp_path, programs, lambda make, _folder: Wild(make()))
     assert len((tmp_path / CURVE).read_bytes().splitlines()) == 2
+
+
+def test_personal_models_are_compared_on_later_messages(programs, tmp_path):
+    words = " ".join(VOCABULARY[:12])
+    talkative = Corpus("talkative", {f"user{n}": tuple(f"{words} {m} {n}" for m in range(60)) for n in range(8)})
+    experiment = msgspec.structs.replace(EXPERIMENT, rounds=1, cohort=CohortSettings(size=3))
+    prepared = prepare(experiment, talkative, 1, tmp_path, programs)
+    made = InProcess(device(prepared)())
+    run(prepared, made)
+    found = personalised(prepared, 4)
+    assert [each.method for each in found] == [method.name for method in METHODS]
+    plain, kept, *_ = found
+    assert 0 < plain.people <= 4
+    assert plain.words >= plain.people * ENOUGH_WORDS
+    assert {each.top1_before for each in found} == {plain.top1_before}, "the same people and the same words"
+    assert kept.kept_share == 1 >= plain.kept_share
+    assert plain.top1 >= plain.top1_before, "everybody's sentences are alike, so what was held back tells the truth"
+
+
+def test_without_enough_words_nobody_is_personalised(programs, tmp_path):
+    prepared = prepare(EXPERIMENT, CORPUS, 1, tmp_path, programs)
+    run(prepared, InProcess(device(prepared)()))
+    with pytest.raises(CorpusError, match="50 held-back"):
+        personalised(prepared, 4)
 
 
 def test_a_damaged_checkpoint_says_what_to_do(programs, tmp_path):
