@@ -14,7 +14,7 @@ from coordinator.engine.jobs import AggregationJob, EvaluationJob, EvaluationTex
 from coordinator.engine.round_context import RoundContexts
 from coordinator.engine.unit_of_work import Snapshot
 from coordinator.learning.downlink import VERSIONS_BACK
-from coordinator.ports import Clock, Repository, Signer, TaskRecord, Transport, VersionRecord, Worker
+from coordinator.ports import Clock, Repository, Signer, TaskRecord, Transport, Worker
 from coordinator.rounds.events import AssignDevice, RejectCheckIn, SendReceipt, StartAggregation
 from coordinator.rounds.pace_steering import Steering, check_in_within_s, loads, opens_in_s, retry_after_s
 from coordinator.rounds.round import Phase, Round, awaits_report
@@ -212,7 +212,7 @@ class EffectRunner:
         if not awaits_report(current, effect.device, effect.attempt) or remaining_s <= 0:
             return
         record = snapshot.tasks[current.task]
-        context = self._contexts.of_round(record, self._base_version(current, snapshot), current)
+        context = self._contexts.of_round(record, snapshot.bases[current.number], current)
         signed_s = self._signing_s(snapshot)
         self._send(
             effect.device,
@@ -250,12 +250,6 @@ class EffectRunner:
     def _publish(self, topic: str, message: messages.Message, *, retain: bool = False) -> None:
         payload = messages.encode(message, lambda text: self._signer.sign(topic, text))
         self._transport.publish(topic, payload, retain=retain)
-
-    def _base_version(self, current: Round, snapshot: Snapshot) -> VersionRecord:
-        newest = snapshot.versions.get(current.task)
-        if newest is not None and newest.version == current.base_version:
-            return newest
-        return snapshot.bases[current.base_version]
 
     def _retry_after_s(self, snapshot: Snapshot, task: str, reason: RejectionReason | None, rounds: int = 0) -> float:
         """Seconds until a device should come back: for the named task if it is active, else for the first to open."""

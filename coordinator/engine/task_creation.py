@@ -31,7 +31,7 @@ def take_stock(tx: Transaction, config: CoordinatorConfig, now_s: float) -> Snap
     """The snapshot at service start, with the configuration's task updated from its file.
 
     Raises:
-        LocalProtocolError: the database holds no version of the configuration's task or of another training task.
+        LocalProtocolError: the database lacks a version of a training task or the base version of an open round.
         ConfigError: the other tasks of its experiment leave too few devices for the configuration's task.
     """
     settings = config.task.settings()
@@ -56,6 +56,12 @@ def take_stock(tx: Transaction, config: CoordinatorConfig, now_s: float) -> Snap
             msg = f"the database holds no model version of the task {name}; import one first"
             raise LocalProtocolError(msg)
         snapshot.versions[name] = version
+    for current in rounds.values():
+        base = tx.version(current.base_version)
+        if base is None:
+            msg = f"round {current.number} has base version {current.base_version}, which the database lacks"
+            raise LocalProtocolError(msg)
+        snapshot.bases[current.number] = base
     return snapshot
 
 
