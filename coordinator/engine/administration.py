@@ -10,7 +10,6 @@ from coordinator.engine.effects import AnnounceModel
 from coordinator.engine.rollout_service import RolloutService
 from coordinator.engine.task_creation import TaskCreator
 from coordinator.engine.unit_of_work import UnitOfWork
-from coordinator.ports import TaskRecord
 from coordinator.rounds import lease as leases
 from coordinator.rounds.events import DeviceLost
 from coordinator.rounds.lease import BlockingChanged, Lease
@@ -28,6 +27,7 @@ from coordinator.tasks.operations import (
     StopTask,
     UnblockDevice,
 )
+from coordinator.tasks.record import TaskRecord
 from coordinator.tasks.task import TaskStatus
 from coordinator.versions.rollout import Stage
 from wire.identifiers import DeviceId

@@ -12,10 +12,11 @@ from coordinator.config import CoordinatorConfig
 from coordinator.engine.aggregation import with_mask
 from coordinator.engine.effects import EvaluateVersion
 from coordinator.engine.unit_of_work import Snapshot, UnitOfWork
-from coordinator.ports import BlobStore, Lineage, TaskRecord, TaskStore, Transaction, VersionRecord
+from coordinator.ports import BlobStore, Lineage, TaskStore, Transaction, VersionRecord
 from coordinator.rounds.admission import free_slot
 from coordinator.tasks import task as tasks
 from coordinator.tasks.operations import OperationRefused
+from coordinator.tasks.record import TaskRecord
 from coordinator.tasks.settings import TaskSettings, beyond_limits, task_faults
 from coordinator.tasks.task import OVER, Task, TaskStatus
 from coordinator.versions.rollout import Rollout, Stage

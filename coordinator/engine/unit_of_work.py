@@ -14,7 +14,7 @@ import structlog
 from msgspec.structs import replace
 
 from coordinator.engine.effects import PendingEffect
-from coordinator.ports import StoredReport, TaskRecord, Transaction, VersionRecord
+from coordinator.ports import StoredReport, Transaction, VersionRecord
 from coordinator.rounds import lease as leases
 from coordinator.rounds.events import (
     AggregationFailed,
@@ -35,6 +35,7 @@ from coordinator.rounds.round import TERMINAL, AbandonCause, Phase, Round, dropo
 from coordinator.rounds.seats import causes_of
 from coordinator.rounds.waiting import doing, sentence
 from coordinator.tasks import task as tasks
+from coordinator.tasks.record import TaskRecord
 from coordinator.tasks.schedule import wait_s, within_hours
 from coordinator.tasks.task import OVER, TaskStatus
 from wire.crash_loop import CRASHES_ALLOWED

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 
 from coordinator.engine.aggregation import do_job
-from coordinator.engine.effect_runner import REFUSED_RETRY_S
 from coordinator.engine.inbox import JobEnded, Operated
 from coordinator.engine.jobs import JobFailed, VersionMetrics
 from coordinator.learning import device_metrics as federated
 from coordinator.rounds.admission import Eligibility, Variant
 from coordinator.rounds.round import AbandonCause, Phase
 from coordinator.tasks.operations import CreateTask, OperationRefused, PauseTask, ResumeTask, StopTask
+from coordinator.tasks.retry import REFUSED_RETRY_S
 from coordinator.tasks.schedule import Schedule
 from coordinator.tasks.settings import PlanConfig, SourceConfig, TaskSettings
 from coordinator.tasks.task import TaskStatus
