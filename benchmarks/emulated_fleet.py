@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from typing import Any
 
-from benchmarks.mqtt_client import Connection
+from benchmarks.mqtt_client import LoadClient
 from wire import messages, topics
 from wire.frame import Report, encode_report
 from wire.identifiers import DeviceId, Population
@@ -156,7 +156,7 @@ class _Child:
         self._pipe, self._port, self._update, self._first = pipe, port, update, first
         self._names = [DeviceId(name) for name in names]
         self._shards, self._credentials = shards, credentials
-        self._phones: dict[DeviceId, Connection] = {}
+        self._phones: dict[DeviceId, LoadClient] = {}
         self._frames: dict[DeviceId, bytes] = {}
 
     async def serve(self) -> None:
@@ -179,12 +179,12 @@ class _Child:
             context = ssl.create_default_context(cafile=folder / AUTHORITIES)
             context.check_hostname = False
 
-        def phone(name: DeviceId) -> Connection:
+        def phone(name: DeviceId) -> LoadClient:
             if folder is not None and context is not None:
                 context.load_cert_chain(folder / f"{name}.pem")  # of the connections that begin from now on
-            return Connection(name, topics.device_filters(POPULATION, name)[0], context)
+            return LoadClient(name, topics.device_filters(POPULATION, name)[0], context)
 
-        async def connect(name: DeviceId) -> Connection:
+        async def connect(name: DeviceId) -> LoadClient:
             async with gate:
                 _, made = await loop.create_connection(lambda: phone(name), "127.0.0.1", self._port)
                 await made.ready
