@@ -26,6 +26,7 @@ from wire.identifiers import DeviceId, Population
 from wire.messages import Assignment, CheckIn, Receipt
 
 POPULATION = Population("demo")
+SHARDS = 1
 CONNECTS_AT_ONCE = 200
 RESEND_AFTER_S = 5.0
 """As the agent's outbox, which doubles its waits as well; without its jitter."""
@@ -95,7 +96,6 @@ class Fleet:
         names: of the phones.
         update: what they report.
         first: number of the first phone among all fleets.
-        shards: of the coordinator.
         credentials: folder with ``authorities.pem`` and key and certificate of each phone, ``NAME.pem``; None speaks
             plain text.
     """
@@ -106,12 +106,11 @@ class Fleet:
         names: Sequence[str],
         update: Update,
         first: int,
-        shards: int = 1,
         credentials: Path | None = None,
     ) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        arguments = (theirs, port, list(names), update, first, shards, credentials)
+        arguments = (theirs, port, list(names), update, first, credentials)
         self._process = context.Process(target=_run, args=arguments, daemon=True)
         self._process.start()
 
@@ -151,11 +150,11 @@ class _Child:
     """The fleet's side of the pipe."""
 
     def __init__(
-        self, pipe: Pipe, port: int, names: list[str], update: Update, first: int, shards: int, credentials: Path | None
+        self, pipe: Pipe, port: int, names: list[str], update: Update, first: int, credentials: Path | None
     ) -> None:
         self._pipe, self._port, self._update, self._first = pipe, port, update, first
         self._names = [DeviceId(name) for name in names]
-        self._shards, self._credentials = shards, credentials
+        self._credentials = credentials
         self._phones: dict[DeviceId, LoadClient] = {}
         self._frames: dict[DeviceId, bytes] = {}
 
@@ -220,7 +219,7 @@ class _Child:
             if rejected:
                 offered_s = time.monotonic()
             for name in rejected & waiting:
-                self._phones[name].publish(topics.up(POPULATION, name, "check-in", self._shards), offer)
+                self._phones[name].publish(topics.up(POPULATION, name, "check-in", SHARDS), offer)
             rejected.clear()
             await _within(done, LOOK_AGAIN_S)
         (number,) = numbers
@@ -240,7 +239,7 @@ class _Child:
                     done.set()
 
         def send(name: DeviceId) -> None:
-            self._phones[name].publish(topics.up(POPULATION, name, "report", self._shards), self._frames[name])
+            self._phones[name].publish(topics.up(POPULATION, name, "report", SHARDS), self._frames[name])
 
         async def send_again() -> None:
             nonlocal resent

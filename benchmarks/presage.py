@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+SUGGESTIONS = 3
 _LIBRARY = "libpresage.so.1"
 _STREAM = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 _PREDICTOR = "Presage.Predictors.DefaultSmoothedNgramPredictor"
@@ -80,10 +81,9 @@ class Presage:
 
     Args:
         database: of :func:`train`.
-        suggestions: how many words it offers.
     """
 
-    def __init__(self, database: Path, suggestions: int = 3) -> None:
+    def __init__(self, database: Path) -> None:
         self._library = ctypes.CDLL(_LIBRARY)
         self._past = ctypes.create_string_buffer(b"")
         self._future = ctypes.create_string_buffer(b"")
@@ -99,7 +99,7 @@ class Presage:
             f"{_PREDICTOR}.DBFILENAME": str(database),
             "Presage.PredictorRegistry.PREDICTORS": "DefaultSmoothedNgramPredictor",
             "Presage.ContextTracker.ONLINE_LEARNING": "no",
-            "Presage.Selector.SUGGESTIONS": str(suggestions),
+            "Presage.Selector.SUGGESTIONS": str(SUGGESTIONS),
             # A word that was offered and not taken may be offered again with one more letter, as ours does.
             "Presage.Selector.REPEAT_SUGGESTIONS": "yes",
         }.items():
