@@ -58,7 +58,7 @@ PUBLIC_PEOPLE = 24
 """People that ``personas`` invents beside the clients."""
 
 
-class ClientUpdate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CollectedUpdate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How one delta came about."""
 
     file: str
@@ -94,7 +94,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Of the warmed-up model on the clients' messages, before they train on them; mean per target, nats."""
     base_top1: float
     base_top3: float
-    updates: tuple[ClientUpdate, ...]
+    updates: tuple[CollectedUpdate, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ def collect(settings: CollectionSettings, console: Console) -> Updates:
             raise UnavailableError(msg)
         deltas.append(trained.delta)
         updates.append(
-            ClientUpdate(
+            CollectedUpdate(
                 file=f"client-{number:03d}.npy",
                 messages=len(people[number]),
                 num_examples=trained.num_examples,
