@@ -162,13 +162,14 @@ class EffectRunner:
             ),
             minimum=settings.minimum,
             codec=settings.codec.choice(),
-            optimizer=settings.server.choice(),
+            strategy=settings.strategy.choice(),
             optimizer_state=version.optimizer_state,
             clip_norm=version.clip_norm,
             evaluation=self._evaluation(),
             downlink=settings.downlink,
             bases=tuple(record.manifest for record in reversed(earlier)),
             seed=self._seed,
+            committed=snapshot.tasks[current.task].state.committed,
         )
 
     def _evaluate(self, number: int) -> bool:

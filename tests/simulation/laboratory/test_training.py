@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from coordinator.learning.strategies import RateSchedule, StrategyName
+from coordinator.learning.strategies.rate_schedule import Decay
+from coordinator.tasks.settings import StrategyConfig
 from models.corpora import Corpus
 from simulation.laboratory.command import learn
 from simulation.laboratory.executor import InProcess, Processes, load
@@ -83,6 +86,46 @@ def test_a_run_that_was_killed_gives_the_same_curve(curve, programs, tmp_path, a
     assert trained(EXPERIMENT, tmp_path, programs) == curve
     lines = (tmp_path / CURVE).read_bytes().splitlines()
     assert [msgspec.json.decode(line)["round"] for line in lines] == [0, 2, 4]
+
+
+def test_everything_that_a_run_carries_from_round_to_round_survives_a_kill(programs, tmp_path):
+    """The downlink's residual, the average of the weights, the losses that the selection reads, and the windows."""
+    rich = msgspec.structs.replace(
+        EXPERIMENT,
+        cohort=CohortSettings(size=3, candidates=6, availability="generated", round_s=3600.0),
+        strategy=StrategyConfig(name=StrategyName.FEDADAM, schedule=RateSchedule(decay=Decay.COSINE, decay_rounds=4)),
+        downlink="topk-8",
+        evaluation=EvaluationSettings(every=1, messages=50, average_rounds=3),
+    )
+
+    def stop(number, _point):
+        if number == 2:
+            raise StoppedError
+
+    whole = trained(rich, tmp_path / "whole", programs)
+    with pytest.raises(StoppedError):
+        trained(rich, tmp_path / "killed", programs, progress=stop)
+    assert trained(rich, tmp_path / "killed", programs) == whole
+    assert whole[-1].bytes_down < 50_000, "a twentieth of the weights, in a byte each"
+
+
+def test_nobody_takes_part_outside_a_window(programs, tmp_path):
+    windows = tmp_path / "windows.csv"
+    windows.write_text(
+        "device,trace_start_s,trace_end_s,window_start_s,window_end_s\n"
+        + "".join(f"{n},0,86400,{3600 * n},{3600 * n + 3500}\n" for n in range(12))
+    )
+    hourly = CohortSettings(size=3, availability=str(windows), round_s=3600.0)
+    seen = []
+
+    class Watched(InProcess):
+        def train(self, people, round_number, weights):
+            seen.append(list(people))
+            return super().train(people, round_number, weights)
+
+    traced = msgspec.structs.replace(EXPERIMENT, cohort=hourly)
+    trained(traced, tmp_path / "run", programs, lambda make, _folder: Watched(make()))
+    assert seen == [[1], [2], [3], [4]], "one person is free in each hour"
 
 
 def test_a_folder_of_another_experiment_is_refused(programs, tmp_path):
