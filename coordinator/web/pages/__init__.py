@@ -25,6 +25,7 @@ _FILTERS: tuple[Callable[..., str], ...] = (
     words.utc,
     words.clock,
     words.thousands,
+    words.in_words,
 )
 
 

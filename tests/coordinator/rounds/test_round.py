@@ -325,7 +325,7 @@ def test_too_few_reports_abandon_the_round_with_a_reason():
         reporting(), ReportReceived(A, 1, 2.0), DeviceDroppedOut(B, 1, DropoutCause.IN_USE, 3.0), ClockTicked(101.0)
     )
     assert state.phase is Phase.ABANDONED
-    assert state.reason == "1 of 2 needed reports came; dropouts: in-use 1, silent 1"
+    assert state.reason == "1 of 2 needed reports came; dropouts: in use 1, silent 1"
 
 
 def test_when_all_have_dropped_the_round_waits_for_newcomers_and_then_gives_up():

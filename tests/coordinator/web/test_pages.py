@@ -36,9 +36,9 @@ def test_the_full_page_shows_the_curve_the_baseline_and_what_was_lost(site):
     page = site.get("/").text
     assert 'role="img"' in page
     assert "trigram 19.0 %" in page
-    assert "dropped out: in-use" in page
+    assert "dropped out: in use" in page
     assert "report refused: norm" in page
-    assert "round abandoned: nobody-came" in page
+    assert "round abandoned: nobody came" in page
 
 
 def test_without_held_out_text_the_pages_show_what_devices_measured(service):
@@ -148,7 +148,7 @@ def test_a_button_changes_what_it_says_and_the_change_is_in_the_audit_log(servic
         answer = browser.post(path, data=data, headers=OURS)
         assert answer.status_code == 303, answer.text
     log = browser.get("/audit").text
-    for action in ("block-device", "unblock-device", "pause-task", "resume-task"):
+    for action in ("block device", "unblock device", "pause task", "resume task"):
         assert action in log
     assert "odd &lt;b&gt;" in log
     refused = browser.post("/devices/a/block", data={"reason": ""}, headers=OURS)
