@@ -26,6 +26,7 @@ from coordinator.web.access import ONE_OF_MANY, Role, new_token
 from coordinator.web.admission import ROOT
 from coordinator.web.api import DAY_S
 from coordinator.web.operating import ANSWER_TIMEOUT_S
+from coordinator.web.words import in_words
 from wire.errors import ConfigError, UnavailableError
 
 ONE_REQUEST_S = 60.0
@@ -143,5 +144,5 @@ def audit(config_path: Path, limit: int, *, as_json: bool) -> None:
     """List the changes in the audit log, newest first."""
     with opened(configuration(config_path)) as database, database.transaction() as view:
         entries = view.audit(limit)
-    cells = [(e.number, when(e.at_s), e.who, e.action, e.target, e.before, e.after) for e in entries]
+    cells = [(e.number, when(e.at_s), e.who, in_words(e.action), e.target, e.before, e.after) for e in entries]
     show(entries, ("", "when", "who", "did", "to", "before", "after"), cells, as_json=as_json)

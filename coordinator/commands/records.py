@@ -150,7 +150,7 @@ def _fact(name: str, value: object) -> object:
             return ", ".join(map(str, value)) or "none"
         case float() if name.endswith("_s"):
             return when(value)
-        case str() if name == "state":
+        case str() if name in {"state", "presence"}:
             return in_words(value)
         case _:
             return "none" if (name, value) == ("last_round", 0) else "-" if value == "" else value

@@ -6,6 +6,7 @@ import datetime
 
 _CODES = {
     "attempt": "of another attempt",
+    "away": "not connected",
     "checked-in": "waiting for a round",
     "codec": "in another codec",
     "examples": "no training examples",
@@ -21,6 +22,8 @@ _CODES = {
     "outside-limits": "asked for more than the device allows",
     "paused": "learning is paused",
     "payload": "its values cannot be read",
+    "present": "connected",
+    "ready": "connected, waiting for a round",
     "settling": "eligible for a moment",
     "silent": "never heard of again",
     "untrusted": "the model's signature is not trusted",

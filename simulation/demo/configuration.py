@@ -130,7 +130,9 @@ def coordinator_table(
             "goal": goal,
             "minimum": max(2, goal // 2),
             "over_selection": 1.3,
-            "selection_deadline_s": 15.0,
+            "selection_deadline_s": 25.0,  # the hours of the default day in which all phones are in use
+            "selection_window_s": 0.25,
+            "retry_after_s": 1.0,
             "report_deadline_s": defaults.report_deadline_s,
             "codec": {"name": settings.codec, "density": settings.density},
             "plan": {

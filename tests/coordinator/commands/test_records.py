@@ -92,6 +92,7 @@ def test_a_device_is_shown_without_bit_masks_and_epochs(run, site, ask):
     rows = dict(re.split(r"\s{2,}", line.strip(), maxsplit=1) for line in out.splitlines() if "  " in line.strip())
     assert rows["rounds that counted a report"] == rows["last round that counted a report"] == "none"
     assert rows["last heard of"] == "1970-01-01 00:03:23+00:00"
+    assert (rows["connection"], rows["state"]) == ("connected", "training")
     assert (rows["emulated"], rows["unusable reports"], rows["blocked because"]) == ("no", "0", "-")
     assert "_" not in out
 
