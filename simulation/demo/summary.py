@@ -74,7 +74,8 @@ def summary_table(result: Result) -> Table:
     table.add_column(style="bold")
     table.add_column()
     causes = ", ".join(f"{n} {in_words(cause)}" for cause, n in sorted(result["dropouts"].items()))
-    dropouts = f"{sum(result['dropouts'].values())} attempts: {causes}" if causes else "none"
+    attempts = sum(result["dropouts"].values())
+    dropouts = f"{attempts} attempt{'s' if attempts > 1 else ''}: {causes}" if causes else "none"
     median = result["report_bytes_median"] or 0
     better, worse = result["phones_better"], result["phones_worse"]
     ratio = f", {result['dense_bytes'] / median:.0f}x smaller" if median else ""

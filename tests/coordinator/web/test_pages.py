@@ -68,6 +68,15 @@ def test_what_devices_say_is_shown_as_text_and_never_as_markup(site, path):
     assert "<b>nobody" not in page
 
 
+def test_what_devices_do_and_why_they_dropped_out_are_words(site):
+    site.fill()
+    with site.repository.transaction() as tx:
+        tx.save_lease(replace(tx.lease(A), state="checked-in"))
+    for path in ("/devices", "/devices/a"):
+        assert "waiting for a round" in site.get(path).text
+    assert 'dropped: in use <span class="quiet">before: unplugged</span>' in site.get("/rounds/3").text
+
+
 @pytest.mark.parametrize("path", ["/", "/rounds", "/devices", "/models", "/login", "/nothing"])
 def test_a_page_needs_nothing_from_elsewhere_and_nothing_written_into_it(site, path):
     site.fill()
