@@ -184,9 +184,10 @@ def _run(prepared: Prepared, workers: int, console: Console) -> list[Point]:
         experiment.plan.plan(),
         experiment.codec.choice(),
         prepared.seed,
-        prepared.folder,
     )
-    executor: Executor = InProcess(make()) if workers == 1 else Processes(make, workers, prepared.folder)
+    executor: Executor = (
+        InProcess(make(), prepared.folder) if workers == 1 else Processes(make, workers, prepared.folder)
+    )
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("rounds", total=experiment.rounds)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
-from coordinator.learning.fedavg import ClientUpdate, federated_average
+from coordinator.learning.fedavg import ClientUpdate, federated_average, norm_of
 from coordinator.learning.optimizers import optimizer_for
 from edge_agent.core.personalisation import held_out
 from edge_agent.ports import Program
@@ -34,7 +34,8 @@ from simulation.laboratory.executor import Executor
 from simulation.laboratory.experiment import Experiment
 from simulation.laboratory.people import People, divide
 from simulation.warm_start import evaluate, seeded
-from wire.codec import codec_for
+from wire.codec import Codec, Sparse, codec_for
+from wire.codec.contract import Received
 from wire.codec.transfers import exact_transfer
 from wire.errors import ConfigError, UnavailableError
 from wire.frame import Report, encode_report
@@ -151,7 +152,7 @@ def run(
     """
     experiment, folder = prepared.experiment, prepared.folder
     choice, layout = experiment.strategy.choice(), prepared.layout
-    optimizer, codec = optimizer_for(choice), codec_for(experiment.codec.choice())
+    optimizer = optimizer_for(choice)
     referee = TfliteProgram(prepared.program, np.zeros(layout.size, np.float32), layout)
     state = _restored(folder)
     if state is None:
@@ -164,17 +165,17 @@ def run(
     for number in range(state.curve[-1].round + 1, experiment.rounds + 1):
         order = seeded(prepared.seed, "cohort", number).permutation(len(prepared.batches))
         cohort = sorted(order[: experiment.cohort.size].tolist())
-        reports = executor.train(cohort, number, state.weights)
-        updates = [
-            ClientUpdate(DeviceId(f"person-{each.person:06d}"), each.num_examples, _payload(each)) for each in reports
-        ]
+        measured = number % experiment.evaluation.every == 0 or number == experiment.rounds
+        reports = executor.train(cohort, number, state.weights, measured=measured)
+        updates = [ClientUpdate(_name(each.person), each.num_examples, _key(each)) for each in reports]
+        codec = _as_read(reports, prepared)
         averaged = federated_average(state.weights, state.optimizer, updates, codec, layout, optimizer, state.clip_norm)
         if not np.isfinite(averaged.weights).all():
             msg = f"the model is not finite after round {number}; {folder} keeps what was reached before"
             raise UnavailableError(msg)
         before, state = state.weights, _State(averaged.weights, averaged.state, averaged.clip_norm, state.curve)
         took_part.update(cohort)
-        if number % experiment.evaluation.every == 0 or number == experiment.rounds:
+        if measured:
             point = msgspec.structs.replace(
                 _measured(prepared, referee, state.weights),
                 round=number,
@@ -230,8 +231,24 @@ class _State:
     curve: tuple[Point, ...]
 
 
-def _payload(report: Reported) -> Callable[[], bytes]:
-    return lambda: report.payload
+def _name(person: int) -> DeviceId:
+    return DeviceId(f"person-{person:06d}")
+
+
+def _key(report: Reported) -> Callable[[], bytes]:
+    return _name(report.person).encode
+
+
+def _as_read(reports: Sequence[Reported], prepared: Prepared) -> Codec:
+    """The codec, but that it reads a device's name as the update that the device says will be read."""
+    updates = {_key(each)(): each.update for each in reports}
+
+    def read(name: bytes, _layout: ParameterLayout) -> Received:
+        found = updates[name]
+        update = found if isinstance(found, Sparse) else Sparse(found.size, np.arange(found.size), found)
+        return Received(norm_of(update), lambda: update)
+
+    return replace(codec_for(prepared.experiment.codec.choice()), read=read)
 
 
 def _measured(prepared: Prepared, device: Program, weights: Vector) -> Point:
@@ -249,6 +266,7 @@ def _measured(prepared: Prepared, device: Program, weights: Vector) -> Point:
 
 
 def _frame_bytes(prepared: Prepared, each: Reported, number: int) -> int:
+    assert each.payload is not None, "the round is measured"
     codec = codec_for(prepared.experiment.codec.choice())
     sent = Report(
         round=number,

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from coordinator.tasks.settings import CodecConfig
 from models.corpora import Corpus
 from simulation.laboratory.command import learn
 from simulation.laboratory.executor import InProcess, Processes, load
 from simulation.laboratory.experiment import CohortSettings, EvaluationSettings, Experiment
 from simulation.laboratory.training import CURVE, prepare, run
+from wire.codec import Sparse, codec_for
 from wire.errors import ConfigError, UnavailableError
 
 pytestmark = [pytest.mark.tflite, pytest.mark.tensorflow, pytest.mark.slow]
@@ -42,10 +44,12 @@ def programs(tmp_path_factory):
 def device(prepared):
     experiment = prepared.experiment
     plan, codec = experiment.plan.plan(), experiment.codec.choice()
-    return partial(load, prepared.program, prepared.layout, prepared.batches, plan, codec, 1, prepared.folder)
+    return partial(load, prepared.program, prepared.layout, prepared.batches, plan, codec, 1)
 
 
-def trained(experiment, folder, programs, executor=lambda make, _folder: InProcess(make()), progress=lambda *_: None):
+def trained(
+    experiment, folder, programs, executor=lambda make, folder: InProcess(make(), folder), progress=lambda *_: None
+):
     prepared = prepare(experiment, CORPUS, 1, folder, programs)
     made = executor(device(prepared), folder)
     try:
@@ -66,6 +70,18 @@ def test_the_model_learns_and_each_point_says_what_it_cost(curve):
     assert 0 < curve[-1].report_bytes < 5_000
     assert 0 < curve[-1].bytes_down < 4 * 200_000
     assert curve[-1].held_out_top1 is not None
+
+
+@pytest.mark.parametrize("codec", [CodecConfig(), CodecConfig(name="dense-f16")], ids=lambda codec: codec.name)
+def test_an_update_is_what_its_payload_decodes_to_and_payloads_are_for_measured_rounds(codec, programs, tmp_path):
+    prepared = prepare(msgspec.structs.replace(EXPERIMENT, codec=codec), CORPUS, 1, tmp_path, programs)
+    executor, weights = InProcess(device(prepared)(), tmp_path), np.zeros(prepared.layout.size, np.float32)
+    (sent,), (unmeasured,) = (executor.train([3], 1, weights, measured=measured) for measured in (True, False))
+    decoded = codec_for(codec.choice()).decode(sent.payload, prepared.layout).dense()
+    for each in (sent, unmeasured):
+        update = each.update.dense() if isinstance(each.update, Sparse) else each.update
+        assert update.tobytes() == decoded.tobytes()
+    assert unmeasured.payload is None
 
 
 def test_several_processes_give_the_same_curve(curve, programs, tmp_path):
@@ -93,11 +109,12 @@ def test_a_folder_of_another_experiment_is_refused(programs, tmp_path):
 
 def test_a_run_that_diverges_stops_and_keeps_what_was(programs, tmp_path):
     class Wild(InProcess):
-        def train(self, people, round_number, weights):
-            return super().train(people, round_number, weights * np.float32(1e30 if round_number == 3 else 1))
+        def train(self, people, round_number, weights, *, measured):
+            wild = weights * np.float32(1e30 if round_number == 3 else 1)
+            return super().train(people, round_number, wild, measured=measured)
 
     with pytest.raises(UnavailableError, match=r"could not train in round 3: .*smaller learning rate"):
-        trained(EXPERIMENT, tmp_path, programs, lambda make, _folder: Wild(make()))
+        trained(EXPERIMENT, tmp_path, programs, lambda make, folder: Wild(make(), folder))
     assert len((tmp_path / CURVE).read_bytes().splitlines()) == 2
 
 
@@ -105,7 +122,7 @@ def test_a_damaged_checkpoint_says_what_to_do(programs, tmp_path):
     prepared = prepare(EXPERIMENT, CORPUS, 1, tmp_path, programs)
     (tmp_path / "checkpoint.npz").write_bytes(b"half")
     with pytest.raises(ConfigError, match="to begin anew"):
-        run(prepared, InProcess(device(prepared)()))
+        run(prepared, InProcess(device(prepared)(), tmp_path))
 
 
 def test_the_command_compares_variants_and_ends_with_their_outcomes(monkeypatch, tmp_path, programs):
