@@ -135,7 +135,10 @@ def prepare(experiment: Experiment, corpus: Corpus, seed: int, folder: Path, pro
 
 
 def run(
-    prepared: Prepared, executor: Executor, progress: Callable[[int, Point], None] = lambda _round, _point: None
+    prepared: Prepared,
+    executor: Executor,
+    progress: Callable[[int, Point], None] = lambda _round, _point: None,
+    measured_so_far: Callable[[Sequence[Point]], None] = lambda _curve: None,
 ) -> list[Point]:
     """Train, from the last checkpoint on if there is one.
 
@@ -143,6 +146,7 @@ def run(
         prepared: the run.
         executor: trains the devices.
         progress: is told after each round its number and the newest point of the curve.
+        measured_so_far: is given the curve at the beginning and after each measurement.
 
     Returns:
         The whole curve.
@@ -161,6 +165,7 @@ def run(
         state = _State(start, optimizer.init(layout.size), None, (point,))
         _store(folder, state)
     progress(state.curve[-1].round, state.curve[-1])
+    measured_so_far(state.curve)
     took_part: set[int] = set()
     for number in range(state.curve[-1].round + 1, experiment.rounds + 1):
         order = seeded(prepared.seed, "cohort", number).permutation(len(prepared.batches))
@@ -185,6 +190,7 @@ def run(
             )
             state = _State(state.weights, state.optimizer, state.clip_norm, (*state.curve, point))
             _store(folder, state)
+            measured_so_far(state.curve)
             for person in took_part:
                 remove_old_residuals(folder, person, number)
             took_part.clear()

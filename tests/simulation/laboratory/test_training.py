@@ -44,14 +44,20 @@ def programs(tmp_path_factory):
 def device(prepared):
     experiment = prepared.experiment
     plan, codec = experiment.plan.plan(), experiment.codec.choice()
-    return partial(load, prepared.program, prepared.layout, prepared.batches, plan, codec, 1)
+    return partial(load, layout=prepared.layout, batches=prepared.batches, plan=plan, codec=codec, seed=1)
 
 
-def trained(
-    experiment, folder, programs, executor=lambda make, folder: InProcess(make(), folder), progress=lambda *_: None
-):
+def in_process(prepared):
+    return InProcess(device(prepared)(prepared.program), prepared.folder)
+
+
+def two_processes(prepared):
+    return Processes(partial(device(prepared), prepared.program), 2, prepared.folder)
+
+
+def trained(experiment, folder, programs, executor=in_process, progress=lambda *_: None):
     prepared = prepare(experiment, CORPUS, 1, folder, programs)
-    made = executor(device(prepared), folder)
+    made = executor(prepared)
     try:
         return run(prepared, made, progress)
     finally:
@@ -75,7 +81,7 @@ def test_the_model_learns_and_each_point_says_what_it_cost(curve):
 @pytest.mark.parametrize("codec", [CodecConfig(), CodecConfig(name="dense-f16")], ids=lambda codec: codec.name)
 def test_an_update_is_what_its_payload_decodes_to_and_payloads_are_for_measured_rounds(codec, programs, tmp_path):
     prepared = prepare(msgspec.structs.replace(EXPERIMENT, codec=codec), CORPUS, 1, tmp_path, programs)
-    executor, weights = InProcess(device(prepared)(), tmp_path), np.zeros(prepared.layout.size, np.float32)
+    executor, weights = in_process(prepared), np.zeros(prepared.layout.size, np.float32)
     (sent,), (unmeasured,) = (executor.train([3], 1, weights, measured=measured) for measured in (True, False))
     decoded = codec_for(codec.choice()).decode(sent.payload, prepared.layout).dense()
     for each in (sent, unmeasured):
@@ -85,7 +91,7 @@ def test_an_update_is_what_its_payload_decodes_to_and_payloads_are_for_measured_
 
 
 def test_several_processes_give_the_same_curve(curve, programs, tmp_path):
-    assert trained(EXPERIMENT, tmp_path, programs, lambda make, folder: Processes(make, 2, folder)) == curve
+    assert trained(EXPERIMENT, tmp_path, programs, two_processes) == curve
 
 
 @pytest.mark.parametrize("after", [1, 3])
@@ -114,7 +120,9 @@ def test_a_run_that_diverges_stops_and_keeps_what_was(programs, tmp_path):
             return super().train(people, round_number, wild, measured=measured)
 
     with pytest.raises(UnavailableError, match=r"could not train in round 3: .*smaller learning rate"):
-        trained(EXPERIMENT, tmp_path, programs, lambda make, folder: Wild(make(), folder))
+        trained(
+            EXPERIMENT, tmp_path, programs, lambda prepared: Wild(device(prepared)(prepared.program), prepared.folder)
+        )
     assert len((tmp_path / CURVE).read_bytes().splitlines()) == 2
 
 
@@ -122,7 +130,7 @@ def test_a_damaged_checkpoint_says_what_to_do(programs, tmp_path):
     prepared = prepare(EXPERIMENT, CORPUS, 1, tmp_path, programs)
     (tmp_path / "checkpoint.npz").write_bytes(b"half")
     with pytest.raises(ConfigError, match="to begin anew"):
-        run(prepared, InProcess(device(prepared)(), tmp_path))
+        run(prepared, in_process(prepared))
 
 
 def test_the_command_compares_variants_and_ends_with_their_outcomes(monkeypatch, tmp_path, programs):
@@ -143,6 +151,8 @@ def test_the_command_compares_variants_and_ends_with_their_outcomes(monkeypatch,
         assert 0 <= outcome["top1"] <= outcome["top3"] <= 1
         assert 0 < outcome["trigram_top1"] <= 1
         assert outcome["central_top1"] is not None
+    runs = list((tmp_path / "out").glob("*/seed-*"))
+    assert [len(list(run.glob("events.out.tfevents.*"))) for run in runs] == [1] * 4
     assert {path.name for path in (tmp_path / "out").iterdir() if path.is_file()} == {
         "curve.svg",
         "curve.png",
