@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import statistics
@@ -20,10 +21,12 @@ from rich.table import Table
 from host.files import replace_file
 from models import corpora
 from simulation.laboratory import references
+from simulation.laboratory.event_files import event_files
 from simulation.laboratory.executor import Executor, InProcess, Processes, load
 from simulation.laboratory.experiment import Experiment, read_experiment
 from simulation.laboratory.personalisation import Personalised
 from simulation.laboratory.plot import plot
+from simulation.laboratory.ray_executor import RayWorkers
 from simulation.laboratory.training import Point, Prepared, prepare, run
 from simulation.progress import say
 from simulation.warm_start import PROGRAMS
@@ -79,6 +82,7 @@ class _Beyond:
 @click.option("--rounds", default=None, type=click.IntRange(1), help="Instead of the file's.")
 @click.option("--seeds", default="1", show_default=True, help="Comma-separated; each is a run of its own.")
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 256), help="Processes.")
+@click.option("--ray", default="", help="Put them on a Ray cluster: auto, HOST:PORT, or ray://HOST:PORT.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder; a run that is in it goes on.")
 @click.option("--central", default=0.0, type=click.FloatRange(0, 1000), help="Passes of the same model in one place.")
 @click.option("--trigram", is_flag=True, help="Measure a trigram of the same text beside it.")
@@ -93,6 +97,7 @@ def learn(
     rounds: int | None,
     seeds: str,
     workers: int,
+    ray: str,
     out: Path,
     central: float,
     trigram: bool,
@@ -101,8 +106,8 @@ def learn(
 ) -> None:
     """Train the experiment of FILE by federated averaging on one machine, with the device's own program.
 
-    OUT gets metrics.jsonl and a checkpoint for each run, the curve as SVG and PNG, and outcome.json. A run that was
-    interrupted goes on from its last measurement.
+    OUT gets metrics.jsonl, TensorBoard event files and a checkpoint for each run, the curve as SVG and PNG, and
+    outcome.json. A run that was interrupted goes on from its last measurement.
     """
     console = Console(stderr=True)
     numbers = _numbers(seeds)
@@ -116,7 +121,7 @@ def learn(
         experiment = read_experiment(file, [*settings, *beside, *variant])
         name = " ".join(variant) or file.stem
         folder = out / "-".join(variant).replace("/", "_") if variant else out
-        outcome, found = _run_all(experiment, name, numbers, folder, workers, beyond, console)
+        outcome, found = _run_all(experiment, name, numbers, folder, workers, ray, beyond, console)
         outcomes.append(outcome)
         curves[name] = found
         lines |= {} if outcome.central_top1 is None else {"central": outcome.central_top1}
@@ -138,6 +143,7 @@ def _run_all(
     seeds: Sequence[int],
     folder: Path,
     workers: int,
+    ray: str,
     beyond: _Beyond,
     console: Console,
 ) -> tuple[Outcome, list[list[Point]]]:
@@ -155,7 +161,7 @@ def _run_all(
             f"on; measured on {len(people.measured):,} of their {experiment.evaluation.part} messages and "
             f"{len(people.held_out):,} of people who never train; {parameters:,} parameters",
         )
-        curves.append(_run(prepared, workers, console))
+        curves.append(_run(prepared, workers, ray, console))
         if beyond.trigram:
             trigrams.append(references.trigram(prepared))
         if beyond.central:
@@ -185,26 +191,30 @@ def _run_all(
         personalisation=personalised,
         report_bytes_median=int(statistics.median(point.report_bytes or 0 for point in measured)),
         bytes_down_median=int(statistics.median(point.bytes_down or 0 for point in measured)),
-        executor="in-process" if workers == 1 else "processes",
+        executor="ray" if ray else "processes" if workers > 1 else "in-process",
         workers=workers,
         seconds=time.monotonic() - begun_s,
     )
     return outcome, curves
 
 
-def _run(prepared: Prepared, workers: int, console: Console) -> list[Point]:
+def _run(prepared: Prepared, workers: int, ray: str, console: Console) -> list[Point]:
     experiment = prepared.experiment
     make = partial(
         load,
-        prepared.program,
-        prepared.layout,
-        prepared.batches,
-        experiment.training_plan(),
-        experiment.codec.choice(),
-        prepared.seed,
-        prepared.folder,
+        layout=prepared.layout,
+        batches=prepared.batches,
+        plan=experiment.training_plan(),
+        codec=experiment.codec.choice(),
+        seed=prepared.seed,
     )
-    executor: Executor = InProcess(make()) if workers == 1 else Processes(make, workers, prepared.folder)
+    executor: Executor
+    if ray:
+        executor = RayWorkers(make, prepared.program, workers, prepared.folder, ray)
+    elif workers > 1:
+        executor = Processes(partial(make, prepared.program), workers, prepared.folder)
+    else:
+        executor = InProcess(make(prepared.program), prepared.folder)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("rounds", total=experiment.rounds)
@@ -214,10 +224,8 @@ def _run(prepared: Prepared, workers: int, console: Console) -> list[Point]:
             if not console.is_terminal and newest.round == number:
                 say(console, f"round {number}: top-1 {100 * newest.top1:.2f} %, top-3 {100 * newest.top3:.2f} %")
 
-        try:
-            return run(prepared, executor, told)
-        finally:
-            executor.close()
+        with contextlib.closing(executor), event_files(prepared.folder) as write_events:
+            return run(prepared, executor, told, write_events)
 
 
 def _grid(sweeps: Sequence[str]) -> Iterator[tuple[str, ...]]:
