@@ -1,7 +1,7 @@
-"""Thousands of emulated phones that check in and report: the load of the ingest and web benchmarks.
+"""Load generator of the ingest and web benchmarks: thousands of emulated phones that check in and report.
 
-Not agents: what they send is made beforehand. A fleet is a child process with one event loop; the benchmark tells it
-over a pipe what its phones do next. Times are of ``time.monotonic``, which all processes of a machine share.
+They are not agents: their reports are made in advance. A fleet is a child process with one event loop; the benchmark
+sends it orders over a pipe. Times are of ``time.monotonic``, which all processes of a machine share.
 """
 
 from __future__ import annotations
@@ -19,30 +19,31 @@ from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from typing import Any
 
-from benchmarks.mqtt_client import Connection
+from benchmarks.mqtt_client import LoadClient
 from wire import messages, topics
 from wire.frame import Report, encode_report
 from wire.identifiers import DeviceId, Population
 from wire.messages import Assignment, CheckIn, Receipt
 
 POPULATION = Population("demo")
+SHARDS = 1
 CONNECTS_AT_ONCE = 200
 RESEND_AFTER_S = 5.0
-"""As the agent's outbox, which doubles its waits as well; without its jitter."""
+"""First wait of the agent's outbox; later waits double, as in the outbox, but without jitter."""
 LOOK_EVERY_S, LOOK_AGAIN_S = 0.25, 1.0
 OFFER_AGAIN_S = 20.0
-"""Without an answer. Offers that pile up before the reports would be part of what is measured."""
+"""Time after which an unanswered check-in is repeated. Queued check-ins would delay the reports to be measured."""
 TIMEOUT_S = 300.0
 AUTHORITIES = "authorities.pem"
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What the phones report: payloads are shared, headers differ.
+    """The reports of the phones: payloads are shared, headers differ.
 
     Attributes:
-        codec: wire id.
-        layout: fingerprint.
+        codec: wire id of the codec.
+        layout: fingerprint of the layout.
         payloads: encoded updates; phone i sends number i modulo their count.
     """
 
@@ -51,7 +52,7 @@ class Update:
     payloads: tuple[bytes, ...]
 
     def frame(self, phone: int, round_number: int, attempt: int, version: int) -> bytes:
-        """The report of one phone; no two of a round are equal."""
+        """The report of one phone; all reports of a round differ."""
         return encode_report(
             Report(
                 round=round_number,
@@ -70,14 +71,14 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """How a burst went.
+    """Measurements of a burst.
 
     Attributes:
         begun_s: when the first report was sent.
-        ended_s: when the last receipt came.
-        waits_s: from sending to the receipt, one a phone.
-        verdicts: receipts by verdict.
-        resent: reports that were sent again for want of a receipt.
+        ended_s: when the last receipt arrived.
+        waits_s: time from report to receipt of each phone.
+        verdicts: number of receipts by verdict.
+        resent: number of reports resent after a timeout.
     """
 
     begun_s: float
@@ -88,16 +89,15 @@ class Fired:
 
 
 class Fleet:
-    """A child process full of phones.
+    """A child process with many emulated phones.
 
     Args:
-        port: of the broker on the loopback.
-        names: of the phones.
-        update: what they report.
+        port: port of the broker on loopback.
+        names: device names of the phones.
+        update: the reports.
         first: number of the first phone among all fleets.
-        shards: of the coordinator.
-        credentials: folder with ``authorities.pem`` and key and certificate of each phone, ``NAME.pem``; None speaks
-            plain text.
+        credentials: folder with ``authorities.pem`` and ``NAME.pem``, key and certificate of each phone; None for plain
+            text.
     """
 
     def __init__(
@@ -106,24 +106,23 @@ class Fleet:
         names: Sequence[str],
         update: Update,
         first: int,
-        shards: int = 1,
         credentials: Path | None = None,
     ) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        arguments = (theirs, port, list(names), update, first, shards, credentials)
+        arguments = (theirs, port, list(names), update, first, credentials)
         self._process = context.Process(target=_run, args=arguments, daemon=True)
         self._process.start()
 
     def begin(self, order: str, *arguments: Any) -> None:
-        """Give an order: ``connect``, ``check_in`` or ``fire``."""
+        """Send an order: ``connect``, ``check_in`` or ``fire``."""
         self._pipe.send((order, *arguments))
 
     def result(self) -> Any:
-        """What became of the order.
+        """Wait for the result of the order.
 
         Raises:
-            RuntimeError: it failed in the child.
+            RuntimeError: the order failed in the child.
         """
         answer = self._pipe.recv()
         if isinstance(answer, str):
@@ -137,7 +136,7 @@ class Fleet:
 
 
 def together(fleets: Sequence[Fleet], order: str, *arguments: Any) -> list[Any]:
-    """Give all fleets an order at once, and wait for all of them."""
+    """Send all fleets an order at once, and wait for all results."""
     for fleet in fleets:
         fleet.begin(order, *arguments)
     return [fleet.result() for fleet in fleets]
@@ -151,12 +150,12 @@ class _Child:
     """The fleet's side of the pipe."""
 
     def __init__(
-        self, pipe: Pipe, port: int, names: list[str], update: Update, first: int, shards: int, credentials: Path | None
+        self, pipe: Pipe, port: int, names: list[str], update: Update, first: int, credentials: Path | None
     ) -> None:
         self._pipe, self._port, self._update, self._first = pipe, port, update, first
         self._names = [DeviceId(name) for name in names]
-        self._shards, self._credentials = shards, credentials
-        self._phones: dict[DeviceId, Connection] = {}
+        self._credentials = credentials
+        self._phones: dict[DeviceId, LoadClient] = {}
         self._frames: dict[DeviceId, bytes] = {}
 
     async def serve(self) -> None:
@@ -179,12 +178,12 @@ class _Child:
             context = ssl.create_default_context(cafile=folder / AUTHORITIES)
             context.check_hostname = False
 
-        def phone(name: DeviceId) -> Connection:
+        def phone(name: DeviceId) -> LoadClient:
             if folder is not None and context is not None:
-                context.load_cert_chain(folder / f"{name}.pem")  # of the connections that begin from now on
-            return Connection(name, topics.device_filters(POPULATION, name)[0], context)
+                context.load_cert_chain(folder / f"{name}.pem")  # for connections made from now on
+            return LoadClient(name, topics.device_filters(POPULATION, name)[0], context)
 
-        async def connect(name: DeviceId) -> Connection:
+        async def connect(name: DeviceId) -> LoadClient:
             async with gate:
                 _, made = await loop.create_connection(lambda: phone(name), "127.0.0.1", self._port)
                 await made.ready
@@ -194,7 +193,7 @@ class _Child:
         self._phones = dict(zip(self._names, made, strict=True))
 
     async def _check_in(self) -> int:
-        """Offer every phone until it is selected; the number of the round."""
+        """Check in every phone until it is selected; returns the round number."""
         waiting, rejected = set(self._names), set(self._names)
         done = asyncio.Event()
         numbers: set[int] = set()
@@ -215,19 +214,19 @@ class _Child:
             phone.took = functools.partial(take, name, number)
         offered_s = time.monotonic()
         while waiting:
-            if time.monotonic() > offered_s + OFFER_AGAIN_S:  # to a coordinator that was away
+            if time.monotonic() > offered_s + OFFER_AGAIN_S:  # the coordinator may have been down
                 rejected |= waiting
             if rejected:
                 offered_s = time.monotonic()
             for name in rejected & waiting:
-                self._phones[name].publish(topics.up(POPULATION, name, "check-in", self._shards), offer)
+                self._phones[name].publish(topics.up(POPULATION, name, "check-in", SHARDS), offer)
             rejected.clear()
             await _within(done, LOOK_AGAIN_S)
         (number,) = numbers
         return number
 
     async def _fire(self, within_s: float = 0.0) -> Fired:
-        """Every phone sends its report, evenly within so many seconds, and waits for its receipt."""
+        """Send every phone's report, spread evenly over ``within_s`` seconds, and wait for all receipts."""
         done = asyncio.Event()
         sent_s: dict[DeviceId, float] = {}
         receipts: dict[DeviceId, tuple[float, bytes]] = {}
@@ -235,12 +234,12 @@ class _Child:
 
         def take(name: DeviceId, topic: str, payload: bytes) -> None:
             if topic.endswith("/receipt") and name not in receipts:
-                receipts[name] = time.monotonic() - sent_s[name], payload  # read when the burst is over
+                receipts[name] = time.monotonic() - sent_s[name], payload  # decoded after the burst
                 if len(receipts) == len(self._names):
                     done.set()
 
         def send(name: DeviceId) -> None:
-            self._phones[name].publish(topics.up(POPULATION, name, "report", self._shards), self._frames[name])
+            self._phones[name].publish(topics.up(POPULATION, name, "report", SHARDS), self._frames[name])
 
         async def send_again() -> None:
             nonlocal resent

@@ -16,14 +16,13 @@ import msgspec
 from coordinator.engine.effects import PendingEffect
 from coordinator.engine.jobs import Job, VersionMetrics
 from coordinator.learning.device_metrics import Tally
-from coordinator.learning.optimizers import OptimizerChoice
+from coordinator.learning.strategies import StrategyChoice
 from coordinator.rounds.lease import Lease
 from coordinator.rounds.pace_steering import Rhythm
 from coordinator.rounds.round import AbandonCause, Phase, Round, dropouts
 from coordinator.rounds.seats import SeatState
 from coordinator.tasks.operations import AuditEntry
-from coordinator.tasks.settings import TaskSettings
-from coordinator.tasks.task import Task
+from coordinator.tasks.record import TaskRecord
 from coordinator.versions.rollout import Rollout, Stage
 from wire.identifiers import DeviceId
 from wire.messages import CodecChoice, Succession
@@ -70,18 +69,6 @@ class StoredChunk(msgspec.Struct, frozen=True, kw_only=True):
     total_bytes: int
 
 
-class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A task: its state and its settings."""
-
-    state: Task
-    settings: TaskSettings
-
-    @property
-    def name(self) -> str:
-        """Name of the task."""
-        return self.state.name
-
-
 class Lineage(msgspec.Struct, frozen=True, kw_only=True):
     """What a version was made of.
 
@@ -91,7 +78,7 @@ class Lineage(msgspec.Struct, frozen=True, kw_only=True):
         reports_sha256: SHA-256 over the hex hashes of the reports' frames, in ascending order of device id.
         seed: seed of the coordinator.
         code_version: version of this program.
-        optimizer: the server optimizer.
+        strategy: how the mean update changed the model.
         codec: codec of the updates.
     """
 
@@ -100,7 +87,7 @@ class Lineage(msgspec.Struct, frozen=True, kw_only=True):
     reports_sha256: str = ""
     seed: int = 0
     code_version: str = ""
-    optimizer: OptimizerChoice | None = None
+    strategy: StrategyChoice | None = None
     codec: CodecChoice | None = None
 
 

@@ -17,10 +17,10 @@ from coordinator.storage.baselines import Compared, compared
 from coordinator.storage.fleet import ELIGIBLE, GROUPS, Sample
 from coordinator.storage.versions import VersionMeasurement
 from coordinator.versions.rollout import Stage
-from coordinator.web import words
+from coordinator.web import asking, words
 from coordinator.web.access import Role
 from coordinator.web.admission import needs
-from coordinator.web.pages import asking, charts
+from coordinator.web.pages import charts
 from coordinator.web.pages.site import Site
 from coordinator.web.rows import by_label, why_not_active
 from coordinator.web.versions import recall_on_devices
