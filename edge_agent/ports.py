@@ -128,19 +128,6 @@ class Trust(Protocol):
         """
 
 
-class AnyCoordinator:
-    """Trusts every sender: for simulations, in which orders are not signed."""
-
-    def announced(self, payload: bytes) -> None:
-        """Ignore the key."""
-
-    def refused(self, why: str) -> None:
-        """Ignore the refusal."""
-
-    def check(self, kind: str, payload: bytes) -> None:
-        """Accept every order."""
-
-
 @dataclass(frozen=True, slots=True)
 class TrainStep:
     """Result of one training step.

@@ -86,3 +86,16 @@ class SimulatedArtifacts:
     def fetch(self, manifest: Sha256, should_stop: Callable[[], bool]) -> Model:
         """Download a model."""
         return self.bring(manifest, should_stop)
+
+
+class AnyCoordinator:
+    """Implements :class:`edge_agent.ports.Trust`: trusts every sender, because simulated orders are not signed."""
+
+    def announced(self, payload: bytes) -> None:
+        """Ignore the key."""
+
+    def refused(self, why: str) -> None:
+        """Ignore the refusal."""
+
+    def check(self, kind: str, payload: bytes) -> None:
+        """Accept every order."""
