@@ -47,13 +47,15 @@ from edge_agent.shell.tflite import load_program
 from models import corpora
 from models.compact_ngram import CompactNgram, compile_ngram, read_ngram
 from models.configurations import CONFIGURATIONS, ModelConfiguration, configuration
-from models.corpora import Participant, Split
+from models.corpora import Corpus, Participant, Split
 from models.export import export_program
 from models.folder import write_model_folder
 from models.lexicon import WordList
 from models.ngram import TrigramScores, train_scores
 from models.vocabulary import BOS, FIRST_WORD, Vocabulary, words
 from models.warm_start import CLIP_NORM, RATE, warm_start
+from simulation.laboratory.training import about, prepare, restored_weights
+from simulation.warm_start import PROGRAMS
 from wire.errors import LocalProtocolError, NightjarError
 from wire.messages import Assignment, CodecChoice, TrainingPlan
 
@@ -136,7 +138,14 @@ def through(predictor: Predictor) -> Suggest:
 
 
 def measure(
-    corpus: str, model: str, phones: int, messages: int, passes: float, seed: int, ngram_corpus: str = ""
+    corpus: str,
+    model: str,
+    phones: int,
+    messages: int,
+    passes: float,
+    seed: int,
+    ngram_corpus: str = "",
+    run: Path | None = None,
 ) -> dict[str, Any]:
     """Results of every predictor.
 
@@ -148,9 +157,13 @@ def measure(
         passes: passes over the public text in training the global model.
         seed: seed of corpus, split, weights and sessions.
         ngram_corpus: name or TSV file of the text for the n-gram model of ``mixed``; empty for the public text.
+        run: folder of a run of the laboratory; its corpus, model and people replace those above.
     """
-    parts = corpora.split(corpora.load(corpus, seed), phones, seed, messages)
-    files, vocabulary = global_model(parts, configuration(model), passes, seed)
+    if run is None:
+        parts = corpora.split(corpora.load(corpus, seed), phones, seed, messages)
+        files, vocabulary = global_model(parts, configuration(model), passes, seed)
+    else:
+        parts, files, vocabulary = federated_model(run, phones, messages)
     public = [vocabulary.encode(words(text)) for text in parts.public]
     trigram = TrigramPredictor(vocabulary, train_scores(public, vocabulary.size))
     names = ("trigram", "trigram_history", "global", "personalised", "blended", "mixed")
@@ -285,6 +298,29 @@ def global_model(parts: Split, shape: ModelConfiguration, passes: float, seed: i
     return exported_model(folder), vocabulary
 
 
+def federated_model(run: Path, phones: int, messages: int) -> tuple[Split, Model, Vocabulary]:
+    """The model of a run of the laboratory, with people who did not train it.
+
+    The public text, from which the trigram and the n-gram model are made, is what the others trained on.
+
+    Args:
+        run: folder of the run.
+        phones: people whose messages are replayed.
+        messages: the last so many of each are used.
+    """
+    what = about(run)
+    prepared = prepare(what.experiment, corpora.load(what.experiment.corpus, what.seed), what.seed, run, PROGRAMS)
+    outside = {f"person-{number}": texts for number, texts in enumerate(prepared.people.outside)}
+    chosen = corpora.split(Corpus("people held out", outside), phones, what.seed, messages).phones
+    parts = Split(chosen, tuple(text for texts in prepared.people.train for text in texts))
+    shape, vocabulary = configuration(what.experiment.model), prepared.vocabulary
+    ngram = compile_ngram([vocabulary.encode(words(text)) for text in parts.public], vocabulary.size)
+    folder = run / "keyboard"
+    program = prepared.program.read_bytes()
+    write_model_folder(folder, shape, vocabulary, program, restored_weights(run), ngram=ngram)
+    return parts, exported_model(folder), vocabulary
+
+
 def mixed(files: Model, typed: Sequence[str]) -> Mixture:
     """The mixture of the global model and the n-gram model, which is blended with the user's history."""
     return Mixture(Reader(load_keyboard_model(files)), _ngram_of(files), typed)
@@ -337,14 +373,24 @@ def _personal_weights(model: Model, phone: Participant, seed: int) -> Path | Non
     help="Passes over the public text for the global model.",
 )
 @click.option("--ngram-corpus", default="", help="Text for the n-gram model in 'mixed'; default: the public text.")
+@click.option("--run", type=click.Path(path_type=Path), help="A run of the laboratory, instead of the options above.")
 @click.option("--seed", default=7, show_default=True, type=click.IntRange(0, 2**31))
 @click.option("--json", "as_json", is_flag=True)
 def main(
-    *, corpus: str, model: str, phones: int, messages: int, passes: float, ngram_corpus: str, seed: int, as_json: bool
+    *,
+    corpus: str,
+    model: str,
+    phones: int,
+    messages: int,
+    passes: float,
+    ngram_corpus: str,
+    run: Path | None,
+    seed: int,
+    as_json: bool,
 ) -> None:
     """Measure recall and saved keystrokes on replayed held-out messages."""
     try:
-        found = measure(corpus, model, phones, messages, passes, seed, ngram_corpus)
+        found = measure(corpus, model, phones, messages, passes, seed, ngram_corpus, run)
     except NightjarError as error:
         click.echo(f"keyboard: {error}", err=True)
         sys.exit(error.exit_status)

@@ -203,7 +203,7 @@ class EffectRunner:
                 version=current.base_version,
                 manifest=Sha256(context.version.manifest),
                 codec=record.settings.codec.choice(context.manifest.mask),
-                plan=record.settings.plan.plan(),
+                plan=record.settings.plan.plan(record.settings.strategy.name),
                 report_deadline_s=remaining_s,
                 work=context.gate.kind,
                 minimum=record.settings.minimum,

@@ -54,18 +54,17 @@ class PlanConfig(msgspec.Struct, frozen=True, kw_only=True):
     local_epochs: Annotated[int, Meta(ge=1, le=1000)] = 1  # with more epochs, devices drift apart
     max_steps: Annotated[int, Meta(ge=1, le=10**6)] = 1000  # bounds a device with much text
     proximal: Annotated[float, Meta(ge=0, le=1000)] = 0.0  # FedProx; one epoch drifts little
-    full_batch: bool = False  # FedSGD; learns less for the same bytes
     evaluation_share: Annotated[float, Meta(ge=0, le=0.5)] = 0.1  # shows on devices whether a round helped
 
-    def plan(self) -> TrainingPlan:
-        """The training plan as sent in an assignment."""
+    def plan(self, strategy: StrategyName) -> TrainingPlan:
+        """The training plan as sent in an assignment; FedSGD takes one step with the gradient of all examples."""
         return TrainingPlan(
             learning_rate=self.learning_rate,
             clip_norm=self.clip_norm,
             local_epochs=self.local_epochs,
             max_steps=self.max_steps,
             proximal=self.proximal,
-            full_batch=self.full_batch,
+            full_batch=strategy is StrategyName.FEDSGD,
             evaluation_share=self.evaluation_share,
             keep_share=KEEP_SHARE,
         )
@@ -97,15 +96,12 @@ class StrategyConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def strategy_faults(strategy: StrategyConfig, plan: PlanConfig) -> list[str]:
-    """What a strategy needs of the plan and does not get."""
-    faults = []
-    if strategy.name is StrategyName.FEDSGD and not plan.full_batch:
-        faults.append("plan.full_batch: expected true for the strategy fedsgd, got false")
+    """Faults of a plan that does not suit the strategy."""
     if strategy.name is StrategyName.FEDPROX and not plan.proximal:
-        faults.append("plan.proximal: expected more than 0 for the strategy fedprox, got 0")
-    if plan.full_batch and (plan.local_epochs > 1 or plan.proximal):
-        faults.append("plan.full_batch: is one step, so expected local_epochs = 1 and proximal = 0")
-    return faults
+        return ["plan.proximal: expected more than 0 for the strategy fedprox, got 0"]
+    if strategy.name is StrategyName.FEDSGD and (plan.local_epochs > 1 or plan.proximal):
+        return ["plan: expected local_epochs = 1 and proximal = 0 for the strategy fedsgd, which takes one step"]
+    return []
 
 
 class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):

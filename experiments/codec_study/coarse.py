@@ -48,7 +48,7 @@ def coarse_codec(choice: CodecChoice) -> Codec:
         levels = quantize(sparse.values, grid, rng if unbiased else None)
         body = modelled.encode(sparse.indices, levels, layout, grid.most).data
         payload = _COUNT.pack(sparse.indices.size) + grid_to_bytes(grid) + body
-        return Encoded(payload, Sparse(layout.size, sparse.indices, dequantize(levels, grid)))
+        return Encoded(lambda: payload, Sparse(layout.size, sparse.indices, dequantize(levels, grid)))
 
     def decode(payload: bytes, layout: ParameterLayout) -> Sparse:
         (count,) = _COUNT.unpack_from(payload)

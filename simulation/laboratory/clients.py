@@ -1,4 +1,8 @@
-"""The work of one device in one round: restore the weights, train, encode. The product's own parts, in one call."""
+"""The work of one device in one round: restore the weights, train, encode. The product's own parts, in one call.
+
+What a device sends is decoded nowhere: the codec says what the receiver would read. So the bytes, which cost half as
+much again as the training of a small model, are written only in rounds that are measured.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from edge_agent.core.training import TrainingStopped, train
 from edge_agent.ports import Program
 from models.batches import Batches
 from simulation.warm_start import seeded
-from wire.codec import codec_for, with_error_feedback
+from wire.codec import Sparse, codec_for, with_error_feedback
 from wire.errors import UnavailableError
 from wire.messages import CodecChoice, TrainingPlan
 from wire.parameters import ParameterLayout, Vector
@@ -28,7 +32,6 @@ class Device:
         plan: the training plan.
         codec: how updates are encoded.
         seed: root seed of the run.
-        folder: of the run; residuals of error feedback are kept there.
     """
 
     program: Program
@@ -37,10 +40,9 @@ class Device:
     plan: TrainingPlan
     codec: CodecChoice
     seed: int
-    folder: Path
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Reported:
     """What a device reports.
 
@@ -48,17 +50,32 @@ class Reported:
         person: number of the person.
         num_examples: number of targets trained on in one pass.
         loss: mean training loss per target, nats.
-        payload: the encoded update.
+        update: as the coordinator reads it; (n,) float32 if it has every entry.
+        payload: the encoded update; None in a round that is not measured.
     """
 
     person: int
     num_examples: int
     loss: float
-    payload: bytes
+    update: Sparse | Vector
+    payload: bytes | None
 
 
-def train_client(device: Device, person: int, round_number: int, weights: Vector) -> Reported:
+def train_client(
+    device: Device, person: int, round_number: int, weights: Vector, residual: Vector | None, *, measured: bool
+) -> tuple[Reported, Vector | None]:
     """Train one person's device in a round.
+
+    Args:
+        device: runs the program.
+        person: number of the person.
+        round_number: number of the round.
+        weights: (n,) float32, of the version before.
+        residual: (n,) float32, of the person's error feedback; None if there is none yet.
+        measured: whether the payload is wanted.
+
+    Returns:
+        The report and the next residual, which is None without error feedback.
 
     Raises:
         UnavailableError: the training came to nothing, for instance because it diverged.
@@ -70,17 +87,30 @@ def train_client(device: Device, person: int, round_number: int, weights: Vector
         msg = f"person {person} could not train in round {round_number}: {trained.detail}; try a smaller learning rate"
         raise UnavailableError(msg)
     codec, rounding = codec_for(device.codec), seeded(device.seed, "rounding", round_number, person)
+    following = None
     if device.codec.error_feedback:
         feedback = with_error_feedback(codec)
-        before = _residual_before(device.folder, person, round_number)
-        residual = feedback.init(device.layout) if before is None else np.load(before)
-        payload, following = feedback.encode(trained.delta, residual, device.layout, rounding)
-        path = residual_path(device.folder, person, round_number)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        np.save(path, following)
+        before = feedback.init(device.layout) if residual is None else residual
+        encoded, following = feedback.write(trained.delta, before, device.layout, rounding)
     else:
-        payload = codec.encode(trained.delta, device.layout, rounding)
-    return Reported(person, trained.num_examples, trained.loss, payload)
+        encoded = codec.write(trained.delta, device.layout, rounding)
+    sent, payload = encoded.sent, encoded.payload() if measured else None
+    update = sent.values if sent.indices.size == sent.size else sent
+    return Reported(person, trained.num_examples, trained.loss, update, payload), following
+
+
+def kept_residual(folder: Path, person: int, round_number: int) -> Vector | None:
+    """A person's residual before a round, from the folder of the run; None if there is none."""
+    path = _residual_before(folder, person, round_number)
+    return None if path is None else np.load(path)
+
+
+def keep_residual(folder: Path, person: int, round_number: int, residual: Vector | None) -> None:
+    """Keep a person's residual after a round in the folder of the run, if there is one."""
+    if residual is not None:
+        path = residual_path(folder, person, round_number)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.save(path, residual)
 
 
 def residual_path(folder: Path, person: int, round_number: int) -> Path:

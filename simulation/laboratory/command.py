@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import statistics
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -19,9 +21,12 @@ from rich.table import Table
 from host.files import replace_file
 from models import corpora
 from simulation.laboratory import references
+from simulation.laboratory.event_files import event_files
 from simulation.laboratory.executor import Executor, InProcess, Processes, load
 from simulation.laboratory.experiment import Experiment, read_experiment
+from simulation.laboratory.personalisation import Personalised
 from simulation.laboratory.plot import plot
+from simulation.laboratory.ray_executor import RayWorkers
 from simulation.laboratory.training import Point, Prepared, prepare, run
 from simulation.progress import say
 from simulation.warm_start import PROGRAMS
@@ -31,8 +36,8 @@ from wire.errors import ConfigError
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of an experiment: means over its seeds; recall from 0 to 1, of the part that was measured.
 
-    The references are None unless they were asked for. ``bytes_down_median`` is for a device that holds the version
-    before.
+    The references are None unless they were asked for, and ``personalisation`` is empty; else it has a list for each
+    seed. ``bytes_down_median`` is for a device that holds the version before.
     """
 
     experiment: str
@@ -52,11 +57,21 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     trigram_top3: float | None
     central_top1: float | None
     central_top3: float | None
+    personalisation: list[list[Personalised]]
     report_bytes_median: int
     bytes_down_median: int
     executor: str
     workers: int
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Beyond:
+    """What is measured beside the curve: passes of central training, people to personalise for, and a trigram."""
+
+    central: float
+    personalise: int
+    trigram: bool
 
 
 @click.command()
@@ -67,9 +82,11 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--rounds", default=None, type=click.IntRange(1), help="Instead of the file's.")
 @click.option("--seeds", default="1", show_default=True, help="Comma-separated; each is a run of its own.")
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 256), help="Processes.")
+@click.option("--ray", default="", help="Put them on a Ray cluster: auto, HOST:PORT, or ray://HOST:PORT.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder; a run that is in it goes on.")
 @click.option("--central", default=0.0, type=click.FloatRange(0, 1000), help="Passes of the same model in one place.")
 @click.option("--trigram", is_flag=True, help="Measure a trigram of the same text beside it.")
+@click.option("--personalise", default=0, type=click.IntRange(0), help="Personalise the model for so many people.")
 @click.option("--json", "as_json", is_flag=True, help="End with the outcome as JSON, one object for each variant.")
 def learn(
     *,
@@ -80,15 +97,17 @@ def learn(
     rounds: int | None,
     seeds: str,
     workers: int,
+    ray: str,
     out: Path,
     central: float,
     trigram: bool,
+    personalise: int,
     as_json: bool,
 ) -> None:
     """Train the experiment of FILE by federated averaging on one machine, with the device's own program.
 
-    OUT gets metrics.jsonl and a checkpoint for each run, the curve as SVG and PNG, and outcome.json. A run that was
-    interrupted goes on from its last measurement.
+    OUT gets metrics.jsonl, TensorBoard event files and a checkpoint for each run, the curve as SVG and PNG, and
+    outcome.json. A run that was interrupted goes on from its last measurement.
     """
     console = Console(stderr=True)
     numbers = _numbers(seeds)
@@ -96,12 +115,13 @@ def learn(
     beside += [f"rounds={rounds}"] if rounds else []
     outcomes: list[Outcome] = []
     curves: dict[str, list[list[Point]]] = {}
+    beyond = _Beyond(central, personalise, trigram=trigram)
     lines: dict[str, float] = {}
     for variant in _grid(sweeps):
         experiment = read_experiment(file, [*settings, *beside, *variant])
         name = " ".join(variant) or file.stem
         folder = out / "-".join(variant).replace("/", "_") if variant else out
-        outcome, found = _run_all(experiment, name, numbers, folder, workers, central, console, trigram=trigram)
+        outcome, found = _run_all(experiment, name, numbers, folder, workers, ray, beyond, console)
         outcomes.append(outcome)
         curves[name] = found
         lines |= {} if outcome.central_top1 is None else {"central": outcome.central_top1}
@@ -109,6 +129,8 @@ def learn(
     plot(out / "curve", curves, lines)
     replace_file(out / "outcome.json", msgspec.json.format(msgspec.json.encode(outcomes), indent=2) + b"\n")
     console.print(_table(outcomes))
+    if personalise:
+        console.print(_personal_table(outcomes))
     say(console, f"{out / 'curve.svg'} shows the curves")
     if as_json:
         for outcome in outcomes:
@@ -121,13 +143,12 @@ def _run_all(
     seeds: Sequence[int],
     folder: Path,
     workers: int,
-    central: float,
+    ray: str,
+    beyond: _Beyond,
     console: Console,
-    *,
-    trigram: bool,
 ) -> tuple[Outcome, list[list[Point]]]:
     begun_s = time.monotonic()
-    curves, trigrams, centrals = [], [], []
+    curves, trigrams, centrals, personalised = [], [], [], []
     parameters = 0
     for seed in seeds:
         corpus = corpora.load(experiment.corpus, seed)
@@ -140,11 +161,13 @@ def _run_all(
             f"on; measured on {len(people.measured):,} of their {experiment.evaluation.part} messages and "
             f"{len(people.held_out):,} of people who never train; {parameters:,} parameters",
         )
-        curves.append(_run(prepared, workers, console))
-        if trigram:
+        curves.append(_run(prepared, workers, ray, console))
+        if beyond.trigram:
             trigrams.append(references.trigram(prepared))
-        if central:
-            centrals.append(references.central(prepared, central))
+        if beyond.central:
+            centrals.append(references.central(prepared, beyond.central))
+        if beyond.personalise:
+            personalised.append(references.personalised(prepared, beyond.personalise))
     ends = [curve[-1] for curve in curves]
     measured = [point for curve in curves for point in curve if point.report_bytes is not None]
     outcome = Outcome(
@@ -165,28 +188,33 @@ def _run_all(
         trigram_top3=_mean_or_none(found.top3 for found in trigrams),
         central_top1=_mean_or_none(top1 for _, top1, _ in centrals),
         central_top3=_mean_or_none(top3 for _, _, top3 in centrals),
+        personalisation=personalised,
         report_bytes_median=int(statistics.median(point.report_bytes or 0 for point in measured)),
         bytes_down_median=int(statistics.median(point.bytes_down or 0 for point in measured)),
-        executor="in-process" if workers == 1 else "processes",
+        executor="ray" if ray else "processes" if workers > 1 else "in-process",
         workers=workers,
         seconds=time.monotonic() - begun_s,
     )
     return outcome, curves
 
 
-def _run(prepared: Prepared, workers: int, console: Console) -> list[Point]:
+def _run(prepared: Prepared, workers: int, ray: str, console: Console) -> list[Point]:
     experiment = prepared.experiment
     make = partial(
         load,
-        prepared.program,
-        prepared.layout,
-        prepared.batches,
-        experiment.plan.plan(),
-        experiment.codec.choice(),
-        prepared.seed,
-        prepared.folder,
+        layout=prepared.layout,
+        batches=prepared.batches,
+        plan=experiment.training_plan(),
+        codec=experiment.codec.choice(),
+        seed=prepared.seed,
     )
-    executor: Executor = InProcess(make()) if workers == 1 else Processes(make, workers, prepared.folder)
+    executor: Executor
+    if ray:
+        executor = RayWorkers(make, prepared.program, workers, prepared.folder, ray)
+    elif workers > 1:
+        executor = Processes(partial(make, prepared.program), workers, prepared.folder)
+    else:
+        executor = InProcess(make(prepared.program), prepared.folder)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("rounds", total=experiment.rounds)
@@ -196,10 +224,8 @@ def _run(prepared: Prepared, workers: int, console: Console) -> list[Point]:
             if not console.is_terminal and newest.round == number:
                 say(console, f"round {number}: top-1 {100 * newest.top1:.2f} %, top-3 {100 * newest.top3:.2f} %")
 
-        try:
-            return run(prepared, executor, told)
-        finally:
-            executor.close()
+        with contextlib.closing(executor), event_files(prepared.folder) as write_events:
+            return run(prepared, executor, told, write_events)
 
 
 def _grid(sweeps: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -238,6 +264,24 @@ def _table(outcomes: Sequence[Outcome]) -> Table:
             f"{each.report_bytes_median:,} B",
             f"{each.seconds:.0f}",
         )
+    return table
+
+
+def _personal_table(outcomes: Sequence[Outcome]) -> Table:
+    table = Table("experiment", "method", "people", "top-1 before", "top-1", "mean gain", "worse by a point", "kept")
+    for outcome in outcomes:
+        for seed, methods in zip(outcome.seeds, outcome.personalisation, strict=True):
+            for each in methods:
+                table.add_row(
+                    f"{outcome.experiment}, seed {seed}",
+                    each.method,
+                    f"{each.people}",
+                    f"{100 * each.top1_before:.2f}",
+                    f"{100 * each.top1:.2f}",
+                    f"{100 * each.mean_gain:+.2f} ± {100 * each.gain_error:.2f}",
+                    f"{100 * each.worse_share:.0f} %",
+                    f"{100 * each.kept_share:.0f} %",
+                )
     return table
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import edge_agent.one_thread  # noqa: F401 - as in the agent's own process
 from edge_agent.shell.tflite import TfliteProgram
 from models.batches import Batches
-from simulation.laboratory.clients import Device, Reported, train_client
+from simulation.laboratory.clients import Device, Reported, keep_residual, kept_residual, train_client
 from wire.messages import CodecChoice, TrainingPlan
 from wire.parameters import ParameterLayout, Vector
 
@@ -22,8 +22,8 @@ from wire.parameters import ParameterLayout, Vector
 class Executor(Protocol):
     """Trains the devices of a cohort."""
 
-    def train(self, people: Sequence[int], round_number: int, weights: Vector) -> list[Reported]:
-        """The reports of these people, in their order.
+    def train(self, people: Sequence[int], round_number: int, weights: Vector, *, measured: bool) -> list[Reported]:
+        """The reports of these people, in their order; with the payloads if the round is measured.
 
         Raises:
             UnavailableError: a device could not train.
@@ -40,22 +40,25 @@ def load(
     plan: TrainingPlan,
     codec: CodecChoice,
     seed: int,
-    folder: Path,
 ) -> Device:
     """A device with the program loaded, in one thread."""
-    loaded = TfliteProgram(program, np.zeros(layout.size, np.float32), layout)
-    return Device(loaded, layout, batches, plan, codec, seed, folder)
+    return Device(TfliteProgram(program, np.zeros(layout.size, np.float32), layout), layout, batches, plan, codec, seed)
 
 
 class InProcess:
-    """Implements :class:`Executor` in the calling process."""
+    """Implements :class:`Executor` in the calling process.
 
-    def __init__(self, device: Device) -> None:
-        self._device = device
+    Args:
+        device: the device.
+        folder: of the run; residuals are kept there.
+    """
 
-    def train(self, people: Sequence[int], round_number: int, weights: Vector) -> list[Reported]:
+    def __init__(self, device: Device, folder: Path) -> None:
+        self._device, self._folder = device, folder
+
+    def train(self, people: Sequence[int], round_number: int, weights: Vector, *, measured: bool) -> list[Reported]:
         """One after the other."""
-        return [train_client(self._device, person, round_number, weights) for person in people]
+        return [_train(self._device, self._folder, person, round_number, weights, measured) for person in people]
 
     def close(self) -> None:
         """Nothing to stop."""
@@ -67,19 +70,20 @@ class Processes:
     Args:
         make: makes the device of a process; called in each.
         workers: number of processes.
-        folder: of the run; the weights of a round are handed over in a file there.
+        folder: of the run; residuals are kept and the weights of a round are handed over there.
     """
 
     def __init__(self, make: partial[Device], workers: int, folder: Path) -> None:
         self._pool = ProcessPoolExecutor(
             workers, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(make,)
         )
-        self._weights = folder / "round.npy"
+        self._folder, self._weights = folder, folder / "round.npy"
 
-    def train(self, people: Sequence[int], round_number: int, weights: Vector) -> list[Reported]:
+    def train(self, people: Sequence[int], round_number: int, weights: Vector, *, measured: bool) -> list[Reported]:
         """Side by side, each process a person at a time."""
         np.save(self._weights, weights)
-        return list(self._pool.map(_work, people, [round_number] * len(people), [self._weights] * len(people)))
+        work = partial(_work, self._folder, self._weights, round_number, measured)
+        return list(self._pool.map(work, people))
 
     def close(self) -> None:
         """Wait for the processes to end."""
@@ -95,5 +99,12 @@ def _begin(make: partial[Device]) -> None:
     _held.append(make())
 
 
-def _work(person: int, round_number: int, weights: Path) -> Reported:
-    return train_client(_held[0], person, round_number, np.load(weights))
+def _work(folder: Path, weights: Path, round_number: int, measured: bool, person: int) -> Reported:
+    return _train(_held[0], folder, person, round_number, np.load(weights), measured)
+
+
+def _train(device: Device, folder: Path, person: int, round_number: int, weights: Vector, measured: bool) -> Reported:
+    residual = kept_residual(folder, person, round_number)
+    reported, following = train_client(device, person, round_number, weights, residual, measured=measured)
+    keep_residual(folder, person, round_number, following)
+    return reported

@@ -15,6 +15,7 @@ from host.configuration import ConfigurationReader, accepted, read_toml
 from models.configurations import CONFIGURATIONS
 from models.warm_start import RATE
 from wire.codec import MASKED, NAMES
+from wire.messages import TrainingPlan
 
 Share = Annotated[float, Meta(ge=0, lt=1)]
 Count = Annotated[int, Meta(ge=1, le=2**31)]
@@ -105,6 +106,10 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     plan: PlanConfig = PlanConfig()
     downlink: str = F32
     evaluation: EvaluationSettings = EvaluationSettings()
+
+    def training_plan(self) -> TrainingPlan:
+        """The plan that a coordinator with these settings would send."""
+        return self.plan.plan(self.strategy.name)
 
 
 def read_experiment(path: Path, settings: Sequence[str] = ()) -> Experiment:

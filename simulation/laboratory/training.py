@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from coordinator.learning.downlink import Base, publish, ways_to
-from coordinator.learning.fedavg import ClientUpdate, federated_average
+from coordinator.learning.fedavg import ClientUpdate, federated_average, norm_of
 from coordinator.learning.strategies import State, Wide, highest_losses, last_average, optimizer_for
 from coordinator.rounds.selection import sample
 from edge_agent.core.personalisation import held_out
@@ -37,13 +37,14 @@ from simulation.laboratory.experiment import CohortSettings, Experiment
 from simulation.laboratory.people import People, divide
 from simulation.rounds.availability import Availability, GeneratedAvailability, TracedAvailability
 from simulation.warm_start import evaluate, seeded
-from wire.codec import codec_for
+from wire.codec import Codec, Sparse, codec_for
+from wire.codec.contract import Received
 from wire.errors import ConfigError, UnavailableError
 from wire.frame import Report, encode_report
 from wire.identifiers import DeviceId
 from wire.parameters import ParameterLayout, Vector
 
-CURVE, STATE = "metrics.jsonl", "checkpoint.npz"
+ABOUT, CURVE, STATE = "experiment.json", "metrics.jsonl", "checkpoint.npz"
 _PERSON = "person-"
 _MINUTE_S, _LONGEST_WAIT_S = 60.0, 86400.0
 
@@ -138,7 +139,10 @@ def prepare(experiment: Experiment, corpus: Corpus, seed: int, folder: Path, pro
 
 
 def run(
-    prepared: Prepared, executor: Executor, progress: Callable[[int, Point], None] = lambda _round, _point: None
+    prepared: Prepared,
+    executor: Executor,
+    progress: Callable[[int, Point], None] = lambda _round, _point: None,
+    measured_so_far: Callable[[Sequence[Point]], None] = lambda _curve: None,
 ) -> list[Point]:
     """Train, from the last checkpoint on if there is one.
 
@@ -146,6 +150,7 @@ def run(
         prepared: the run.
         executor: trains the devices.
         progress: is told after each round its number and the newest point of the curve.
+        measured_so_far: is given the curve at the beginning and after each measurement.
 
     Returns:
         The whole curve.
@@ -155,7 +160,6 @@ def run(
     """
     experiment, folder = prepared.experiment, prepared.folder
     choice, layout = experiment.strategy.choice(), prepared.layout
-    codec = codec_for(experiment.codec.choice())
     referee = TfliteProgram(prepared.program, np.zeros(layout.size, np.float32), layout)
     state = _restored(folder)
     if state is None:
@@ -173,15 +177,17 @@ def run(
         _store(folder, state)
     population = _Population.of(prepared)
     progress(state.curve[-1].round, state.curve[-1])
+    measured_so_far(state.curve)
     took_part: set[int] = set()
     for number in range(state.curve[-1].round + 1, experiment.rounds + 1):
         cohort = population.cohort(number, state.losses)
-        reports = executor.train(cohort, number, state.weights)
+        measured = number % experiment.evaluation.every == 0 or number == experiment.rounds
+        reports = executor.train(cohort, number, state.weights, measured=measured)
         averaged = federated_average(
             state.weights,
             state.optimizer,
-            [ClientUpdate(_name(each.person), each.num_examples, _payload(each)) for each in reports],
-            codec,
+            [ClientUpdate(_name(each.person), each.num_examples, _key(each)) for each in reports],
+            _as_read(reports, prepared),
             layout,
             optimizer_for(choice, number - 1),
             state.clip_norm,
@@ -205,7 +211,7 @@ def run(
             losses=losses,
         )
         took_part.update(cohort)
-        if number % experiment.evaluation.every == 0 or number == experiment.rounds:
+        if measured:
             ways = ways_to(published, Base("", before), (), layout)
             point = msgspec.structs.replace(
                 _measured(prepared, referee, state.mean.astype(np.float32)),
@@ -216,6 +222,7 @@ def run(
             )
             state = replace(state, curve=(*state.curve, point))
             _store(folder, state)
+            measured_so_far(state.curve)
             for person in took_part:
                 remove_old_residuals(folder, person, number)
             took_part.clear()
@@ -252,6 +259,19 @@ def train_in_one_place(
                 break
             device.train(x, y, falling_rate(learning_rate, done), prepared.experiment.plan.clip_norm)
     return device.save()
+
+
+def restored_weights(folder: Path) -> Vector:
+    """The weights that the last measurement of a run is of.
+
+    Raises:
+        UnavailableError: the run has not ended a round.
+    """
+    state = _restored(folder)
+    if state is None or not state.curve[-1].round:
+        msg = f"{folder} has no trained weights: run the experiment first"
+        raise UnavailableError(msg)
+    return state.mean.astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -321,8 +341,20 @@ def _name(person: int) -> DeviceId:
     return DeviceId(f"{_PERSON}{person:06d}")
 
 
-def _payload(report: Reported) -> Callable[[], bytes]:
-    return lambda: report.payload
+def _key(report: Reported) -> Callable[[], bytes]:
+    return _name(report.person).encode
+
+
+def _as_read(reports: Sequence[Reported], prepared: Prepared) -> Codec:
+    """The codec, but that it reads a device's name as the update that the device says will be read."""
+    updates = {_key(each)(): each.update for each in reports}
+
+    def read(name: bytes, _layout: ParameterLayout) -> Received:
+        found = updates[name]
+        update = found if isinstance(found, Sparse) else Sparse(found.size, np.arange(found.size), found)
+        return Received(norm_of(update), lambda: update)
+
+    return replace(codec_for(prepared.experiment.codec.choice()), read=read)
 
 
 def _measured(prepared: Prepared, device: Program, weights: Vector) -> Point:
@@ -340,6 +372,7 @@ def _measured(prepared: Prepared, device: Program, weights: Vector) -> Point:
 
 
 def _frame_bytes(prepared: Prepared, each: Reported, number: int) -> int:
+    assert each.payload is not None, "the round is measured"
     codec = codec_for(prepared.experiment.codec.choice())
     sent = Report(
         round=number,
@@ -356,16 +389,37 @@ def _frame_bytes(prepared: Prepared, each: Reported, number: int) -> int:
     return len(encode_report(sent))
 
 
+class About(msgspec.Struct, frozen=True):
+    """What the folder of a run says of it: its seed and its experiment."""
+
+    seed: int
+    experiment: Experiment
+
+
+def about(folder: Path) -> About:
+    """What a run's folder says of it.
+
+    Raises:
+        ConfigError: it is not the folder of a run.
+    """
+    path = folder / ABOUT
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=About)
+    except (OSError, msgspec.DecodeError) as error:
+        msg = f"{folder} is not the folder of a run, such as build/learn/seed-1: {error}"
+        raise ConfigError(msg) from error
+
+
 def _opened(folder: Path, experiment: Experiment, seed: int) -> Path:
     """The folder of a run, with the experiment in it; refuses to continue another experiment."""
-    about = msgspec.json.format(msgspec.json.encode({"seed": seed, "experiment": experiment}), indent=2) + b"\n"
-    path = folder / "experiment.json"
+    said = msgspec.json.format(msgspec.json.encode(About(seed, experiment)), indent=2) + b"\n"
+    path = folder / ABOUT
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if path.exists() and path.read_bytes() != about:
+        if path.exists() and path.read_bytes() != said:
             msg = f"{folder} holds another experiment or seed: give another --out, or remove it"
             raise ConfigError(msg)
-        replace_file(path, about)
+        replace_file(path, said)
     except OSError as error:
         msg = f"cannot write to {folder}: {error}; give a folder that can be written"
         raise UnavailableError(msg) from error

@@ -62,11 +62,11 @@ def test_mass_that_is_lost_is_seen(updates, monkeypatch):
     def forgetful(chosen):
         whole = real(chosen)
 
-        def encode(delta, residual, layout, generator):
-            payload, following = whole.encode(delta, residual, layout, generator)
-            return payload, following * (np.arange(layout.size) != np.abs(following).argmax())
+        def write(delta, residual, layout, generator):
+            encoded, following = whole.write(delta, residual, layout, generator)
+            return encoded, following * (np.arange(layout.size) != np.abs(following).argmax())
 
-        return type(whole)(whole.init, encode)
+        return type(whole)(whole.init, write)
 
     monkeypatch.setattr(codec, "with_error_feedback", forgetful)
     assert codec._conservation(updates, "topk-4")["error_feedback_mass_lost"] > 1e-3

@@ -188,8 +188,10 @@ def test_a_baseline_may_come_from_the_environment_alone(folder):
         ('[task]\nmodel = ""', "task.model"),
         ("[task]\nmodel = 5", "task.model"),
         ('[task]\nmodel = "model"\n[task.strategy]\nname = "fedprox"', "plan.proximal: expected more than 0"),
-        ('[task]\nmodel = "model"\n[task.strategy]\nname = "fedsgd"', "plan.full_batch: expected true"),
-        ('[task]\nmodel = "model"\n[task.plan]\nfull_batch = true\nlocal_epochs = 2', "plan.full_batch: is one step"),
+        (
+            '[task]\nmodel = "model"\nplan.local_epochs = 2\nstrategy.name = "fedsgd"',
+            "local_epochs = 1",
+        ),
     ],
 )
 def test_what_is_no_configuration_is_said_to_be_none(folder, text, expected):

@@ -22,11 +22,11 @@ class Encoded(NamedTuple):
     """An encoded update.
 
     Attributes:
-        payload: the bytes.
+        payload: writes the bytes, which takes most of the time; call it once.
         sent: the update that the receiver will decode.
     """
 
-    payload: bytes
+    payload: Callable[[], bytes]
     sent: Sparse
 
 
@@ -69,7 +69,7 @@ class Codec:
 
     def encode(self, delta: Vector, layout: ParameterLayout, rng: np.random.Generator) -> bytes:
         """Encode an update; returns the payload only."""
-        return self.write(delta, layout, rng).payload
+        return self.write(delta, layout, rng).payload()
 
     def decode(self, payload: bytes, layout: ParameterLayout) -> Sparse:
         """Decode the whole update."""

@@ -20,7 +20,7 @@ def codec(kind: str) -> Family:
             msg = f"an update beyond {largest:g} does not fit {8 * np.dtype(kind).itemsize} bits; use dense-f32"
             raise LocalProtocolError(msg)
         payload = delta.astype(kind).tobytes()
-        return Encoded(payload, read(payload, layout).update())
+        return Encoded(lambda: payload, read(payload, layout).update())
 
     def read(payload: bytes, layout: ParameterLayout) -> Received:
         values = _values(payload, layout, kind)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wire.codec.contract import Codec
+from wire.codec.contract import Codec, Encoded
 from wire.parameters import ParameterLayout, Vector
 
 
@@ -21,12 +21,19 @@ class FeedbackCodec:
 
     Attributes:
         init: layout -> the first residual, zeros.
-        encode: (delta, residual, layout, rng) -> (payload, next residual), with ``sent + next = delta + residual``. The
+        write: (delta, residual, layout, rng) -> (encoded, next residual), with ``sent + next = delta + residual``. The
             caller must adopt the next residual only once the receipt says *accepted*; until then it keeps the old one.
     """
 
     init: Callable[[ParameterLayout], Vector]
-    encode: Callable[[Vector, Vector, ParameterLayout, np.random.Generator], tuple[bytes, Vector]]
+    write: Callable[[Vector, Vector, ParameterLayout, np.random.Generator], tuple[Encoded, Vector]]
+
+    def encode(
+        self, delta: Vector, residual: Vector, layout: ParameterLayout, rng: np.random.Generator
+    ) -> tuple[bytes, Vector]:
+        """Encode an update; returns the payload and the next residual."""
+        encoded, following = self.write(delta, residual, layout, rng)
+        return encoded.payload(), following
 
 
 def with_error_feedback(codec: Codec) -> FeedbackCodec:
@@ -46,13 +53,13 @@ def with_error_feedback(codec: Codec) -> FeedbackCodec:
     def init(layout: ParameterLayout) -> Vector:
         return np.zeros(layout.size, np.float32)
 
-    def encode(
+    def write(
         delta: Vector, residual: Vector, layout: ParameterLayout, rng: np.random.Generator
-    ) -> tuple[bytes, Vector]:
+    ) -> tuple[Encoded, Vector]:
         corrected = delta + residual
-        payload, sent = codec.write(corrected, layout, rng)
+        encoded = codec.write(corrected, layout, rng)
         following = corrected.copy()
-        following[sent.indices] -= sent.values
-        return payload, following
+        following[encoded.sent.indices] -= encoded.sent.values
+        return encoded, following
 
-    return FeedbackCodec(init, encode)
+    return FeedbackCodec(init, write)

@@ -96,8 +96,8 @@ def codec(bits: int) -> Family:
     def family(_density: float, mask: Ints) -> tuple[Write, Read]:
         def write(delta: Vector, layout: ParameterLayout, rng: np.random.Generator) -> Encoded:
             levels, grid = levels_of(delta[mask], bits, rng)
-            payload = grid_to_bytes(grid) + pack_levels(levels, grid.most)
-            return Encoded(payload, Sparse(layout.size, mask, dequantize(levels, grid)))
+            sent = Sparse(layout.size, mask, dequantize(levels, grid))
+            return Encoded(lambda: grid_to_bytes(grid) + pack_levels(levels, grid.most), sent)
 
         def read(payload: bytes, layout: ParameterLayout) -> Received:
             levels, grid = _levels(payload, mask, bits)

@@ -53,8 +53,8 @@ def codec(bits: int) -> Family:
         def write(delta: Vector, layout: ParameterLayout, rng: np.random.Generator) -> Encoded:
             sparse = top_k(delta, count_for(density, layout.size))
             levels, grid = levels_of(sparse.values, bits, rng)
-            payload = encode_levels(sparse.indices, levels, grid, layout)
-            return Encoded(payload, Sparse(layout.size, sparse.indices, dequantize(levels, grid)))
+            sent = Sparse(layout.size, sparse.indices, dequantize(levels, grid))
+            return Encoded(lambda: encode_levels(sparse.indices, levels, grid, layout), sent)
 
         def read(payload: bytes, layout: ParameterLayout) -> Received:
             head, asked = _read_head(payload, layout, bits), count_for(density, layout.size)

@@ -49,7 +49,7 @@ class StrategyName(enum.Enum):
     """The strategies by name."""
 
     FEDSGD = "fedsgd"
-    """FedAvg with ``plan.full_batch``."""
+    """FedAvg of one step per device."""
     FEDAVG = "fedavg"
     FEDPROX = "fedprox"
     """FedAvg with ``plan.proximal``."""

@@ -6,7 +6,7 @@
 
 With ``eta = 1`` this is McMahan's FedAvg. Two strategies differ from it in the devices' work alone:
 
-- FedSGD: each device takes one step along the mean gradient of all its examples (``plan.full_batch``);
+- FedSGD: each device takes one step along the mean gradient of all its examples (the plan says ``full_batch``);
 - FedProx: each device minimises ``f(w) + mu / 2 |w - x|^2`` (``plan.proximal``), so that many local epochs drift less.
 
 Sources: McMahan et al. 2017, "Communication-Efficient Learning of Deep Networks from Decentralized Data", algorithm 1;

@@ -149,7 +149,7 @@ def recall(measured: list[VersionMeasurement], baselines: list[Compared]) -> str
     ]
     series += [(f"{each.label} top-1", (round(100 * each.top1, 2),) * len(drawn)) for each in baselines]
     labels = tuple(str(version.version) for version in drawn)
-    return charts.lines("Recall by version, in percent; the table below has the figures", labels, tuple(series), " %")
+    return charts.lines("Recall by version, in percent; the table below has the figures", labels, tuple(series), "%")
 
 
 def day(samples: list[Sample]) -> str:

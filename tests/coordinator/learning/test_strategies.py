@@ -137,22 +137,26 @@ def test_a_state_that_means_something_else_is_begun_anew(kept):
 
 
 def test_a_schedule_scales_the_step_of_a_round():
-    halved = RateSchedule(decay=Decay.EXPONENTIAL, decay_rounds=10, final_share=0.25)
+    halved = RateSchedule(decay=Decay.EXPONENTIAL, decay_rounds=10)
     optimizer = optimizer_for(StrategyChoice(name=StrategyName.FEDAVG, learning_rate=2.0, schedule=halved), committed=5)
-    assert optimizer.apply(X, np.array([3.0]), optimizer.init(1))[0].item() == 1 + 2.0 * 0.5 * 3.0
+    moved, _ = optimizer.apply(X, np.array([3.0]), optimizer.init(1))
+    assert moved.item() == pytest.approx(1 + 2.0 * math.sqrt(0.05) * 3.0)
 
 
 @pytest.mark.parametrize(
     ("decay", "shares"),
     [
-        # W = 2, T = 4, f = 0.2: cosine is 0.2 + 0.8 (1 + cos(pi r / 4)) / 2, exponential 0.2 ^ (r / 4)
+        # W = 2, T = 4, f = 0.05: cosine is 0.05 + 0.95 (1 + cos(pi r / 4)) / 2, exponential 0.05 ^ (r / 4)
         (Decay.CONSTANT, [0.5, 1, 1, 1, 1, 1]),
-        (Decay.COSINE, [0.5, 0.2 + 0.4 * (1 + math.sqrt(0.5)), 0.6, 0.2 + 0.4 * (1 - math.sqrt(0.5)), 0.2, 0.2]),
-        (Decay.EXPONENTIAL, [0.5, 0.2**0.25, 0.2**0.5, 0.2**0.75, 0.2, 0.2]),
+        (
+            Decay.COSINE,
+            [0.5, 0.525 + 0.475 * math.sqrt(0.5), 0.525, 0.525 - 0.475 * math.sqrt(0.5), 0.05, 0.05],
+        ),
+        (Decay.EXPONENTIAL, [0.5, 0.05**0.25, 0.05**0.5, 0.05**0.75, 0.05, 0.05]),
     ],
 )
 def test_schedules_by_hand(decay, shares):
-    schedule = RateSchedule(decay=decay, warm_up_rounds=2, decay_rounds=4, final_share=0.2)
+    schedule = RateSchedule(decay=decay, warm_up_rounds=2, decay_rounds=4)
     assert [rate_share(schedule, committed) for committed in range(6)] == pytest.approx(shares)
 
 

@@ -14,7 +14,7 @@ DEFAULT = Path(__file__).parents[3] / "experiments" / "default.toml"
 def test_the_default_experiment_is_the_products_default_task():
     experiment, task = read_experiment(DEFAULT), TaskSettings()
     assert experiment.codec.choice() == task.codec.choice()
-    assert experiment.plan.plan() == task.plan.plan()
+    assert experiment.training_plan() == task.plan.plan(task.strategy.name)
     assert experiment.strategy.choice() == task.strategy.choice()
     assert experiment.cohort.size == task.goal
 
@@ -51,7 +51,7 @@ def test_values_that_contradict_each_other_are_faults(tmp_path):
     path = tmp_path / "bad.toml"
     path.write_text(
         'model = "huge"\n[split]\ntrain = 0.9\nvalidation = 0.1\n[codec]\nname = "mask-4"\n[start]\npasses = 1\n'
-        '[cohort]\ncandidates = 3\n[strategy]\nname = "fedsgd"\n'
+        '[cohort]\ncandidates = 3\n[strategy]\nname = "fedsgd"\n[plan]\nlocal_epochs = 2\n'
     )
     with pytest.raises(ConfigError) as refused:
         read_experiment(path)
@@ -61,7 +61,7 @@ def test_values_that_contradict_each_other_are_faults(tmp_path):
         "public_people",
         "codec.name",
         "cohort.candidates",
-        "plan.full_batch",
+        "strategy fedsgd",
         "6 fault(s)",
     ):
         assert part in str(refused.value)

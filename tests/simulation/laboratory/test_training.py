@@ -10,13 +10,17 @@ from click.testing import CliRunner
 
 from coordinator.learning.strategies import RateSchedule, StrategyName
 from coordinator.learning.strategies.rate_schedule import Decay
-from coordinator.tasks.settings import StrategyConfig
+from coordinator.tasks.settings import CodecConfig, StrategyConfig
+from edge_agent.core.personalisation import ENOUGH_WORDS
 from models.corpora import Corpus
 from simulation.laboratory.command import learn
 from simulation.laboratory.executor import InProcess, Processes, load
 from simulation.laboratory.experiment import CohortSettings, EvaluationSettings, Experiment
+from simulation.laboratory.personalisation import METHODS
+from simulation.laboratory.references import personalised
 from simulation.laboratory.training import CURVE, prepare, run
-from wire.errors import ConfigError, UnavailableError
+from wire.codec import Sparse, codec_for
+from wire.errors import ConfigError, CorpusError, UnavailableError
 
 pytestmark = [pytest.mark.tflite, pytest.mark.tensorflow, pytest.mark.slow]
 
@@ -44,13 +48,21 @@ def programs(tmp_path_factory):
 
 def device(prepared):
     experiment = prepared.experiment
-    plan, codec = experiment.plan.plan(), experiment.codec.choice()
-    return partial(load, prepared.program, prepared.layout, prepared.batches, plan, codec, 1, prepared.folder)
+    plan, codec = experiment.training_plan(), experiment.codec.choice()
+    return partial(load, layout=prepared.layout, batches=prepared.batches, plan=plan, codec=codec, seed=1)
 
 
-def trained(experiment, folder, programs, executor=lambda make, _folder: InProcess(make()), progress=lambda *_: None):
+def in_process(prepared):
+    return InProcess(device(prepared)(prepared.program), prepared.folder)
+
+
+def two_processes(prepared):
+    return Processes(partial(device(prepared), prepared.program), 2, prepared.folder)
+
+
+def trained(experiment, folder, programs, executor=in_process, progress=lambda *_: None):
     prepared = prepare(experiment, CORPUS, 1, folder, programs)
-    made = executor(device(prepared), folder)
+    made = executor(prepared)
     try:
         return run(prepared, made, progress)
     finally:
@@ -71,8 +83,20 @@ def test_the_model_learns_and_each_point_says_what_it_cost(curve):
     assert curve[-1].held_out_top1 is not None
 
 
+@pytest.mark.parametrize("codec", [CodecConfig(), CodecConfig(name="dense-f16")], ids=lambda codec: codec.name)
+def test_an_update_is_what_its_payload_decodes_to_and_payloads_are_for_measured_rounds(codec, programs, tmp_path):
+    prepared = prepare(msgspec.structs.replace(EXPERIMENT, codec=codec), CORPUS, 1, tmp_path, programs)
+    executor, weights = in_process(prepared), np.zeros(prepared.layout.size, np.float32)
+    (sent,), (unmeasured,) = (executor.train([3], 1, weights, measured=measured) for measured in (True, False))
+    decoded = codec_for(codec.choice()).decode(sent.payload, prepared.layout).dense()
+    for each in (sent, unmeasured):
+        update = each.update.dense() if isinstance(each.update, Sparse) else each.update
+        assert update.tobytes() == decoded.tobytes()
+    assert unmeasured.payload is None
+
+
 def test_several_processes_give_the_same_curve(curve, programs, tmp_path):
-    assert trained(EXPERIMENT, tmp_path, programs, lambda make, folder: Processes(make, 2, folder)) == curve
+    assert trained(EXPERIMENT, tmp_path, programs, two_processes) == curve
 
 
 @pytest.mark.parametrize("after", [1, 3])
@@ -119,12 +143,12 @@ def test_nobody_takes_part_outside_a_window(programs, tmp_path):
     seen = []
 
     class Watched(InProcess):
-        def train(self, people, round_number, weights):
+        def train(self, people, round_number, weights, *, measured):
             seen.append(list(people))
-            return super().train(people, round_number, weights)
+            return super().train(people, round_number, weights, measured=measured)
 
     traced = msgspec.structs.replace(EXPERIMENT, cohort=hourly)
-    trained(traced, tmp_path / "run", programs, lambda make, _folder: Watched(make()))
+    trained(traced, tmp_path / "run", programs, lambda each: Watched(device(each)(each.program), each.folder))
     assert seen == [[1], [2], [3], [4]], "one person is free in each hour"
 
 
@@ -136,19 +160,45 @@ def test_a_folder_of_another_experiment_is_refused(programs, tmp_path):
 
 def test_a_run_that_diverges_stops_and_keeps_what_was(programs, tmp_path):
     class Wild(InProcess):
-        def train(self, people, round_number, weights):
-            return super().train(people, round_number, weights * np.float32(1e30 if round_number == 3 else 1))
+        def train(self, people, round_number, weights, *, measured):
+            wild = weights * np.float32(1e30 if round_number == 3 else 1)
+            return super().train(people, round_number, wild, measured=measured)
 
     with pytest.raises(UnavailableError, match=r"could not train in round 3: .*smaller learning rate"):
-        trained(EXPERIMENT, tmp_path, programs, lambda make, _folder: Wild(make()))
+        trained(
+            EXPERIMENT, tmp_path, programs, lambda prepared: Wild(device(prepared)(prepared.program), prepared.folder)
+        )
     assert len((tmp_path / CURVE).read_bytes().splitlines()) == 2
+
+
+def test_personal_models_are_compared_on_later_messages(programs, tmp_path):
+    words = " ".join(VOCABULARY[:12])
+    talkative = Corpus("talkative", {f"user{n}": tuple(f"{words} {m} {n}" for m in range(60)) for n in range(8)})
+    experiment = msgspec.structs.replace(EXPERIMENT, rounds=1, cohort=CohortSettings(size=3))
+    prepared = prepare(experiment, talkative, 1, tmp_path, programs)
+    run(prepared, in_process(prepared))
+    found = personalised(prepared, 4)
+    assert [each.method for each in found] == [method.name for method in METHODS]
+    plain, kept, *_ = found
+    assert 0 < plain.people <= 4
+    assert plain.words >= plain.people * ENOUGH_WORDS
+    assert {each.top1_before for each in found} == {plain.top1_before}, "the same people and the same words"
+    assert kept.kept_share == 1 >= plain.kept_share
+    assert plain.top1 >= plain.top1_before, "everybody's sentences are alike, so what was held back tells the truth"
+
+
+def test_without_enough_words_nobody_is_personalised(programs, tmp_path):
+    prepared = prepare(EXPERIMENT, CORPUS, 1, tmp_path, programs)
+    run(prepared, in_process(prepared))
+    with pytest.raises(CorpusError, match="50 held-back"):
+        personalised(prepared, 4)
 
 
 def test_a_damaged_checkpoint_says_what_to_do(programs, tmp_path):
     prepared = prepare(EXPERIMENT, CORPUS, 1, tmp_path, programs)
     (tmp_path / "checkpoint.npz").write_bytes(b"half")
     with pytest.raises(ConfigError, match="to begin anew"):
-        run(prepared, InProcess(device(prepared)()))
+        run(prepared, in_process(prepared))
 
 
 def test_the_command_compares_variants_and_ends_with_their_outcomes(monkeypatch, tmp_path, programs):
@@ -169,6 +219,8 @@ def test_the_command_compares_variants_and_ends_with_their_outcomes(monkeypatch,
         assert 0 <= outcome["top1"] <= outcome["top3"] <= 1
         assert 0 < outcome["trigram_top1"] <= 1
         assert outcome["central_top1"] is not None
+    runs = list((tmp_path / "out").glob("*/seed-*"))
+    assert [len(list(run.glob("events.out.tfevents.*"))) for run in runs] == [1] * 4
     assert {path.name for path in (tmp_path / "out").iterdir() if path.is_file()} == {
         "curve.svg",
         "curve.png",

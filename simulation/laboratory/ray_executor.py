@@ -1,0 +1,165 @@
+"""Runs the devices of a cohort on the machines of a Ray cluster, each worker with a device of its own.
+
+A worker is given everything with its work: the program, the examples, the weights and the person's residual. Residuals
+are kept in the folder of the run, on the machine that started it, as with the other executors. So nothing is lost with
+a worker or its machine, Ray starts another in its place and repeats the work, and no disk need be shared.
+
+Ray is optional: ``pip install nightjar-federated[ray]``. All machines need the same Python, Ray and Nightjar.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import platform
+import socket
+import tempfile
+from collections.abc import Sequence
+from functools import partial
+from importlib import util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edge_agent.shell.tflite import runtime_name
+from simulation.laboratory.clients import Device, Reported, keep_residual, kept_residual, train_client
+from wire.errors import ConfigError, UnavailableError
+from wire.parameters import Vector
+
+CLIENT = "ray://"
+"""What the address of a Ray Client server begins with."""
+CONNECTION_TIMEOUT_S = 5.0
+"""Ray itself waits for minutes where nobody listens."""
+RESTARTS = 3
+"""How often a worker may die: machines come and go, but a worker that dies again and again has no memory left."""
+
+
+class RayWorkers:
+    """Implements :class:`simulation.laboratory.executor.Executor` with the workers of a Ray cluster.
+
+    Args:
+        make: makes a worker's device from the path of the program; called in each.
+        program: path of the device program on this machine.
+        workers: number of workers; each takes one processor.
+        folder: of the run; residuals are kept there.
+        address: of the cluster: ``auto`` for one that this machine belongs to, ``HOST:PORT``, or ``ray://HOST:PORT``.
+
+    Raises:
+        ConfigError: Ray is not installed, the cluster is too small, or a machine has other software than this one.
+        UnavailableError: no cluster answers at the address.
+    """
+
+    def __init__(self, make: partial[Device], program: Path, workers: int, folder: Path, address: str) -> None:
+        self._ray, self._folder = connected(address), folder
+        with contextlib.ExitStack() as undone:
+            undone.callback(self.close)
+            self._handed = self._ray.put((make, program.read_bytes()))  # held: a restarted worker needs it again
+            self._workers = self._begun(workers)
+            undone.pop_all()
+
+    def train(self, people: Sequence[int], round_number: int, weights: Vector, *, measured: bool) -> list[Reported]:
+        """Side by side, each worker a person at a time."""
+        handed = self._ray.put(weights)
+        waiting, idle = list(reversed(people)), list(self._workers)
+        running: dict[Any, Any] = {}
+        reports: dict[int, Reported] = {}
+        while len(reports) < len(people):
+            while waiting and idle:
+                person, worker = waiting.pop(), idle.pop()
+                residual = kept_residual(self._folder, person, round_number)
+                running[worker.train.remote(person, round_number, handed, residual, measured)] = worker
+            (done,), _ = self._ray.wait(list(running))
+            idle.append(running.pop(done))
+            ((reported, following),) = self._results([done])
+            keep_residual(self._folder, reported.person, round_number, following)
+            reports[reported.person] = reported
+        return [reports[person] for person in people]
+
+    def close(self) -> None:
+        """Stop the workers and leave the cluster."""
+        self._ray.shutdown()
+
+    def _begun(self, workers: int) -> list[Any]:
+        processors = int(self._ray.cluster_resources().get("CPU", 0))
+        if workers > processors:
+            msg = f"--workers {workers}: the Ray cluster has {processors} processors"
+            raise ConfigError(msg)
+        actor = self._ray.remote(num_cpus=1, max_restarts=RESTARTS, max_task_retries=RESTARTS)(_Worker)
+        begun = [actor.remote(self._handed) for _ in range(workers)]
+        for machine, theirs in self._results([worker.installed.remote() for worker in begun]):
+            if theirs != installed():
+                msg = f"{machine} has {theirs}, and this machine {installed()}: install the same on both"
+                raise ConfigError(msg)
+        return begun
+
+    def _results(self, futures: list[Any]) -> Any:
+        errors = self._ray.exceptions
+        try:
+            return self._ray.get(futures)
+        except errors.RayTaskError as error:
+            raise error.cause from None
+        except errors.RayError as error:
+            msg = f"a worker of the Ray cluster failed ({error}): run the command again, it goes on"
+            raise UnavailableError(msg) from error
+
+
+class _Worker:
+    """An actor: a device in a process of its own."""
+
+    def __init__(self, handed: tuple[partial[Device], bytes]) -> None:
+        make, program = handed
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "program.tflite"
+            path.write_bytes(program)
+            self._device = make(path)
+
+    def installed(self) -> tuple[str, str]:
+        return platform.node(), installed()
+
+    def train(
+        self, person: int, round_number: int, weights: Vector, residual: Vector | None, measured: bool
+    ) -> tuple[Reported, Vector | None]:
+        return train_client(self._device, person, round_number, weights, residual, measured=measured)
+
+
+def installed() -> str:
+    """What a result depends on: the versions of Python, numpy and the TFLite runtime, and a digest of our sources."""
+    root = Path(__file__).parents[2]
+    sources = (sorted(root.glob(f"{package}/**/*.py")) for package in ("wire", "host", "models", "edge_agent"))
+    digest = hashlib.sha256(b"".join(path.read_bytes() for paths in sources for path in paths)).hexdigest()[:12]
+    return f"Python {platform.python_version()}, numpy {np.__version__}, {runtime_name()}, Nightjar {digest}"
+
+
+def connected(address: str) -> Any:
+    """The module ray, connected to a cluster.
+
+    Raises:
+        ConfigError: Ray is not installed, or this is no address.
+        UnavailableError: no cluster answers.
+    """
+    if util.find_spec("ray") is None:
+        msg = "--ray needs Ray: pip install 'nightjar-federated[ray]'"
+        raise ConfigError(msg)
+    import ray
+
+    if address != "auto":
+        _knock(address)
+    try:
+        ray.init(address, log_to_driver=False, logging_level="error")
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        msg = f"--ray {address}: no Ray cluster answers ({error}); start one with 'ray start --head'"
+        raise UnavailableError(msg) from error
+    return ray
+
+
+def _knock(address: str) -> None:
+    host, _, port = address.removeprefix(CLIENT).rpartition(":")
+    if not host or not port.isdecimal():
+        msg = f"--ray: expected auto, HOST:PORT or {CLIENT}HOST:PORT, got {address!r}"
+        raise ConfigError(msg)
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECTION_TIMEOUT_S).close()
+    except (OSError, OverflowError) as error:
+        msg = f"--ray {address}: nothing answers there ({error}); start a cluster with 'ray start --head'"
+        raise UnavailableError(msg) from error
