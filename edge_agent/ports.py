@@ -237,9 +237,6 @@ class FurtherProgram(Program, Protocol):
 class ExampleStore(Protocol):
     """The messages that were typed on this device. They never leave it."""
 
-    def add(self, text: str) -> str:
-        """Store the permitted part of a message and return it; the oldest messages go above the limits."""
-
     def count(self) -> int:
         """Number of stored messages."""
 

@@ -31,10 +31,6 @@ class FixedExamples:
 
     kept: tuple[str, ...]
 
-    def add(self, text: str) -> str:
-        """Store nothing; returns the empty string."""
-        return text[:0]
-
     def count(self) -> int:
         """Number of messages."""
         return len(self.kept)

@@ -45,8 +45,8 @@ class MemoryBlobs:
         touched: called before each change.
     """
 
-    def __init__(self, touched: Touched = nothing_wrong) -> None:
-        self.touched = touched
+    def __init__(self) -> None:
+        self.touched: Touched = nothing_wrong
         self._blobs: dict[str, bytes] = {}
 
     def put(self, data: bytes) -> str:
