@@ -62,9 +62,6 @@ class Transport(Protocol):
             LocalProtocolError: the payload is too large for a publish.
         """
 
-    def close(self, topic: str, payload: bytes) -> None:
-        """Publish a retained farewell, and disconnect; waits about one second at most for each."""
-
 
 @dataclass(frozen=True, slots=True)
 class Model:

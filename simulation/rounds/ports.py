@@ -56,9 +56,6 @@ class SimulatedTransport:
         """Send a message; False without a connection."""
         return self.send(topic, payload, retain)
 
-    def close(self, topic: str, payload: bytes) -> None:
-        """Do nothing: simulated phones never disconnect, they sleep or lose power."""
-
 
 @dataclass(frozen=True, slots=True)
 class SimulatedWorker:
