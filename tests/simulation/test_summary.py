@@ -48,4 +48,4 @@ def test_dropouts_count_attempts_and_the_reports_add_up():
     state["counters"]["dropouts"] = {"in-use": 2, "unplugged": 1}
     console.print(summary_table(result_of(state, PREPARED, {}, seconds=1.0)))
     assert "3 attempts: 2 in use, 1 unplugged" in console.file.getvalue()
-    assert "1 accepted, 2 late, 0 received again, 3 refused" in console.file.getvalue()
+    assert "1 accepted, 2 late, 0 duplicate, 3 invalid" in console.file.getvalue()

@@ -160,6 +160,13 @@ def test_on_a_phone_each_row_of_a_list_is_a_card_with_all_its_cells_in_sight_and
     assert recall.evaluate("e => getComputedStyle(e, '::before').content") == '"Top-1 "'
 
 
+def test_on_a_phone_the_login_has_room_between_field_and_button(lived, look):
+    page = look(lived, "/login", viewport=WIDER_PHONE)
+    field, button = page.get_by_label("Token").bounding_box(), page.get_by_role("button").bounding_box()
+    assert field["height"] < 60
+    assert button["y"] >= field["y"] + field["height"] + 8
+
+
 def test_what_happens_arrives_on_an_open_page(fresh, look):
     page = look(fresh)
     page.locator("#now", has_text="waiting: 1 of 2 phones eligible").wait_for()
