@@ -1,4 +1,4 @@
-"""What the design's numbers are held against: each module prints a table, and JSON with ``--json``.
+"""Benchmarks of the product: each module prints a table, or JSON with ``--json``.
 
-These machines are noisy, so figures are medians, and what is compared is measured in turn in the same run.
+Shared machines are noisy, so results are medians, and alternatives are measured alternately in the same run.
 """

@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: every benchmark, one after the other."""
+"""``python -m benchmarks``: runs every benchmark, one after the other."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ MODULES = (
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="One line of JSON a benchmark.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON per benchmark.")
 def main(*, as_json: bool) -> None:
-    """Run every benchmark, each in a process of its own so that none warms the caches of another."""
+    """Run every benchmark, each in its own process so that none warms the caches of another."""
     failed = []
     for name in MODULES:
         command = [sys.executable, "-m", f"benchmarks.{name}", *(["--json"] if as_json else [])]

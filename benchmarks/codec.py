@@ -1,7 +1,7 @@
-"""The update codec on real updates: bytes of a report (always ``len(frame)``), what they are made of, and time.
+"""Measures the update codec on real updates: report size (always ``len(frame)``), its components, and time.
 
-Beside each density stand the ideal length of the codec's own adaptive model (what a perfect coder with the same
-statistics would need), the bound for positions that are uniformly random, and general-purpose compressors on the packed
+For comparison, each density also has the ideal length under the codec's own adaptive model (what a perfect coder with
+the same statistics would need), the bound for uniformly random positions, and general-purpose compressors on the packed
 bitmap of the same positions.
 """
 
@@ -39,15 +39,15 @@ from wire.parameters import ParameterLayout, Vector
 DENSITIES = (0.001, 0.01, 0.05)
 SEED = 7
 REPEATS = 5
-"""Timings of one client; the fastest counts, because whatever else runs here only ever adds."""
+"""Timings of one client; the fastest counts, because other load only adds time."""
 REPORTS = 500
-"""In the round whose decoding and summing is timed."""
+"""Number of reports in the round whose decoding and summing is timed."""
 CLIENTS = 6
-"""That are collected where no updates are given: a minute or two."""
+"""Number of clients whose updates are collected if none are given; this takes a minute or two."""
 
 
 def measure(updates: Updates, name: str, console: Console) -> dict[str, Any]:
-    """Everything for one codec: a row for each density, and the time of a round of 500 reports."""
+    """All results for one codec: a row for each density, and the time of a round of 500 reports."""
     rows: list[dict[str, float]] = []
     margins: list[dict[str, float]] = []
     for density in DENSITIES:
@@ -70,7 +70,7 @@ def measure(updates: Updates, name: str, console: Console) -> dict[str, Any]:
 def _client(
     delta: Vector, layout: ParameterLayout, name: str, density: float
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """What one report costs, and how far that is from what it could cost."""
+    """Size and time of one report, and its margins to the bounds."""
     codec = codec_for(CodecChoice(name=name, density=density))
     sparse = top_k(delta, count_for(density, layout.size))
     k = sparse.indices.size
@@ -88,7 +88,7 @@ def _client(
     bitmap = np.zeros(layout.size, np.uint8)
     bitmap[sparse.indices] = 1
     packed = np.packbits(bitmap).tobytes()
-    # The coder does not keep the two apart: what it needs beyond the model is shared out in proportion.
+    # The coder mixes positions and values, so its overhead over the model is divided in proportion.
     overhead = 8 * len(coded.data) / coded.ideal_bits
     row = {
         "report_bytes": len(frame),
@@ -128,12 +128,12 @@ def _round_s(updates: Updates, codec: Codec) -> float:
 
 
 def _conservation(updates: Updates, name: str) -> dict[str, float]:
-    """What error feedback loses while a quarter of the reports come too late and a quarter come twice.
+    """What error feedback loses while a quarter of the reports are late and a quarter arrive twice.
 
-    One device trains all updates in turn. What was added up on the server, and what is left on the device, must be all
-    that was trained: a report counts once (one that was lost is the same bytes again), the next residual is adopted
-    with its receipt, and what came too late is put back. Shares of all that was trained (sums of magnitudes): what is
-    missing beyond what rounding to float32 can explain, and that rounding.
+    One device trains all updates in turn. The sum on the server plus the residual on the device must equal the sum of
+    the updates: a report counts once, even if it is resent; the next residual is adopted with the receipt; what a late
+    report carried is added back. Both results are relative to the sum of magnitudes of all updates: the difference
+    beyond what float32 rounding explains, and that rounding.
     """
     codec = codec_for(CodecChoice(name=name, density=0.01))
     feedback, rng = with_error_feedback(codec), np.random.default_rng(SEED)
@@ -161,7 +161,7 @@ def _conservation(updates: Updates, name: str) -> dict[str, float]:
 
 
 def _cpu_ms(action: Callable[[], object]) -> float:
-    """Milliseconds of one core; how long the process had to wait for it does not count."""
+    """CPU time of a call, ms."""
     begin = time.process_time()
     action()
     return (time.process_time() - begin) * 1e3
@@ -176,7 +176,7 @@ def _energy(values: Vector) -> float:
 
 
 def _uniform_bits(n: int, k: int) -> float:
-    """log2 C(n, k) / k: what a position costs if all sets of k are equally likely."""
+    """log2 C(n, k) / k: bits per position if all sets of k positions are equally likely."""
     return (math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)) / math.log(2) / k
 
 
@@ -185,7 +185,7 @@ def _uniform_bits(n: int, k: int) -> float:
     "--updates",
     "folder",
     type=click.Path(path_type=Path),
-    help=f"Folder that simulation.collect_updates wrote. Default: collect {CLIENTS} clients of --corpus.",
+    help=f"Folder written by simulation.collect_updates. Default: collect {CLIENTS} clients of --corpus.",
 )
 @click.option("--corpus", default="personas", show_default=True, help="personas, pydoc, or a TSV file (user, text).")
 @click.option("--codec", "name", type=click.Choice(["topk-4", "topk-8"]), default="topk-4", show_default=True)
@@ -193,8 +193,8 @@ def _uniform_bits(n: int, k: int) -> float:
 def main(*, folder: Path | None, corpus: str, name: str, as_json: bool) -> None:
     """Measure the update codec on real updates; medians over the clients. Progress goes to standard error.
 
-    Bits are per position and per value that is sent. The margins: how far a report is above the ideal length of its own
-    model; zlib of the packed bitmap plus values without coding; the share of their energy that values lose.
+    Bits are per sent position and per sent value. The margins are the excess of a report over the ideal length under
+    its own model; zlib of the packed bitmap plus uncoded values; and the share of energy that quantized values lose.
     """
     console = Console(stderr=True)
     try:
@@ -216,8 +216,8 @@ def main(*, folder: Path | None, corpus: str, name: str, as_json: bool) -> None:
     show("margins", found["margins"], as_json=False, key="margins")
     click.echo(f"decode and sum {REPORTS} reports at 1 %: {found['decode_and_accumulate_500_s']:.2f} s")
     click.echo(
-        f"share of the mass that error feedback loses: {found['error_feedback_mass_lost']:g}, "
-        f"beside {found['error_feedback_rounding']:.1e} that float32 rounds"
+        f"share of the updates that error feedback loses: {found['error_feedback_mass_lost']:g}, "
+        f"in addition to float32 rounding of {found['error_feedback_rounding']:.1e}"
     )
 
 

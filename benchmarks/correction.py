@@ -1,19 +1,19 @@
-"""What space changes: words that were meant, which it must leave alone, and slips, which it should mend.
+"""Measures autocorrection: intended words, which space must not change, and typos, which it should correct.
 
 The text of most users is public: model and vocabulary are made from it. The others type their held-out messages word by
-word, with the rest of theirs as history, into the keyboard's own suggester with the English lexicon.
+word into the keyboard's own suggester, with their earlier messages as history and the English lexicon.
 
-- ``correct_changed_share``: of the words that are typed as they stand in the messages and are right. A word is right if
-  a dictionary has it that is not the product's (symspellpy's), if it has a capital inside a sentence, or if two people
-  of the corpus typed it.
-- ``typos_mended_share``: of right words of three letters or more, struck with one slip and finished with a space. The
-  slip is one of Damerau's four (1964), each as often: a neighbouring key instead of a letter or after it, a letter left
-  out, two letters in the wrong order. A slip that makes another right word is not counted: nothing tells it from one.
-- ``typos_among_three_share``: of the same, before the space.
+- ``correct_changed_share``: share of correct words that space changes. A word counts as correct if a dictionary other
+  than the product's (symspellpy's) has it, if it is capitalised inside a sentence, or if two users of the corpus typed
+  it.
+- ``typos_mended_share``: share of typos that space corrects. A typo is a correct word of three letters or more with one
+  of Damerau's four errors (1964), equally often: a neighbouring key instead of a letter or after it, an omitted letter,
+  or two transposed letters. A typo that is itself a correct word is not counted.
+- ``typos_among_three_share``: share of typos whose intended word is among the three suggestions before the space.
 - ``peers``: pyspellchecker and symspellpy on the same words and typos; they see one word at a time.
-- ``suggest_ms_p99``: from a key press to the suggestions, while a slip is typed.
+- ``suggest_ms_p99``: latency from key press to suggestions while a typo is typed.
 
-Constants were chosen on ``--part validation``, whose people are others than those of the test.
+The product's constants were chosen on ``--part validation``, whose users are not in the test part.
 """
 
 from __future__ import annotations
@@ -45,25 +45,25 @@ from models.word_lists import compiled
 from simulation.progress import progress
 from wire.errors import NightjarError
 
-TITLE = "what space does, %"
+TITLE = "autocorrection by space"
 LANGUAGE = "en"
 SHORTEST = 3
-"""Letters of a word that a slip is made in."""
+"""Minimum number of letters of a word that gets a typo."""
 _WORD = re.compile(WORD_PATTERN)
 _LETTERS = re.compile(r"[^\W\d_]+\Z")
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of words and of typos.
+    """Counts of words and typos.
 
     Attributes:
-        right: right words that were typed.
-        changed: those of them that space changed, as "typed -> changed".
-        typos: words that were typed with a slip.
-        mended: of these, by space.
-        among: of these, among the three before the space.
-        times_s: from a key press to the suggestions.
+        right: number of correct words that were typed.
+        changed: correct words that space changed, as "typed -> changed".
+        typos: number of typos.
+        mended: number of typos that space corrected.
+        among: number of typos whose word was among the suggestions before the space.
+        times_s: latencies from key press to suggestions.
     """
 
     right: int = 0
@@ -74,7 +74,7 @@ class Outcome:
     times_s: list[float] = field(default_factory=list)
 
     def row(self, who: str) -> dict[str, Any]:
-        """The shares."""
+        """A row of the table; shares from 0 to 1."""
         return {
             "keyboard": who,
             "correct_changed_share": len(self.changed) / max(1, self.right),
@@ -84,11 +84,11 @@ class Outcome:
 
 
 Keyboard = Callable[[str, str], tuple[str, Sequence[str]]]
-"""(text before, word as typed) -> what space makes of the word, and the suggestions; both in lower case."""
+"""(text before, word as typed) -> the word after space, and the suggestions; both in lower case."""
 
 
 def slip(word: str, generator: np.random.Generator) -> str:
-    """A word with one slip of the finger.
+    """The word with one typing error.
 
     Args:
         word: in lower case.
@@ -112,10 +112,10 @@ def slip(word: str, generator: np.random.Generator) -> str:
 
 
 class RightWords:
-    """Which words count as typed correctly.
+    """The set of words that count as correct.
 
     Args:
-        corpus: a word that two of its people typed is right.
+        corpus: a word that two of its users typed is correct.
     """
 
     def __init__(self, corpus: Corpus) -> None:
@@ -140,15 +140,15 @@ def typed_words(message: str) -> Iterator[tuple[str, str]]:
 
 
 def measure(corpus: str, model: str, phones: int, messages: int, passes: float, seed: int, part: str) -> dict[str, Any]:
-    """Figures of the keyboard and of its peers.
+    """Results of the keyboard and of its peers.
 
     Args:
         corpus: name or TSV file.
-        model: configuration.
-        phones: people whose messages are typed, half of them of each part.
-        messages: the last so many of each are used, a fifth of them typed.
-        passes: over the public text, of the model.
-        seed: of corpus, split, weights and slips.
+        model: name of the model configuration.
+        phones: number of users who type, half of them in each part.
+        messages: maximum number of messages per user, the last ones; a fifth of them is typed.
+        passes: passes over the public text in training the model.
+        seed: seed of corpus, split, weights and typos.
         part: ``test`` or ``validation``.
     """
     text = corpora.load(corpus, seed)
@@ -181,7 +181,7 @@ def measure(corpus: str, model: str, phones: int, messages: int, passes: float, 
 
 
 def _typed(message: str, right: RightWords, generator: np.random.Generator) -> Iterator[tuple[str, str, str]]:
-    """(text before, word, the word with a slip or nothing) of each word."""
+    """(text before, word, its typo or nothing) of each word."""
     for before, word in typed_words(message):
         lower = word.lower()
         typo = ""
@@ -210,7 +210,7 @@ def _through(suggester: Suggester) -> Keyboard:
     def press(before: str, typed: str) -> tuple[str, Sequence[str]]:
         shown = suggester.suggest(before + typed, language=LANGUAGE)
         offered = [word.lower() for word in shown.words]
-        whole = shown.prefix == typed  # or the word goes on from what stands before it
+        whole = shown.prefix == typed  # else the word continues the text before it
         return (offered[0] if shown.space_takes and whole else typed.lower()), offered
 
     return press
@@ -250,16 +250,16 @@ PEERS: dict[str, Callable[[], Keyboard]] = {"pyspellchecker": _pyspellchecker, "
 @click.command()
 @click.option("--corpus", default="personas", show_default=True, help="personas, pydoc, or a TSV file (user, text).")
 @click.option("--model", default="tiny", show_default=True, type=click.Choice(list(CONFIGURATIONS)))
-@click.option("--phones", default=40, show_default=True, type=click.IntRange(2), help="People, half of them of a part.")
-@click.option("--messages", default=200, show_default=True, type=click.IntRange(5), help="Of each; a fifth is typed.")
-@click.option("--passes", default=1.0, show_default=True, type=click.FloatRange(0, 1000), help="Over the public text.")
+@click.option("--phones", default=40, show_default=True, type=click.IntRange(2), help="Users; half of them per part.")
+@click.option("--messages", default=200, show_default=True, type=click.IntRange(5), help="Per user; a fifth is typed.")
+@click.option("--passes", default=1.0, show_default=True, type=click.FloatRange(0, 1000), help="Training passes.")
 @click.option("--seed", default=7, show_default=True, type=click.IntRange(0, 2**31))
 @click.option("--part", default="test", show_default=True, type=click.Choice(["test", "validation"]))
 @click.option("--json", "as_json", is_flag=True)
 def main(
     *, corpus: str, model: str, phones: int, messages: int, passes: float, seed: int, part: str, as_json: bool
 ) -> None:
-    """Type held-out messages, with and without slips."""
+    """Measure autocorrection on held-out messages, typed with and without typos."""
     try:
         figures = measure(corpus, model, phones, messages, passes, seed, part)
     except NightjarError as error:

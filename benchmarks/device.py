@@ -1,19 +1,19 @@
-"""What an agent costs a device, for both runtimes: disk, start, memory, a training step beside TensorFlow, wasted work.
+"""Measures the agent's cost on a device with both runtimes: disk, startup, memory, training step, wasted work.
 
-Each runtime has an environment of its own, ``.venv-agent-RUNTIME``, which ``scripts/agent_environment.sh`` makes where
-it is missing or older than its requirements; where that cannot be (no network, no Python 3.11), it says so and the
-runtime is left out. Figures:
+Each runtime has its own environment, ``.venv-agent-RUNTIME``, which ``scripts/agent_environment.sh`` makes if it is
+missing or older than its requirements. If that fails (no network, no Python 3.11), it says why and the runtime is
+skipped. Results:
 
-- ``installed_mb``: the packages that the runtime's requirements bring in, and our own code; no test tools.
-- ``import_s``: of everything that an agent with a keyboard imports.
-- ``idle_rss_mb``, ``idle_pss_mb``: a whole agent that waits: enrolled with a coordinator, connected to its broker over
-  TLS, its database open, a model loaded and stepped. (Without a keyboard it would load a model in a training only.)
-- ``idle_keyboard_rss_mb``, ``idle_keyboard_pss_mb``: likewise with the keyboard's server; it has fetched the model from
-  the coordinator and suggested words.
-- ``training_rss_mb``: the latter and its training process, the sum of both; ``training_pss_mb``: the same, but a page
-  that both share is counted once.
-- ``train_step_ms``, ``tensorflow_tape_step_ms``: a step of the same model in each, in turn, one thread each.
-- ``wasted_batches``: processor time after an unplug, until the training process is gone, in steps.
+- ``installed_mb``: the packages of the runtime's requirements, and our own code; no test tools.
+- ``import_s``: time of all imports of an agent with a keyboard.
+- ``idle_rss_mb``, ``idle_pss_mb``: a whole idle agent: enrolled with a coordinator, connected to its broker over TLS,
+  its database open, a model loaded and stepped. (Without a keyboard it would load a model only to train.)
+- ``idle_keyboard_rss_mb``, ``idle_keyboard_pss_mb``: an idle agent with the keyboard's server, which has fetched the
+  model from the coordinator and suggested words.
+- ``training_rss_mb``: sum of the agent with a keyboard and its training process; ``training_pss_mb``: the same, but a
+  page that both share counts once.
+- ``train_step_ms``, ``tensorflow_tape_step_ms``: a step of the same model in each, alternately, one thread each.
+- ``wasted_batches``: CPU time from an unplug to the end of the training process, in steps.
 
 Memory is in MiB, as the kernel counts it.
 """
@@ -56,18 +56,18 @@ REQUIREMENTS = {
 ENVIRONMENT = "scripts/agent_environment.sh"
 OWN = ("edge_agent", "wire", "models")
 ROUNDS = 40
-"""Steps of each that are timed, after three that are not."""
+"""Timed steps of each, after three warm-up steps."""
 KINDS = ("plain", "keyboard")
-"""Of agents; also their names."""
+"""Kinds of agents, and their device names."""
 CONNECTS_WITHIN_S, SETTLES_S = 300.0, 5.0
 
 
 def measure(runtimes: list[str], rounds: int = ROUNDS) -> dict[str, Any]:
-    """Figures of each runtime, and what their environments hold.
+    """Results of each runtime, and the sizes of its packages.
 
     Args:
         runtimes: names of distributions.
-        rounds: timed steps.
+        rounds: number of timed steps.
     """
     at = setting("gboard")
     tape = _tape_step()
@@ -75,7 +75,7 @@ def measure(runtimes: list[str], rounds: int = ROUNDS) -> dict[str, Any]:
     for runtime in runtimes:
         environment = _environment(runtime)
         if environment is None:
-            click.echo(f"{runtime} is left out: {ENVIRONMENT} {runtime} made no environment for it", err=True)
+            click.echo(f"skipping {runtime}: {ENVIRONMENT} {runtime} could not make its environment", err=True)
             continue
         python = environment / "bin/python"
         packages[runtime] = _installed_mb(environment, REQUIREMENTS[runtime])
@@ -104,13 +104,13 @@ def measure(runtimes: list[str], rounds: int = ROUNDS) -> dict[str, Any]:
 
 
 def _environment(runtime: str) -> Path | None:
-    """The folder of the runtime's environment, made if need be; None if it cannot be, which standard error explains."""
+    """The folder of the runtime's environment, made if needed; None if that failed, with the reason on stderr."""
     made = subprocess.run([ENVIRONMENT, runtime], stdout=subprocess.PIPE, check=False, text=True)  # noqa: S603 - ourselves
     return Path(made.stdout.strip()) if made.returncode == 0 else None
 
 
 def _tape_step() -> Any:
-    """A step of TensorFlow's own training of the same model, waited for."""
+    """A function that runs one step of TensorFlow's own training of the same model."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
     import numpy as np
@@ -129,7 +129,7 @@ def _tape_step() -> Any:
 
 
 def _in_turn_ms(python: Path, model: Model, tape: Any, rounds: int) -> tuple[list[float], list[float]]:
-    """Steps of the runtime, in its environment's process, and of TensorFlow, in this one: A B A B."""
+    """Times of steps of the runtime, in a child process, and of TensorFlow, in this process, alternately: A B A B."""
     command = [str(python), "-m", "benchmarks.device_child", "steps", str(model.program.parent)]
     ours, theirs = [], []
     with subprocess.Popen(  # noqa: S603 - ourselves
@@ -148,7 +148,7 @@ def _in_turn_ms(python: Path, model: Model, tape: Any, rounds: int) -> tuple[lis
 
 
 def _agents(python: Path, model: Model) -> list[dict[str, Any]]:
-    """Figures of an agent without a keyboard and of one with it, each enrolled with a coordinator of this model."""
+    """Results of an agent without and of one with a keyboard, each enrolled with a coordinator of this model."""
     folder = (BUILD / "benchmark-device").absolute()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -190,7 +190,7 @@ def _online(config: CoordinatorConfig, name: str) -> bool:
 
 
 def _suggests(port: int, data_dir: Path) -> bool:
-    """Whether the keyboard's model foresees the next word of a few texts."""
+    """Whether the keyboard suggests three words from its model for a few texts."""
     with contextlib.suppress(urllib3.exceptions.HTTPError):
         url, shown = f"http://127.0.0.1:{port}/api/suggest", headers(kept_key(data_dir))
         answers = [
@@ -206,7 +206,7 @@ def _one_thread() -> dict[str, str]:
 
 
 def _installed_mb(environment: Path, requirements: Path) -> dict[str, float]:
-    """MB on disk of each package that the requirements bring in, compiled files included, largest first."""
+    """MB on disk of each package of the requirements, with its dependencies and compiled files, largest first."""
     site = next(environment.glob("lib/python3*/site-packages"))
     installed = {_plain(d.metadata["Name"]): d for d in importlib.metadata.distributions(path=[str(site)])}
     lines = (line.partition("#")[0].strip() for line in requirements.read_text().splitlines())
@@ -219,7 +219,7 @@ def _installed_mb(environment: Path, requirements: Path) -> dict[str, float]:
             continue
         found = installed.get(name)
         if found is None:
-            msg = f"{environment} lacks {name}, which {requirements} asks for; remove it, and it is made again"
+            msg = f"{environment} lacks {name}, which {requirements} requires; remove the folder and run again"
             raise click.ClickException(msg)
         sizes[name] = sum(_size(Path(str(found.locate_file(file)))) for file in found.files or ()) / 1e6
         wanted += [Requirement(line) for line in found.requires or ()]
@@ -244,10 +244,10 @@ def _package_rows(packages: dict[str, dict[str, float]]) -> Iterator[dict[str, A
 
 @click.command()
 @click.option("--runtime", "runtimes", multiple=True, type=click.Choice(list(REQUIREMENTS)), help="Default: both.")
-@click.option("--rounds", default=ROUNDS, show_default=True, type=click.IntRange(1), help="Timed steps of each.")
+@click.option("--rounds", default=ROUNDS, show_default=True, type=click.IntRange(1), help="Timed steps.")
 @click.option("--json", "as_json", is_flag=True)
 def main(*, runtimes: tuple[str, ...], rounds: int, as_json: bool) -> None:
-    """Measure what an agent costs a device."""
+    """Measure disk, startup, memory and training step of an agent."""
     found = measure(list(runtimes or REQUIREMENTS), rounds)
     if as_json:
         sys.stdout.write(msgspec.json.encode(found).decode() + "\n")

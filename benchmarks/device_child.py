@@ -1,7 +1,7 @@
-"""The half of :mod:`benchmarks.device` that runs in an agent's environment: it imports what an agent has, and no more.
+"""The part of :mod:`benchmarks.device` that runs in an agent's environment; it imports only the agent's packages.
 
-``python -m benchmarks.device_child keyboard|plain CONFIG FOLDER`` runs the agent of a configuration. When a line comes
-on standard input it prints how much memory the agent has; one with a keyboard then trains and prints what that took.
+``python -m benchmarks.device_child keyboard|plain CONFIG FOLDER`` runs the agent of a configuration. On a line on
+standard input it prints the agent's memory; an agent with a keyboard then trains and prints the memory of that.
 ``... steps FOLDER`` does one training step for each line on standard input, and prints its milliseconds.
 """
 
@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 TRIALS = 5
-"""Stops that are timed."""
+"""Number of timed stops."""
 
 
 def main() -> None:
-    """Measure one thing."""
+    """Run the measurement that the command line names."""
     match sys.argv[1:]:
         case ["steps", folder]:
             _steps(Path(folder))
@@ -59,7 +59,7 @@ def _agent(config: Path, folder: Path, *, keyboard: bool) -> None:
 
 
 def _idle(folder: Path, *, keyboard: bool) -> dict[str, float]:
-    """Memory once the other half has seen that the agent is connected; one with a keyboard has its model by then."""
+    """Memory after the parent has seen the agent connected, and a keyboard agent's model loaded."""
     from edge_agent.shell.memory import return_free_memory
 
     held = None if keyboard else _loaded(folder)
@@ -71,7 +71,7 @@ def _idle(folder: Path, *, keyboard: bool) -> dict[str, float]:
 
 
 def _loaded(folder: Path) -> Any:
-    """The model of an agent without a keyboard, which would load it in a training only."""
+    """A loaded model; an agent without a keyboard would load one only to train."""
     from edge_agent.shell.keyboard_model import load_keyboard_model
     from edge_agent.shell.model_files import exported_model
 
@@ -114,7 +114,7 @@ def _print(found: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def _task(model: Any, plan: Any) -> Any:  # the types must not be imported before the clock runs
+def _task(model: Any, plan: Any) -> Any:  # Any: the types must not be imported before timing starts
     import numpy as np
 
     from edge_agent.session import SessionTask
@@ -138,7 +138,7 @@ def _task(model: Any, plan: Any) -> Any:  # the types must not be imported befor
 
 
 def _wasted_cpu_s(train: Any, model: Any) -> float:
-    """Processor time that the training process spent after the agent said stop, in the middle of a training."""
+    """CPU time that the training process spends after it is told to stop during a training."""
     from wire.messages import TrainingPlan
 
     noted: list[float] = []
@@ -146,7 +146,7 @@ def _wasted_cpu_s(train: Any, model: Any) -> float:
 
     def unplugged() -> bool:
         children = _children()
-        # Long enough for the process to be loaded and training.
+        # By then the process is training.
         if not noted and children and time.monotonic() - begun_s > 2.0:
             noted.append(_cpu_s(children[0]))
         return bool(noted)
@@ -179,13 +179,13 @@ def _children() -> list[int]:
 
 
 def _cpu_s(pid: int) -> float:
-    """Processor time of all threads of a process; ``stat`` would count in hundredths of a second."""
+    """CPU time of all threads of a process; ``stat`` would count in hundredths of a second."""
     spent = [_text(path).split() for path in Path(f"/proc/{pid}/task").glob("*/schedstat")]
     return sum(int(fields[0]) for fields in spent if fields) / 1e9
 
 
 def _rollup(pid: int) -> dict[str, float]:
-    """Memory of a process, MiB: ``Rss``, and ``Pss``, in which a page that two processes share counts half for each."""
+    """Memory of a process, MiB: ``Rss``, and ``Pss``, which divides a shared page among the processes that share it."""
     found = re.findall(r"^(Rss|Pss):\s+(\d+) kB", _text(Path(f"/proc/{pid}/smaps_rollup")), re.MULTILINE)
     return {name: int(kilobytes) / 1024 for name, kilobytes in found}
 
@@ -193,7 +193,7 @@ def _rollup(pid: int) -> dict[str, float]:
 def _text(path: Path) -> str:
     try:
         return path.read_text()
-    except OSError:  # the process ended
+    except OSError:  # the process has ended
         return ""
 
 

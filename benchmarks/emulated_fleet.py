@@ -1,7 +1,7 @@
-"""Thousands of emulated phones that check in and report: the load of the ingest and web benchmarks.
+"""Load generator of the ingest and web benchmarks: thousands of emulated phones that check in and report.
 
-Not agents: what they send is made beforehand. A fleet is a child process with one event loop; the benchmark tells it
-over a pipe what its phones do next. Times are of ``time.monotonic``, which all processes of a machine share.
+They are not agents: their reports are made in advance. A fleet is a child process with one event loop; the benchmark
+sends it orders over a pipe. Times are of ``time.monotonic``, which all processes of a machine share.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from wire.messages import Assignment, CheckIn, Receipt
 POPULATION = Population("demo")
 CONNECTS_AT_ONCE = 200
 RESEND_AFTER_S = 5.0
-"""As the agent's outbox, which doubles its waits as well; without its jitter."""
+"""First wait of the agent's outbox; later waits double, as in the outbox, but without jitter."""
 LOOK_EVERY_S, LOOK_AGAIN_S = 0.25, 1.0
 OFFER_AGAIN_S = 20.0
-"""Without an answer. Offers that pile up before the reports would be part of what is measured."""
+"""Time after which an unanswered check-in is repeated. Queued check-ins would delay the reports to be measured."""
 TIMEOUT_S = 300.0
 AUTHORITIES = "authorities.pem"
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What the phones report: payloads are shared, headers differ.
+    """The reports of the phones: payloads are shared, headers differ.
 
     Attributes:
-        codec: wire id.
-        layout: fingerprint.
+        codec: wire id of the codec.
+        layout: fingerprint of the layout.
         payloads: encoded updates; phone i sends number i modulo their count.
     """
 
@@ -51,7 +51,7 @@ class Update:
     payloads: tuple[bytes, ...]
 
     def frame(self, phone: int, round_number: int, attempt: int, version: int) -> bytes:
-        """The report of one phone; no two of a round are equal."""
+        """The report of one phone; all reports of a round differ."""
         return encode_report(
             Report(
                 round=round_number,
@@ -70,14 +70,14 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """How a burst went.
+    """Measurements of a burst.
 
     Attributes:
         begun_s: when the first report was sent.
-        ended_s: when the last receipt came.
-        waits_s: from sending to the receipt, one a phone.
-        verdicts: receipts by verdict.
-        resent: reports that were sent again for want of a receipt.
+        ended_s: when the last receipt arrived.
+        waits_s: time from report to receipt of each phone.
+        verdicts: number of receipts by verdict.
+        resent: number of reports resent after a timeout.
     """
 
     begun_s: float
@@ -88,16 +88,16 @@ class Fired:
 
 
 class Fleet:
-    """A child process full of phones.
+    """A child process with many emulated phones.
 
     Args:
-        port: of the broker on the loopback.
-        names: of the phones.
-        update: what they report.
+        port: port of the broker on loopback.
+        names: device names of the phones.
+        update: the reports.
         first: number of the first phone among all fleets.
-        shards: of the coordinator.
-        credentials: folder with ``authorities.pem`` and key and certificate of each phone, ``NAME.pem``; None speaks
-            plain text.
+        shards: number of topic shards of the coordinator.
+        credentials: folder with ``authorities.pem`` and ``NAME.pem``, key and certificate of each phone; None for plain
+            text.
     """
 
     def __init__(
@@ -116,14 +116,14 @@ class Fleet:
         self._process.start()
 
     def begin(self, order: str, *arguments: Any) -> None:
-        """Give an order: ``connect``, ``check_in`` or ``fire``."""
+        """Send an order: ``connect``, ``check_in`` or ``fire``."""
         self._pipe.send((order, *arguments))
 
     def result(self) -> Any:
-        """What became of the order.
+        """Wait for the result of the order.
 
         Raises:
-            RuntimeError: it failed in the child.
+            RuntimeError: the order failed in the child.
         """
         answer = self._pipe.recv()
         if isinstance(answer, str):
@@ -137,7 +137,7 @@ class Fleet:
 
 
 def together(fleets: Sequence[Fleet], order: str, *arguments: Any) -> list[Any]:
-    """Give all fleets an order at once, and wait for all of them."""
+    """Send all fleets an order at once, and wait for all results."""
     for fleet in fleets:
         fleet.begin(order, *arguments)
     return [fleet.result() for fleet in fleets]
@@ -181,7 +181,7 @@ class _Child:
 
         def phone(name: DeviceId) -> Connection:
             if folder is not None and context is not None:
-                context.load_cert_chain(folder / f"{name}.pem")  # of the connections that begin from now on
+                context.load_cert_chain(folder / f"{name}.pem")  # for connections made from now on
             return Connection(name, topics.device_filters(POPULATION, name)[0], context)
 
         async def connect(name: DeviceId) -> Connection:
@@ -194,7 +194,7 @@ class _Child:
         self._phones = dict(zip(self._names, made, strict=True))
 
     async def _check_in(self) -> int:
-        """Offer every phone until it is selected; the number of the round."""
+        """Check in every phone until it is selected; returns the round number."""
         waiting, rejected = set(self._names), set(self._names)
         done = asyncio.Event()
         numbers: set[int] = set()
@@ -215,7 +215,7 @@ class _Child:
             phone.took = functools.partial(take, name, number)
         offered_s = time.monotonic()
         while waiting:
-            if time.monotonic() > offered_s + OFFER_AGAIN_S:  # to a coordinator that was away
+            if time.monotonic() > offered_s + OFFER_AGAIN_S:  # the coordinator may have been down
                 rejected |= waiting
             if rejected:
                 offered_s = time.monotonic()
@@ -227,7 +227,7 @@ class _Child:
         return number
 
     async def _fire(self, within_s: float = 0.0) -> Fired:
-        """Every phone sends its report, evenly within so many seconds, and waits for its receipt."""
+        """Send every phone's report, spread evenly over ``within_s`` seconds, and wait for all receipts."""
         done = asyncio.Event()
         sent_s: dict[DeviceId, float] = {}
         receipts: dict[DeviceId, tuple[float, bytes]] = {}
@@ -235,7 +235,7 @@ class _Child:
 
         def take(name: DeviceId, topic: str, payload: bytes) -> None:
             if topic.endswith("/receipt") and name not in receipts:
-                receipts[name] = time.monotonic() - sent_s[name], payload  # read when the burst is over
+                receipts[name] = time.monotonic() - sent_s[name], payload  # decoded after the burst
                 if len(receipts) == len(self._names):
                     done.set()
 

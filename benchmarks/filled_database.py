@@ -1,4 +1,4 @@
-"""A coordinator's database after years: many devices, rounds and reports, written by the coordinator's own code."""
+"""Fills a coordinator's database with years of devices, rounds and reports, through the coordinator's own code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from wire.messages import DropoutCause
 
 ROUND_EVERY_S = 900.0
 ABANDONED_EACH = 20
-"""One round in so many comes to nothing."""
+"""One in this many rounds is abandoned."""
 DAY_S = 86400.0
 ROUNDS_AT_ONCE = 20
 DEVICES_AT_ONCE = 10_000
@@ -37,7 +37,7 @@ STATES = (
 
 
 class Size(msgspec.Struct, frozen=True):
-    """How much there is; the committed rounds share the reports."""
+    """Number of devices, rounds and reports; the reports are divided among the committed rounds."""
 
     devices: int
     rounds: int
@@ -45,14 +45,14 @@ class Size(msgspec.Struct, frozen=True):
 
 
 def fill(database: Database, size: Size, task: str, weights: str, now_s: float) -> None:
-    """Fill a database that holds version 0 and no more than a first, open round.
+    """Fill a database that holds version 0 and at most one open round.
 
     Args:
-        database: of the coordinator, which does not run.
-        size: how much.
+        database: database of a coordinator that is not running.
+        size: number of rows.
         task: name of the task.
-        weights: hash of version 0's; most devices hold them.
-        now_s: wall-clock time; everything lies before it.
+        weights: hash of the weights of version 0; most devices hold them.
+        now_s: wall-clock time; all history is before it.
     """
     with database.transaction() as tx:
         imported = tx.version(0)
@@ -88,7 +88,7 @@ def fill(database: Database, size: Size, task: str, weights: str, now_s: float) 
 
 
 class _History:
-    """The rounds, one after the other."""
+    """Writes rounds with their reports and versions, in order."""
 
     def __init__(self, size: Size, names: list[DeviceId], task: str, manifest: str, now_s: float) -> None:
         self._size, self._names, self._task, self._manifest, self._now_s = size, names, task, manifest, now_s
@@ -107,11 +107,11 @@ class _History:
 
     @property
     def version(self) -> int:
-        """The newest one."""
+        """Number of the newest version."""
         return self._version
 
     def add(self, tx: DatabaseView, number: int, offset: int) -> None:
-        """A round, its reports and its version."""
+        """Write a round, its reports and its version."""
         opened_s = self._now_s - (self._size.rounds - offset) * ROUND_EVERY_S
         state = open_round(number, self._version, self._rules, 7, opened_s, task=self._task)
         if offset % ABANDONED_EACH == ABANDONED_EACH - 1:

@@ -1,11 +1,11 @@
-"""Glides over the keys of the commonest English words: how many are understood, and how fast.
+"""Measures glide typing of the most frequent English words: accuracy and latency.
 
-Synthetic glides on the layout of :mod:`edge_agent.keyboard.correction`: straight lines from key centre to key centre,
-a point every quarter of a key, Gaussian error of a quarter key in both directions, and corners cut by a moving average
-over five points. The error is of each point (``points``), or of each key that was aimed at (``keys``): the latter is
-harder, because the whole line misses. The suggester knows the lexicon of 100,000 words and, in place of a model, the
-10,000 commonest of them; it sees no words before. Words of a single key are not glided. A homophone of the keys (``to``
-and ``too``) counts as wrong.
+Glides are synthetic, on the layout of :mod:`edge_agent.keyboard.correction`: straight lines between key centres, a
+point every quarter of a key, Gaussian error of a quarter key in both directions, and corners smoothed by a moving
+average over five points. The error is added to each point (``points``) or to each target key (``keys``); the latter is
+harder, because whole segments are off. The suggester has the lexicon of 100,000 words and, instead of a model, the
+unigram of the 10,000 most frequent ones; there are no words before the glide. Words on a single key are skipped. A word
+with the same keys (``to`` for ``too``) counts as wrong.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import click
 import numpy as np
 
-import edge_agent.one_thread  # noqa: F401 - as in the agent's own process
+import edge_agent.one_thread  # noqa: F401 - as in the agent's process
 from benchmarks.measuring import median, quantile, show
 from edge_agent.keyboard.common_words import Unigram
 from edge_agent.keyboard.correction import key_centres
@@ -30,15 +30,15 @@ TITLE = "glides over the keys of a word"
 LANGUAGE = "en"
 VOCABULARY = 10_000
 ERROR = 0.25
-"""Standard deviation in each direction, and the distance of points, in keys."""
+"""Standard deviation in each direction, and the distance between points, in key widths."""
 
 
 def glide(word: str, error: str, generator: np.random.Generator) -> Floats:
-    """The line of a person who glides over a word, (n, 2) float32, in keys.
+    """The line of a glide over a word, (n, 2) float32, in key widths.
 
     Args:
-        word: letters that have keys, at least two different ones.
-        error: what misses its place: ``points`` or ``keys``.
+        word: letters that have keys, at least two distinct ones.
+        error: what the error is added to: ``points`` or ``keys``.
         generator: draws the errors.
     """
     keys = key_centres(LANGUAGE)
@@ -59,8 +59,8 @@ def measure(words: int, seed: int) -> list[dict[str, Any]]:
     """A row for each kind of error.
 
     Args:
-        words: how many of the commonest words are glided, once each.
-        seed: of the errors.
+        words: number of words, the most frequent ones, one glide each.
+        seed: seed of the errors.
     """
     lexicon = read_lexicon(compiled(LANGUAGE))
     listed = lexicon.text.decode().split()
@@ -73,7 +73,7 @@ def measure(words: int, seed: int) -> list[dict[str, Any]]:
         generator = np.random.default_rng(seed)
         first = three = 0
         times, processor_ms = [], []
-        suggester.glide("", [keys["a"], keys["b"]], keys, language=LANGUAGE)  # indexes the words
+        suggester.glide("", [keys["a"], keys["b"]], keys, language=LANGUAGE)  # builds the index
         for word in glided:
             points = [(x, y) for x, y in glide(word, error, generator).tolist()]
             begin_s, begin_processor_s = time.perf_counter(), time.thread_time()
@@ -96,11 +96,11 @@ def measure(words: int, seed: int) -> list[dict[str, Any]]:
 
 
 @click.command()
-@click.option("--words", default=5_000, show_default=True, type=click.IntRange(1), help="The commonest so many.")
+@click.option("--words", default=5_000, show_default=True, type=click.IntRange(1), help="Number of words.")
 @click.option("--seed", default=7, show_default=True, type=click.IntRange(0, 2**31))
 @click.option("--json", "as_json", is_flag=True)
 def main(*, words: int, seed: int, as_json: bool) -> None:
-    """Measure how many glides are understood, and the latency, p50 and p99."""
+    """Measure the accuracy and latency of glide typing."""
     show(TITLE, measure(words, seed), as_json=as_json, key="glide")
 
 

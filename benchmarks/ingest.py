@@ -1,12 +1,12 @@
-"""Reports stored and receipted by a coordinator with the default transport, alone and while another round is averaged.
+"""Measures how fast a coordinator stores and acknowledges reports, alone and while it averages another round.
 
-So many phones, each with a TLS connection and a certificate of its own that stand before the clock starts, send one
-report each: at the same moment, or evenly ``--within`` so many seconds. Everything is as shipped: mosquitto, SQLite,
-``synchronous = FULL``; reports have 20 kB and are of the gboard model. The first burst counts only for what it loses.
-Then bursts come in pairs: one alone, and right after it another, for a round of another task, while the reports of the
-first are averaged. ``averaged_throughout`` says whether the averaging took as long as the second burst.
+All phones have an open TLS connection with their own certificate before the clock starts; each sends one report, all at
+once or spread evenly over ``--within`` seconds. Everything has the default settings: mosquitto, SQLite,
+``synchronous = FULL``; reports are of the gboard model and have 20 kB. The first burst is a warm-up; only its losses
+count. Then bursts come in pairs: one alone, and right after it one for a round of another task while the reports of the
+first are averaged. ``averaged_throughout`` says whether averaging lasted as long as the second burst.
 
-Load and service share the machine. Figures are medians over the bursts.
+Load and service share the machine. Results are medians over the bursts.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ PAYLOADS = 16
 FLEETS = 2
 SEED = 7
 AVERAGING_TIMEOUT_S = 1800.0
-"""Thousands of reports, on a machine that may have better things to do."""
+"""Time limit for averaging thousands of reports on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """What one burst came to.
+    """Measurements of one burst.
 
     Attributes:
-        round: its number.
-        seconds: from the first report to the last receipt.
-        waits_s: from each report to its receipt.
-        accepted: receipts that said so.
-        resent: reports that were sent again.
-        cpu_s: processor time of the coordinator's main process.
-        averaged_throughout: whether another round was still being averaged when the last receipt came.
+        round: round number.
+        seconds: time from the first report to the last receipt.
+        waits_s: time from each report to its receipt.
+        accepted: number of receipts with the verdict accepted or duplicate.
+        resent: number of resends.
+        cpu_s: CPU time of the coordinator's main process.
+        averaged_throughout: whether another round was still being averaged when the last receipt arrived.
     """
 
     round: int
@@ -69,10 +69,10 @@ class Burst:
 
 
 def updates(layout: ParameterLayout, report_bytes: int) -> Update:
-    """Real topk-8 payloads of a made-up update, as dense as the wanted size allows."""
+    """Real topk-8 payloads of synthetic updates, with the density that gives the wanted size."""
     codec = codec_for(CodecChoice(name="topk-8"))
     rng = np.random.default_rng(SEED)
-    rows = np.exp(rng.standard_normal(layout.size))  # heavy tails, as real updates have
+    rows = np.exp(rng.standard_normal(layout.size))  # heavy tails, like real updates
     deltas = [(rng.standard_normal(layout.size) * rows).astype(np.float32) for _ in range(PAYLOADS)]
     density = 0.01
     for _ in range(6):  # the size is nearly proportional to the density
@@ -84,7 +84,7 @@ def updates(layout: ParameterLayout, report_bytes: int) -> Update:
 
 
 def everybody(connections: int) -> dict[str, Any]:
-    """Settings of a task that selects all connections for one round, as soon as they are there."""
+    """Settings of a task that selects all connections for one round, as soon as they have checked in."""
     return {
         "rounds": 1,
         "goal": connections,
@@ -102,11 +102,11 @@ class Bursts:
     """A running coordinator and its connected phones.
 
     Args:
-        config: of the coordinator.
-        serving: its process.
+        config: configuration of the coordinator.
+        serving: process of the coordinator.
         fleets: all phones.
-        task: settings of the tasks that are made.
-        within_s: how long the phones take to send.
+        task: settings of the tasks to create.
+        within_s: time over which the reports are spread.
     """
 
     def __init__(
@@ -121,14 +121,14 @@ class Bursts:
         self._within_s = within_s
 
     def new_task(self, name: str) -> None:
-        """Make a task; the phones that check in next work for its one round."""
+        """Create a task; the phones that check in next take part in its only round."""
         ask_service(self._config, "POST", "/tasks", {**self._task, "name": name})
 
     def burst(self, beside: Burst | None = None) -> Burst:
-        """Have all phones selected, and then send.
+        """Wait until all phones are selected, then let them report.
 
         Args:
-            beside: its round may be being averaged meanwhile.
+            beside: the burst whose round may be averaged at the same time.
         """
         number = together(self._fleets, "check_in")[0]
         before_s = cpu_time_s(self._serving.pid)
@@ -145,10 +145,10 @@ class Bursts:
         )
 
     def stored(self, burst: Burst) -> int:
-        """Reports that went into the version of a burst's round, once that is committed.
+        """Number of reports in the version of a burst's round; waits until the round is committed.
 
         Raises:
-            TimeoutError: it is not committed.
+            TimeoutError: the round was not committed in time.
         """
         deadline_s = time.monotonic() + AVERAGING_TIMEOUT_S
         while (row := self._row(burst.round))["phase"] != "committed":
@@ -229,10 +229,10 @@ def measure_one(connections: int, bursts: int, within_s: float, folder: Path) ->
 
 
 def raise_descriptor_limit(connections: int) -> None:
-    """The broker needs a file descriptor for each connection, and inherits our limit.
+    """Raise the limit of file descriptors: the broker needs one per connection, and inherits our limit.
 
     Raises:
-        click.ClickException: this machine does not allow so many.
+        click.ClickException: this machine does not allow as many.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = connections + 200
@@ -251,12 +251,12 @@ def raise_descriptor_limit(connections: int) -> None:
     type=click.FloatRange(0),
     default=0.0,
     show_default=True,
-    help="Seconds over which the reports are sent evenly; 0 for all at once.",
+    help="Seconds over which the reports are spread evenly; 0 for all at once.",
 )
-@click.option("--bursts", type=click.IntRange(1), default=1, show_default=True, help="Of each kind.")
+@click.option("--bursts", type=click.IntRange(1), default=1, show_default=True, help="Pairs of bursts.")
 @click.option("--json", "as_json", is_flag=True)
 def main(*, sizes: tuple[int, ...], within_s: float, bursts: int, as_json: bool) -> None:
-    """Measure reports stored and receipted, alone and while another round is averaged."""
+    """Measure how fast reports are stored and acknowledged, alone and while another round is averaged."""
     service.need_mosquitto()
     raise_descriptor_limit(max(sizes))
     rows = []

@@ -1,17 +1,17 @@
-"""What a person gains by the suggestions: held-out messages typed again through the keyboard's own suggester.
+"""Measures recall and saved keystrokes: held-out messages are typed again through the keyboard's own suggester.
 
 The text of most users is public: the vocabulary, the trigram, presage and the global model are made from it. The others
-are phones: what they typed is on the device, and their last messages are replayed letter by letter. A word costs its
-letters and a space; if it stands among the three suggestions, it costs the letters so far and one tap. Recall counts
-the words of the vocabulary, before their first letter; keystrokes count every word.
+are phones: their earlier messages are on the device, and their last messages are replayed letter by letter. A word
+costs its letters and a space; if it is among the three suggestions, it costs the letters so far and one tap. Recall is
+measured before the first letter of each word in the vocabulary; keystrokes count every word.
 
 - ``trigram``: interpolated Kneser-Ney.
-- ``trigram_history``: the trigram in the place of the LSTM in ``blended``: what it lacks of ``blended`` is the LSTM's.
-- ``global``: the model of the fleet.
-- ``personalised``: that of a session on the phone, where it was better on the phone's own held-out part.
-- ``blended``: the latter with the person's own history and own words, which go on learning as messages are sent.
-- ``mixed``: the same on the mean of that model and the compact n-gram of the public text: what a person gets.
-- ``presage``: Debian's, if it is installed.
+- ``trigram_history``: ``blended`` with the trigram instead of the LSTM; the difference is the gain from the LSTM.
+- ``global``: the global model.
+- ``personalised``: the model after a session on the phone, if it was better on the phone's own held-out part.
+- ``blended``: ``personalised`` with the user's own history and own words, which learn from each sent message.
+- ``mixed``: ``blended`` on the mean of that model and the compact n-gram of the public text: the product's default.
+- ``presage``: Debian's predictor, if it is installed.
 """
 
 from __future__ import annotations
@@ -47,26 +47,28 @@ from edge_agent.shell.tflite import load_program
 from models import corpora
 from models.compact_ngram import CompactNgram, compile_ngram, read_ngram
 from models.configurations import CONFIGURATIONS, ModelConfiguration, configuration
-from models.corpora import Participant, Split
+from models.corpora import Corpus, Participant, Split
 from models.export import export_program
 from models.folder import write_model_folder
 from models.lexicon import WordList
 from models.ngram import TrigramScores, train_scores
 from models.vocabulary import BOS, FIRST_WORD, Vocabulary, words
 from models.warm_start import CLIP_NORM, RATE, warm_start
+from simulation.laboratory.training import about, prepare, restored_weights
+from simulation.warm_start import PROGRAMS
 from wire.errors import LocalProtocolError, NightjarError
 from wire.messages import Assignment, CodecChoice, TrainingPlan
 
-TITLE = "words foreseen and keystrokes saved, %"
+TITLE = "recall and saved keystrokes, %"
 PLAN = TrainingPlan(learning_rate=0.3, clip_norm=1.0, evaluation_share=0.2)
-"""Of the session on the phone."""
+"""Plan of the session on the phone."""
 
 Suggest = Callable[[str], Sequence[str]]
 
 
 @dataclass(slots=True)
 class Counts:
-    """What a replay counted."""
+    """Counts of a replay."""
 
     words: int = 0
     top1: int = 0
@@ -75,11 +77,11 @@ class Counts:
     keystrokes: int = 0
 
     def __add__(self, other: Counts) -> Counts:
-        """Field by field."""
+        """Add field by field."""
         return Counts(*(a + b for a, b in zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)))
 
     def row(self, predictor: str) -> dict[str, Any]:
-        """As a row of the table."""
+        """A row of the table."""
         return {
             "predictor": predictor,
             "top1": 100 * self.top1 / max(1, self.words),
@@ -89,7 +91,7 @@ class Counts:
 
 
 class TrigramPredictor:
-    """The trigram behind the keyboard. Implements :class:`edge_agent.ports.Predictor`."""
+    """The trigram as a predictor. Implements :class:`edge_agent.ports.Predictor`."""
 
     version = None
 
@@ -98,7 +100,7 @@ class TrigramPredictor:
         self._scores = scores
 
     def scores(self, finished: Sequence[str]) -> Floats:
-        """Log-probabilities, (V,) float32."""
+        """Log-probabilities of the next word, (V,) float32."""
         before, last = [BOS, BOS, *self.vocabulary.encode(finished)][-2:]
         return np.log(np.maximum(self._scores.after(before, last), 1e-30)).astype(np.float32)
 
@@ -107,9 +109,9 @@ def replay(suggest: Suggest, message: str, vocabulary: Vocabulary) -> Counts:
     """Type one message.
 
     Args:
-        suggest: three words at most for the text before the caret.
-        message: raw text; its words are typed with single blanks between them.
-        vocabulary: its words count for recall.
+        suggest: text before the caret -> at most three words.
+        message: raw text; its words are typed with single spaces between them.
+        vocabulary: only its words count for recall.
     """
     counts, text = Counts(), ""
     for word in words(message):
@@ -130,27 +132,38 @@ def replay(suggest: Suggest, message: str, vocabulary: Vocabulary) -> Counts:
 
 
 def through(predictor: Predictor) -> Suggest:
-    """The suggestions that a person would see."""
+    """The suggestions that a user would see."""
     suggester = Suggester(predictor)
     return lambda text: suggester.suggest(text).words
 
 
 def measure(
-    corpus: str, model: str, phones: int, messages: int, passes: float, seed: int, ngram_corpus: str = ""
+    corpus: str,
+    model: str,
+    phones: int,
+    messages: int,
+    passes: float,
+    seed: int,
+    ngram_corpus: str = "",
+    run: Path | None = None,
 ) -> dict[str, Any]:
-    """Figures of every predictor.
+    """Results of every predictor.
 
     Args:
         corpus: name or TSV file.
-        model: configuration.
-        phones: people whose messages are replayed.
-        messages: the last so many of each are used, a fifth of them replayed.
-        passes: over the public text, of the global model.
-        seed: of corpus, split, weights and sessions.
-        ngram_corpus: name or TSV file that the n-gram model of ``mixed`` is made from; empty for the public text.
+        model: name of the model configuration.
+        phones: number of users whose messages are replayed.
+        messages: maximum number of messages per user, the last ones; a fifth of them is replayed.
+        passes: passes over the public text in training the global model.
+        seed: seed of corpus, split, weights and sessions.
+        ngram_corpus: name or TSV file of the text for the n-gram model of ``mixed``; empty for the public text.
+        run: folder of a run of the laboratory; its corpus, model and people replace those above.
     """
-    parts = corpora.split(corpora.load(corpus, seed), phones, seed, messages)
-    files, vocabulary = global_model(parts, configuration(model), passes, seed)
+    if run is None:
+        parts = corpora.split(corpora.load(corpus, seed), phones, seed, messages)
+        files, vocabulary = global_model(parts, configuration(model), passes, seed)
+    else:
+        parts, files, vocabulary = federated_model(run, phones, messages)
     public = [vocabulary.encode(words(text)) for text in parts.public]
     trigram = TrigramPredictor(vocabulary, train_scores(public, vocabulary.size))
     names = ("trigram", "trigram_history", "global", "personalised", "blended", "mixed")
@@ -200,15 +213,15 @@ def _replayed(suggest: Suggest, phone: Participant, vocabulary: Vocabulary) -> C
 
 
 class OwnKeyboard:
-    """The whole keyboard of a person: it has learned from what was typed, and goes on learning from what is sent.
+    """The whole keyboard of one user, which has learned from past messages and learns from each sent message.
 
     Args:
-        predictor: what the person's history is blended with.
-        typed: messages of the past.
+        predictor: predictor that is blended with the user's history.
+        typed: past messages.
         lexicon: reads the lexicon of a language.
 
     Attributes:
-        suggester: what the page asks.
+        suggester: makes the suggestions.
     """
 
     def __init__(
@@ -233,11 +246,11 @@ class OwnKeyboard:
 
 
 def blended(predictor: Predictor, phone: Participant) -> Counts:
-    """Replay through the whole keyboard, which goes on learning from each message that is sent.
+    """Replay through the whole keyboard, which learns from each sent message.
 
     Args:
-        predictor: what the person's history is blended with.
-        phone: whose messages.
+        predictor: predictor that is blended with the user's history.
+        phone: the user.
     """
     keyboard = OwnKeyboard(predictor, phone.typed)
 
@@ -260,13 +273,13 @@ def _sum(counts: Iterable[Counts]) -> Counts:
 
 
 def global_model(parts: Split, shape: ModelConfiguration, passes: float, seed: int) -> tuple[Model, Vocabulary]:
-    """The model of the fleet in a folder of its own, trained once and kept.
+    """The global model in its own folder, trained once and cached.
 
     Args:
-        parts: its public text is learned.
-        shape: configuration.
-        passes: over that text.
-        seed: of weights and order.
+        parts: corpus; the model is trained on its public text.
+        shape: configuration of the model.
+        passes: passes over that text.
+        seed: seed of weights and message order.
     """
     vocabulary = Vocabulary.build(parts.public, shape.max_vocabulary)
     digest = hashlib.sha256(repr((shape, passes, seed, RATE, CLIP_NORM)).encode())
@@ -285,8 +298,31 @@ def global_model(parts: Split, shape: ModelConfiguration, passes: float, seed: i
     return exported_model(folder), vocabulary
 
 
+def federated_model(run: Path, phones: int, messages: int) -> tuple[Split, Model, Vocabulary]:
+    """The model of a run of the laboratory, with people who did not train it.
+
+    The public text, from which the trigram and the n-gram model are made, is what the others trained on.
+
+    Args:
+        run: folder of the run.
+        phones: people whose messages are replayed.
+        messages: the last so many of each are used.
+    """
+    what = about(run)
+    prepared = prepare(what.experiment, corpora.load(what.experiment.corpus, what.seed), what.seed, run, PROGRAMS)
+    outside = {f"person-{number}": texts for number, texts in enumerate(prepared.people.outside)}
+    chosen = corpora.split(Corpus("people held out", outside), phones, what.seed, messages).phones
+    parts = Split(chosen, tuple(text for texts in prepared.people.train for text in texts))
+    shape, vocabulary = configuration(what.experiment.model), prepared.vocabulary
+    ngram = compile_ngram([vocabulary.encode(words(text)) for text in parts.public], vocabulary.size)
+    folder = run / "keyboard"
+    program = prepared.program.read_bytes()
+    write_model_folder(folder, shape, vocabulary, program, restored_weights(run), ngram=ngram)
+    return parts, exported_model(folder), vocabulary
+
+
 def mixed(files: Model, typed: Sequence[str]) -> Mixture:
-    """What a person's history is blended with: the model of the fleet with the n-gram model beside it."""
+    """The mixture of the global model and the n-gram model, which is blended with the user's history."""
     return Mixture(Reader(load_keyboard_model(files)), _ngram_of(files), typed)
 
 
@@ -298,7 +334,7 @@ def _ngram_of(files: Model) -> CompactNgram:
 
 
 def _personal_weights(model: Model, phone: Participant, seed: int) -> Path | None:
-    """What the phone's session keeps, if it keeps something."""
+    """File of the phone's personal weights; None if its session discards them."""
     path = personal_weights(model)
     path.unlink(missing_ok=True)
     asked = Assignment(
@@ -320,31 +356,41 @@ def _personal_weights(model: Model, phone: Participant, seed: int) -> Path | Non
 @click.option("--corpus", default="personas", show_default=True, help="personas, pydoc, or a TSV file (user, text).")
 @click.option("--model", default="tiny", show_default=True, type=click.Choice(list(CONFIGURATIONS)))
 @click.option(
-    "--phones", default=12, show_default=True, type=click.IntRange(1), help="People whose messages are replayed."
+    "--phones", default=12, show_default=True, type=click.IntRange(1), help="Users whose messages are replayed."
 )
 @click.option(
     "--messages",
     default=200,
     show_default=True,
     type=click.IntRange(5),
-    help="The last so many of each; a fifth is replayed.",
+    help="Messages per user, the last ones; a fifth is replayed.",
 )
 @click.option(
     "--passes",
     default=4.0,
     show_default=True,
     type=click.FloatRange(0, 1000),
-    help="Over the public text, of the global model.",
+    help="Passes over the public text for the global model.",
 )
-@click.option("--ngram-corpus", default="", help="Of the n-gram model in 'mixed'; the public text unless given.")
+@click.option("--ngram-corpus", default="", help="Text for the n-gram model in 'mixed'; default: the public text.")
+@click.option("--run", type=click.Path(path_type=Path), help="A run of the laboratory, instead of the options above.")
 @click.option("--seed", default=7, show_default=True, type=click.IntRange(0, 2**31))
 @click.option("--json", "as_json", is_flag=True)
 def main(
-    *, corpus: str, model: str, phones: int, messages: int, passes: float, ngram_corpus: str, seed: int, as_json: bool
+    *,
+    corpus: str,
+    model: str,
+    phones: int,
+    messages: int,
+    passes: float,
+    ngram_corpus: str,
+    run: Path | None,
+    seed: int,
+    as_json: bool,
 ) -> None:
-    """Replay held-out messages through the suggester."""
+    """Measure recall and saved keystrokes on replayed held-out messages."""
     try:
-        found = measure(corpus, model, phones, messages, passes, seed, ngram_corpus)
+        found = measure(corpus, model, phones, messages, passes, seed, ngram_corpus, run)
     except NightjarError as error:
         click.echo(f"keyboard: {error}", err=True)
         sys.exit(error.exit_status)

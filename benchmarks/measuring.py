@@ -1,4 +1,4 @@
-"""Timing and printing that all benchmarks share."""
+"""Timing and printing for all benchmarks."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from rich.table import Table
 
 
 def time_ms(action: Callable[[], object]) -> float:
-    """Wall milliseconds of one call."""
+    """Wall time of one call, ms."""
     begin = time.perf_counter()
     action()
     return (time.perf_counter() - begin) * 1e3
 
 
 def cpu_time_s(pid: int) -> float:
-    """What a process has used so far, in user and system mode.
+    """CPU time of a process so far, user and system.
 
-    By its own clock, in nanoseconds: /proc counts ticks of 10 ms, and a small round takes less. The clock's number is
-    what clock_getcpuclockid(3) makes of the process's.
+    It reads the process's CPU-time clock, which has a resolution of nanoseconds; /proc counts ticks of 10 ms, and a
+    small round takes less. The clock id is computed as in clock_getcpuclockid(3).
 
     Raises:
         OSError: there is no such process.
@@ -33,13 +33,13 @@ def cpu_time_s(pid: int) -> float:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The value that a share of the values do not exceed."""
+    """The quantile of the values at ``share``, 0 to 1."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle value."""
+    """The median of the values."""
     return statistics.median(values)
 
 

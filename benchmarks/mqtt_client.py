@@ -1,8 +1,8 @@
-"""Just enough of an MQTT 3.1.1 client to generate load: thousands of connections in one event loop, TLS or not.
+"""A minimal MQTT 3.1.1 client for load generation: thousands of connections in one event loop, with or without TLS.
 
-Not paho: a client with a thread for each of 5,000 connections would be the bottleneck that is measured. QoS 1 and clean
-sessions only; nothing is sent again by itself. TLS goes through memory buffers, because asyncio's own keeps 256 KiB for
-each connection.
+Not paho: a client with a thread for each of 5,000 connections would itself be the bottleneck. QoS 1 and clean sessions
+only, without retransmission. TLS uses memory buffers, because asyncio's TLS transport keeps 256 KiB for each
+connection.
 
 Source: MQTT Version 3.1.1, OASIS Standard, 2014.
 """
@@ -16,14 +16,14 @@ import struct
 from collections.abc import Callable, Iterator
 
 CONNACK, PUBLISH, PUBACK, SUBACK = 0x20, 0x30, 0x40, 0x90
-"""First bytes of packets that a broker sends (2.2.1), without the flags of PUBLISH."""
+"""First bytes of the packets that a broker sends (2.2.1); PUBLISH without its flags."""
 KEEPALIVE_S = 3600
-"""Longer than any benchmark, so that no connection has to ping."""
+"""Longer than any benchmark, so no connection has to ping."""
 READ_BYTES = 65536
 
 
 def connect(name: str) -> bytes:
-    """CONNECT with a clean session (3.1); the name is client id and user name."""
+    """CONNECT with a clean session (3.1); the name is both client id and user name."""
     return _packet(0x10, _text("MQTT") + struct.pack(">BBH", 4, 0x82, KEEPALIVE_S) + _text(name) + _text(name))
 
 
@@ -38,7 +38,7 @@ def publish(topic: str, payload: bytes, number: int) -> bytes:
 
 
 def take_packets(buffer: bytearray) -> Iterator[tuple[int, bytes]]:
-    r"""Remove the whole packets from the front of a buffer: first byte and body of each.
+    r"""Remove the complete packets from the front of a buffer; yields first byte and body of each.
 
     >>> buffer = bytearray(b"\x40\x02\x00\x07\x20")
     >>> list(take_packets(buffer)), bytes(buffer)
@@ -75,15 +75,15 @@ def _text(value: str) -> bytes:
 
 
 class Connection(asyncio.Protocol):
-    """One client. Subscribes as soon as it is connected.
+    """One client, which subscribes as soon as it is connected.
 
     Args:
         name: client id and user name.
-        topic_filter: what it subscribes to.
-        context: with the certificate that this connection shows; None speaks plain text.
+        topic_filter: topic filter of its subscription.
+        context: TLS context with the client certificate; None for plain text.
 
     Attributes:
-        ready: done when the subscription stands, or failed.
+        ready: done when the client has subscribed; an exception if it could not.
         took: called with topic and payload of each message.
     """
 
@@ -100,13 +100,13 @@ class Connection(asyncio.Protocol):
         self._shaken_hands = False
 
     def publish(self, topic: str, payload: bytes) -> None:
-        """Send at QoS 1."""
+        """Publish at QoS 1."""
         self._number = self._number % 65535 + 1
         self._send(publish(topic, payload, self._number))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Shake hands, or introduce ourselves at once."""
-        assert isinstance(transport, asyncio.WriteTransport)  # what create_connection makes
+        """Start the TLS handshake, or send CONNECT in plain text."""
+        assert isinstance(transport, asyncio.WriteTransport)  # create_connection makes one
         self._transport = transport
         if self._tls is None:
             self._send(connect(self.name))
@@ -114,12 +114,12 @@ class Connection(asyncio.Protocol):
             self._shake_hands(self._tls)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Say so to who waits for the connection."""
+        """Fail ``ready`` if it is not done."""
         if not self.ready.done():
-            self.ready.set_exception(exc or ConnectionError(f"the broker hung up on {self.name}"))
+            self.ready.set_exception(exc or ConnectionError(f"the broker closed the connection of {self.name}"))
 
     def data_received(self, data: bytes) -> None:
-        """Decrypt, and take packets."""
+        """Decrypt the data and handle the packets."""
         if self._tls is None:
             self._take(data)
             return

@@ -1,6 +1,6 @@
-"""Debian's ``presage`` as a predictor to stand beside ours: its smoothed n-grams, trained on the same text.
+"""Debian's ``presage`` as a predictor for comparison: smoothed n-grams, trained on the same text.
 
-Through the C interface of ``libpresage1v5``, with ``text2ngram`` for the training. Nothing of ours depends on it.
+It uses the C interface of ``libpresage1v5``, and ``text2ngram`` for training. The product does not depend on it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PREDICTOR = "Presage.Predictors.DefaultSmoothedNgramPredictor"
 
 
 def installed() -> bool:
-    """Whether library and trainer are there."""
+    """Whether the library and ``text2ngram`` are installed."""
     try:
         ctypes.CDLL(_LIBRARY)
     except OSError:
@@ -30,13 +30,13 @@ def installed() -> bool:
 
 
 def train(texts: Sequence[str], folder: Path) -> Path:
-    """Count one, two and three words, as presage's own predictor wants them; once for a text.
+    """Count unigrams, bigrams and trigrams into a database for presage's predictor; cached for each text.
 
-    ``text2ngram`` counts; its own writing to SQLite takes an hour for a million triples, so that is done here.
+    ``text2ngram`` counts; its own SQLite output takes an hour for a million trigrams, so the database is written here.
 
     Args:
-        texts: messages, words with blanks between them.
-        folder: made if missing.
+        texts: messages, words separated by spaces.
+        folder: folder of the databases; created if missing.
 
     Returns:
         The database.
@@ -65,7 +65,7 @@ def train(texts: Sequence[str], folder: Path) -> Path:
 
 
 def _counted(text: Path, order: int) -> Iterator[list[str]]:
-    """The n-grams of a file and how often each is there, as ``text2ngram`` prints them, its progress left out."""
+    """The n-grams of a file with their counts, parsed from the output of ``text2ngram``."""
     command = ["text2ngram", "-n", str(order), "-l", "-f", "tsv", "-o", os.devnull, str(text)]
     pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
     with subprocess.Popen(command, stdout=pipe, stderr=nothing, text=True, errors="replace") as child:  # noqa: S603 - fixed
@@ -76,18 +76,18 @@ def _counted(text: Path, order: int) -> Iterator[list[str]]:
 
 
 class Presage:
-    """Suggestions of presage.
+    """The predictor of presage.
 
     Args:
-        database: of :func:`train`.
-        suggestions: how many words it offers.
+        database: made by :func:`train`.
+        suggestions: number of suggestions.
     """
 
     def __init__(self, database: Path, suggestions: int = 3) -> None:
         self._library = ctypes.CDLL(_LIBRARY)
         self._past = ctypes.create_string_buffer(b"")
         self._future = ctypes.create_string_buffer(b"")
-        # Kept: the library calls them for as long as it lives.
+        # Kept referenced, because the library calls them during its whole life.
         self._streams = (
             _STREAM(lambda _: ctypes.addressof(self._past)),
             _STREAM(lambda _: ctypes.addressof(self._future)),
@@ -100,13 +100,13 @@ class Presage:
             "Presage.PredictorRegistry.PREDICTORS": "DefaultSmoothedNgramPredictor",
             "Presage.ContextTracker.ONLINE_LEARNING": "no",
             "Presage.Selector.SUGGESTIONS": str(suggestions),
-            # A word that was offered and not taken may be offered again with one more letter, as ours does.
+            # May suggest a word again after one more letter, like our suggester.
             "Presage.Selector.REPEAT_SUGGESTIONS": "yes",
         }.items():
             _check(self._library.presage_config_set(self._handle, name.encode(), value.encode()))
 
     def suggest(self, text: str) -> list[str]:
-        """Words for the text before the caret, in lower case."""
+        """Suggestions for the text before the caret, in lower case."""
         self._past = ctypes.create_string_buffer(text.encode())
         result = ctypes.POINTER(ctypes.c_char_p)()
         _check(self._library.presage_predict(self._handle, ctypes.byref(result)))

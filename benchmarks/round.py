@@ -1,13 +1,13 @@
-"""``python -m benchmarks.round``: what a round costs beside its training, with the models that ship.
+"""``python -m benchmarks.round``: measures the cost of a round without training, with the shipped models.
 
-A real coordinator with the default transport and real agents (many in a process) on this machine: certificates, TLS,
-databases on disk, the default codec. Only the training is left out: it takes no time and comes to noise of a real
-update's size (:class:`simulation.phones.LikeTraining`). There is no text to evaluate versions on. Every phone's report
-is needed, so the slowest counts.
+A real coordinator with the default transport and real agents (many per process) run on this machine, with certificates,
+TLS, databases on disk and the default codec. Only training is replaced: it takes no time and returns noise of the size
+of a real update (:class:`simulation.phones.LikeTraining`). Versions are not evaluated. A round needs the reports of all
+phones, so the slowest one determines its length.
 
-``wall_s`` begins when a version is announced and ends when the next is committed: the phones' return, selection,
-assignments, downloads, encoding, upload, receipts, averaging, publishing. Phones and service share the machine's
-processors and disk, which they do not in the field: what each needed is printed beside.
+``wall_s`` is the time from the announcement of a version to the commit of the next: check-in, selection, assignments,
+downloads, encoding, upload, receipts, averaging, publishing. Unlike in the field, phones and service share the CPUs and
+the disk, so the CPU time of each is printed as well.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from wire.errors import UnavailableError
 
 TITLE = "a round without its training, medians"
 PATIENCE_S = 900.0
-"""For one round, on a machine that may have better things to do."""
+"""Time limit for one round on a busy machine."""
 WARM_UP = 2
-"""Rounds that are not counted: every phone fetches the whole model once."""
+"""Rounds that are not counted, because every phone first downloads the whole model."""
 LOOK_EVERY_S = 0.05
 _ACCEPTED = re.compile(r"event=reports_accepted round=(\d+)")
 
@@ -51,23 +51,23 @@ _console = Console(stderr=True)
 @click.command()
 @click.option("--model", "models", multiple=True, type=click.Choice(list(CONFIGURATIONS)), help="Default: both.")
 @click.option("--phones", default=100, show_default=True, type=click.IntRange(1, 1000), help="Emulated phones.")
-@click.option("--rounds", default=5, show_default=True, type=click.IntRange(1), help="Rounds that are measured.")
-@click.option("--processes", default=8, show_default=True, type=click.IntRange(1, 64), help="That share the phones.")
-@click.option("--json", "as_json", is_flag=True, help="One line of JSON.")
+@click.option("--rounds", default=5, show_default=True, type=click.IntRange(1), help="Measured rounds.")
+@click.option("--processes", default=8, show_default=True, type=click.IntRange(1, 64), help="Processes for the phones.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 def main(*, models: tuple[str, ...], phones: int, rounds: int, processes: int, as_json: bool) -> None:
-    """Measure rounds of emulated phones with training that takes no time."""
+    """Measure rounds of emulated phones without training."""
     runs = [measure(model, phones, rounds, min(processes, phones)) for model in models or CONFIGURATIONS]
     show(TITLE, runs, as_json=as_json, key="runs")
 
 
 def measure(model: str, phones: int, rounds: int, processes: int) -> dict[str, Any]:
-    """Figures of one model.
+    """Results for one model.
 
     Args:
-        model: name of its configuration.
-        phones: devices in each round.
-        rounds: that are measured.
-        processes: that share the phones.
+        model: name of the configuration.
+        phones: number of phones, all in each round.
+        rounds: number of measured rounds.
+        processes: number of processes for the phones.
 
     Raises:
         UnavailableError: a round was not committed in time.
@@ -127,11 +127,11 @@ def _agents(folder: Path, part: int, names: list[str]) -> Service:
 
 
 def _used_s(serving: Service, agents: list[Service], rounds: int) -> Iterator[tuple[float, float, float, float]]:
-    """Processor seconds at the end of each of so many committed rounds.
+    """CPU time at the end of each committed round.
 
     Yields:
-        Of the coordinator, the broker and the phones since their start; of the coordinator since a tenth of the round's
-        reports were in.
+        Seconds of the coordinator, the broker and the phones since their start; and of the coordinator since a tenth of
+        the round's reports arrived.
 
     Raises:
         UnavailableError: a round was not committed in time.
@@ -140,7 +140,7 @@ def _used_s(serving: Service, agents: list[Service], rounds: int) -> Iterator[tu
         deadline_s = time.monotonic() + PATIENCE_S
         at_a_tenth_s: float | None = None
         with _console.status(f"{done} of {rounds} rounds"):
-            # The API would be asked over TLS, which is work of the process that is measured.
+            # Asking the API would cost CPU time of the measured process.
             while (log := serving.log.read_text()).count("event=round_committed") < done:
                 if at_a_tenth_s is None and len(set(_ACCEPTED.findall(log))) == done:
                     at_a_tenth_s = _cpu_s(service.processes(serving)[0])
@@ -157,7 +157,7 @@ def _used_s(serving: Service, agents: list[Service], rounds: int) -> Iterator[tu
 def _cpu_s(pids: list[int]) -> float:
     spent = 0.0
     for pid in pids:
-        with contextlib.suppress(OSError):  # it has ended
+        with contextlib.suppress(OSError):  # the process has ended
             spent += cpu_time_s(pid)
     return spent
 

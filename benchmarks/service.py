@@ -1,7 +1,7 @@
-"""A coordinator with the default transport: its configuration, its devices' certificates, its process, its answers.
+"""A coordinator with the default transport for benchmarks: configuration, device certificates and process.
 
-TLS with a certificate for each device, the best broker that is installed, SQLite, and the pages on a port without
-certificates beside it.
+It uses TLS with a certificate for each device, the best installed broker and SQLite; the pages have a second port
+without client certificates.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SEED = 7
 
 
 def need_mosquitto() -> None:
-    """Say what is missing.
+    """Check that mosquitto is installed.
 
     Raises:
         click.ClickException: mosquitto is not installed.
@@ -52,7 +52,7 @@ def need_mosquitto() -> None:
 
 
 def write_model(folder: Path, name: str) -> ParameterLayout:
-    """A model of a real configuration with its largest vocabulary, whose program nobody runs."""
+    """Write a model of a real configuration with its largest vocabulary and a placeholder program."""
     shape = configuration(name)
     vocabulary = Vocabulary(tuple(f"word{number}" for number in range(shape.max_vocabulary - FIRST_WORD)))
     write_model_folder(folder, shape, vocabulary, b"a program", initial_weights(shape, vocabulary.size, SEED))
@@ -60,7 +60,7 @@ def write_model(folder: Path, name: str) -> ParameterLayout:
 
 
 def write_configuration(folder: Path, task: Mapping[str, Any]) -> Path:
-    """``coordinator.toml``; its model is to lie in ``model`` beside it."""
+    """Write ``coordinator.toml``, whose model is in the folder ``model`` beside it; returns its path."""
     port, page_port, broker_port = free_ports(3)
     table = {
         "data_dir": "data",
@@ -74,7 +74,7 @@ def write_configuration(folder: Path, task: Mapping[str, Any]) -> Path:
 
 
 def certify(config: CoordinatorConfig, names: Sequence[str], folder: Path) -> Path:
-    """Give each device its key and certificate, as :class:`benchmarks.emulated_fleet.Fleet` reads them; the folder."""
+    """Write each device's key and certificate for :class:`benchmarks.emulated_fleet.Fleet`; returns the folder."""
     folder.mkdir()
     signer = signer_of(config)
     try:
@@ -90,16 +90,16 @@ def certify(config: CoordinatorConfig, names: Sequence[str], folder: Path) -> Pa
 
 
 def coordinator(path: Path) -> Service:
-    """``coordinator serve``, not started yet; its log lies beside its configuration."""
+    """The process ``coordinator serve``, not started yet; its log is beside its configuration."""
     command = [sys.executable, "-m", "coordinator", "serve", "--config", str(path)]
     return Service("coordinator", command, path.parent / "coordinator.log")
 
 
 def start(service: Service, path: Path) -> CoordinatorConfig:
-    """Start it, and wait until it says that it works; its configuration.
+    """Start the coordinator and wait until it is healthy; returns its configuration.
 
     Raises:
-        TimeoutError: it does not.
+        TimeoutError: it did not become healthy in time.
     """
     service.start()
     config = load_config(path, os.environ)
@@ -114,7 +114,7 @@ def start(service: Service, path: Path) -> CoordinatorConfig:
 
 
 def processes(serving: Service) -> tuple[list[int], list[int]]:
-    """Process ids of a coordinator with its workers, itself first, and of its broker."""
+    """Process ids of a coordinator and its workers, the coordinator first; and of its broker."""
     ours = [serving.pid]
     brokers: list[int] = []
     for child in psutil.Process(serving.pid).children(recursive=True):
@@ -125,11 +125,11 @@ def processes(serving: Service) -> tuple[list[int], list[int]]:
 
 
 def peak_mb(pid: int) -> float:
-    """The most memory that a process ever had resident."""
+    """Peak resident memory of a process, MB."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1e3
 
 
 def say(line: str) -> None:
-    """Progress for a person; the result alone goes to standard output."""
+    """Print progress to standard error; standard output has only the result."""
     click.echo(line, err=True)

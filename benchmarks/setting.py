@@ -1,4 +1,4 @@
-"""The models and texts that the benchmarks use: real programs, real batches, one seed."""
+"""Models and texts for the benchmarks: real programs, real batches, one seed."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Setting:
     """One model, ready to run.
 
     Attributes:
-        configuration: shape.
-        vocabulary: of the full size that the configuration allows.
-        model: the model's files, as they lie on a device.
+        configuration: shape of the model.
+        vocabulary: vocabulary of the maximum size.
+        model: the model's files, as on a device.
         weights: (n,) float32, random.
-        layout: of n parameters.
+        layout: layout of n parameters.
     """
 
     configuration: ModelConfiguration
@@ -47,9 +47,9 @@ class Setting:
 
 @functools.cache
 def setting(name: str, corpus: str = "personas") -> Setting:
-    """A configuration at its full vocabulary size, on a corpus; words that the corpus lacks are made up.
+    """A model at its maximum vocabulary size, from a corpus; if it has too few words, more are invented.
 
-    The speed of a step depends on the vocabulary's size and hardly on its words.
+    The speed of a step depends on the size of the vocabulary and hardly on its words.
     """
     shape = configuration(name)
     text = corpora.load(corpus, SEED)
@@ -70,7 +70,7 @@ def setting(name: str, corpus: str = "personas") -> Setting:
 
 
 def _largest_ngram(vocabulary_size: int) -> bytes:
-    """An n-gram model of made-up text that is as large as one may be: words follow Zipf's law."""
+    """An n-gram model of the maximum size, from synthetic text whose words follow Zipf's law."""
     ranks = np.random.default_rng(SEED).zipf(1.2, (100_000, 8))
     ids = np.minimum(ranks + FIRST_WORD - 1, vocabulary_size - 1)
     return compile_ngram(ids.tolist(), vocabulary_size)

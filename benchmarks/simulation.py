@@ -1,7 +1,7 @@
-"""Rounds of a whole fleet under the virtual clock: how long they take, and what they keep.
+"""Measures simulated rounds of a fleet under a virtual clock: results, time and memory.
 
-Each run is a process of its own, because the peak of a process's memory never falls. Processor time stands beside wall
-time, because on a machine that others use the latter is theirs.
+Each run has its own process, because the peak memory of a process never falls. CPU time is given as well as wall time,
+because wall time depends on the load of other users.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KEYS = (
 
 
 def measure(fleets: tuple[int, ...]) -> list[dict[str, Any]]:
-    """A row for each size of fleet, without faults and with all of them."""
+    """Two rows for each fleet size: without faults, and with all of them."""
     return [_run(devices, faults) for devices in fleets for faults in ("none", "all")]
 
 

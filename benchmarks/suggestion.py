@@ -1,8 +1,8 @@
-"""Key press to three words, in the agent: the keyboard's suggester on the weights of the model.
+"""Measures the latency from key press to three suggestions in the agent's keyboard.
 
-Every message is typed letter by letter, a space included, as the page does; each key press is one measurement. Once
-alone, and once while the agent's trainer trains the same model in its own process beside it. Processor time stands
-beside wall time, because on a machine that others use the latter is theirs.
+Messages are typed key by key, spaces included, as on the page; each key press is one measurement. One run is without
+training; in the other, the agent's trainer process trains the same model at the same time. CPU time is given as well as
+wall time, because wall time depends on the load of other users.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 
-import edge_agent.one_thread  # noqa: F401 - as in the agent's own process
+import edge_agent.one_thread  # noqa: F401 - as in the agent's process
 from benchmarks.keyboard import mixed
 from benchmarks.measuring import median, quantile, show, time_ms
 from benchmarks.setting import LANGUAGE, SEED, Setting, setting
@@ -33,11 +33,11 @@ from wire.messages import Assignment, CodecChoice, TrainingPlan
 TITLE = "key press to three suggestions, in the agent"
 MEMORY_BYTES = 1 << 30
 STARTS_WITHIN_S = 8.0
-"""The process has imported everything, loaded the program and done some batches by then."""
+"""By then the trainer has imported everything, loaded the program and trained some batches."""
 
 
 def measure(key_presses: int = 3_000) -> list[dict[str, Any]]:
-    """Rows for each model, alone and beside training."""
+    """Rows for each model, without and with concurrent training."""
     typed = [m for messages in corpora.load("personas", SEED).users.values() for m in messages]
     rows = []
     for name, training in itertools.product(("tiny", "gboard"), (False, True)):
@@ -70,7 +70,7 @@ def training_beside(at: Setting) -> Iterator[None]:
     """Train in another process until the end of the block.
 
     Raises:
-        RuntimeError: it ended before that, so that nothing was measured beside it.
+        RuntimeError: training ended early, so the measurement was without load.
     """
     texts = [message for messages in corpora.load("personas", SEED).users.values() for message in messages]
     plan = TrainingPlan(learning_rate=0.3, clip_norm=1.0, local_epochs=1000)
@@ -109,7 +109,7 @@ def training_beside(at: Setting) -> Iterator[None]:
         end.set()
         trainer.join()
     if early or not isinstance(outcome[0], TrainingStopped):
-        msg = f"expected training until it was stopped, got {outcome[0]!r}"
+        msg = f"expected training to run until it was stopped, got {outcome[0]!r}"
         raise RuntimeError(msg)
 
 
@@ -117,7 +117,7 @@ def training_beside(at: Setting) -> Iterator[None]:
 @click.option("--key-presses", default=3_000, show_default=True, type=click.IntRange(1))
 @click.option("--json", "as_json", is_flag=True)
 def main(*, key_presses: int, as_json: bool) -> None:
-    """Measure the latency of suggestions, p50 and p99."""
+    """Measure the latency of suggestions."""
     show(TITLE, measure(key_presses), as_json=as_json, key="suggestion")
 
 

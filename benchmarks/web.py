@@ -1,11 +1,11 @@
-"""The coordinator's pages and API lists over a large database, while reports come in.
+"""Measures the coordinator's pages and API lists with a large database while reports arrive.
 
-A coordinator of its own process on a database that its own code has filled; the pages are on their port without
-certificates, everything else is the default transport. Requests go out at a fixed rate, whether the last ones were
-answered or not, so that a page that hangs is not spared the requests that would have met it. A few phones report all
-the time over TLS. Then slow clients hold connections open, and ``/healthz`` is asked.
+The coordinator runs in its own process; its own code has filled the database. The pages are on the port without client
+certificates; everything else is the default transport. Requests are sent at a fixed rate whether or not earlier ones
+were answered (open loop), so a page that hangs does not reduce the load. Meanwhile a few phones report over TLS.
+Afterwards slow clients hold connections open, and ``/healthz`` is requested.
 
-The bars: every page and list p99 under 150 ms at 20 requests/s; idle under 200 MB.
+The targets: p99 under 150 ms for every page and list at 20 requests/s; idle memory under 200 MB.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from wire.parameters import ParameterLayout
 REQUESTS_PER_S = 20.0
 PHONES = 50
 BURST_EVERY_S = 2.0
-"""So many reports come in so often."""
+"""Each phone reports once in this time."""
 SLOW_CLIENTS = 300
 HEALTH_REQUESTS = 200
 IDLE_S = 5.0
@@ -78,11 +78,11 @@ PAGES = (
     "/api/v1/audit",
     "/api/v1/tokens",
 )
-"""Every page, and every list of the API, as it is asked for without a limit of its own."""
+"""Every page, and every API list with its default limit."""
 
 
 def ask(pipe: Connection, url: str, paths: Sequence[str], token: str, requests: int) -> None:
-    """Ask for all paths in turn, at the rate; milliseconds of each by path go into the pipe."""
+    """Request all paths in turn at the fixed rate; sends path -> latencies in ms through the pipe."""
     pool = urllib3.PoolManager(maxsize=32, headers={"Authorization": f"Bearer {token}"})
     times: dict[str, list[float]] = {path: [] for path in paths}
 
@@ -106,7 +106,7 @@ def ask(pipe: Connection, url: str, paths: Sequence[str], token: str, requests: 
 
 
 def ask_aside(url: str, paths: Sequence[str], token: str, requests: int) -> dict[str, list[float]]:
-    """:func:`ask` in a process of its own, whose work is nobody else's."""
+    """Run :func:`ask` in a child process; returns path -> latencies in ms."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     child = context.Process(target=ask, args=(theirs, url, list(paths), token, requests), daemon=True)
@@ -115,7 +115,7 @@ def ask_aside(url: str, paths: Sequence[str], token: str, requests: int) -> dict
     try:
         times: dict[str, list[float]] = ours.recv()
     except EOFError:
-        msg = "a request failed; what it was stands above"
+        msg = "a request failed; see the error above"
         raise click.ClickException(msg) from None
     finally:
         child.join()
@@ -124,7 +124,7 @@ def ask_aside(url: str, paths: Sequence[str], token: str, requests: int) -> dict
 
 @contextlib.contextmanager
 def reports_coming_in(config: CoordinatorConfig, folder: Path, layout: ParameterLayout) -> Iterator[list[int]]:
-    """A few phones that report all the time; the reports that were accepted."""
+    """Let a few phones report within the block; yields a list with the number of accepted reports."""
     names = [f"reporter-{number:03}" for number in range(PHONES)]
     credentials = service.certify(config, names, folder / "devices")
     fleet = Fleet(config.broker.port, names, updates(layout, REPORT_BYTES), 0, credentials=credentials)
@@ -153,7 +153,7 @@ def reports_coming_in(config: CoordinatorConfig, folder: Path, layout: Parameter
 
 
 def health_ms(port: int) -> float:
-    """Milliseconds from the connection to the answer of ``/healthz``."""
+    """Latency of ``/healthz`` on a new connection, ms."""
     with socket.create_connection(("127.0.0.1", port)) as connection:
         begun_s = time.perf_counter()
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
@@ -169,7 +169,7 @@ def health_ms(port: int) -> float:
 
 @contextlib.contextmanager
 def slow_clients(port: int, path: str, token: str) -> Iterator[None]:
-    """Connections that read nothing, send half a request, or listen to news and never end."""
+    """Open connections that read nothing, send half a request, or keep an event stream open."""
     requests = (
         f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n",
         "POST /api/v1/tokens HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{",
@@ -186,12 +186,12 @@ def slow_clients(port: int, path: str, token: str) -> Iterator[None]:
 
 
 def measure(size: Size, requests: int, folder: Path) -> dict[str, Any]:
-    """All figures."""
+    """Run the benchmark; returns all results."""
     layout = service.write_model(folder / "model", MODEL)
     path = service.write_configuration(folder, {**everybody(PHONES), "rounds": 0})
     serving = service.coordinator(path)
     with stopping([[serving]]):
-        config = service.start(serving, path)  # it imports the model
+        config = service.start(serving, path)  # the first start imports the model
         serving.stop(STOP_TIMEOUT_S)
         token, weights, found = prepare(config, size)
         service.start(serving, path)
@@ -207,7 +207,7 @@ def measure(size: Size, requests: int, folder: Path) -> dict[str, Any]:
             before, begun_s = accepted[0], time.monotonic()
             times = ask_aside(config.page_url, paths, token, requests)
             rate = (accepted[0] - before) / (time.monotonic() - begun_s)
-        say(f"{rate:.0f} reports/s came in meanwhile")
+        say(f"{rate:.0f} reports/s arrived meanwhile")
         with slow_clients(config.page_port, f"/artifacts/{weights.sha256}", token):
             health = [health_ms(config.page_port) for _ in range(HEALTH_REQUESTS)]
     pages = [
@@ -231,7 +231,7 @@ def measure(size: Size, requests: int, folder: Path) -> dict[str, Any]:
 
 
 def prepare(config: CoordinatorConfig, size: Size) -> tuple[str, Any, Size]:
-    """Fill the database; a token, the weights of version 0, and how much there is."""
+    """Fill the database; returns a token, the weights of version 0, and the number of rows."""
     now_s = WallClock().now_s()
     database = Database(database_url(config))
     try:
@@ -258,18 +258,18 @@ def prepare(config: CoordinatorConfig, size: Size) -> tuple[str, Any, Size]:
 @click.option("--devices", default=100_000, show_default=True)
 @click.option("--rounds", default=1000, show_default=True)
 @click.option("--reports", default=1_000_000, show_default=True)
-@click.option("--requests", default=100, show_default=True, help="For each path.")
+@click.option("--requests", default=100, show_default=True, help="Requests per path.")
 @click.option("--json", "as_json", is_flag=True)
 def main(*, devices: int, rounds: int, reports: int, requests: int, as_json: bool) -> None:
-    """Measure the coordinator's HTTP side over a large database."""
+    """Measure the coordinator's pages and API lists with a large database."""
     service.need_mosquitto()
     with tempfile.TemporaryDirectory(prefix="nightjar-web-") as folder:
         found = measure(Size(devices, rounds, reports), requests, Path(folder))
     if as_json:
         sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
         return
-    show("pages and lists, 20 requests a second while reports come in", found.pop("pages"), as_json=False, key="")
-    show("the rest", [found], as_json=False, key="")
+    show("pages and lists, 20 requests/s while reports arrive", found.pop("pages"), as_json=False, key="")
+    show("other results", [found], as_json=False, key="")
 
 
 if __name__ == "__main__":

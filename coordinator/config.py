@@ -47,18 +47,18 @@ class TransportSecurity(enum.Enum):
 class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """``[broker]``: the MQTT broker."""
 
-    kind: BrokerKind = BrokerKind.AUTO  # works on a fresh machine, and uses the better broker if it is installed
-    host: str = "127.0.0.1"  # nothing is open to a network unless configured
+    kind: BrokerKind = BrokerKind.AUTO  # mosquitto if installed, else embedded
+    host: str = "127.0.0.1"  # nothing is open to a network
     port: Port = 1883  # registered for MQTT
-    username: str = "nightjar"  # the embedded broker keeps sessions only for clients with a name
-    password: str = ""  # empty: without TLS, any name may connect on loopback; with TLS, a new one at each start
-    allow_network: bool = False  # our broker listens beyond loopback only by explicit choice
-    device_port: Port | None = None  # empty: ``port``; set it if an external broker has another port for devices
-    reload_command: tuple[str, ...] = ()  # empty: an external broker learns of revocations when it restarts
+    username: str = "nightjar"  # the embedded broker keeps sessions only for named clients
+    password: str = ""  # with TLS, a new one at each start; else any name may connect on loopback
+    allow_network: bool = False  # beyond loopback only by explicit choice
+    device_port: Port | None = None  # ``port``; differs on some external brokers
+    reload_command: tuple[str, ...] = ()  # an external broker learns of revocations when it restarts
 
 
 class BaselineConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """``[task.baseline]``: a recall measured elsewhere, which the charts show as a horizontal line.
+    """``[task.baseline]``: a recall measured elsewhere, shown as a line in the charts.
 
     It is the recall of a simple model, such as a trigram model. A measurement with ``nightjar-coordinator model
     baseline`` replaces it.
@@ -70,10 +70,10 @@ class BaselineConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskConfig(TaskSettings, frozen=True, kw_only=True):
-    """``[task]`` of the file: the first task, the model that it starts from, and the evaluation text."""
+    """``[task]`` of the file: the first task, its model and its evaluation text."""
 
-    model: Path  # folder written by python -m models export
-    evaluation_text: Path | None = None  # empty: the model's own text; a text like the devices' own is better
+    model: Path  # folder written by ``python -m models export``
+    evaluation_text: Path | None = None  # the model's own; a text like the devices' is better
     baseline: BaselineConfig | None = None
 
     @property
@@ -90,14 +90,14 @@ class EnrolmentConfig(msgspec.Struct, frozen=True, kw_only=True):
     """``[enrolment]``: certificates of devices and servers, with ``transport = "tls"``.
 
     Attributes:
-        names: DNS names and addresses in the server certificate, in addition to this machine's.
-        device_days: validity of a device's certificate; it is renewed after two thirds of that time.
-        signer: command that answers like 'authority serve'; empty runs 'authority serve' as a child process.
+        names: further DNS names and addresses in the server certificate.
+        device_days: validity of a device's certificate, renewed after two thirds.
+        signer: command that answers like 'authority serve'.
     """
 
     names: tuple[Annotated[str, Meta(pattern=r"^[A-Za-z0-9.:-]{1,253}$(?!\n)")], ...] = ()  # only browsers check them
-    device_days: Annotated[float, Meta(gt=0, le=825)] = 90.0  # limits how long a stolen card is useful
-    signer: tuple[str, ...] = ()  # a household has only one machine
+    device_days: Annotated[float, Meta(gt=0, le=825)] = 90.0  # limits the use of a stolen card
+    signer: tuple[str, ...] = ()  # a child process: a household has only one machine
 
 
 class LogLevel(enum.Enum):
@@ -120,19 +120,19 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The whole configuration."""
 
     task: TaskConfig
-    database_url: str = ""  # empty: SQLite in data_dir, enough for a fleet; or a postgresql:// URL
-    data_dir: Path = Path("nightjar-coordinator")  # beside the configuration file, where its owner finds it
+    database_url: str = ""  # SQLite in data_dir, enough for a fleet; or a postgresql:// URL
+    data_dir: Path = Path("nightjar-coordinator")  # beside the configuration file
     population: Name = "demo"  # one keyboard, one population
     host: str = "127.0.0.1"  # the status page is not for strangers
-    port: Port = 8080  # the usual port of an unprivileged web service
-    page_port: Annotated[int, Meta(ge=0, le=65535)] = 0  # pages are unencrypted only if configured
-    public_reading: bool | None = None  # empty: open on loopback; elsewhere, and behind a proxy, with a token only
-    trusted_proxy: str = ""  # empty: X-Forwarded-For is not trusted
+    port: Port = 8080  # usual for unprivileged web services
+    page_port: Annotated[int, Meta(ge=0, le=65535)] = 0  # port of unencrypted pages on 127.0.0.1: none
+    public_reading: bool | None = None  # reading without a token: only on loopback, without a proxy
+    trusted_proxy: str = ""  # whose X-Forwarded-For is trusted: nobody's
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 7  # any fixed number makes runs comparable
     shards: Annotated[int, Meta(ge=1, le=1024)] = 1  # one shard handles thousands of reports a second
     log: LogLevel = LogLevel.INFO  # about ten lines a round
-    log_format: LogFormat = LogFormat.LOGFMT  # readable by people, grep and journald; a log collector may want JSON
-    transport: TransportSecurity = TransportSecurity.TLS  # encrypted unless the operator decides otherwise
+    log_format: LogFormat = LogFormat.LOGFMT  # readable; log collectors may want json
+    transport: TransportSecurity = TransportSecurity.TLS  # encrypted unless chosen otherwise; or plain, proxied
     broker: BrokerConfig = BrokerConfig()
     rollout: TrialPolicy = TrialPolicy()
     enrolment: EnrolmentConfig = EnrolmentConfig()

@@ -16,7 +16,7 @@ import msgspec
 from coordinator.engine.effects import PendingEffect
 from coordinator.engine.jobs import Job, VersionMetrics
 from coordinator.learning.device_metrics import Tally
-from coordinator.learning.optimizers import OptimizerChoice
+from coordinator.learning.strategies import StrategyChoice
 from coordinator.rounds.lease import Lease
 from coordinator.rounds.pace_steering import Rhythm
 from coordinator.rounds.round import AbandonCause, Phase, Round, dropouts
@@ -91,7 +91,7 @@ class Lineage(msgspec.Struct, frozen=True, kw_only=True):
         reports_sha256: SHA-256 over the hex hashes of the reports' frames, in ascending order of device id.
         seed: seed of the coordinator.
         code_version: version of this program.
-        optimizer: the server optimizer.
+        strategy: how the mean update changed the model.
         codec: codec of the updates.
     """
 
@@ -100,7 +100,7 @@ class Lineage(msgspec.Struct, frozen=True, kw_only=True):
     reports_sha256: str = ""
     seed: int = 0
     code_version: str = ""
-    optimizer: OptimizerChoice | None = None
+    strategy: StrategyChoice | None = None
     codec: CodecChoice | None = None
 
 

@@ -56,63 +56,57 @@ class BrokerSettings:
     """``[broker]``: address and credentials of the MQTT broker.
 
     Attributes:
-        host: name or address.
-        port: TCP port.
-        username: empty uses the device's name.
-        password: empty for none.
-        tls: use TLS, verified with the system's certificate authorities.
+        tls: verified with the system's certificate authorities.
     """
 
-    host: Name = "127.0.0.1"  # nothing leaves the machine unless this is changed
-    port: Port = 1883  # MQTT's registered port
-    username: str = ""  # brokers base their access rules on the username
+    host: Name = "127.0.0.1"  # nothing leaves the machine
+    port: Port = 1883  # registered for MQTT
+    username: str = ""  # the device's name: brokers base access on it
     password: str = field(default="", repr=False)
-    tls: bool = False  # the default broker is on the same machine
+    tls: bool = False  # the default broker is on this machine
 
 
 @dataclass(frozen=True, slots=True)
 class ConditionSettings:
-    """``[conditions]``: when the device may train, and how that is determined.
+    """``[conditions]``: when the device may train.
 
     Attributes:
-        hysteresis_s: how long the conditions must hold without a break before the device is eligible.
-        poll_s: interval between readings of the conditions.
-        minimum_battery: least battery level, 0 to 1, even while charging; a device without a battery is on mains.
-        maximum_temperature_c: highest battery temperature.
-        idle_after_s: how long nothing must have been typed before the device counts as idle.
-        metered: whether the network is metered: ``auto`` (detect), ``yes`` or ``no``.
-        always_powered: the device has no battery but does not report that.
-        quiet_hours: spans of the local day without training, such as ``"07:00-09:30"``.
-        minimum_free_disk_bytes: least free space on the disk of ``data_dir``.
-        minimum_free_memory_bytes: least memory available to programs, counting our own memory as available.
-        ask_logind: count a person at the device's own screen as use.
-        watch_input_devices: count a pressed key as use, if we may read ``/dev/input``.
-        source: what to read: this machine (``linux``), the phone we run on (``termux``), a phone on a cable (``adb``).
-        adb_serial: serial number of the phone on the cable; empty selects the only one.
+        hysteresis_s: how long the conditions must hold.
+        poll_s: interval between readings.
+        minimum_battery: least level, 0 to 1, even while charging.
+        maximum_temperature_c: of the battery.
+        idle_after_s: time since the last typing.
+        metered: ``auto``, ``yes`` or ``no``.
+        always_powered: no battery, though the system does not say so.
+        quiet_hours: local times, such as ``"07:00-09:30"``.
+        minimum_free_disk_bytes: on the disk of ``data_dir``.
+        minimum_free_memory_bytes: counting our own as free.
+        ask_logind: count a person at the screen as use.
+        watch_input_devices: count pressed keys as use.
+        source: ``linux``, ``termux`` (the phone we run on) or ``adb`` (a phone on a cable).
+        adb_serial: serial number of that phone.
         root: folder that holds ``/sys``, ``/proc`` and ``/dev``.
-        required: conditions that must be known to hold, besides ``charging`` and ``unmetered``.
-        ignored: conditions that are not checked.
+        required: conditions that block if unknown, besides ``charging`` and ``unmetered``.
+        ignored: unchecked conditions.
     """
 
-    hysteresis_s: Seconds = 120.0  # lifts the survival of a 3-minute job from 0.50 to 0.80 on real traces
-    poll_s: Annotated[float, Meta(ge=0.02, le=60)] = (
-        1.0  # bounds how long training goes on after the phone is picked up
-    )
-    minimum_battery: Share = 0.3  # after unplugging, the user must be able to leave with enough charge
-    maximum_temperature_c: float = 45.0  # batteries age fast above it; Android throttles there
-    idle_after_s: Seconds = 60.0  # a shorter value would start training during a pause in a conversation
-    metered: Metered = "auto"  # NetworkManager knows; without it the kind of interface decides
-    always_powered: bool = False  # /sys usually shows whether there is a battery
-    quiet_hours: tuple[str, ...] = ()  # the other conditions already protect the user
-    minimum_free_disk_bytes: Count = 200_000_000  # two versions of the model and its programs, ten times over
+    hysteresis_s: Seconds = 120.0  # 80 instead of 50 % of 3-minute jobs survive
+    poll_s: Annotated[float, Meta(ge=0.02, le=60)] = 1.0  # bounds training after a pick-up
+    minimum_battery: Share = 0.3  # the user may leave soon
+    maximum_temperature_c: float = 45.0  # batteries age fast above it
+    idle_after_s: Seconds = 60.0  # longer than a pause in a conversation
+    metered: Metered = "auto"  # NetworkManager, else the kind of interface
+    always_powered: bool = False  # /sys usually tells
+    quiet_hours: tuple[str, ...] = ()  # other conditions protect the user
+    minimum_free_disk_bytes: Count = 200_000_000  # ten times what two versions take
     minimum_free_memory_bytes: Count = 250_000_000  # a session takes up to 180 MB
-    ask_logind: bool = True  # switch off for a desktop that never sets its idle hint
-    watch_input_devices: bool = True  # only the fact that a key was pressed is noted, never which one
-    source: Literal["linux", "termux", "adb"] = "linux"  # also right on Android with root
-    adb_serial: str = ""  # a single phone is the most common case
-    root: Path = Path("/")  # differs in a container, in tests, and for an emulated phone
-    required: tuple[Rule, ...] = ()  # a missing thermometer, battery driver or clock must not block for ever
-    ignored: tuple[Rule, ...] = ()  # for a board without a fan guard, or a phone that is always on its charger
+    ask_logind: bool = True  # off for desktops without idle hints
+    watch_input_devices: bool = True  # never notes which key
+    source: Literal["linux", "termux", "adb"] = "linux"  # also on rooted Android
+    adb_serial: str = ""  # the only one
+    root: Path = Path("/")  # differs in containers and for emulated phones
+    required: tuple[Rule, ...] = ()  # a missing thermometer must not block for ever
+    ignored: tuple[Rule, ...] = ()  # for a phone that is always charging
 
     @property
     def policy(self) -> Policy:
@@ -129,49 +123,47 @@ class ConditionSettings:
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """``[store]``: limits on the typed text that is stored; the oldest messages are removed first.
+    """``[store]``: limits on stored text; the oldest messages go first.
 
     Attributes:
-        maximum_messages: most messages.
-        maximum_age_days: age after which a message is deleted.
-        forbidden_words: a message that contains one of them is never stored; case does not matter.
+        maximum_age_days: age at which a message is deleted.
+        forbidden_words: messages with one are never stored; case does not matter.
     """
 
     maximum_messages: Annotated[int, Meta(ge=1)] = 10_000  # an hour of training on a slow core
-    maximum_age_days: Annotated[float, Meta(gt=0)] = 90.0  # habits change, and old text is a liability
-    forbidden_words: tuple[str, ...] = ()  # names and words that the user does not want on disk
+    maximum_age_days: Annotated[float, Meta(gt=0)] = 90.0  # habits change; old text is a liability
+    forbidden_words: tuple[str, ...] = ()  # for names and secrets
 
 
 @dataclass(frozen=True, slots=True)
 class KeyboardSettings:
-    """``[keyboard]``: the demo keyboard, on this machine's loopback address.
+    """``[keyboard]``: the keyboard page, on loopback.
 
     Attributes:
-        enabled: serve the keyboard.
-        port: TCP port; 0 picks a free one.
-        personalise: keep personal weights when they predict the device's own held-out messages better.
+        port: 0 picks a free one.
+        personalise: use personal weights where they predict held-out messages better.
     """
 
-    enabled: bool = False  # a page that reads what is typed must be enabled on purpose
-    port: AnyPort = 8700  # not a registered port
-    personalise: bool = True  # it costs nothing more, is used only where it is better, and is never sent
+    enabled: bool = False  # a page that reads typing
+    port: AnyPort = 8700  # not registered
+    personalise: bool = True  # costs nothing, is never sent
 
 
 @dataclass(frozen=True, slots=True)
 class EmulatorSettings:
-    """``[emulator]``: this agent is an emulated phone, and identifies itself as one everywhere.
+    """``[emulator]``: makes the agent an emulated phone, marked as one everywhere.
 
     Attributes:
-        messages: text file of the messages that the phone's user has typed, one per line.
-        day: the phone's scripted day: inline, or the path of a TOML file.
+        messages: file of typed messages, one per line.
+        day: scripted day: inline, or the path of a TOML file.
         speed: virtual seconds per real second.
-        seed: random seed for the day's jitter and interruptions, and for training.
-        start_hour: virtual hour of the day at the phone's first start.
+        seed: for jitter, interruptions and training.
+        start_hour: virtual hour at the first start.
     """
 
-    messages: Path | None = None  # a person may type on its keyboard instead
+    messages: Path | None = None  # a person may type instead
     day: Day = DEFAULT_DAY
-    speed: Annotated[float, Meta(gt=0, le=100_000)] = 1.0  # real time unless asked for
+    speed: Annotated[float, Meta(gt=0, le=100_000)] = 1.0  # real time
     seed: Annotated[int, Meta(ge=0)] = 0
     start_hour: Annotated[float, Meta(ge=0, lt=24)] = 0.0  # asleep, on the charger
 
@@ -181,11 +173,11 @@ class AgentConfig:
     """The complete configuration of an agent.
 
     Attributes:
-        population: the fleet that this device belongs to.
-        device: the device's name, unique in the population.
-        coordinator_url: base URL for fetching artifacts.
-        coordinator_key: public key that signs orders, in hex; empty trusts the first key announced on this machine.
-        data_dir: folder for the database and the models.
+        population: the device's fleet.
+        device: name, unique in the population.
+        coordinator_url: where artifacts are fetched.
+        coordinator_key: public key that signs orders, in hex.
+        data_dir: for database and models.
         broker: ``[broker]``.
         conditions: ``[conditions]``.
         store: ``[store]``.
@@ -196,9 +188,9 @@ class AgentConfig:
 
     device: DeviceId
     data_dir: Path
-    population: Population = _DEMO  # the coordinator's default
+    population: Population = _DEMO  # demo, as on the coordinator
     coordinator_url: str = "http://127.0.0.1:8080"  # the coordinator's default
-    coordinator_key: str = ""  # enrolment provides it; optional on one machine, where nobody can intercept traffic
+    coordinator_key: str = ""  # enrolment provides it; on one machine, the first announced is trusted
     broker: BrokerSettings = field(default_factory=BrokerSettings)
     conditions: ConditionSettings = field(default_factory=ConditionSettings)
     store: StoreSettings = field(default_factory=StoreSettings)

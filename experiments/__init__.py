@@ -1,1 +1,1 @@
-"""Studies behind our defaults: each was run for a figure that an ADR cites, and is kept so that it can be run again."""
+"""Studies behind our defaults: each gave a figure that an ADR cites, and is kept so that it can be repeated."""

@@ -1,4 +1,4 @@
-"""``python -m models``: what can be made from here on the command line."""
+"""``python -m models``: exports, converts and measures keyboard models."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from wire.errors import NightjarError
 
 @click.group()
 def main() -> None:
-    """Make the artifacts of a keyboard model."""
+    """Make and measure the artifacts of a keyboard model."""
 
 
 @main.command()
 @click.option("--model", default="tiny", show_default=True, help=f"Configuration: {', '.join(CONFIGURATIONS)}.")
 @click.option("--corpus", default="personas", show_default=True, help="personas, pydoc, or a TSV file (user, text).")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder to write to; made if missing.")
-@click.option("--seed", default=7, show_default=True, type=click.IntRange(min=0), help="Of the corpus and the weights.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Output folder; created if missing.")
+@click.option("--seed", default=7, show_default=True, type=click.IntRange(min=0), help="Seed of corpus and weights.")
 @click.option(
     "--language",
     "languages",
@@ -50,20 +50,20 @@ def main() -> None:
     default=("en",),
     show_default=True,
     type=click.Choice(LANGUAGES),
-    help="That people type in, for the keyboard's lexicon; may be given several times.",
+    help="Language of the keyboard's lexicon; may be given several times.",
 )
 @click.option(
     "--passes",
     default=3.0,
     show_default=True,
     type=click.FloatRange(0, 1000),
-    help="Of central training over the corpus, so that the fleet starts with a usable model; 0: random weights.",
+    help="Passes of central training over the corpus, so that the fleet starts with a usable model; 0: random weights.",
 )
 def export(model: str, corpus: str, out: Path, seed: int, languages: tuple[str, ...], passes: float) -> None:
     """Write program, weights, vocabulary, lexicons, n-gram model, manifest and held-out text.
 
-    Weights and n-gram model are trained on the corpus, less its held-out text. Devices get both, so the corpus must be
-    public.
+    The weights and the n-gram model are trained on the corpus without its held-out text. Devices get both, so the
+    corpus must be public.
     """
     shape = configuration(model)
     texts, held_out = hold_out(corpora.load(corpus, seed).users)
@@ -71,10 +71,10 @@ def export(model: str, corpus: str, out: Path, seed: int, languages: tuple[str, 
     program = export_program(shape, vocabulary.size, out / "cache")
     lexicons = {language: compiled(language) for language in languages}
     messages = [vocabulary.encode(words(text)) for text in texts]
-    click.echo(f"corpus {corpus}: {len(texts):,} messages to train on, {len(held_out):,} held out to measure on")
+    click.echo(f"corpus {corpus}: {len(texts):,} messages for training, {len(held_out):,} for evaluation")
     weights = warm_start(shape, vocabulary.size, messages, passes, seed, partial(_say_progress, "warm start"))
     if not passes:
-        click.echo("random weights (--passes 0): suggestions mean nothing before many rounds")
+        click.echo("random weights (--passes 0): suggestions are meaningless during the first rounds")
     ngram = compile_ngram(messages, vocabulary.size)
     write_model_folder(out, shape, vocabulary, program, weights, lexicons, ngram)
     write_held_out(out, held_out)
@@ -85,24 +85,24 @@ def export(model: str, corpus: str, out: Path, seed: int, languages: tuple[str, 
 @main.command("exchange")
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--to", "form", required=True, type=click.Choice(FORMATS), help="safetensors needs no TensorFlow.")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="File to write; a folder for saved-model.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Output file; a folder for saved-model.")
 def write_exchange(folder: Path, form: str, out: Path) -> None:
-    """Write the model of FOLDER in the format of others."""
+    """Convert the model in FOLDER to another format."""
     click.echo(f"{out}: {exchange(folder, form, out)} bytes")
 
 
 @main.command()
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--corpus", required=True, help="To train on: personas, pydoc, or a TSV file (user, text).")
-@click.option("--text", required=True, type=click.Path(path_type=Path), help="TSV file (user, text) to measure on.")
+@click.option("--corpus", required=True, help="Training text: personas, pydoc, or a TSV file (user, text).")
+@click.option("--text", required=True, type=click.Path(path_type=Path), help="Test text: a TSV file (user, text).")
 @click.option("--epochs", default=10, show_default=True, type=click.IntRange(1, 1000), help="Passes over the corpus.")
 @click.option("--learning-rate", default=1.0, show_default=True, type=click.FloatRange(0, 1000, min_open=True))
 @click.option("--clip-norm", default=1.0, show_default=True, type=click.FloatRange(0, 1e9, min_open=True))
-@click.option("--seed", default=7, show_default=True, type=click.IntRange(min=0), help="Of the order of the messages.")
+@click.option("--seed", default=7, show_default=True, type=click.IntRange(min=0), help="Seed of the message order.")
 def baselines(
     folder: Path, corpus: str, text: Path, epochs: int, learning_rate: float, clip_norm: float, seed: int
 ) -> None:
-    """Train a trigram, and the model of FOLDER, in one place; print as JSON how good they are."""
+    """Train a trigram and the model in FOLDER centrally; print their recall and loss as JSON."""
     found = measure_baselines(
         folder,
         corpus,
@@ -117,7 +117,7 @@ def baselines(
 
 
 def _say_progress(what: str, done: int, steps: int) -> None:
-    """Twenty lines in all, which a terminal and a log show alike."""
+    """Print at most twenty progress lines, readable in a terminal and in a log."""
     before, now = 20 * (done - 1) // steps, 20 * done // steps
     if now > before:
         click.echo(f"{what}: {5 * now} % ({done:,} of {steps:,} steps)", err=True)

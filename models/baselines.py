@@ -1,7 +1,7 @@
-"""What a federated model is compared with: a trigram, and the same model trained in one place on the same text.
+"""Baselines for a federated model: a trigram, and the same model trained centrally.
 
-Both see a corpus that its owner may read as a whole, and are measured on the held-out text that versions are measured
-on. The central training needs TensorFlow, and minutes; a coordinator runs it in a process of its own.
+Both are trained on a corpus that its owner may read as a whole, and measured on the same held-out text as the versions.
+Central training needs TensorFlow and takes minutes; the coordinator runs it in a child process.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from wire.errors import CorpusError, UnavailableError
 from wire.parameters import weights_from_bytes
 
 CENTRAL_TRAINING = "central training"
-"""What a line that says how far it is begins with."""
+"""Prefix of the progress lines."""
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """What one model reached.
+    """Metrics of one model.
 
     Attributes:
-        top1: recall of the best suggestion, 0 to 1.
-        top3: recall of the best three, 0 to 1.
-        loss: mean cross-entropy per target, nats; None of a trigram, which suggests and says no probabilities.
-        seconds: that its training took.
-        steps: batches that it was trained on; 0 of a trigram.
+        top1: top-1 recall, 0 to 1.
+        top3: top-3 recall, 0 to 1.
+        loss: mean cross-entropy per target, nats; None for the trigram, which keeps no probabilities.
+        seconds: training time.
+        steps: number of training batches; 0 for the trigram.
     """
 
     top1: float
@@ -47,21 +47,21 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Baselines(msgspec.Struct, frozen=True, kw_only=True):
-    """Both, and what they were made of.
+    """Metrics of both baselines, and how they were made.
 
     Attributes:
-        trigram: Kneser-Ney.
-        central: the model, trained in one place.
-        before: the same model before that, where federated training began.
-        corpus: name or file.
-        corpus_sha256: over its messages.
-        messages: in it.
-        text_sha256: of the held-out text's file.
-        learning_rate: of the central training.
-        clip_norm: of the central training.
-        epochs: of the central training.
-        seed: of the order of the messages.
-        weights_sha256: that the central training began with.
+        trigram: the Kneser-Ney trigram.
+        central: the model after central training.
+        before: the model before central training; federated training starts from the same weights.
+        corpus: name or file of the training text.
+        corpus_sha256: hash of its messages.
+        messages: number of its messages.
+        text_sha256: hash of the held-out text file.
+        learning_rate: learning rate of the central training.
+        clip_norm: maximum gradient norm of the central training.
+        epochs: epochs of the central training.
+        seed: seed of the message order.
+        weights_sha256: hash of the weights before central training.
     """
 
     trigram: Measured
@@ -89,24 +89,24 @@ def measure_baselines(
     seed: int,
     progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> Baselines:
-    """Train both on a corpus and measure them on a text.
+    """Train both baselines on a corpus and measure them on a text.
 
     Args:
-        folder: of a model; what the central training begins with.
-        corpus: name or path, to train on.
-        text: corpus file, to measure on.
+        folder: model folder; central training starts from its weights.
+        corpus: name or path of the training text.
+        text: corpus file to measure on.
         epochs: passes over the corpus.
-        learning_rate: of the first half of the central training; it falls to a tenth of it.
-        clip_norm: the most that the norm of a batch's gradient may be.
-        seed: of the order of the messages.
-        progress: is told how many steps of how many are done.
+        learning_rate: learning rate in the first half of the central training; it then falls to a tenth.
+        clip_norm: maximum norm of a batch's gradient.
+        seed: seed of the message order.
+        progress: called with the number of steps done and the number of all steps.
 
     Raises:
         CorpusError: a text cannot be read, or has no words.
         RemoteProtocolError: the folder holds no model.
-        UnavailableError: it cannot be read.
+        UnavailableError: the model cannot be read.
     """
-    from models.evaluation import evaluate  # half a gigabyte of TensorFlow
+    from models.evaluation import evaluate  # imports TensorFlow
     from models.training import train_centrally
 
     try:
@@ -129,7 +129,7 @@ def measure_baselines(
     batches = pack(seen, manifest.batch_rows, length, np.random.default_rng(seed))
     looked = pack(held_out, manifest.batch_rows, length)
     if not batches.targets or not looked.counted_targets:
-        msg = f"{corpus if not batches.targets else text} has no words of the model's vocabulary; give another text"
+        msg = f"{corpus if not batches.targets else text} has no words of the model's vocabulary; use another text"
         raise CorpusError(msg)
     first = evaluate(weights, shape, size, looked)
     begun_s, steps = time.perf_counter(), epochs * len(batches)

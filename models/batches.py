@@ -1,9 +1,9 @@
-"""Messages packed into the fixed shape that the training program takes.
+"""Packs messages into batches of the fixed shape that the training program takes.
 
 A message of words w1..wn becomes inputs ``[BOS, w1, ..., wn]`` and targets ``[w1, ..., wn, EOS]``. Whole messages are
-packed into rows of T positions, first fit; the LSTM resets its state at every BOS, so neighbours in a row do not see
+packed into rows of T positions, first fit; the LSTM resets its state at every BOS, so messages in a row do not affect
 each other. A message with more than T positions is cut into pieces of T, and the first input of each later piece is
-replaced by BOS: every word stays a target exactly once. This module knows nothing of TensorFlow or of text.
+replaced by BOS, so every word is a target exactly once. This module uses neither TensorFlow nor text.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Batches:
 
     Attributes:
         x: (steps, B, T) int32, inputs.
-        y: (steps, B, T) int32, targets; ``PAD`` where there is none.
-        targets: number of targets (end-of-message and out-of-vocabulary ones included); the weight of an update.
-        counted_targets: number of targets that recall counts: real words of the vocabulary.
+        y: (steps, B, T) int32, targets; ``PAD`` is no target.
+        targets: number of targets, including end-of-message and out-of-vocabulary; the weight of an update.
+        counted_targets: number of targets that count for recall: words of the vocabulary.
     """
 
     x: Ids
@@ -59,13 +59,13 @@ def pack(
     ([[[1, 7, 8, 1, 9, 0]]], [[[7, 8, 2, 9, 2, 0]]], 5, 3)
 
     Args:
-        messages: word ids of each message, without BOS and EOS; empty messages are left out.
+        messages: word ids of each message, without BOS and EOS; empty messages are skipped.
         batch_rows: B.
         sequence_length: T.
         generator: shuffles the messages; None packs them in the given order.
 
     Returns:
-        As many steps as the messages need; none if there are no words at all.
+        The batches; no step if there are no words.
 
     Raises:
         LocalProtocolError: B or T below 1.
@@ -101,10 +101,10 @@ def _pieces(message: Sequence[int], length: int) -> Iterator[tuple[list[int], li
 
 
 def _first_fit(lengths: Sequence[int], capacity: int) -> tuple[list[tuple[int, int]], int]:
-    """(row, start) of each piece, and the number of rows.
+    """Returns (row, start) of each piece, and the number of rows.
 
-    The first row with enough room is the least one over the heaps of rows with that much room or more: exactly first
-    fit, without a scan over all rows.
+    Rows are kept in one heap per amount of free room. The first row that fits is the minimum over the heaps with enough
+    room, so no scan over all rows is needed.
     """
     rows_with_room: list[list[int]] = [[] for _ in range(capacity + 1)]
     places: list[tuple[int, int]] = []

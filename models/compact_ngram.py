@@ -1,8 +1,8 @@
 r"""A compact n-gram model of public text: a file beside the vocabulary, which the keyboard mixes with the LSTM.
 
-The n-grams of an interpolated Kneser-Ney trigram (:mod:`models.ngram`) are pruned: those go first whose loss costs the
-text the least likelihood (Seymore and Rosenfeld 1996, weighted difference). Those that remain keep their probability;
-every other word backs off to the shorter context (Katz 1987). Probabilities are stored in steps of an eighth of a nat.
+An interpolated Kneser-Ney trigram (:mod:`models.ngram`) is pruned: the n-grams whose removal costs the least likelihood
+of the text go first (Seymore and Rosenfeld 1996, weighted difference). The others keep their probability; every other
+word backs off to the shorter context (Katz 1987). Probabilities are stored in steps of an eighth of a nat.
 A file is one line of ASCII and a zlib stream::
 
     nightjar-ngram 1 V B T\n
@@ -12,8 +12,8 @@ A file is one line of ASCII and a zlib stream::
          number of trigrams that begin with each bigram, B of two bytes;   back-off weight, B;
          third word of each trigram, T of two bytes;        probability, T)
 
-Numbers of two bytes are stored as all low bytes, then all high bytes; words as the difference from the word before them
-with the same context. Only public text may be compiled: rare n-grams name what somebody wrote.
+Two-byte numbers are stored as all low bytes, then all high bytes; words as the difference from the previous word with
+the same context. Only public text may be compiled, because rare n-grams quote what somebody wrote.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from wire.errors import LocalProtocolError, RemoteProtocolError
 
 MAX_NGRAM_BYTES = 2_000_000
 BYTES_PER_WORD = 200
-"""Size of the file for each word of the vocabulary: 2 MB for 10,000 words."""
+"""Maximum file size per word of the vocabulary: 2 MB for 10,000 words."""
 MAX_VOCABULARY = 65_535
 MAX_NGRAMS = 1_500_000
-"""Most bigrams, and most trigrams, of a file that comes from elsewhere."""
+"""Maximum number of bigrams, and of trigrams, in an untrusted file."""
 _STEPS_PER_NAT = 8
 _HEADER = re.compile(rb"nightjar-ngram 1 ([1-9][0-9]{0,4}) (0|[1-9][0-9]{0,6}) (0|[1-9][0-9]{0,6})\n")
 
@@ -48,18 +48,18 @@ _DECODED = np.exp(np.arange(256) / -_STEPS_PER_NAT).astype(np.float32)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompactNgram:
-    """The content of a file, ready for use: eight bytes for each bigram and three for each trigram.
+    """The decoded file, eight bytes per bigram and three per trigram. A uint8 code c stands for exp(-c / 8).
 
     Attributes:
         unigram: (V,) float32, probability of each word.
-        after_word: (V,) uint8, back-off weights.
-        bigram_starts: (V + 1,) int32, where the bigrams of each first word begin.
-        bigram_words: (B,) uint16, ascending for each first word.
-        bigram_codes: (B,) uint8, probabilities.
-        after_pair: (B,) uint8, back-off weights.
-        trigram_starts: (B + 1,) int32, where the trigrams of each bigram begin.
-        trigram_words: (T,) uint16, ascending for each bigram.
-        trigram_codes: (T,) uint8, probabilities.
+        after_word: (V,) uint8, codes of the back-off weights after each word.
+        bigram_starts: (V + 1,) int32, index of the first bigram of each first word.
+        bigram_words: (B,) uint16, second words, ascending for each first word.
+        bigram_codes: (B,) uint8, codes of the probabilities.
+        after_pair: (B,) uint8, codes of the back-off weights after each bigram.
+        trigram_starts: (B + 1,) int32, index of the first trigram of each bigram.
+        trigram_words: (T,) uint16, third words, ascending for each bigram.
+        trigram_codes: (T,) uint8, codes of the probabilities.
     """
 
     unigram: npt.NDArray[np.float32]
@@ -76,7 +76,7 @@ class CompactNgram:
         """Probabilities (V,) of the next word after two word ids; they sum to 1.
 
         Args:
-            before: id of the word before the last one; ``BOS`` if there is none.
+            before: id of the second-to-last word; ``BOS`` if there is none.
             last: id of the last word; ``BOS`` at the beginning of a message.
         """
         shares: npt.NDArray[np.float32] = self.unigram * _DECODED[self.after_word[last]]
@@ -94,14 +94,14 @@ class CompactNgram:
 
 
 def compile_ngram(messages: Sequence[Sequence[int]], vocabulary_size: int) -> bytes:
-    """Make the file of an n-gram model, as large as the vocabulary allows.
+    """Make an n-gram model file, as large as the vocabulary allows.
 
     Args:
-        messages: word ids of each message of a public text, without BOS and EOS; at least one word in all.
-        vocabulary_size: V, the specials included.
+        messages: word ids of each message of a public text, without BOS and EOS; at least one word in total.
+        vocabulary_size: V, specials included.
 
     Raises:
-        LocalProtocolError: the vocabulary is too large for ids of two bytes.
+        LocalProtocolError: the vocabulary is too large for two-byte ids.
     """
     if vocabulary_size > MAX_VOCABULARY:
         msg = f"an n-gram model has at most {MAX_VOCABULARY} word ids, got {vocabulary_size}"
@@ -117,18 +117,18 @@ def compile_ngram(messages: Sequence[Sequence[int]], vocabulary_size: int) -> by
         data = _write(scores, chosen[: len(scores.bigrams)], chosen[len(scores.bigrams) :])
         if len(data) <= limit:
             return data
-        kept = int(0.98 * kept * limit / len(data))  # the size is nearly proportional to the number
+        kept = int(0.98 * kept * limit / len(data))  # the size is nearly proportional to the number of n-grams
 
 
 def read_ngram(data: bytes, vocabulary_size: int) -> CompactNgram:
-    """Read a file that came from elsewhere.
+    """Read an untrusted file.
 
     Args:
         data: the file.
-        vocabulary_size: V of the model that it comes with.
+        vocabulary_size: V of the model that it belongs to.
 
     Raises:
-        RemoteProtocolError: not such a file, too large, or of another vocabulary.
+        RemoteProtocolError: not an n-gram model, too large, or made for another vocabulary.
     """
     header = _HEADER.match(data[:64])
     if header is None or len(data) > MAX_NGRAM_BYTES:
@@ -162,7 +162,7 @@ def read_ngram(data: bytes, vocabulary_size: int) -> CompactNgram:
 
 
 def _gains(scores: TrigramScores) -> tuple[_Reals, _Reals]:
-    """Nats of the text that each bigram and each trigram saves beside the shorter context."""
+    """Log-likelihood of the text, in nats, that each bigram and each trigram gains over the shorter context."""
     size = scores.vocabulary_size
     last, word = np.divmod(scores.bigrams, size)
     shorter = scores.word_mass[last] * scores.unigram[word]
@@ -177,7 +177,7 @@ def _write(scores: TrigramScores, keep_bigram: npt.NDArray[np.bool_], keep_trigr
     size = scores.vocabulary_size
     thirds, third_scores = scores.trigrams[keep_trigram], scores.trigram_scores[keep_trigram]
     keep_bigram = keep_bigram.copy()
-    keep_bigram[np.searchsorted(scores.bigrams, thirds // size)] = True  # a trigram hangs on its first two words
+    keep_bigram[np.searchsorted(scores.bigrams, thirds // size)] = True  # a trigram needs its first two words
     pairs, pair_scores = scores.bigrams[keep_bigram], scores.bigram_scores[keep_bigram]
     last, word = np.divmod(pairs, size)
     after_word = _back_off(last, pair_scores, scores.unigram[word], size)
@@ -205,7 +205,7 @@ def _write(scores: TrigramScores, keep_bigram: npt.NDArray[np.bool_], keep_trigr
 
 
 def _back_off(context: _Numbers, kept: _Reals, lower: _Reals, contexts: int) -> _Reals:
-    """Weights (contexts,) of the shorter context, which make the probabilities of each context sum to 1."""
+    """Back-off weights (contexts,), which make the probabilities of each context sum to 1."""
     left = 1.0 - np.bincount(context, weights=kept, minlength=contexts)
     lower_left = 1.0 - np.bincount(context, weights=lower, minlength=contexts)
     weights: _Reals = np.clip(left, 1e-9, 1.0) / np.clip(lower_left, 1e-9, 1.0)
@@ -225,7 +225,7 @@ def _differences(words: _Numbers, context: _Numbers) -> _Numbers:
 
 
 def _summed(differences: _Numbers, starts: npt.NDArray[np.int32], size: int) -> npt.NDArray[np.uint16]:
-    """The words from their differences."""
+    """Decodes words from their differences."""
     sums = np.concatenate([[0], np.cumsum(differences)])
     words: _Numbers = sums[1:] - np.repeat(sums[starts[:-1]], np.diff(starts))
     if len(words) and words.max() >= size:

@@ -1,7 +1,7 @@
-"""The named sizes of the keyboard model.
+"""The named shapes of the keyboard model.
 
-A configuration fixes everything about the shape except V, the number of word ids, which is that of the vocabulary in
-use. How fast and how long to train is not here: hyperparameters travel with the task.
+A configuration fixes the whole shape except V, the number of word ids, which comes from the vocabulary. Training
+hyperparameters are not here: they travel with the task.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ class ModelConfiguration:
     """Shape of a CIFG-LSTM with tied embedding and recurrent projection.
 
     Attributes:
-        name: what ``--model`` takes.
-        max_vocabulary: the most word ids V, the specials included.
-        embedding: D, size of a word's vector, of the projection and so of the state h.
+        name: the value of ``--model``.
+        max_vocabulary: maximum V, specials included.
+        embedding: D, size of a word vector, of the projection and so of the state h.
         hidden: H, number of LSTM cells, size of the state c.
         batch_rows: B, rows of a training batch.
         sequence_length: T, positions of a row.
@@ -34,13 +34,13 @@ class ModelConfiguration:
     sequence_length: int = 20
 
     def layout(self, vocabulary_size: int) -> ParameterLayout:
-        """The parameters for a vocabulary of V ids.
+        """The parameter layout for a vocabulary of V ids.
 
         >>> configuration("gboard").layout(10_000).size
         1412250
 
         Raises:
-            LocalProtocolError: V is larger than this configuration takes, or leaves no room for a word.
+            LocalProtocolError: V is above the maximum, or leaves no room for a word.
         """
         if not FIRST_WORD < vocabulary_size <= self.max_vocabulary:
             msg = f"model {self.name!r} takes {FIRST_WORD + 1} to {self.max_vocabulary} word ids, got {vocabulary_size}"
@@ -51,8 +51,8 @@ class ModelConfiguration:
 def lstm_layout(vocabulary_size: int, embedding: int, hidden: int) -> ParameterLayout:
     """The parameters of the LSTM, in the order of the flat vector.
 
-    Kernels are stored [in, out]; the three gates lie side by side in the order forget, output, candidate. There is no
-    softmax bias (Hard et al. 2018, 3.2: tied embedding), and the projection has the embedding's size.
+    Kernels are stored [in, out]; the three gates are columns in the order forget, output, candidate. There is no
+    softmax bias (Hard et al. 2018, 3.2: tied embedding), and the projection has the size of the embedding.
 
     >>> [t.shape for t in lstm_layout(10, 3, 5).tensors]
     [(10, 3), (3, 15), (3, 15), (15,), (5, 3)]
@@ -72,7 +72,7 @@ def lstm_layout(vocabulary_size: int, embedding: int, hidden: int) -> ParameterL
 CONFIGURATIONS = {
     c.name: c
     for c in (
-        # Small enough that a phone-round takes seconds on a slow core: tests and the first demo minutes.
+        # For tests and the demo: a device trains it in seconds, even on a slow core.
         ModelConfiguration("tiny", max_vocabulary=2_000, embedding=64, hidden=128),
         # Hard et al. 2018, "Federated learning for mobile keyboard prediction", section 3: 1.4M parameters.
         ModelConfiguration("gboard", max_vocabulary=10_000, embedding=96, hidden=670),
@@ -81,10 +81,10 @@ CONFIGURATIONS = {
 
 
 def configuration(name: str) -> ModelConfiguration:
-    """The configuration of that name.
+    """The configuration with this name.
 
     Raises:
-        ConfigError: no such name.
+        ConfigError: there is none.
     """
     if name not in CONFIGURATIONS:
         msg = f"expected a model named {' or '.join(map(repr, CONFIGURATIONS))}, got {name!r}"

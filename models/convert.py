@@ -1,7 +1,7 @@
-"""Turns the program into a ``.tflite`` file; run by ``models.export`` in a process of its own.
+"""Converts the program to a ``.tflite`` file; ``models.export`` runs this module in a child process.
 
 ``python -m models.convert CONFIGURATION_JSON VOCABULARY_SIZE OUTPUT_FILE``. The converter crashes the process on some
-graphs, without a message, so nobody calls this in a process that must live.
+graphs without a message, so never call this in a process that must survive.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def convert(configuration: ModelConfiguration, vocabulary_size: int) -> bytes:
     """The program as a flatbuffer of built-in TFLite operations only.
 
     Raises:
-        Exception: whatever the converter raises, in particular when an operation is not a built-in one.
+        Exception: any exception of the converter, for example because an operation is not built in.
     """
     program = Program(configuration, vocabulary_size)
     with tempfile.TemporaryDirectory() as folder:

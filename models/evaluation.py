@@ -1,7 +1,7 @@
-"""How good some weights are on some messages, with TensorFlow: on a GPU if it sees one.
+"""Evaluates weights on messages with TensorFlow, on a GPU if there is one.
 
-A pure function of picklable arguments, so a coordinator may call it in a child process and keep TensorFlow's half
-gigabyte out of its own.
+The functions are pure and their arguments picklable, so the coordinator can call them in a child process and need not
+load TensorFlow itself.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from models.configurations import ModelConfiguration
 from models.vocabulary import BOS
 from wire.parameters import Vector
 
-# Evaluation shall say the same everywhere; the ten bits of TensorFloat-32 are too few for that.
+# The ten mantissa bits of TensorFloat-32 are too few for equal results on all machines.
 tf.config.experimental.enable_tensor_float_32_execution(False)
 
 MOST_HITS = 1 << 14
-"""Words of a text of which is kept whether they were foreseen, spread evenly: 4 KiB a version, and an error of a
-quarter of a point where two versions differ in a tenth of the words."""
+"""Maximum number of targets for which hit or miss is kept, spread evenly over the text. It costs 4 KiB a version; the
+standard error is a quarter of a percentage point where two versions differ in a tenth of the words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Recall as Hard et al. 2018, section 4: padding, end-of-message and unknown targets are not counted.
+    """Recall as in Hard et al. 2018, section 4: padding, end-of-message and unknown targets are not counted.
 
     Attributes:
         top1: share of the counted targets that were the best suggestion, 0 to 1.
-        top3: share that was among the best three, 0 to 1.
-        loss: mean cross-entropy per target (also the uncounted ones), nats.
+        top3: share of the counted targets among the best three suggestions, 0 to 1.
+        loss: mean cross-entropy per target, uncounted ones included, nats.
         counted: number of counted targets.
-        hits: of at most :data:`MOST_HITS` of these, in the order of the text, one bit each: first whether the word was
-            the best suggestion, then, from the next whole byte on, whether it was among the best three.
+        hits: two bit fields over at most :data:`MOST_HITS` counted targets in text order, each padded to whole bytes:
+            whether the target was the best suggestion, then whether it was among the best three.
     """
 
     top1: float
@@ -47,13 +47,13 @@ class Metrics:
 
 
 def evaluate(weights: Vector, configuration: ModelConfiguration, vocabulary_size: int, batches: Batches) -> Metrics:
-    """Score weights on packed messages.
+    """Evaluate weights on packed messages.
 
     Args:
         weights: (n,) float32.
         configuration: shape of the model.
         vocabulary_size: V.
-        batches: what to foresee; with none, every figure is 0.
+        batches: the messages; without any, every metric is 0.
 
     Raises:
         LocalProtocolError: the weights do not have the length of the layout.
@@ -80,13 +80,13 @@ def evaluate(weights: Vector, configuration: ModelConfiguration, vocabulary_size
 def best_words(
     weights: Vector, configuration: ModelConfiguration, vocabulary_size: int, contexts: Sequence[Sequence[int]]
 ) -> list[list[int]]:
-    """The ids of the three best words after the beginnings of messages, best first.
+    """The ids of the three best next words after each context, best first.
 
     Args:
         weights: (n,) float32.
         configuration: shape of the model.
         vocabulary_size: V.
-        contexts: word ids of each beginning.
+        contexts: word ids of the beginning of each message.
     """
     model = _model(weights, configuration, vocabulary_size)
     best = []

@@ -1,7 +1,7 @@
-"""A version in the formats of others: SavedModel, safetensors, and an int8 ``.tflite`` that predicts.
+"""Converts a version to common formats: SavedModel, safetensors, and an int8 ``.tflite`` for prediction.
 
-What is read is a model folder (:mod:`models.folder`); its hashes were checked by whoever wrote it. Two of the three
-need TensorFlow, which is imported only then.
+The input is a model folder (:mod:`models.folder`), whose hashes are not checked again. SavedModel and ``.tflite`` need
+TensorFlow, which is imported only for these.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ NEED_TENSORFLOW = frozenset({SAVED_MODEL, TFLITE})
 
 
 def exchange(folder: Path, form: str, out: Path) -> int:
-    """Write the model of a folder in another format.
+    """Convert the model in a folder to another format.
 
     Args:
-        folder: as :func:`models.folder.write_files` makes it.
+        folder: model folder, written by :func:`models.folder.write_files`.
         form: one of FORMATS.
-        out: file to write; for a SavedModel a folder.
+        out: output file; for a SavedModel a folder.
 
     Returns:
         Bytes written.
 
     Raises:
-        ConfigError: no such format.
+        ConfigError: unknown format.
         RemoteProtocolError: the folder holds no model.
-        UnavailableError: it cannot be read, converted or written.
+        UnavailableError: the model cannot be read, converted or written.
     """
     try:
         manifest = Manifest.decode((folder / MANIFEST).read_bytes())
@@ -49,14 +49,14 @@ def exchange(folder: Path, form: str, out: Path) -> int:
                 msg = f"expected one of {', '.join(FORMATS)}, got {form!r}"
                 raise ConfigError(msg)
     except OSError as error:
-        msg = f"cannot write {folder} to {out}: {error}; is the one a model folder, and can the other be written?"
+        msg = f"cannot write {folder} to {out}: {error}; give a model folder and a path that can be written"
         raise UnavailableError(msg) from error
     files = [out] if out.is_file() else [path for path in out.rglob("*") if path.is_file()]
     return sum(path.stat().st_size for path in files)
 
 
 def _write_safetensors(manifest: Manifest, weights: Vector, out: Path) -> None:
-    """Each parameter under its name, and in the metadata what else belongs to the version."""
+    """Write each parameter under its name; the metadata identifies the version."""
     from safetensors.numpy import save_file
 
     about = {

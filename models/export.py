@@ -1,7 +1,7 @@
-"""The program artifact from a configuration, made once and kept.
+"""Exports the program artifact of a configuration, and caches it.
 
-Conversion runs in a child process (``models.convert``), because the converter can crash the process that it runs in.
-This module itself does not import TensorFlow, so a coordinator that finds its program in the cache starts without it.
+Conversion runs in a child process (``models.convert``), because the converter can crash its process. This module itself
+does not import TensorFlow, so a coordinator whose program is in the cache starts without it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from models.configurations import ModelConfiguration
 from wire.errors import ConfigError, UnavailableError
 
 SOURCES = ("configurations.py", "lstm.py", "program.py", "convert.py", "uninitialised.py", "vocabulary.py")
-"""What the bytes of a program depend on, beside TensorFlow."""
+"""Files of this package that the bytes of a program depend on."""
 
 CONVERSION_TIMEOUT_S = 600.0
-"""A conversion takes 6 to 10 s on a desktop; a slow board must not be cut off, a hung one must."""
+"""Long enough for a slow board; a converter that hangs must still be stopped."""
 
 
 def export_program(configuration: ModelConfiguration, vocabulary_size: int, cache: Path) -> bytes:
@@ -33,13 +33,13 @@ def export_program(configuration: ModelConfiguration, vocabulary_size: int, cach
     Args:
         configuration: shape of the model.
         vocabulary_size: V.
-        cache: folder in which programs are kept; made if missing.
+        cache: folder of exported programs; created if missing.
 
     Raises:
         ConfigError: TensorFlow is not installed.
         UnavailableError: the conversion failed, or the cache cannot be written.
     """
-    configuration.layout(vocabulary_size)  # refuses an impossible size before a process is started
+    configuration.layout(vocabulary_size)  # refuses an impossible size before a process starts
     kept = cache / f"{configuration.name}-{vocabulary_size}-{_fingerprint(configuration, vocabulary_size)}.tflite"
     try:
         if kept.exists():
@@ -48,7 +48,7 @@ def export_program(configuration: ModelConfiguration, vocabulary_size: int, cach
         with tempfile.TemporaryDirectory(dir=cache) as folder:
             made = Path(folder) / "program.tflite"
             _convert(configuration, vocabulary_size, made)
-            put_in_place(made, kept)  # a reader sees a whole file or none
+            put_in_place(made, kept)  # atomic: a reader never sees half a file
         return kept.read_bytes()
     except OSError as error:
         msg = f"cannot keep programs in {cache}: {error}; give a folder that can be written"
@@ -59,7 +59,7 @@ def _convert(configuration: ModelConfiguration, vocabulary_size: int, made: Path
     root = str(Path(__file__).resolve().parent.parent)
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])),
-        "CUDA_VISIBLE_DEVICES": "-1",  # nothing is computed: do not take a GPU's memory
+        "CUDA_VISIBLE_DEVICES": "-1",  # conversion computes nothing: do not reserve GPU memory
         "TF_CPP_MIN_LOG_LEVEL": "3",
     }
     shape = msgspec.json.encode(configuration).decode()
@@ -80,12 +80,12 @@ def _convert(configuration: ModelConfiguration, vocabulary_size: int, made: Path
     if child.returncode != 0 or not made.exists():
         how = f"was killed by signal {-child.returncode}" if child.returncode < 0 else f"exited with {child.returncode}"
         last = "\n".join(child.stderr.strip().splitlines()[-5:])
-        msg = f"converting model {configuration.name!r} to TFLite failed: the converter {how}; its last words:\n{last}"
+        msg = f"converting model {configuration.name!r} to TFLite failed: the converter {how}; its last output:\n{last}"
         raise UnavailableError(msg)
 
 
 def _fingerprint(configuration: ModelConfiguration, vocabulary_size: int) -> str:
-    """Names everything that the bytes depend on, so that no program is kept too long."""
+    """Hash of everything that the program's bytes depend on; the cache key."""
     digest = hashlib.sha256(msgspec.json.encode((configuration, vocabulary_size, _tensorflow_version())))
     for name in SOURCES:
         digest.update((Path(__file__).parent / name).read_bytes())

@@ -1,8 +1,8 @@
-"""The folder of an exported model: how a first version travels from where it is made to a coordinator.
+"""The folder of an exported model, from which a coordinator takes its first version.
 
-``program.tflite``, ``weights.bin``, ``vocabulary.txt``, for keyboards a ``lexicon-LANGUAGE.bin`` for each language and
-``ngram.bin``, and ``manifest.json`` that binds them by hash. Beside them may lie ``held_out.tsv``, public text that a
-coordinator measures its versions on; devices never get it.
+It holds ``program.tflite``, ``weights.bin`` and ``vocabulary.txt``; for keyboards a ``lexicon-LANGUAGE.bin`` for each
+language and ``ngram.bin``; and ``manifest.json`` with the hashes of all. ``held_out.tsv`` is optional: public text on
+which the coordinator measures its versions; devices never get it.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ NGRAM = "ngram.bin"
 HELD_OUT = "held_out.tsv"
 
 HELD_OUT_EVERY, MOST_HELD_OUT = 10, 2000
-"""A tenth of the messages, and no more than are measured in seconds: some ten thousand words."""
+"""Every tenth message is held out, but at most 2,000 (some ten thousand words), which are measured in seconds."""
 
 NO_LEXICONS: Mapping[str, bytes] = MappingProxyType({})
 
 MINIMUM_AGENT_VERSION = "0.1.0"
-"""The first agent that can run the programs of this release."""
+"""The oldest agent that can run the programs of this release."""
 
 
 def lexicon_name(language: str) -> str:
-    """The file of a language's lexicon.
+    """File name of a language's lexicon.
 
     >>> lexicon_name("en")
     'lexicon-en.bin'
@@ -54,13 +54,13 @@ def write_model_folder(
     """Write version 0 of a model.
 
     Args:
-        folder: made if missing.
+        folder: created if missing.
         shape: configuration of the model.
-        vocabulary: of V ids.
-        program: exported for this configuration and V.
+        vocabulary: V ids.
+        program: program for this configuration and V.
         weights: (n,) float32.
         lexicons: language -> file of :mod:`models.lexicon`.
-        ngram: file of :mod:`models.compact_ngram` over this vocabulary.
+        ngram: file of :mod:`models.compact_ngram` for this vocabulary.
 
     Raises:
         UnavailableError: the folder cannot be written.
@@ -87,15 +87,15 @@ def write_model_folder(
 
 
 def hold_out(users: Mapping[str, Sequence[str]]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Split a corpus into text to train on and messages, spread evenly over it, to measure versions on.
+    """Split a corpus into training text and held-out messages, which are spread evenly over it.
 
-    A corpus of fewer than ten messages is both.
+    All messages of a corpus with fewer than ten are both.
 
     Args:
         users: user -> messages.
 
     Returns:
-        The messages to train on, and the held-out messages, each with its user.
+        The training messages, and (user, message) of each held-out one.
     """
     rows = [(user, " ".join(message.split())) for user, messages in users.items() for message in messages]
     chosen = range(HELD_OUT_EVERY - 1, len(rows), HELD_OUT_EVERY) or range(len(rows))
@@ -106,11 +106,11 @@ def hold_out(users: Mapping[str, Sequence[str]]) -> tuple[list[str], list[tuple[
 
 
 def write_held_out(folder: Path, held_out: Sequence[tuple[str, str]]) -> None:
-    """Write the text that versions are measured on.
+    """Write the held-out text.
 
     Args:
-        folder: of the model.
-        held_out: user and message, without tabs and line breaks.
+        folder: model folder.
+        held_out: (user, message), without tabs and line breaks.
 
     Raises:
         UnavailableError: the folder cannot be written.
@@ -124,11 +124,11 @@ def write_held_out(folder: Path, held_out: Sequence[tuple[str, str]]) -> None:
 
 
 def write_files(folder: Path, manifest: Manifest, parts: Mapping[str, bytes]) -> None:
-    """Write the files of a model; the manifest last, so that a folder with one is whole.
+    """Write the files of a model; the manifest last, so that a folder with a manifest is complete.
 
     Args:
-        folder: made if missing.
-        manifest: of the parts.
+        folder: created if missing.
+        manifest: manifest of the files.
         parts: file name -> content.
 
     Raises:

@@ -1,9 +1,9 @@
-"""The inference file of a version for other runtimes: its weights in int8 with the one signature that predicts.
+"""The inference file of a version for other runtimes: int8 weights and one signature, which predicts.
 
-The agent's keyboard needs none: it predicts in numpy from the mapped weights (docs/adr/0014). The tied embedding is in
-the file twice, once to look words up and once to score them.
+The agent's keyboard does not use it: it predicts in numpy from memory-mapped weights (docs/adr/0014). The file holds
+the tied embedding twice, once for lookup and once for scoring.
 
-Weights are quantized, activations are not (TensorFlow's dynamic range quantization): no text is needed to calibrate it.
+Only the weights are quantized (TensorFlow's dynamic range quantization), so no text is needed for calibration.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wire.parameters import Vector
 
 
 class StepModule(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
-    """The one step of a version, its weights constant.
+    """The ``step`` signature of a version with constant weights.
 
     Args:
         configuration: shape of the model.
@@ -46,7 +46,7 @@ class StepModule(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
 
 
 def build_inference(weights: Vector, configuration: ModelConfiguration, vocabulary_size: int) -> bytes:
-    """A ``.tflite`` flatbuffer of some weights: token, h, c -> scores, h, c.
+    """Build a ``.tflite`` flatbuffer with these weights: token, h, c -> scores, h, c.
 
     Args:
         weights: (n,) float32.
@@ -54,14 +54,14 @@ def build_inference(weights: Vector, configuration: ModelConfiguration, vocabula
         vocabulary_size: V.
 
     Raises:
-        UnavailableError: it cannot be converted; the message says why.
+        UnavailableError: the conversion failed.
     """
     module = StepModule(configuration, vocabulary_size, weights)
     try:
         converter = tf.lite.TFLiteConverter.from_concrete_functions([module.step.get_concrete_function()], module)
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
         return bytes(converter.convert())
-    except Exception as error:  # whatever a converter raises
+    except Exception as error:  # the converter may raise anything
         first = (str(error).strip() or "no message").splitlines()[0]
         msg = f"{type(error).__name__}: {first[:200]}"
         raise UnavailableError(msg) from error

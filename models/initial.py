@@ -1,6 +1,6 @@
-"""Weights to begin with: random, and the same bits for the same seed on every machine.
+"""Random initial weights, bit-identical on every machine for the same seed.
 
-Only uniform draws are used: they need no libm, whose last bit differs between platforms, as normal ones do in the tail.
+Only uniform draws are used. Normal draws call libm, whose last bit differs between platforms.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from models.configurations import ModelConfiguration
 from wire.parameters import ParameterSpec, Vector
 
 EMBEDDING_STD = 0.125
-"""Small enough that the first logits are near zero, so that the first loss is near ln V."""
+"""Small enough that the initial logits are near zero, so the initial loss is near ln V."""
 FORGET_BIAS = 1.0
-"""The cell remembers at first (Gers et al. 2000; Jozefowicz et al. 2015)."""
+"""The cell initially remembers (Gers et al. 2000; Jozefowicz et al. 2015)."""
 
 
 def initial_weights(configuration: ModelConfiguration, vocabulary_size: int, seed: int) -> Vector:
@@ -26,7 +26,7 @@ def initial_weights(configuration: ModelConfiguration, vocabulary_size: int, see
     Args:
         configuration: shape of the model.
         vocabulary_size: V.
-        seed: root seed; each tensor has a child of it by name.
+        seed: root seed; each tensor gets a child seed by name.
 
     Returns:
         (n,) float32.
@@ -43,7 +43,7 @@ def _tensor(spec: ParameterSpec, hidden: int, seed: int) -> npt.NDArray[np.float
     if spec.name == "embedding":
         bound = EMBEDDING_STD * math.sqrt(3.0)
     else:
-        # Glorot and Bengio 2010, equation 16, for each gate by itself: three gates share a kernel's columns.
+        # Glorot and Bengio 2010, equation 16, per gate: a kernel's columns belong to three gates.
         fan_in, fan_out = spec.shape[0], spec.shape[1] // (3 if spec.name.endswith("kernel") else 1)
         bound = math.sqrt(6.0 / (fan_in + fan_out))
     generator = np.random.default_rng(np.random.SeedSequence([seed, zlib.crc32(spec.name.encode())]))

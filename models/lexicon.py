@@ -1,13 +1,13 @@
-r"""A lexicon: the common words of a language and how common each is, as a compact file beside the vocabulary.
+r"""A lexicon: the common words of a language with their frequencies, as a compact file beside the vocabulary.
 
-The vocabulary has the words that the model can predict; a lexicon has every word that a person may mean, so that the
-keyboard takes none of them for a slip. A file is one line of ASCII and a zlib stream::
+The vocabulary has the words that the model can predict; a lexicon has every word that a user may mean, so that the
+keyboard does not correct it. A file is one line of ASCII and a zlib stream::
 
     nightjar-lexicon 1 LANGUAGE COUNT\n
     zlib(COUNT words in UTF-8, each ended by \n, in order of (fold(word), word);
          COUNT bytes, round(-12 ln p) of each word, at most 255)
 
-where p is the word's share of what is said. Where the words come from is :mod:`models.word_lists`'s concern.
+where p is the relative frequency of the word. :mod:`models.word_lists` chooses the words.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from wire.errors import RemoteProtocolError
 
 STEPS_PER_NAT = 12
 MOST_WORDS = 100_000
-"""The next ones are said once in ten million words; more would cost a device memory and gain it little."""
+"""Rarer words occur once in ten million words; they would cost a device memory and gain little."""
 MAX_LEXICON_BYTES = 1_500_000
 _MAX_WORD_BYTES = 64
 _HEADER = re.compile(rb"nightjar-lexicon 1 ([a-z]{2,3}) ([1-9][0-9]{0,5})\n")
 
 
 def fold(word: str) -> str:
-    """What remains of a word without case, accents and apostrophes: people leave these out.
+    """The word without case, accents and apostrophes, which people often leave out.
 
     >>> fold("Don't"), fold("Café"), fold("Ёлка")
     ('dont', 'cafe', 'елка')
@@ -52,7 +52,7 @@ class WordList:
     Attributes:
         language: ISO 639 code.
         text: all words in UTF-8, each ended by a line feed, in order of (fold(word), word).
-        log_shares: (k,) float32, the natural logarithm of each word's share of what is said.
+        log_shares: (k,) float32, natural logarithm of each word's relative frequency.
     """
 
     language: str
@@ -61,14 +61,14 @@ class WordList:
 
 
 def write_lexicon(language: str, shares: Mapping[str, float]) -> bytes:
-    r"""The file of a lexicon: the commonest :data:`MOST_WORDS` of the words.
+    r"""Make a lexicon file of the :data:`MOST_WORDS` most frequent words.
 
     >>> read_lexicon(write_lexicon("en", {"the": 0.5, "don't": 0.1})).text
     b"don't\nthe\n"
 
     Args:
         language: ISO 639 code.
-        shares: word -> its share of what is said, above 0.
+        shares: word -> relative frequency, above 0.
     """
     common = sorted(shares, key=lambda word: (-shares[word], word))[:MOST_WORDS]
     words = sorted(common, key=lambda word: (fold(word), word))
@@ -78,10 +78,10 @@ def write_lexicon(language: str, shares: Mapping[str, float]) -> bytes:
 
 
 def read_lexicon(data: bytes) -> WordList:
-    """Read a file that came from elsewhere.
+    """Read an untrusted file.
 
     Raises:
-        RemoteProtocolError: not such a file, or larger than one may be.
+        RemoteProtocolError: not a lexicon, or too large.
     """
     header = _HEADER.match(data[:64])
     if header is None or len(data) > MAX_LEXICON_BYTES:

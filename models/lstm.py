@@ -1,13 +1,13 @@
-"""The CIFG-LSTM keyboard model as a TensorFlow graph: forward pass, loss, and gradient written out by hand.
+"""The CIFG-LSTM keyboard model as a TensorFlow graph: forward pass, loss, and a hand-written gradient.
 
-The gradient is written out because TFLite has no automatic differentiation, and because this form of it converts to
-built-in operations only and runs faster on a device than a converted ``tf.GradientTape``. The forms that look odd are
-there for the converter; the tests in ``tests/models/test_program.py`` fail if one is undone:
+The gradient is hand-written because TFLite has no automatic differentiation, and because this form converts to
+built-in operations only and runs faster on a device than a converted ``tf.GradientTape``. Some unusual forms are there
+for the converter; the tests in ``tests/models/test_program.py`` fail without them:
 
 - Every product is ``a @ b`` or ``a^T @ b``, with kernels stored [in, out]: it becomes BATCH_MATMUL with adj_y = False.
-  ``a @ b^T`` would become FULLY_CONNECTED with changing weights, which is several times slower.
-- The transposes that the backward pass needs are made once per step and multiplied by ``one``, a value that is 1 but
-  that the converter cannot know; otherwise it folds them back into twenty ``a @ b^T``.
+  ``a @ b^T`` would become FULLY_CONNECTED with variable weights, which is slower.
+- The transposes that the backward pass needs are made once per step and multiplied by ``one``, whose value 1 the
+  converter cannot know; otherwise it folds them back into ``a @ b^T``.
 - No one-hot matrix: the "minus one at the target" of the softmax gradient and the gradient of the input embedding are
   one scatter.
 
@@ -18,7 +18,7 @@ multiplied by ``keep``, which is 0 where a message begins::
     f, o   = sigmoid(x Wx + h' Wh + b)      g = tanh(x Wx + h' Wh + b)
     c      = f * c' + (1 - f) * g           m = o * tanh(c)            h = m P
 
-Here N = B * T positions in time-major order: position t * B + row. There are no variables, no I/O and no optimizer.
+N = B * T positions in time-major order: position t * B + row. There are no variables, no I/O and no optimizer here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Tensor = Any
 """A ``tf.Tensor``: TensorFlow's types cannot be checked."""
 
 NEVER = -1e9
-"""The logit of what must not be suggested: finite, so that a softmax over it stays finite."""
+"""The logit of ids that must not be suggested: finite, so that a softmax over it stays finite."""
 
 
 class Weights(NamedTuple):
@@ -47,7 +47,7 @@ class Weights(NamedTuple):
 
 
 class Gates(NamedTuple):
-    """What one time step leaves for the backward pass; each (B, H), or (N, H) when joined over time."""
+    """Values of one time step that the backward pass needs; each (B, H), or (N, H) when joined over time."""
 
     forget: Tensor
     output: Tensor
@@ -58,7 +58,7 @@ class Gates(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """What the forward pass leaves."""
+    """Values of the forward pass that the backward pass needs."""
 
     states: Tensor  # (N, D) h of every position
     previous_states: Tensor  # (N, D) h' of every position
@@ -67,16 +67,16 @@ class Pass(NamedTuple):
 
 
 class Gradient(NamedTuple):
-    """The gradient of the mean loss, and what was seen on the way."""
+    """The gradient of the mean loss, with the metrics of the batch."""
 
     weights: Weights
     loss: Tensor  # () mean cross-entropy per target, nats
     targets: Tensor  # () float32
-    hits: Tensor  # () float32, counted targets that had the largest probability
+    hits: Tensor  # () float32, counted targets with the largest probability
 
 
 class Scores(NamedTuple):
-    """Sums over the targets of a batch; all () float32. Counted: real words of the vocabulary."""
+    """Sums over the targets of a batch; all () float32. Counted targets are words of the vocabulary."""
 
     loss_sum: Tensor  # nats, over all targets
     targets: Tensor
@@ -86,12 +86,12 @@ class Scores(NamedTuple):
 
 
 class Ranks(NamedTuple):
-    """What was foreseen at each position of a batch."""
+    """Loss of a batch, and the rank of the target at each position."""
 
     loss_sum: Tensor  # () float32, nats, over all targets
     targets: Tensor  # () float32
-    counted: Tensor  # (N,) float32, 1 where the target is a real word of the vocabulary
-    rank: Tensor  # (N,) float32, words that were thought likelier than the target
+    counted: Tensor  # (N,) float32, 1 where the target is a word of the vocabulary
+    rank: Tensor  # (N,) float32, number of words ranked above the target
 
 
 def gradient(weights: Weights, x: Tensor, y: Tensor) -> Gradient:
@@ -100,7 +100,7 @@ def gradient(weights: Weights, x: Tensor, y: Tensor) -> Gradient:
     Args:
         weights: the parameters.
         x: (B, T) int32 inputs; ``BOS`` resets the state of its row.
-        y: (B, T) int32 targets; ``PAD`` is no target. With no target at all the gradient is zero.
+        y: (B, T) int32 targets; ``PAD`` is no target. Without any target the gradient is zero.
     """
     steps = x.shape[1]
     inputs, targets = _time_major(x), _time_major(y)
@@ -132,7 +132,7 @@ def gradient(weights: Weights, x: Tensor, y: Tensor) -> Gradient:
 
 
 def score(weights: Weights, x: Tensor, y: Tensor) -> Scores:
-    """Loss and recall of one batch; arguments as of :func:`ranks`."""
+    """Loss and recall of one batch; the arguments are those of :func:`ranks`."""
     found = ranks(weights, x, y)
     return Scores(
         loss_sum=found.loss_sum,
@@ -146,8 +146,8 @@ def score(weights: Weights, x: Tensor, y: Tensor) -> Scores:
 def ranks(weights: Weights, x: Tensor, y: Tensor) -> Ranks:
     """Loss of one batch, and the rank of each of its targets.
 
-    The rank of a target is the number of words whose logit is not less than its own, itself excepted: ties, and values
-    that are not numbers, count against the model.
+    The rank of a target is the number of other words whose logit is not less than its own, so ties and NaN count
+    against the model.
 
     Args:
         weights: the parameters.
@@ -167,7 +167,7 @@ def ranks(weights: Weights, x: Tensor, y: Tensor) -> Ranks:
 
     less = tf.cast(tf.less(logits, tf.expand_dims(tf.gather_nd(logits, at_target), 1)), tf.float32)
     not_less = tf.reduce_sum(1.0 - less, 1)
-    rank = not_less - tf.reduce_sum(1.0 - less[:, :FIRST_WORD], 1) - 1.0  # (N,) the specials are not words
+    rank = not_less - tf.reduce_sum(1.0 - less[:, :FIRST_WORD], 1) - 1.0  # (N,) without the specials
     return Ranks(loss, tf.reduce_sum(mask), counted, rank)
 
 
@@ -181,7 +181,7 @@ def advance(weights: Weights, token: Tensor, h: Tensor, c: Tensor) -> tuple[Tens
         c: (1, H) float32 state.
 
     Returns:
-        Logits (1, V) with those of the specials at ``NEVER``; the next h; the next c.
+        Logits (1, V), those of the specials ``NEVER``; the next h; the next c.
     """
     keep = tf.expand_dims(tf.cast(tf.not_equal(token, BOS), tf.float32), 1)
     projected = tf.matmul(tf.gather(weights.embedding, token), weights.input_kernel) + weights.gate_bias
@@ -212,7 +212,7 @@ def _forward(weights: Weights, embedded: Tensor, inputs: Tensor, steps: int) -> 
 
 
 def _cell(weights: Weights, z: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Gates]:
-    """One step from pre-activations z (B, 3H) and cell c' (B, H): the next h, the next c, and the gates."""
+    """One step from pre-activations z (B, 3H) and cell c' (B, H). Returns the next h, the next c, and the gates."""
     hidden = weights.projection.shape[0]
     forget, output = tf.split(tf.sigmoid(z[:, : 2 * hidden]), 2, axis=1)
     candidate = tf.tanh(z[:, 2 * hidden :])
@@ -230,17 +230,17 @@ def _backward(weights: Weights, embedded: Tensor, run: Pass, d_states: Tensor, o
         weights: the parameters.
         embedded: (N, D) inputs of the cell.
         run: the forward pass.
-        d_states: (N, D) gradient that reaches h from the softmax.
+        d_states: (N, D) gradient with respect to h that comes from the softmax.
         one: () 1.0, unknown to the converter.
 
     Returns:
-        The gradient, its embedding not filled in; and the gradient (N, D) that reaches ``embedded``.
+        The gradient, with embedding None; and the gradient (N, D) with respect to ``embedded``.
     """
     steps = len(run.keeps)
     projection_t, recurrent_t, input_t = (
         tf.transpose(kernel) * one for kernel in (weights.projection, weights.recurrent_kernel, weights.input_kernel)
     )
-    # Derivatives that do not depend on what comes back from later steps: all steps at once.
+    # Derivatives that do not depend on later steps, for all steps at once.
     g = run.gates
     not_forget = 1.0 - g.forget
     cell_by_gated, forget_by_cell, output_by_gated, candidate_by_cell, forget = (
@@ -276,7 +276,7 @@ def _backward(weights: Weights, embedded: Tensor, run: Pass, d_states: Tensor, o
 
 
 def _time_major(batch: Tensor) -> Tensor:
-    """(B, T) to (N,), all rows of a time step together."""
+    """Reshapes (B, T) to (N,), time-major."""
     return tf.reshape(tf.transpose(batch), [batch.shape[0] * batch.shape[1]])
 
 

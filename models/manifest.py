@@ -1,8 +1,7 @@
-"""The manifest: which program, weights and vocabulary make one version of the model.
+"""The manifest: which program, weights and vocabulary make up one version of the model.
 
-Its bytes are canonical JSON, so the sha256 of them names the version. Bytes that came from the network become a
-manifest whose parts agree with each other, or a RemoteProtocolError. Hyperparameters are not here: they travel in the
-assignment.
+It is canonical JSON, so its sha256 identifies the version. Decoding untrusted bytes gives a manifest whose parts are
+consistent, or raises RemoteProtocolError. Hyperparameters are not here: they travel in the assignment.
 """
 
 from __future__ import annotations
@@ -39,16 +38,16 @@ class Artifact(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def of(cls, data: bytes) -> Artifact:
-        """The artifact that these bytes are."""
+        """The artifact with this content."""
         return cls(hashlib.sha256(data).hexdigest(), len(data))
 
 
 class Transfer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Another way to the weights of a version than fetching them whole: a file of :mod:`wire.codec.transfers`.
+    """A smaller download for the weights of a version: a file of :mod:`wire.codec.transfers`.
 
     Attributes:
         file: the transfer.
-        base: sha256 of the weights that it was made against; None if it needs none.
+        base: sha256 of the weights that it is relative to; None if it is complete.
     """
 
     file: Artifact
@@ -56,7 +55,7 @@ class Transfer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class LexiconFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The words of a language, for the keyboard: a file of :mod:`models.lexicon`.
+    """The lexicon of a language, for the keyboard: a file of :mod:`models.lexicon`.
 
     Attributes:
         language: ISO 639 code.
@@ -72,19 +71,19 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
     Attributes:
         version: counts committed rounds; 0 is the initial model.
-        configuration: name of the model configuration, for people; the shapes below are what counts.
+        configuration: name of the model configuration, for display; the shapes below are authoritative.
         program: the ``.tflite`` file.
-        weights: flat little-endian float32 of all parameters.
+        weights: flat little-endian float32 vector of all parameters.
         vocabulary: one word a line.
         layout: names and shapes of the parameters, in order.
         batch_rows: B of the program's ``train`` and ``evaluate``.
-        sequence_length: T of the same.
+        sequence_length: T of the program's ``train`` and ``evaluate``.
         hidden: H, size of the state c.
-        minimum_agent_version: an older agent must not run this program, ``major.minor.patch``.
-        transfers: ways to the same weights that may be shorter.
+        minimum_agent_version: the oldest agent that may run this program, ``major.minor.patch``.
+        transfers: smaller downloads for the same weights.
         mask: the coordinates of updates against this version, for codecs whose coordinates the coordinator chooses.
-        lexicons: words that keyboards know beside the vocabulary, in order of language.
-        ngram: n-gram model of public text, which keyboards mix with the model; None without one.
+        lexicons: lexicons for keyboards, in order of language.
+        ngram: n-gram model of public text, which keyboards mix with the model; None if there is none.
     """
 
     version: Annotated[int, Meta(ge=0, lt=1 << 53)]
@@ -114,12 +113,12 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
     @property
     def vocabulary_size(self) -> int:
-        """V, the specials included."""
+        """V, specials included."""
         return self.layout.tensors[0].shape[0]
 
     @property
     def shape(self) -> ModelConfiguration:
-        """The shape of the model, whatever its name says."""
+        """The shape of the model, from the layout rather than the name."""
         return ModelConfiguration(
             self.configuration,
             max_vocabulary=self.vocabulary_size,
@@ -131,19 +130,19 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
     @property
     def sha256(self) -> str:
-        """The name of this manifest: sha256 of its bytes, in hex."""
+        """The identity of this manifest: sha256 of its bytes, in hex."""
         return hashlib.sha256(self.encode()).hexdigest()
 
     def encode(self) -> bytes:
-        """Canonical JSON; equal manifests have equal bytes."""
+        """Encode as canonical JSON; equal manifests have equal bytes."""
         return msgspec.json.encode(self)
 
     @staticmethod
     def decode(data: bytes) -> Manifest:
-        """Read a manifest that came from elsewhere.
+        """Read an untrusted manifest.
 
         Raises:
-            RemoteProtocolError: not a manifest in canonical form, a value out of range, or parts that do not agree.
+            RemoteProtocolError: not a manifest in canonical form, a value out of range, or inconsistent parts.
         """
         if len(data) > MAX_MANIFEST_BYTES:
             msg = f"a manifest has at most {MAX_MANIFEST_BYTES} bytes, got {len(data)}"
@@ -163,7 +162,7 @@ _DECODER = msgspec.json.Decoder(Manifest)
 def _check_agreement(manifest: Manifest, data: bytes) -> None:
     tensors = manifest.layout.tensors
     if not tensors or len(tensors[0].shape) != 2:
-        msg = "manifest: expected a layout that begins with an embedding of two dimensions"
+        msg = "manifest: expected a layout that begins with a two-dimensional embedding"
         raise RemoteProtocolError(msg, code="manifest")
     expected = lstm_layout(manifest.vocabulary_size, manifest.embedding, manifest.hidden)
     if manifest.layout != expected:
@@ -187,6 +186,6 @@ def _check_agreement(manifest: Manifest, data: bytes) -> None:
         msg = f"manifest: expected an n-gram model of at most {MAX_NGRAM_BYTES} bytes, got {manifest.ngram.size_bytes}"
         raise RemoteProtocolError(msg, code="manifest")
     if manifest.encode() != data:
-        # Two spellings of one manifest would have two names.
-        msg = "manifest: expected canonical JSON, got another spelling of the same values"
+        # Two encodings of one manifest would have two hashes.
+        msg = "manifest: expected canonical JSON, got another encoding of the same values"
         raise RemoteProtocolError(msg, code="manifest")

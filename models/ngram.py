@@ -1,12 +1,12 @@
-"""The baseline beside every LSTM number: an interpolated Kneser-Ney trigram.
+"""An interpolated Kneser-Ney trigram, the baseline for the LSTM.
 
 Source: Chen and Goodman 1999, "An empirical study of smoothing techniques for language modeling", section 4: absolute
-discounting with one discount for each order, lower orders from continuation counts. A word that begins a message has no
-left context to count, so after BOS the lower order keeps its plain counts.
+discounting with one discount per order, lower orders from continuation counts. The first word of a message has no left
+context to count, so after BOS the lower order uses plain counts.
 
-Recall needs no probabilities, only each context's best three words, so :func:`train_trigram` ends with these and keeps
-nothing else; :func:`train_scores` keeps what says the probability of every word, for whoever completes a prefix.
-Specials are context and mass like any word, but are never suggested and never counted as targets.
+Recall needs only the best three words of each context, so :func:`train_trigram` keeps only these. :func:`train_scores`
+keeps the probability of every word, for example to complete a prefix. Specials are contexts and have probability mass
+like any word, but are never suggested and never counted as targets.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SUGGESTIONS = 3
 
 
 class NgramRecall(NamedTuple):
-    """Shares of the counted targets that were foreseen, 0 to 1, and how many were counted."""
+    """Top-1 and top-3 recall over the counted targets, 0 to 1, and the number of counted targets."""
 
     top1: float
     top3: float
@@ -41,9 +41,9 @@ class Trigram:
 
     Attributes:
         vocabulary_size: V.
-        contexts: (n,) int64, sorted: ``u * V + v`` for each pair of words u v that was followed by something.
-        after_pair: (n, 3) int64, for each of ``contexts``.
-        after_word: (V, 3) int64, for any other pair, by its second word.
+        contexts: (n,) int64, sorted: ``u * V + v`` for each observed pair of words u v.
+        after_pair: (n, 3) int64, best words after each of ``contexts``.
+        after_word: (V, 3) int64, best words after any other pair, by its second word.
     """
 
     vocabulary_size: int
@@ -55,7 +55,7 @@ class Trigram:
         """The best words after pairs of ids.
 
         Args:
-            before: (m,) ids of the words before the last ones; ``BOS`` where there is none.
+            before: (m,) ids of the second-to-last words; ``BOS`` where there is none.
             last: (m,) ids of the last words; ``BOS`` at the beginning of a message.
 
         Returns:
@@ -70,7 +70,7 @@ class Trigram:
         return best
 
     def recall(self, messages: Sequence[Sequence[int]]) -> NgramRecall:
-        """How often the next word of some messages is among the suggestions.
+        """Recall of the suggestions on messages.
 
         Args:
             messages: word ids of each message, without BOS and EOS.
@@ -92,14 +92,14 @@ class TrigramScores:
 
     Attributes:
         vocabulary_size: V.
-        unigram: (V,) of each word.
+        unigram: (V,) probability of each word.
         bigrams: (b,) int64, sorted: ``v * V + w`` for each w that followed v.
         bigram_scores: (b,) probability of w after v.
-        word_mass: (V,) what is left after v for the other words, shared as in ``unigram``.
+        word_mass: (V,) probability mass after v of all other words, distributed as in ``unigram``.
         trigrams: (t,) int64, sorted: ``(u * V + v) * V + w``.
         trigram_scores: (t,) probability of w after u v.
         contexts: (n,) int64, sorted: ``u * V + v``.
-        pair_mass: (n,) what is left after u v, shared as after v.
+        pair_mass: (n,) probability mass after u v of all other words, distributed as after v.
         bigram_counts: (b,) how often w follows v in the text.
         trigram_counts: (t,) how often w follows u v.
     """
@@ -117,7 +117,7 @@ class TrigramScores:
     trigram_counts: Ids
 
     def after(self, before: int, last: int) -> Reals:
-        """Probabilities (V,) after two ids; ``BOS`` twice at the beginning of a message."""
+        """Probabilities (V,) of the next word after two ids; ``BOS`` twice at the beginning of a message."""
         size = self.vocabulary_size
         scores: Reals = self.word_mass[last] * self.unigram
         start, stop = np.searchsorted(self.bigrams, [last * size, (last + 1) * size])
@@ -132,11 +132,11 @@ class TrigramScores:
 
 
 def train_scores(messages: Sequence[Sequence[int]], vocabulary_size: int) -> TrigramScores:
-    """Count and smooth.
+    """Count n-grams and smooth the counts.
 
     Args:
-        messages: word ids of each message, without BOS and EOS; at least one word in all.
-        vocabulary_size: V, the specials included.
+        messages: word ids of each message, without BOS and EOS; at least one word in total.
+        vocabulary_size: V, specials included.
     """
     size = vocabulary_size
     before, last, word = _stream(messages)
@@ -175,11 +175,11 @@ def train_scores(messages: Sequence[Sequence[int]], vocabulary_size: int) -> Tri
 
 
 def train_trigram(messages: Sequence[Sequence[int]], vocabulary_size: int) -> Trigram:
-    """Count, smooth, and keep each context's best three words.
+    """Count n-grams, smooth the counts, and keep each context's best three words.
 
     Args:
         messages: word ids of each message, without BOS and EOS.
-        vocabulary_size: V, the specials included.
+        vocabulary_size: V, specials included.
     """
     size = vocabulary_size
     if not any(len(message) for message in messages):
@@ -196,7 +196,7 @@ def train_trigram(messages: Sequence[Sequence[int]], vocabulary_size: int) -> Tr
         words=np.concatenate([bigrams % size, np.tile(commonest, size)]),
         scores=np.concatenate([found.bigram_scores, np.outer(found.word_mass, unigram[commonest]).ravel()]),
     )
-    # An unseen word can only be among the best three if it is so after the last word alone.
+    # A word unseen after the pair can be among its best three only if it is among those after the last word alone.
     spare = after_word[contexts % size]
     spare_scores = found.pair_mass[:, None] * _score_after_word(
         contexts % size, spare, size, bigrams, found.bigram_scores, found.word_mass, unigram
@@ -212,7 +212,7 @@ def train_trigram(messages: Sequence[Sequence[int]], vocabulary_size: int) -> Tr
 
 
 def _stream(messages: Sequence[Sequence[int]]) -> tuple[Ids, Ids, Ids]:
-    """Every target of some messages with the two ids before it."""
+    """Every target of the messages, with the two ids before it. Returns (before, last, target)."""
     kept = [message for message in messages if len(message)]
     lengths = np.array([len(message) + 1 for message in kept], np.int64)
     total = int(lengths.sum())
@@ -225,16 +225,16 @@ def _stream(messages: Sequence[Sequence[int]]) -> tuple[Ids, Ids, Ids]:
 
 
 def _interpolate(context: Ids, counts: Ids, lower: Reals, contexts: int) -> tuple[Reals, Reals]:
-    """Discounted shares plus what the lower order says.
+    """Discounted relative frequencies, interpolated with the lower order.
 
     Args:
-        context: (n,) which context each n-gram has, 0 to ``contexts`` - 1.
-        counts: (n,) of each n-gram.
+        context: (n,) index of each n-gram's context, 0 to ``contexts`` - 1.
+        counts: (n,) count of each n-gram.
         lower: (n,) lower-order probability of each n-gram's word.
         contexts: number of contexts.
 
     Returns:
-        (n,) probability of each n-gram; (contexts,) mass that the lower order has there, 1 where nothing was seen.
+        (n,) probability of each n-gram; (contexts,) weight of the lower order, 1 for an unseen context.
     """
     once, twice = np.count_nonzero(counts == 1), np.count_nonzero(counts == 2)
     discount = once / (once + 2 * twice) if once and twice else 0.5  # Ney et al. 1994; a half for tiny texts
@@ -254,9 +254,9 @@ def _score_after_word(
 
 
 def _best(all_contexts: Ids, contexts: Ids, words: Ids, scores: Reals) -> Ids:
-    """The best three different words (contexts, 3) of each context; equally good ones in order of their ids.
+    """The best three distinct words (contexts, 3) of each context; ties in order of ids.
 
-    A word may stand twice for a context, once as seen and once from the lower order: the better score is the right one.
+    A word may occur twice for a context, once observed and once from the lower order: the higher score is correct.
     """
     real = words >= FIRST_WORD
     contexts, words, scores = contexts[real], words[real], scores[real]

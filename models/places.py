@@ -1,4 +1,4 @@
-"""Places in messages where people see what a model suggests."""
+"""Places in messages at which a user is shown the model's suggestions."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import NamedTuple
 from models.vocabulary import FIRST_WORD, Vocabulary
 
 SHORTEST, LONGEST = 4, 16
-"""Words of the messages that places are taken from: enough to say something, and to read at a glance."""
+"""Fewest and most words of a message with a place: enough context, and still readable at a glance."""
 
 
 class Place(NamedTuple):
-    """A place in a message: the words before it, and the word that was written."""
+    """A place in a message: the words before it, and the word that the user wrote there."""
 
     beginning: list[str]
     meant: str
 
 
 def places(messages: Sequence[list[str]], vocabulary: Vocabulary, most: int = 10) -> list[Place]:
-    """The middles of a few messages, spread evenly over all, whose next word the model knows.
+    """The middles of a few messages, spread evenly over all, where the vocabulary has the next word.
 
     >>> places([["see", "you", "on", "monday"]], Vocabulary(("on",)))
     [Place(beginning=['see', 'you'], meant='on')]

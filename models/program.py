@@ -1,9 +1,9 @@
 """The program artifact: the signatures that an agent calls, around the graph in ``models.lstm``.
 
-Weights are an artifact of their own and are taken before anything else; until then the variables do not exist. So a
-device has memory for what it uses only: plain SGD needs the weights, and an optimizer with a memory has that memory
-once ``begin`` was called. ``save``, ``restore`` and ``delta`` speak of the flat vector; ``read`` and ``write`` do the
-same tensor by tensor, without the flat vector's copies, which is what a device with little memory calls.
+The weights are a separate artifact and must be loaded first; until then the variables take no memory. So a device
+allocates only what it uses: plain SGD needs the weights, momentum is allocated by ``begin``. ``save``, ``restore`` and
+``delta`` use the flat vector; ``read`` and ``write`` work tensor by tensor without copies of the flat vector, for
+devices with little memory.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class Program(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
 
         Args:
             x: (B, T) int32 inputs.
-            y: (B, T) int32 targets; a batch without targets leaves the weights as they are.
+            y: (B, T) int32 targets; a batch without targets does not change the weights.
             learning_rate: () float32.
-            clip_norm: () float32, the most that the norm of the mean gradient may be.
+            clip_norm: () float32, maximum norm of the mean gradient.
 
         Returns:
-            loss: () mean per target, before the step; targets: (); hits: () counted targets foreseen;
+            loss: () mean per target before the step, nats; targets: (); hits: () counted targets predicted correctly;
             gradient_norm: () before clipping.
         """
         weights = self._read()
@@ -70,7 +70,7 @@ class Program(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
     def train_momentum(
         self, x: Tensor, y: Tensor, learning_rate: Tensor, clip_norm: Tensor, momentum: Tensor, proximal: Tensor
     ) -> dict[str, Tensor]:
-        """As ``train``, with momentum and a pull towards where ``begin`` was called.
+        """One step of SGD with momentum and a proximal term towards the weights at ``begin``; returns like ``train``.
 
         The step is v = momentum * v + g + proximal * (w - anchor), w = w - learning_rate * v, where g is the clipped
         gradient: the gradient of FedProx (Li et al. 2020, equation 2) with Polyak's heavy ball.
@@ -94,10 +94,10 @@ class Program(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
         return _said(found, norm)
 
     def begin(self) -> dict[str, Tensor]:
-        """Forget the momentum, and remember these weights as the anchor of ``train_momentum`` and ``delta``."""
+        """Reset the momentum, and make the weights the anchor of ``train_momentum`` and ``delta``."""
         for anchor, momentum, value in zip(self._anchor, self._momentum, self._read(), strict=True):
             anchor.assign(value)
-            # Zeros that the converter cannot know, or it would write them all into the file.
+            # The converter would write constant zeros into the file.
             momentum.assign(tf.minimum(tf.abs(value), 0.0))
         return {"ok": tf.constant(1)}
 
@@ -111,11 +111,11 @@ class Program(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
         return {"scores": scores, "h": h, "c": c}
 
     def save(self) -> dict[str, Tensor]:
-        """The weights, (n,) float32."""
+        """Return the weights, (n,) float32."""
         return {"weights": _join(self._read())}
 
     def restore(self, weights: Tensor) -> dict[str, Tensor]:
-        """Take weights (n,) float32, from which ``delta`` will be measured."""
+        """Load weights (n,) float32, and make them the anchor of ``delta``."""
         parts = tf.split(weights, [spec.size for spec in self._layout.tensors])
         for variable, anchor, part, spec in zip(self._weights, self._anchor, parts, self._layout.tensors, strict=True):
             value = tf.reshape(part, spec.shape)
@@ -124,15 +124,15 @@ class Program(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
         return {"ok": tf.constant(1)}
 
     def delta(self) -> dict[str, Tensor]:
-        """How the weights have moved since ``restore`` or ``begin``, (n,) float32."""
+        """Return the change of the weights since ``restore`` or ``begin``, (n,) float32."""
         return {"delta": _join(self._read()) - _join(Weights(*(anchor.read_value() for anchor in self._anchor)))}
 
     def read(self) -> dict[str, Tensor]:
-        """The weights by the names of the layout."""
+        """Return the weights, by the names of the layout."""
         return self._read()._asdict()
 
     def write(self, **tensors: Tensor) -> dict[str, Tensor]:
-        """Take weights by the names of the layout; there is no anchor until ``begin``."""
+        """Load weights by the names of the layout; there is no anchor until ``begin``."""
         for variable, spec in zip(self._weights, self._layout.tensors, strict=True):
             variable.assign(tensors[spec.name])
         return {"ok": tf.constant(1)}
@@ -164,7 +164,7 @@ class Program(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
         return [tf.Variable(tf.zeros(spec.shape), name=spec.name + suffix) for spec in self._layout.tensors]
 
     def _read(self) -> Weights:
-        """Each variable once: a read is a copy."""
+        """Reads each variable once, because each read is a copy."""
         return Weights(*(variable.read_value() for variable in self._weights))
 
 
@@ -177,7 +177,7 @@ def _join(weights: Weights) -> Tensor:
 
 
 def _clipping(found: Gradient, clip_norm: Tensor) -> tuple[Tensor, Tensor]:
-    """The global norm of the gradient, and the share of it that is kept."""
+    """The global norm of the gradient, and the factor that clips it."""
     norm = tf.sqrt(tf.add_n([_square_sum(slope) for slope in found.weights]))
     return norm, clip_norm / tf.maximum(norm, clip_norm)
 
@@ -187,5 +187,5 @@ def _said(found: Gradient, norm: Tensor) -> dict[str, Tensor]:
 
 
 def _square_sum(tensor: Tensor) -> Tensor:
-    """Sum of squares in two stages: TFLite adds a whole tensor in one float, which loses digits over a million."""
+    """Sum of squares in two stages: TFLite sums a tensor in one float32, which loses precision on large tensors."""
     return tf.reduce_sum(tf.reduce_sum(tensor * tensor, -1))

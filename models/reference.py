@@ -1,6 +1,6 @@
-"""The same model as a TensorFlow user would write it: variables, a loop over time, ``tf.GradientTape``.
+"""The same model in idiomatic TensorFlow: variables, a loop over time, ``tf.GradientTape``.
 
-What ``models.lstm`` writes out by hand is checked against this, and its speed is measured beside it; nothing else uses
+Tests check the hand-written gradient of ``models.lstm`` against it, and benchmarks compare its speed; nothing else uses
 it.
 """
 
@@ -23,7 +23,7 @@ class ReferenceModel:
     Args:
         configuration: shape of the model.
         vocabulary_size: V.
-        weights: (n,) float32 to begin with.
+        weights: (n,) float32, initial.
     """
 
     def __init__(self, configuration: ModelConfiguration, vocabulary_size: int, weights: Vector) -> None:
@@ -53,7 +53,7 @@ class ReferenceModel:
         return tf.reduce_sum(losses * mask) / tf.maximum(tf.reduce_sum(mask), 1.0)
 
     def gradient(self, x: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss and its gradient by name, dense."""
+        """The loss, and its dense gradient by name."""
         with tf.GradientTape() as tape:
             loss = self.loss(x, y)
         slopes = tape.gradient(loss, self.variables)

@@ -1,6 +1,6 @@
-"""Training in one place, on text that is public: the warm start of a federated model.
+"""Central training on public text: the warm start of a federated model.
 
-It runs the very signature that devices run, so there is no second implementation to keep alike.
+It calls the ``train`` signature that devices call, so there is no second implementation.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ def train_centrally(
     clip_norm: float,
     progress: Callable[[int], None] = lambda _done: None,
 ) -> Vector:
-    """Plain SGD over the batches, again and again in the same order, for a number of steps.
+    """Plain SGD over the batches, cycled in the same order, for a number of steps.
 
     Args:
-        weights: (n,) float32 to begin with.
+        weights: (n,) float32, initial.
         configuration: shape of the model; its B and T are those of the batches.
         vocabulary_size: V.
         batches: public text.
-        steps: how many batches to train on; 0 returns the weights as they are.
-        learning_rate: of the first half; the second half falls linearly to a tenth of it.
-        clip_norm: the most that the norm of a batch's mean gradient may be.
-        progress: is told after each step how many are done.
+        steps: number of steps; 0 returns the weights unchanged.
+        learning_rate: learning rate in the first half; in the second it falls linearly to a tenth.
+        clip_norm: maximum norm of a batch's mean gradient.
+        progress: called after each step with the number of steps done.
 
     Returns:
         (n,) float32.
 
     Raises:
-        LocalProtocolError: there are steps to make and no batches.
+        LocalProtocolError: there are steps but no batches.
     """
     if steps and not len(batches):
         msg = "central training needs at least one batch, got none"

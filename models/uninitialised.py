@@ -1,8 +1,8 @@
-"""Makes a ``.tflite`` file small, and lean on a device: its variables begin without a value.
+"""Removes the initial values of variables from a ``.tflite`` file, to save space in the file and memory on devices.
 
-The converter writes the initial value of every variable into the file, here three times the size of the weights and
-all of it zeros, and lets each signature set all variables once. A device takes weights before anything else, and may
-never need the variables of an optimizer: without the setting, a variable that nobody assigns takes no memory.
+The converter writes the initial value of every variable into the file (here zeros, three times the size of the
+weights), and lets each signature initialise all variables once. A device loads weights first, and may never need the
+variables of an optimizer: without the initialisation, a variable that is never assigned takes no memory.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tensorflow.lite.tools import flatbuffer_utils
 
 
 def without_initial_values(program: bytes) -> bytes:
-    """The same program with no initialisation of variables; what is read before it is assigned is a fault.
+    """The same program without initialisation of variables; reading a variable before its first assignment fails.
 
     Args:
         program: a ``.tflite`` flatbuffer.
@@ -27,7 +27,7 @@ def without_initial_values(program: bytes) -> bytes:
         initialising |= {o.builtinOptions.initSubgraphIndex for o in graph.operators if o.opcodeIndex in once}
         graph.operators = [operator for operator in graph.operators if operator.opcodeIndex not in once]
     for number in initialising:
-        # It stays, empty, so that the numbers of the others stay.
+        # Emptied, not removed, so that the other subgraphs keep their indices.
         graph = model.subgraphs[number]
         graph.operators, graph.tensors = [], []
         graph.inputs, graph.outputs = [], []

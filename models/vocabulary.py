@@ -1,9 +1,9 @@
 """Words and their ids.
 
-A word is a run of letters and digits of any script, with the marks that belong to them, and apostrophes, in lower case
-and in Unicode's composed form (NFC); everything else separates words and is not modelled. The first four ids are
-specials that no person types, so they stand in no file: the vocabulary artifact is UTF-8, one word a line, the
-commonest first, and line k (from 0) is the word with id ``FIRST_WORD + k``.
+A word is a run of letters and digits of any script, with their combining marks, and apostrophes, in lower case and in
+Unicode's composed form (NFC); everything else separates words and is not modelled. The first four ids are specials that
+nobody types, so they are not in the file: the vocabulary artifact is UTF-8, one word a line, most frequent first, and
+line k (from 0) is the word with id ``FIRST_WORD + k``.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from wire.errors import CorpusError, LocalProtocolError, RemoteProtocolError
 
 PAD = 0
-"""Fills the rest of a row; never a target."""
+"""Padding at the end of a row; never a target."""
 BOS = 1
-"""Begins a message, and resets the state of the LSTM."""
+"""Beginning of a message; resets the state of the LSTM."""
 EOS = 2
-"""Ends a message; a target in training, never suggested and never counted."""
+"""End of a message; a target in training, never suggested and never counted."""
 OOV = 3
 """Any word that is not in the vocabulary; never suggested and never counted."""
 FIRST_WORD = 4
@@ -30,21 +30,21 @@ FIRST_WORD = 4
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<oov>")
 
 MAX_WORDS = 1 << 20
-"""A vocabulary file with more lines is refused: no keyboard has it, and a hostile one could exhaust memory."""
+"""A vocabulary file with more lines is refused: no keyboard needs it, and a hostile one could exhaust memory."""
 MAX_WORD_CHARACTERS = 64
-"""Longer runs (keys, hashes, dots typed as letters) are never learned."""
+"""Longer words, such as keys and hashes, are never learned."""
 
-# Letters and digits of every script are in ``\w``; the marks that many scripts write vowels with are not.
+# ``\w`` matches letters and digits of every script, but not the combining marks that many scripts use for vowels.
 _MARKS = "".join(c for c in map(chr, range(0x300, 0x3000)) if unicodedata.category(c).startswith("M"))
 WORD_PATTERN = rf"(?:[^\W_]|')(?:[^\W_]|['{_MARKS}])*"
-"""A word in text that is not normalized yet, such as what is being typed."""
+"""A word in text that is not normalized yet, for example while the user is typing."""
 _WORD = re.compile(WORD_PATTERN)
-# Many keyboards and editors write this one inside words; at the end of a word it is a quotation mark.
+# Many keyboards and editors write this character inside words; at the end of a word it is a quotation mark.
 _TYPOGRAPHIC_APOSTROPHE = re.compile(r"(?<=[^\W_])\u2019(?=[^\W_])")
 
 
 def words(text: str) -> list[str]:
-    """Cut typed text into words.
+    """Split text into words.
 
     >>> words("Don't PANIC: 42!"), words("Schöne Grüße, Ёлка")
     (["don't", 'panic', '42'], ['schöne', 'grüße', 'ёлка'])
@@ -89,18 +89,18 @@ class Vocabulary:
 
     @classmethod
     def build(cls, texts: Iterable[str], size: int) -> Vocabulary:
-        """The commonest words of some texts; equally common ones in alphabetical order, so any machine gives the same.
+        """The most frequent words of the texts; ties in alphabetical order, so every machine gives the same result.
 
         >>> Vocabulary.build(["b a", "a c", "c"], size=6).words
         ('a', 'c')
 
         Args:
             texts: raw messages.
-            size: the most ids that the vocabulary may have, the specials included.
+            size: maximum number of ids, specials included.
 
         Raises:
             CorpusError: there is no word in the texts.
-            LocalProtocolError: no room for a single word.
+            LocalProtocolError: the size leaves no room for a word.
         """
         if size <= FIRST_WORD:
             msg = f"a vocabulary needs at least {FIRST_WORD + 1} ids, got {size}"
@@ -114,7 +114,7 @@ class Vocabulary:
 
     @property
     def size(self) -> int:
-        """V: number of ids, the specials included."""
+        """V: number of ids, specials included."""
         return FIRST_WORD + len(self.words)
 
     def id_of(self, word: str) -> int:
@@ -126,10 +126,10 @@ class Vocabulary:
         return [self._ids.get(word, OOV) for word in message]
 
     def word(self, number: int) -> str:
-        """The word of an id; a special reads ``<pad>``, ``<bos>``, ``<eos>`` or ``<oov>``.
+        """The word of an id; for a special ``<pad>``, ``<bos>``, ``<eos>`` or ``<oov>``.
 
         Raises:
-            LocalProtocolError: no such id.
+            LocalProtocolError: the id is out of range.
         """
         if not 0 <= number < self.size:
             msg = f"word ids go from 0 to {self.size - 1}, got {number}"
@@ -149,7 +149,7 @@ class Vocabulary:
         """Inverse of :meth:`to_bytes`.
 
         Raises:
-            RemoteProtocolError: not such a file: other bytes, a cut last line, or a fault in the words.
+            RemoteProtocolError: not UTF-8, a truncated last line, or invalid words.
         """
         if len(data) > MAX_WORDS * (MAX_WORD_CHARACTERS + 1):
             msg = f"a vocabulary file has at most {MAX_WORDS * (MAX_WORD_CHARACTERS + 1)} bytes, got {len(data)}"
@@ -157,9 +157,9 @@ class Vocabulary:
         try:
             lines = data.decode("utf-8").split("\n")
         except UnicodeDecodeError as error:
-            msg = f"vocabulary: expected UTF-8, got another byte at offset {error.start}"
+            msg = f"vocabulary: expected UTF-8, got an invalid byte at offset {error.start}"
             raise RemoteProtocolError(msg, code="vocabulary") from error
         if lines.pop() != "":
-            msg = "vocabulary: expected a newline at the end, got a cut last line"
+            msg = "vocabulary: expected a newline at the end, got a truncated last line"
             raise RemoteProtocolError(msg, code="vocabulary")
         return cls(tuple(lines))

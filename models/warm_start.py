@@ -1,4 +1,4 @@
-"""First weights of a fleet: random, then trained in one place on public text. Imports TensorFlow only when called."""
+"""Initial weights of a fleet: random, then trained centrally on public text. Imports TensorFlow only when called."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from models.initial import initial_weights
 from wire.parameters import Vector
 
 RATE, CLIP_NORM = 3.0, 1.0
-"""With gradients clipped at 1, the rate at which one pass over chat text taught ``tiny`` most."""
+"""With gradients clipped at 1, the learning rate at which ``tiny`` learned most in one pass over chat text."""
 
 
 def falling_rate(rate: float, done: float) -> float:
@@ -22,8 +22,8 @@ def falling_rate(rate: float, done: float) -> float:
     [3.0, 3.0, 1.5, 0.3]
 
     Args:
-        rate: of the first half.
-        done: share of the steps that are done, 0 to 1.
+        rate: learning rate in the first half.
+        done: share of the steps done, 0 to 1.
     """
     return rate * min(1.0, max(0.1, 2.0 * (1.0 - done)))
 
@@ -36,26 +36,26 @@ def warm_start(
     seed: int,
     progress: Callable[[int, int], None] = lambda _done, _steps: None,
 ) -> Vector:
-    """Train random weights on messages.
+    """Train random weights centrally on messages.
 
     Args:
         shape: configuration of the model.
         vocabulary_size: V.
         messages: word ids of each message, without BOS and EOS.
-        passes: over the messages; 0 leaves the weights random, anything above is at least one step.
-        seed: root seed of the weights and of the order.
-        progress: is told after each step how many of how many are done.
+        passes: passes over the messages; 0 leaves the weights random, any positive number makes at least one step.
+        seed: root seed of the weights and of the message order.
+        progress: called after each step with the number of steps done and the number of all steps.
 
     Returns:
         (n,) float32.
 
     Raises:
-        LocalProtocolError: there is nothing to train on.
+        LocalProtocolError: there are no messages.
     """
     weights = initial_weights(shape, vocabulary_size, seed)
     if not passes:
         return weights
-    from models.training import train_centrally  # half a gigabyte of TensorFlow
+    from models.training import train_centrally  # imports TensorFlow
 
     batches = pack(messages, shape.batch_rows, shape.sequence_length, np.random.default_rng(seed))
     steps = max(1, int(passes * len(batches)))

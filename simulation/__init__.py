@@ -1,1 +1,1 @@
-"""The product's own processes and cores, run on one machine: the demo, and rounds under a virtual clock with faults."""
+"""Runs the product on one machine: the demo with real processes, and rounds under a virtual clock with faults."""

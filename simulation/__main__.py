@@ -14,18 +14,18 @@ MODULES = {
     "learn": "simulation.laboratory.command",
     "rounds": "simulation.rounds.command",
 }
-"""Where each command is. Imported when it is asked for: the demo's database is half of the memory of a simulation."""
+"""Module of each command, imported on use: the imports of the demo would double the memory of a simulation."""
 
 
 class Commands(click.Group):
-    """Commands that are imported when they are asked for."""
+    """A group of commands that are imported on use."""
 
     def list_commands(self, _context: click.Context) -> list[str]:
-        """Their names."""
+        """Names of the commands."""
         return list(MODULES)
 
     def get_command(self, _context: click.Context, name: str) -> click.Command | None:
-        """One of them; None if there is none of that name."""
+        """The command with this name; None if there is none."""
         if name not in MODULES:
             return None
         found: click.Command = getattr(import_module(MODULES[name]), name)
@@ -34,11 +34,11 @@ class Commands(click.Group):
 
 @click.group(cls=Commands)
 def commands() -> None:
-    """Run Nightjar's parts together on this machine."""
+    """Run the parts of Nightjar together on this machine."""
 
 
 def main() -> None:
-    """Run a command; an expected fault is one line and an exit status, never a traceback."""
+    """Run a command; an expected error is printed as one line, without a traceback."""
     try:
         commands(prog_name="simulation")
     except NightjarError as error:

@@ -1,9 +1,9 @@
-"""Real updates in a folder: what clients would report, before any codec has touched it.
+"""Collects real client updates in a folder, before any codec.
 
 ``python -m simulation.collect_updates`` warms a model up on the text of some users, then lets other users train from
-it, each with the device's TFLite program and the agent's own training loop, and keeps every delta as it is. Codecs are
-measured on these: made-up updates lack the structure that a codec lives on. There are no rounds and no server here,
-and no text is kept. The same options on the same machine give the same deltas.
+it, each with the device's TFLite program and the agent's own training loop, and stores each delta unchanged. Codecs are
+measured on these, because synthetic updates lack the structure that codecs exploit. There are no rounds and no server
+here, and no text is stored. The same options on the same machine give the same deltas.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ from wire.parameters import ParameterLayout, Vector
 T = TypeVar("T")
 
 FORMAT = 1
-"""Of the folder; another number is refused."""
+"""Format number of the folder; any other is refused."""
 LAYOUT = "layout.json"
 ABOUT = "about.json"
 
 WARM_UP_STEPS = {"tiny": 2_000, "gboard": 2_500}
-"""Some seconds for ``tiny``, about a minute for ``gboard``: past word frequency, far from finished."""
+"""The model then knows more than word frequencies but is far from converged; seconds (``tiny``) to a minute."""
 FEWEST_MESSAGES = 20
 """A client with fewer hardly fills a batch."""
 MOST_MESSAGES = 200
-"""A client trains on its last so many."""
+"""A client trains on at most this many messages, the last ones."""
 PUBLIC_PEOPLE = 24
-"""People that ``personas`` invents beside the clients."""
+"""Number of people that ``personas`` invents in addition to the clients."""
 
 
 class ClientUpdate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How one delta came about."""
+    """Metadata of one delta."""
 
     file: str
     messages: int
@@ -68,11 +68,11 @@ class ClientUpdate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     loss: float
     """Mean per target over the last local epoch, nats."""
     norm: float
-    """L2 of the delta."""
+    """L2 norm of the delta."""
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a folder of updates holds, and how to make it again."""
+    """Metadata of a folder of updates, sufficient to collect them again."""
 
     format: int
     corpus: str
@@ -86,12 +86,12 @@ class About(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     clip_norm: float
     parameters: int
     vocabulary: int
-    """Word ids; as many as the model takes."""
+    """Number of word ids; the maximum of the model."""
     invented_words: int
-    """Ids that no text uses: the other users' text has too few words, and these fill the vocabulary up."""
+    """Number of invented words, which fill up the vocabulary; no text uses them."""
     runtime: str
     base_loss: float
-    """Of the warmed-up model on the clients' messages, before they train on them; mean per target, nats."""
+    """Loss of the warmed-up model on the clients' messages, before training on them; mean per target, nats."""
     base_top1: float
     base_top3: float
     updates: tuple[ClientUpdate, ...]
@@ -99,16 +99,16 @@ class About(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 @dataclass(frozen=True, slots=True)
 class CollectionSettings:
-    """What to collect.
+    """Settings of a collection.
 
     Attributes:
         corpus: ``personas``, ``pydoc``, or the path of a TSV file.
-        model: name of the configuration, taken at its full vocabulary.
-        clients: how many updates.
-        seed: root of all randomness.
-        warm_up_steps: central steps on other users' text before the clients train; None takes the model's own.
-        learning_rate: of the clients.
-        local_epochs: of the clients.
+        model: name of the model configuration, used with its maximum vocabulary.
+        clients: number of clients; each gives one update.
+        seed: root seed.
+        warm_up_steps: central steps on other users' text before the clients train; None takes the model's default.
+        learning_rate: learning rate of the clients.
+        local_epochs: local epochs of the clients.
     """
 
     corpus: str = "personas"
@@ -124,9 +124,9 @@ class Updates(NamedTuple):
     """Collected updates.
 
     Attributes:
-        layout: of n parameters.
+        layout: layout of n parameters.
         deltas: (n,) float32 each, trained minus base.
-        about: how they came about; one entry of ``about.updates`` a delta.
+        about: metadata; ``about.updates`` has one entry per delta.
     """
 
     layout: ParameterLayout
@@ -135,11 +135,11 @@ class Updates(NamedTuple):
 
 
 def collect(settings: CollectionSettings, console: Console) -> Updates:
-    """Warm a model up and let the clients train, saying what is being done.
+    """Warm a model up and let the clients train; progress is printed.
 
     Raises:
         ConfigError: the model, the corpus or the number of clients cannot be used.
-        UnavailableError: the program could not be made, or a client's training failed.
+        UnavailableError: the program could not be exported, or a client's training failed.
     """
     shape = configuration(settings.model)
     corpus = corpora.load(settings.corpus, settings.seed, people=settings.clients + PUBLIC_PEOPLE)
@@ -208,19 +208,19 @@ def collect(settings: CollectionSettings, console: Console) -> Updates:
 def choose_clients(
     corpus: Corpus, clients: int, seed: int, fewest: int = FEWEST_MESSAGES
 ) -> tuple[list[tuple[str, ...]], list[str]]:
-    """Who trains, drawn by chance among those who typed enough, and the text of everybody else.
+    """Choose clients at random among the users with enough messages.
 
     Args:
-        corpus: people and their messages; messages without a word are passed over.
-        clients: how many.
+        corpus: users and their messages; messages without a word are skipped.
+        clients: number of clients.
         seed: root seed of the choice.
-        fewest: messages that a client must have.
+        fewest: minimum number of messages of a client.
 
     Returns:
         Each client's last ``MOST_MESSAGES`` messages, and all messages of the users who are not clients.
 
     Raises:
-        CorpusError: too few such users, or nobody left whose text is not a client's.
+        CorpusError: too few users with enough messages, or no other user left.
     """
     spoken = {user: [m for m in messages if words(m)] for user, messages in corpus.users.items()}
     able = [user for user, messages in spoken.items() if len(messages) >= fewest]
@@ -229,7 +229,7 @@ def choose_clients(
     public = [m for user, messages in spoken.items() if user not in private for m in messages]
     if len(chosen) < clients or not public:
         msg = (
-            f"{clients} clients need as many users with at least {fewest} messages, and one more to warm the model up; "
+            f"{clients} clients need as many users with at least {fewest} messages, and one more user for the warm-up; "
             f"corpus {corpus.name!r} has {len(able)} such users of {len(spoken)}: use fewer clients or more text"
         )
         raise CorpusError(msg)
@@ -237,11 +237,11 @@ def choose_clients(
 
 
 def save(folder: Path, updates: Updates) -> None:
-    """Write updates; ``about.json`` last, so that a folder with one is whole.
+    """Write updates to a folder; ``about.json`` last, so that a folder with one is complete.
 
     Raises:
         ConfigError: the folder is not empty.
-        UnavailableError: it cannot be written.
+        UnavailableError: the folder cannot be written.
     """
     check_empty(folder)
     try:
@@ -257,10 +257,10 @@ def save(folder: Path, updates: Updates) -> None:
 
 
 def load(folder: Path) -> Updates:
-    """Read what :func:`save` wrote.
+    """Read a folder written by :func:`save`.
 
     Raises:
-        ConfigError: not a whole folder of updates of this format; the message names the file.
+        ConfigError: not a complete folder of updates of this format; the message names the file.
     """
     about = _read_json(folder / ABOUT, About)
     layout = _read_json(folder / LAYOUT, ParameterLayout)
@@ -274,10 +274,10 @@ def load(folder: Path) -> Updates:
 
 
 def check_empty(folder: Path) -> None:
-    """Refuse to mix updates of two runs.
+    """Check that the folder is empty or missing, so that updates of two runs are never mixed.
 
     Raises:
-        ConfigError: the folder holds something, or is a file.
+        ConfigError: the folder is not empty, or is a file.
     """
     if folder.is_dir() and not any(folder.iterdir()):
         return
@@ -290,7 +290,7 @@ def _read_json(path: Path, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except OSError as error:
-        msg = f"{path.parent} is not a whole folder of updates: {path.name} cannot be read ({error.strerror or error})"
+        msg = f"{path.parent} is no complete folder of updates: {path.name} cannot be read ({error.strerror or error})"
         raise ConfigError(msg) from error
     except (msgspec.DecodeError, RemoteProtocolError) as error:
         msg = f"{path}: {error}; collect the updates again"
@@ -313,13 +313,13 @@ def _read_delta(path: Path, layout: ParameterLayout) -> Vector:
 @click.option("--corpus", default="personas", show_default=True, help="personas, pydoc, or a TSV file (user, text).")
 @click.option("--model", default="gboard", show_default=True, help=f"Configuration: {', '.join(CONFIGURATIONS)}.")
 @click.option("--clients", default=24, show_default=True, type=click.IntRange(1), help="Updates to collect.")
-@click.option("--seed", default=1, show_default=True, type=click.IntRange(0, 2**31), help="Root of all randomness.")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder to write to: new, or empty.")
+@click.option("--seed", default=1, show_default=True, type=click.IntRange(0, 2**31), help="Root seed.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Output folder; new or empty.")
 @click.option(
     "--warm-up-steps",
     default=None,
     type=click.IntRange(0),
-    help="Central steps before the clients train; by default "
+    help="Central steps before the clients train; default: "
     + ", ".join(f"{steps} for {name}" for name, steps in WARM_UP_STEPS.items())
     + ".",
 )
@@ -352,7 +352,7 @@ def command(
         learning_rate=learning_rate,
         local_epochs=local_epochs,
     )
-    check_empty(out)  # before the minutes of training, not after
+    check_empty(out)  # before minutes of training
     updates = collect(settings, Console())
     save(out, updates)
     norms = [update.norm for update in updates.about.updates]
@@ -362,10 +362,10 @@ def command(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command; an expected fault is one line and an exit status, never a traceback.
+    """Run the command; an expected error is printed as one line, without a traceback.
 
     Args:
-        arguments: None takes those of the process.
+        arguments: command line; None uses that of the process.
     """
     try:
         command(arguments, prog_name="simulation.collect_updates")

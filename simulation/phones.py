@@ -1,8 +1,8 @@
-"""Real agents without a model, many in one process: ``python -m simulation.phones SETTING.json``.
+"""Runs many real agents without training in one process: ``python -m simulation.phones SETTING.json``.
 
-Everything but the training is real: driver, database, broker connection, downloads, codec, outbox. So a round's cost
-without its training can be measured. Each agent has its threads, as it has on its device. A phone that is enrolled
-speaks TLS and shows its certificate, another plain text.
+Everything but the training is real: driver, database, broker connection, downloads, codec, outbox. This serves to
+measure the cost of a round without training. Each agent has its own threads, as on a device. An enrolled phone uses TLS
+with its certificate; any other uses plain text.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ CAPS = Caps(1000, 100_000, 1e9)
 GIGABYTE = 10**9
 SESSION_LIMIT_S = 600.0
 ROWS_SEED, ROWS_SPREAD = 7, 1.5
-"""So that a report at the default density has the size of real ones: 10.4 kB of gboard, 1.7 kB of tiny."""
+"""They give a report the size of a real one at the default density: 10.4 kB for gboard, 1.7 kB for tiny."""
 
 
 class PhoneSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the phones of one process have in common.
+    """Settings of the phones in one process.
 
     Attributes:
-        folder: each has its data in a folder of its name.
-        names: of the phones.
-        population: whose phones they are.
-        broker_port: on loopback; an enrolled phone has its own.
-        url: of the coordinator.
+        folder: parent of the phones' data folders, which have their names.
+        names: device names of the phones.
+        population: population of the phones.
+        broker_port: port of the broker on loopback; an enrolled phone uses its own.
+        url: URL of the coordinator; an enrolled phone uses its own.
         hysteresis_s: how long conditions must hold.
-        poll_s: between two looks at them.
+        poll_s: time between two readings of the conditions.
         log: debug, info or warning.
     """
 
@@ -76,11 +76,11 @@ class PhoneSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Learned:
-    """Training that takes no time: every weight moves by the same.
+    """Replaces training: takes no time and changes every weight by the same amount.
 
     Args:
         size: n, parameters of the model.
-        step: how far each moves.
+        step: change of each weight.
     """
 
     def __init__(self, size: int, step: float = 0.001) -> None:
@@ -93,34 +93,34 @@ class Learned:
         learning_rate: float,  # noqa: ARG002
         clip_norm: float,  # noqa: ARG002
     ) -> TrainStep:
-        """A step that is done before it begins."""
+        """Do nothing; returns made-up metrics."""
         return TrainStep(2.0, float(np.count_nonzero(y)), 0.0, 1.0)
 
     def save(self) -> Vector:
-        """Weights that nobody looks at."""
+        """Zeros, (n,) float32; nobody uses them."""
         return np.zeros(self._size, np.float32)
 
     def restore(self, weights: Vector) -> None:
-        """Begin at these weights."""
+        """Do nothing."""
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Do nothing."""
 
     def evaluate(self, x: npt.NDArray[np.int32], y: npt.NDArray[np.int32]) -> Evaluation:  # noqa: ARG002
-        """Nothing is measured."""
+        """Zeros; nothing is measured."""
         return Evaluation(0.0, 0.0, 0.0, 0.0, 0.0)
 
     def delta(self) -> Vector:
-        """The same for every weight."""
+        """The same change for every weight, (n,) float32."""
         return np.full(self._size, self._step, np.float32)
 
 
 class LikeTraining(Learned):
-    """Training that takes no time and comes to noise: in some rows of a tensor large, in most small, as real updates.
+    """Replaces training by noise that is large in a few rows of a tensor and small in most, like real updates.
 
     Args:
-        model: the base.
-        name: of the phone; each has noise of its own, and the same large rows.
+        model: the base model.
+        name: name of the phone; each phone has its own noise, but the same large rows.
     """
 
     def __init__(self, model: Model, name: str) -> None:
@@ -129,7 +129,7 @@ class LikeTraining(Learned):
         self._seed = [zlib.crc32(name.encode()), model.manifest.version]
 
     def delta(self) -> Vector:
-        """Noise, of norm 1."""
+        """Noise with norm 1, (n,) float32."""
         rows, noise = _rows_and_noise(self._layout)
         found: Vector = rows * np.roll(noise, int(np.random.default_rng(self._seed).integers(noise.size)))
         return found / np.linalg.norm(found)
@@ -150,7 +150,7 @@ class AllHold:
     """Conditions that always hold."""
 
     def read(self) -> Readings:
-        """What they are now."""
+        """The readings."""
         return {
             condition: ConditionReading(Answer.YES, "emulated", "always")
             for condition in Condition
@@ -167,16 +167,16 @@ def make_phone(
     texts: Sequence[str] = TEXTS,
     show_model: Callable[[Model], None] | None = None,
 ) -> tuple[Driver, mqtt.MqttTransport]:
-    """An agent on a folder of its own, not running yet, and its connection.
+    """An agent with its own folder, not running yet, and its connection.
 
     Args:
-        setting: of the process.
-        name: of the device.
-        learned: model -> what its training comes to.
-        conditions: of the device.
-        patience: with downloads.
-        texts: what was typed.
-        show_model: takes each new model for the keyboard; None if there is no keyboard.
+        setting: settings of the process.
+        name: device name.
+        learned: model -> replacement of its training.
+        conditions: conditions of the device.
+        patience: retries of downloads.
+        texts: typed messages.
+        show_model: called with each new model for the keyboard; None if there is no keyboard.
     """
     folder = Path(setting.folder) / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -221,16 +221,16 @@ def make_phone(
 
 
 def live(path: str, make: Callable[[PhoneSetting, str], tuple[Driver, mqtt.MqttTransport]]) -> None:
-    """Run phones until the process is ended from outside, or by the defect of one of them.
+    """Run phones until the process is killed, or one of them raises.
 
     Args:
-        path: JSON of a Setting.
+        path: JSON file of a PhoneSetting.
         make: (setting, name) -> agent and connection.
     """
     setting = msgspec.json.decode(Path(path).read_bytes(), type=PhoneSetting)
     configure_logs(setting.log)
     mqtt.KEEP_ALIVE_S = setting.keep_alive_s
-    sys.setswitchinterval(0.001)  # a hundred agents in turn; each would have an interpreter of its own
+    sys.setswitchinterval(0.001)  # a hundred agents share this interpreter; on devices each has its own
     threads = []
     for name in setting.names:
         driver, transport = make(setting, name)
@@ -247,11 +247,11 @@ def _run(driver: Driver) -> None:
         driver.run()
     except BaseException:
         traceback.print_exc()
-        os._exit(1)  # the whole process, as it would alone
+        os._exit(1)  # end the whole process, as on a device
 
 
 def main(path: str) -> None:
-    """Live with training that takes no time, and conditions that always hold."""
+    """Run phones with replaced training, and conditions that always hold."""
 
     def make(setting: PhoneSetting, name: str) -> tuple[Driver, mqtt.MqttTransport]:
         return make_phone(setting, name, lambda model: LikeTraining(model, name), AllHold(), Patience())

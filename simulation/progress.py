@@ -1,4 +1,4 @@
-"""How far a command is: a bar on a terminal, about ten plain lines a task elsewhere."""
+"""Shows the progress of a command: a bar on a terminal, otherwise about ten lines per task."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from rich.progress import track
 T = TypeVar("T")
 
 LINES = 10
-"""So many a task, where there is no terminal."""
+"""Number of lines per task without a terminal."""
 
 
 def say(console: Console, line: str) -> None:
-    """Print one line as it is, whatever the width of the terminal."""
+    """Print one line unchanged, without wrapping it."""
     console.print(line, highlight=False, soft_wrap=True)
 
 
 def progress(console: Console, items: Sequence[T], what: str) -> Iterator[T]:
-    """Each item, with word of how far that is.
+    """Iterate over items and show the progress.
 
     Args:
-        console: where to show it.
-        items: what is worked on.
-        what: the items, for people.
+        console: console for the progress.
+        items: the items.
+        what: description of the items.
     """
     if console.is_terminal:
         yield from track(items, description=what, console=console)

@@ -1,7 +1,7 @@
-"""A partly trained model on a device in this process: where measurements on real training begin.
+"""A partly trained model in the device's runtime, in this process: the start of measurements on real training.
 
-The program is loaded as an agent loads it and trained centrally on the text of people who are not clients, with its own
-``train`` signature, so TensorFlow is needed at most once, to export the program. Of rounds nothing is known here.
+The program is loaded as in an agent and trained centrally on the text of people who are not clients, with its own
+``train`` signature, so TensorFlow is needed at most once, to export the program. There are no rounds here.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ PROGRAMS = Path("build") / "programs"
 
 
 def seeded(seed: int, *names: str | int) -> np.random.Generator:
-    """A generator for one purpose: the child of the root seed by name, so that no two purposes share their draws."""
+    """A generator for one purpose, seeded by the root seed and the names, so that purposes never share draws."""
     entropy = [name if isinstance(name, int) else zlib.crc32(name.encode()) for name in names]
     return np.random.default_rng(np.random.SeedSequence([seed, *entropy]))
 
 
 def full_vocabulary(texts: Iterable[str], size: int) -> tuple[Vocabulary, int]:
-    """The vocabulary of some texts, filled up with invented words so that the model has its full number of parameters.
+    """The vocabulary of the texts, filled up with invented words so that the model has all its parameters.
 
     >>> vocabulary, invented = full_vocabulary(["a b"], 8)
     >>> vocabulary.words, invented
@@ -44,10 +44,10 @@ def full_vocabulary(texts: Iterable[str], size: int) -> tuple[Vocabulary, int]:
 
     Args:
         texts: raw messages.
-        size: number of ids, the specials included.
+        size: number of ids, specials included.
 
     Returns:
-        The vocabulary, and how many of its words are invented.
+        The vocabulary, and the number of invented words.
 
     Raises:
         CorpusError: there is no word in the texts.
@@ -60,11 +60,11 @@ def full_vocabulary(texts: Iterable[str], size: int) -> tuple[Vocabulary, int]:
 
 
 def load_device(shape: ModelConfiguration, vocabulary: Vocabulary, seed: int) -> TfliteProgram:
-    """The program with random weights, in one thread; its files need not outlive the loading.
+    """Load the program with random weights, with one thread.
 
     Raises:
-        ConfigError: no TFLite runtime, or the program was never made here and TensorFlow is not installed.
-        UnavailableError: the program could not be made.
+        ConfigError: no TFLite runtime, or the program is not in the cache and TensorFlow is not installed.
+        UnavailableError: the program could not be exported.
     """
     program = export_program(shape, vocabulary.size, PROGRAMS)
     with tempfile.TemporaryDirectory() as folder:
@@ -75,13 +75,13 @@ def load_device(shape: ModelConfiguration, vocabulary: Vocabulary, seed: int) ->
 def warm_up_batches(
     texts: Sequence[str], vocabulary: Vocabulary, shape: ModelConfiguration, steps: int, seed: int
 ) -> list[tuple[Ids, Ids]]:
-    """So many batches of messages drawn by chance; where the text is too short for that, again from the first.
+    """Batches of randomly drawn messages; they repeat if the text is too short.
 
     Args:
         texts: raw messages, with words.
-        vocabulary: gives the ids.
-        shape: of the batches.
-        steps: how many batches.
+        vocabulary: vocabulary of the model.
+        shape: configuration of the model.
+        steps: number of batches.
         seed: root seed of the order.
     """
     wanted = steps * shape.batch_rows * shape.sequence_length
@@ -97,10 +97,10 @@ def warm_up_batches(
 
 
 def warm_up(device: Program, batches: Iterable[tuple[Ids, Ids]]) -> None:
-    """Plain SGD on what the device holds.
+    """Train the device's weights with plain SGD.
 
     Raises:
-        UnavailableError: the loss is not finite any more.
+        UnavailableError: the loss is no longer finite.
     """
     for x, y in batches:
         loss = device.train(x, y, RATE, CLIP_NORM).loss
@@ -110,7 +110,7 @@ def warm_up(device: Program, batches: Iterable[tuple[Ids, Ids]]) -> None:
 
 
 def evaluate(device: Program, parts: Iterable[Batches]) -> tuple[float, float, float]:
-    """How good what the device holds is on all batches together.
+    """Evaluate the device's weights on all batches together.
 
     Returns:
         Mean loss per target in nats, top-1 and top-3 recall from 0 to 1; zeros where there are no targets.

@@ -8,8 +8,9 @@ import msgspec
 from coordinator.config import CoordinatorConfig
 from edge_agent.config import AgentConfig
 
-MOST = 114
-"""106, and [limits] with four on each side: what no task of a coordinator, and no coordinator, may go below."""
+MOST = 117
+"""106; [limits] with four on each side: what no task of a coordinator, and no coordinator, may go below; and three
+of the learning-rate schedule."""
 
 
 def parts(kind):

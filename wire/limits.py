@@ -23,19 +23,19 @@ HOUSEHOLD_WARNING = (
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """``[limits]``: limits for every task on a coordinator, and for every coordinator on a device.
+    """``[limits]``: for every task of a coordinator; for every coordinator of a device.
 
     Attributes:
         cohort: fewest reports in a published mean.
-        density: largest share of the coordinates in an update; 1 allows the dense codecs.
+        density: largest share of coordinates in an update; 1 allows dense codecs.
         steps: fewest training steps behind an update.
-        household: the devices belong to one household; ``cohort`` is then replaced by 2.
+        household: makes ``cohort`` 2.
     """
 
-    cohort: Annotated[int, Meta(ge=1, le=2**31)] = 10  # one device's words can still be traced to its group of ten
-    density: Annotated[float, Meta(gt=0, le=1)] = 0.1  # ten times the usual density; a dense update reveals text
-    steps: Annotated[int, Meta(ge=1, le=10**6)] = 1  # a device with little text has one batch
-    household: bool = False  # by default, users are strangers to each other
+    cohort: Annotated[int, Meta(ge=1, le=2**31)] = 10  # words can be traced to a group of ten
+    density: Annotated[float, Meta(gt=0, le=1)] = 0.1  # ten times the usual; dense updates reveal text
+    steps: Annotated[int, Meta(ge=1, le=10**6)] = 1  # little text makes one batch
+    household: bool = False  # users are strangers to each other
 
     @property
     def least_cohort(self) -> int:

@@ -130,6 +130,8 @@ class TrainingPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Momentum coefficient: share of the last step that is added to each step."""
     proximal: Annotated[float, msgspec.Meta(ge=0, le=1000)] = 0.0
     """Strength of the pull back to the round's weights: mu of FedProx."""
+    full_batch: bool = False
+    """FedSGD: one step along the mean gradient of all examples, instead of one for each batch."""
     evaluation_share: Annotated[float, msgspec.Meta(ge=0, le=0.5)] = 0.0
     """Share of the messages that is held out; the model is evaluated on them before and after training."""
     keep_share: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0

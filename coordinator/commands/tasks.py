@@ -241,4 +241,8 @@ def _lay_over(table: dict[str, Any], other: dict[str, Any]) -> None:
             if isinstance(below, dict):
                 _lay_over(below, value)
                 continue
+        below = table.get(name)
+        if isinstance(value, str) and isinstance(below, dict) and "name" in below:
+            below["name"] = value  # a choice by its name alone, such as strategy=fedadam
+            continue
         table[name] = value

@@ -30,7 +30,7 @@ from coordinator.engine.jobs import (
 from coordinator.learning.device_metrics import tally
 from coordinator.learning.downlink import Base, keeps_residual, publish, ways_to
 from coordinator.learning.fedavg import ClientUpdate, TooFewReadableError, federated_average
-from coordinator.learning.optimizers import (
+from coordinator.learning.strategies import (
     ServerOptimizer,
     State,
     Wide,
@@ -92,7 +92,7 @@ def _aggregate(
     artifacts: BlobStore,
     private: PrivateStore,
 ) -> AggregationDone | TooFewReadable:
-    layout, optimizer = manifest.layout, optimizer_for(job.optimizer)
+    layout, optimizer = manifest.layout, optimizer_for(job.strategy, job.committed)
     codec = asked_codec(job.codec, manifest, artifacts)
     state, residual = _state(job, optimizer, layout.size, private)
     updates = [
@@ -106,7 +106,7 @@ def _aggregate(
     published = publish(weights, averaged.weights + residual, job.downlink, layout, rng)
     following = published.weights
     if not np.isfinite(following).all():
-        msg = f"the weights after round {job.round} would not be finite; lower task.server.learning_rate"
+        msg = f"the weights after round {job.round} would not be finite; lower task.strategy.server_learning_rate"
         raise RemoteProtocolError(msg, code="not-finite")
     data = weights_to_bytes(following)
     change = (following.astype(np.float64) - weights.astype(np.float64)).astype(np.float32)
@@ -118,7 +118,7 @@ def _aggregate(
         round=job.round,
         weights=artifacts.put(data),
         size_bytes=len(data),
-        optimizer_state=private.keep_state(state_to_bytes(job.optimizer.name, kept)) if kept.size else None,
+        optimizer_state=private.keep_state(state_to_bytes(job.strategy.name.value, kept)) if kept.size else None,
         update_norm=float(np.linalg.norm(change.astype(np.float64))),
         metrics=None,
         clip_norm=averaged.clip_norm,
@@ -226,5 +226,5 @@ def _state(job: AggregationJob, optimizer: ServerOptimizer, size: int, private: 
     if keeps_residual(job.downlink):
         first = np.vstack([first, np.zeros(size)])
     if job.optimizer_state is not None and first.size:
-        first = state_from_bytes(private.state(job.optimizer_state), job.optimizer.name, first)
+        first = state_from_bytes(private.state(job.optimizer_state), job.strategy.name.value, first)
     return first[:vectors], first[vectors] if len(first) > vectors else np.zeros(size)

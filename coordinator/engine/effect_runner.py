@@ -183,13 +183,14 @@ class EffectRunner:
             ),
             minimum=settings.minimum,
             codec=settings.codec.choice(),
-            optimizer=settings.server.choice(),
+            strategy=settings.strategy.choice(),
             optimizer_state=version.optimizer_state,
             clip_norm=version.clip_norm,
             evaluation=self._evaluation(),
             downlink=settings.downlink,
             bases=tuple(record.manifest for record in reversed(earlier)),
             seed=self._seed,
+            committed=snapshot.tasks[current.task].state.committed,
         )
 
     def _evaluate(self, number: int) -> bool:
@@ -223,7 +224,7 @@ class EffectRunner:
                 version=current.base_version,
                 manifest=Sha256(context.version.manifest),
                 codec=record.settings.codec.choice(context.manifest.mask),
-                plan=record.settings.plan.plan(),
+                plan=record.settings.plan.plan(record.settings.strategy.name),
                 report_deadline_s=remaining_s,
                 work=context.gate.kind,
                 minimum=record.settings.minimum,

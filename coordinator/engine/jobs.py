@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from coordinator.learning.device_metrics import Tally
-from coordinator.learning.optimizers import OptimizerChoice
+from coordinator.learning.strategies import StrategyChoice
 from models.manifest import Artifact, Transfer
 from wire.identifiers import DeviceId
 from wire.messages import CodecChoice
@@ -66,12 +66,13 @@ class AggregationJob(msgspec.Struct, frozen=True, tag=True):
         reports: the reports to average.
         minimum: smallest number of reports to average.
         codec: how the payloads are encoded.
-        optimizer: the server optimizer.
+        strategy: how the mean update changes the model.
         optimizer_state: hash of the optimizer's state; None in the first round.
         clip_norm: L2 norm that updates are clipped to; None means the median norm of this round's updates.
         downlink: how the next weights are published.
         bases: hashes of the manifests of earlier versions, newest first; devices may hold their weights.
         seed: seed for the next mask and for rounding.
+        committed: number of rounds that the task has committed; the learning-rate schedule depends on it.
         evaluation: text to measure the result on; None skips the evaluation.
     """
 
@@ -80,13 +81,14 @@ class AggregationJob(msgspec.Struct, frozen=True, tag=True):
     reports: tuple[ReportFile, ...]
     minimum: int
     codec: CodecChoice
-    optimizer: OptimizerChoice
+    strategy: StrategyChoice
     optimizer_state: str | None
     evaluation: EvaluationText | None
     clip_norm: float | None = None
     downlink: str = "f32"
     bases: tuple[str, ...] = ()
     seed: int = 0
+    committed: int = 0
 
 
 class EvaluationJob(msgspec.Struct, frozen=True, tag=True):

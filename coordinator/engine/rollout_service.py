@@ -74,7 +74,7 @@ class RolloutService:
             reports_sha256=done.reports_sha256,
             seed=self._seed,
             code_version=__version__,
-            optimizer=settings.server.choice(),
+            strategy=settings.strategy.choice(),
             codec=settings.codec.choice(),
         )
 

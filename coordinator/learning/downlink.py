@@ -23,7 +23,7 @@ from itertools import chain
 
 import numpy as np
 
-from coordinator.learning.optimizers import Wide
+from coordinator.learning.strategies import Wide
 from models.manifest import Artifact, Transfer
 from wire.codec import codec_for, transfers
 from wire.errors import ConfigError

@@ -6,7 +6,7 @@ With weights x, and the update u_k of device k, which reports n_k training examp
     d   = sum(w_k s_k u_k) / sum(w_k)
     w_k = min(n_k, median of all n)            weight: its number of examples, capped at the median of the cohort
     s_k = min(1, C / |u_k|)                    scale: clips the update to the norm C
-    x   = server optimizer (x, d)              FedAvg: x + eta d; coordinator.learning.optimizers has the others
+    x   = server optimizer (x, d)              FedAvg: x + eta d; coordinator.learning.strategies has the others
 
 C adapts to the median norm of the cohorts, so it needs no setting per plan, codec or model. With b as the share of a
 cohort's updates within C, the next cohort is clipped to::
@@ -33,7 +33,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coordinator.learning.optimizers import ServerOptimizer, State, Wide
+from coordinator.learning.strategies import ServerOptimizer, State, Wide
 from wire.codec import Codec, Sparse
 from wire.errors import LocalProtocolError, RemoteProtocolError
 from wire.identifiers import DeviceId
@@ -198,8 +198,11 @@ def weighted_mean(contributions: Iterable[Contribution], size: int) -> Wide:
             )
             raise LocalProtocolError(msg)
         update = contribution.update
-        # Indices are unique within an update, so += adds each one once, and ten times as fast as numpy.add.at.
-        total[update.indices] += contribution.weight * contribution.scale * update.values.astype(np.float64)
+        values = contribution.weight * contribution.scale * update.values.astype(np.float64)
+        if values.size == size:
+            total += values  # a dense update
+        else:
+            total[update.indices] += values  # indices are unique within an update
         weights += contribution.weight
         last = contribution.device
     if weights == 0:

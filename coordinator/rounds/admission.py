@@ -47,26 +47,28 @@ Text = Annotated[str, Meta(max_length=64, pattern=r"^[A-Za-z0-9_.+-]*\Z")]
 
 
 class Eligibility(msgspec.Struct, frozen=True, kw_only=True):
-    """``[task.eligibility]``: which devices may take part, in addition to the model's own requirements.
+    """``[task.eligibility]``: requirements beside the model's.
 
     Attributes:
-        minimum_agent_version: ``major.minor.patch``; empty applies only the model's own minimum.
-        emulated: true for emulated phones only, false for real ones only, empty for both.
+        minimum_agent_version: ``major.minor.patch``.
+        emulated: true for emulated phones only, false for real ones only.
     """
 
-    minimum_agent_version: Annotated[str, Meta(max_length=32, pattern=r"^(\d+\.\d+\.\d+)?\Z")] = ""  # the model's own
-    emulated: bool | None = None  # an operator who runs emulated phones wants them to take part
+    minimum_agent_version: Annotated[str, Meta(max_length=32, pattern=r"^(\d+\.\d+\.\d+)?\Z")] = (
+        ""  # the model's own minimum
+    )
+    emulated: bool | None = None  # who emulates phones wants them to take part
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
-    """``[task.variant]``: makes the task one of several that divide the devices among themselves.
+    """``[task.variant]``: tasks that divide the devices among themselves.
 
     Attributes:
-        experiment: name of the experiment; empty for a task that is open to all devices.
-        share: share of the devices that belong to the variant.
+        experiment: name of the experiment.
+        share: the variant's share of the devices.
     """
 
-    experiment: Text = ""  # no experiment
+    experiment: Text = ""  # open to all devices
     share: Annotated[float, Meta(gt=0, le=1)] = 1.0  # all devices
 
 

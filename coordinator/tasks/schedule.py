@@ -16,14 +16,14 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """``[task.schedule]``: when rounds are opened.
 
     Attributes:
-        from_hour: first hour of the day in which a round may be opened, UTC.
-        to_hour: the hour that ends the span; below ``from_hour`` it passes midnight, equal to it means all day.
-        pause_s: shortest time from the end of a round to the opening of the next.
+        from_hour: first hour (UTC) in which a round may open.
+        to_hour: end of the span, which may pass midnight; equal to ``from_hour``: all day.
+        pause_s: shortest pause between rounds.
     """
 
-    from_hour: Hour = 0  # all day: somewhere it is night and phones are charging
+    from_hour: Hour = 0  # all day: somewhere it is night
     to_hour: Hour = 24
-    pause_s: Annotated[float, Meta(ge=0, le=30 * 86400)] = 0.0  # none: phones are few, and they are waiting
+    pause_s: Annotated[float, Meta(ge=0, le=30 * 86400)] = 0.0  # phones are few, and waiting
 
 
 def wait_s(schedule: Schedule, closed_at_s: float | None, now_s: float) -> float:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from coordinator.learning.downlink import F32, FORMS
-from coordinator.learning.optimizers import OptimizerChoice, OptimizerName
+from coordinator.learning.strategies import ADAPTIVE, RateSchedule, StrategyChoice, StrategyName
 from coordinator.rounds.admission import Eligibility, Variant
 from coordinator.rounds.lease import SHARE_WINDOW
 from coordinator.rounds.rules import SHORTEST_RETRY_SHARE, RoundRules, rules_for
@@ -32,9 +32,9 @@ Name = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 class CodecConfig(msgspec.Struct, frozen=True, kw_only=True):
     """``[task.codec]``: how updates are compressed."""
 
-    name: str = "topk-4"  # 550 times smaller than dense at the density below
-    density: Annotated[float, Meta(gt=0, le=1)] = 0.01  # measured: most of the dense progress for 1/100 of the values
-    error_feedback: bool | None = None  # empty: on for top-k, where it always helped; off elsewhere (ADR 7)
+    name: str = "topk-4"  # 550 times smaller than dense
+    density: Annotated[float, Meta(gt=0, le=1)] = 0.01  # most of the dense progress for 1/100 of the values
+    error_feedback: bool | None = None  # on for top-k only (ADR 7)
 
     def choice(self, mask: Artifact | None = None) -> CodecChoice:
         """The codec choice as sent in an assignment; ``mask`` is used only by codecs that need one."""
@@ -49,98 +49,109 @@ class CodecConfig(msgspec.Struct, frozen=True, kw_only=True):
 class PlanConfig(msgspec.Struct, frozen=True, kw_only=True):
     """``[task.plan]``: what a device does with its examples."""
 
-    learning_rate: Annotated[float, Meta(gt=0, le=1000)] = 1.0  # the largest that did no harm after a warm start
+    learning_rate: Annotated[float, Meta(gt=0, le=1000)] = 1.0  # the largest harmless after a warm start
     clip_norm: Annotated[float, Meta(gt=0, le=1e9)] = 1.0  # rarely active; prevents NaN at large rates
     local_epochs: Annotated[int, Meta(ge=1, le=1000)] = 1  # with more epochs, devices drift apart
-    max_steps: Annotated[int, Meta(ge=1, le=10**6)] = 1000  # bounds the work of a device with very much text
-    proximal: Annotated[float, Meta(ge=0, le=1000)] = 0.0  # FedProx, for many local epochs; one epoch drifts little
-    evaluation_share: Annotated[float, Meta(ge=0, le=0.5)] = 0.1  # enough to see on devices whether a round helped
+    max_steps: Annotated[int, Meta(ge=1, le=10**6)] = 1000  # bounds a device with much text
+    proximal: Annotated[float, Meta(ge=0, le=1000)] = 0.0  # FedProx; one epoch drifts little
+    evaluation_share: Annotated[float, Meta(ge=0, le=0.5)] = 0.1  # shows on devices whether a round helped
 
-    def plan(self) -> TrainingPlan:
-        """The training plan as sent in an assignment."""
+    def plan(self, strategy: StrategyName) -> TrainingPlan:
+        """The training plan as sent in an assignment; FedSGD takes one step with the gradient of all examples."""
         return TrainingPlan(
             learning_rate=self.learning_rate,
             clip_norm=self.clip_norm,
             local_epochs=self.local_epochs,
             max_steps=self.max_steps,
             proximal=self.proximal,
+            full_batch=strategy is StrategyName.FEDSGD,
             evaluation_share=self.evaluation_share,
             keep_share=KEEP_SHARE,
         )
 
 
-class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """``[task.server]``: how the mean update changes the model.
+class StrategyConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """``[task.strategy]``: how the mean update changes the model.
 
     Attributes:
-        optimizer: fedavg, fedavgm, fedadagrad, fedadam or fedyogi.
-        learning_rate: empty means 1 for fedavg and fedavgm, 0.003 for the adaptive optimizers.
-        adaptivity: tau of the adaptive optimizers: below it a coordinate's step shrinks with its mean update.
+        name: fedsgd, fedavg, fedprox, fedavgm, fedadagrad, fedadam or fedyogi.
+        server_learning_rate: 0.003 for fedadagrad, fedadam and fedyogi, 1 for the others.
+        adaptivity: tau of the adaptive strategies.
     """
 
-    optimizer: OptimizerName = OptimizerName.FEDAVG  # after a warm start, momentum did harm within few rounds
-    learning_rate: Annotated[float, Meta(gt=0, le=1000)] | None = None  # 1 is McMahan's FedAvg; 0.003 never did harm
+    name: StrategyName = StrategyName.FEDAVG  # momentum harmed after a warm start
+    server_learning_rate: Annotated[float, Meta(gt=0, le=1000)] | None = None  # 1 is FedAvg's
     adaptivity: Annotated[float, Meta(gt=0, le=1)] = 1e-4  # as in the measured runs
+    schedule: RateSchedule = RateSchedule()
 
-    def choice(self) -> OptimizerChoice:
-        """The optimizer choice as sent to the worker."""
-        plain = self.optimizer in {OptimizerName.FEDAVG, OptimizerName.FEDAVGM}
-        usual = 1.0 if plain else 0.003
-        return OptimizerChoice(
-            name=self.optimizer,
-            learning_rate=usual if self.learning_rate is None else self.learning_rate,
+    def choice(self) -> StrategyChoice:
+        """The strategy as sent to the worker."""
+        usual = 0.003 if self.name in ADAPTIVE else 1.0
+        return StrategyChoice(
+            name=self.name,
+            learning_rate=usual if self.server_learning_rate is None else self.server_learning_rate,
             adaptivity=self.adaptivity,
+            schedule=self.schedule,
         )
 
 
+def strategy_faults(strategy: StrategyConfig, plan: PlanConfig) -> list[str]:
+    """Faults of a plan that does not suit the strategy."""
+    if strategy.name is StrategyName.FEDPROX and not plan.proximal:
+        return ["plan.proximal: expected more than 0 for the strategy fedprox, got 0"]
+    if strategy.name is StrategyName.FEDSGD and (plan.local_epochs > 1 or plan.proximal):
+        return ["plan: expected local_epochs = 1 and proximal = 0 for the strategy fedsgd, which takes one step"]
+    return []
+
+
 class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """``[task.source]``: the version that a further task starts from or evaluates; the file's task has its own model.
+    """``[task.source]``: the version that a further task starts from or evaluates.
 
     Attributes:
-        task: use this task's current version, an evaluation in each round anew; empty means the file's task.
-        version: number of a fixed version to use instead.
+        task: whose current version; an evaluation takes it anew each round.
+        version: a fixed version instead.
     """
 
-    task: Annotated[str, Meta(max_length=64)] = ""  # whose versions go out to all devices
-    version: Annotated[int, Meta(ge=0, lt=2**53)] | None = None  # empty: the current one
+    task: Annotated[str, Meta(max_length=64)] = ""  # the file's task
+    version: Annotated[int, Meta(ge=0, lt=2**53)] | None = None  # the current one
 
 
 class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """``[task]``: what a task does, and how its rounds run; two deadlines set how long a round waits.
+    """``[task]``: what a task does, and how its rounds run.
 
     Attributes:
-        name: name of the task; the file's task keeps its model as long as its name stays the same.
+        name: under another name the file's task starts anew.
         kind: train or evaluate.
         selection_deadline_s: how long a round waits for phones.
         report_deadline_s: how long a phone may take to train and report.
-        selection_window_s: shortest selection; derived as a 60th of selection_deadline_s.
-        minimum_separation: a phone whose report was accepted may take part again this many rounds later.
-        retry_after_s: shortest wait of a phone that is sent away; derived as a 15th of selection_deadline_s.
-        downlink: form of new weights: f32, or topk-8, which delays small changes, for cohorts of fifty or more.
-        target_top1: recall on the held-out text that ends the task.
-        no_progress_rounds: committed rounds without a better recall that end the task; 0 never ends it.
+        selection_window_s: shortest selection.
+        minimum_separation: rounds until a phone may report again.
+        retry_after_s: shortest wait of a phone that is sent away.
+        downlink: form of new weights: f32, or topk-8 (delays small changes) for cohorts above fifty.
+        target_top1: recall on held-out text that ends the task.
+        no_progress_rounds: committed rounds without better recall that end the task.
     """
 
-    name: Name = "keyboard"  # the name in the demo
-    kind: Work = Work.TRAIN  # the purpose of federated learning
+    name: Name = "keyboard"  # as in the demo
+    kind: Work = Work.TRAIN  # train makes versions
     rounds: Annotated[int, Meta(ge=0, le=2**31)] = 0  # endless: keyboards never stop changing
-    goal: Count = 20  # twice the smallest cohort that says little of a device; a household has fewer, a fleet hundreds
-    minimum: Count = 10  # the smallest cohort that devices take part in unless their owners say otherwise
-    over_selection: Annotated[float, Meta(ge=1, le=10)] = 1.3  # Bonawitz et al.: 6 to 10 % drop out, and some are slow
-    selection_deadline_s: Annotated[float, Meta(ge=0.1, le=86400)] = 60.0  # a person waits at most a minute to see why
+    goal: Count = 20  # reports wanted; a household has fewer, a fleet hundreds
+    minimum: Count = 10  # fewest reports; as in ``[limits]``
+    over_selection: Annotated[float, Meta(ge=1, le=10)] = 1.3  # seats per goal; 6 to 10 % drop out (Bonawitz et al.)
+    selection_deadline_s: Annotated[float, Meta(ge=0.1, le=86400)] = 60.0  # people wait a minute
     report_deadline_s: Annotated[float, Meta(ge=1, le=30 * 86400)] = 600.0  # Android ends a session after 585 s
-    selection_window_s: Seconds | None = None  # empty: derived; set it for tests and demos faster than real time
-    minimum_examples: Annotated[int, Meta(ge=0, le=2**31)] = 1  # a device without examples has nothing to learn from
-    minimum_separation: Annotated[int, Meta(ge=1, le=SHARE_WINDOW)] = 1  # a household has few phones; a fleet uses 10
-    retry_after_s: Annotated[float, Meta(ge=0.1, le=86400)] | None = None  # empty: derived; set it for tests and demos
+    selection_window_s: Seconds | None = None  # a 60th of the deadline
+    minimum_examples: Annotated[int, Meta(ge=0, le=2**31)] = 1  # fewest messages on a device
+    minimum_separation: Annotated[int, Meta(ge=1, le=SHARE_WINDOW)] = 1  # a household has few; a fleet uses 10
+    retry_after_s: Annotated[float, Meta(ge=0.1, le=86400)] | None = None  # a 15th of the selection deadline
     codec: CodecConfig = CodecConfig()
     plan: PlanConfig = PlanConfig()
-    server: ServerConfig = ServerConfig()
-    downlink: str = F32  # loses nothing, and a small cohort changes few weights anyway
+    strategy: StrategyConfig = StrategyConfig()
+    downlink: str = F32  # f32 loses nothing
     schedule: Schedule = Schedule()
     eligibility: Eligibility = Eligibility()
-    target_top1: Annotated[float, Meta(gt=0, le=1)] | None = None  # the reachable recall is unknown beforehand
-    no_progress_rounds: Annotated[int, Meta(ge=0, le=2**31)] = 0  # people's words change, so progress may resume
+    target_top1: Annotated[float, Meta(gt=0, le=1)] | None = None  # unknown beforehand
+    no_progress_rounds: Annotated[int, Meta(ge=0, le=2**31)] = 0  # never: progress may resume
     variant: Variant = Variant()
     source: SourceConfig = SourceConfig()
 
@@ -194,6 +205,7 @@ def task_faults(task: TaskSettings, limits: Limits, *, measured: bool) -> list[s
         )
     if task.codec.name not in NAMES:
         faults.append(f"codec.name: expected one of {', '.join(NAMES)}, got {task.codec.name!r}")
+    faults.extend(strategy_faults(task.strategy, task.plan))
     if task.downlink not in FORMS:
         faults.append(f"downlink: expected one of {', '.join(FORMS)}, got {task.downlink!r}")
     watches = task.target_top1 is not None or task.no_progress_rounds > 0

@@ -191,17 +191,17 @@ TABLE = table(_rows())
 
 
 class TrialPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """``[rollout]``: how many devices try a new version first, for how long, and what counts as worse.
+    """``[rollout]``: how many devices try a new version first, and for how long.
 
     Attributes:
-        share: share of the devices that try a new version first; 0 releases it to all at once.
-        devices: number of devices that must have tried a version before the verdict.
-        hours: time after which the verdict is reached with fewer devices.
+        share: share of the devices that try it first.
+        devices: how many must try it before the verdict.
+        hours: after which fewer devices suffice.
     """
 
-    share: Annotated[float, Meta(ge=0, lt=1)] = 0.0  # a tenth of five phones is none; a fleet uses 0.05
-    devices: Annotated[int, Meta(ge=1, le=10**6)] = 10  # fewer devices vary too much for a verdict
-    hours: Annotated[float, Meta(gt=0, le=8760)] = 24.0  # most phones are charged once a day
+    share: Annotated[float, Meta(ge=0, lt=1)] = 0.0  # all at once: a household has few; a fleet uses 0.05
+    devices: Annotated[int, Meta(ge=1, le=10**6)] = 10  # fewer vary too much
+    hours: Annotated[float, Meta(gt=0, le=8760)] = 24.0  # most phones charge daily
 
 
 def judge(policy: TrialPolicy, tried: Tally, latest: Sequence[Tally], since_s: float, now_s: float) -> Event | None:

@@ -1,7 +1,8 @@
 """Local training: what a device does with its examples between assignment and report.
 
 Local SGD (McMahan et al. 2017, algorithm 1, ClientUpdate) with the rows of the batches reshuffled in each epoch, and
-with momentum or the proximal term of FedProx if the plan asks for them. The abort predicate is polled before every
+with momentum or the proximal term of FedProx if the plan asks for them; with a full batch (FedSGD), the mean of the
+steps from the base weights. The abort predicate is polled before every
 batch, so a user who picks up the phone waits for one batch at most; the result so far is kept if the plan says that it
 is enough. A training that diverges is ended, and the program's base weights are restored. This module does not fetch,
 encode or send.
@@ -95,6 +96,7 @@ def train(
     watch = _Watch()
     started_s = now_s()
     steps, loss_sum, targets, seen = 0, 0.0, 0.0, 0
+    mean_step = np.zeros(0, np.float32)  # of a full batch, so far
     for x, y in _all_batches(batches, plan.local_epochs, generator):
         if steps == planned:
             break
@@ -113,7 +115,11 @@ def train(
             return TrainingStopped(DropoutCause.DIVERGED, diverged)
         loss_sum += done.loss * done.targets
         targets += done.targets
-    delta = program.delta()
+        if plan.full_batch and done.targets:
+            step_made, share = program.delta(), np.float32(done.targets / seen)
+            mean_step = step_made if not mean_step.size else mean_step + share * (step_made - mean_step)
+            program.reset()
+    delta = mean_step if plan.full_batch else program.delta()
     if not np.isfinite(delta).all():
         program.reset()
         return TrainingStopped(DropoutCause.DIVERGED, f"the update was not finite after {steps} steps")

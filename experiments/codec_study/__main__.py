@@ -1,4 +1,4 @@
-"""``python -m experiments.codec_study``: run what is missing, then say what it comes to."""
+"""``python -m experiments.codec_study``: runs the missing trainings, then prints the results."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from wire.errors import NightjarError
 
 @click.command()
 @click.option("--corpus", required=True, help="A TSV file (user, text) with about 1,500 users, or a name.")
-@click.option("--seeds", default=3, show_default=True, type=click.IntRange(1, 100), help="Trainings of each kind.")
-@click.option("--rounds", default=None, type=click.IntRange(1, 10_000), help="Of each; by default the population's.")
+@click.option("--seeds", default=3, show_default=True, type=click.IntRange(1, 100), help="Trainings per variant.")
+@click.option("--rounds", default=None, type=click.IntRange(1, 10_000), help="Rounds; default: by population.")
 @click.option("--population", "only", default=None, type=click.Choice([p.name for p in POPULATIONS]), help="Only this.")
 @click.option(
     "--json",
@@ -31,15 +31,15 @@ from wire.errors import NightjarError
     default=Path("build") / "codec-study.jsonl",
     show_default=True,
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Finished trainings, one JSON line each; those in it are not run again.",
+    help="File of finished trainings, one JSON line each; these are not run again.",
 )
 def command(*, corpus: str, seeds: int, rounds: int | None, only: str | None, trainings: Path) -> None:
-    """Compare codecs by what the model learns in equal rounds.
+    """Compare codecs by what the model learns in equally many rounds.
 
-    The tiny model is trained by two populations of phones, once with each codec and seed: about 25 minutes of one core
-    for three seeds. Stop it at any time; the same command goes on where it was.
+    Two populations of phones train the tiny model, once with each codec and seed: about 25 minutes of one core for
+    three seeds. You can stop it at any time; the same command continues.
     """
-    console = Console(width=max(160, Console().width))  # a table narrower than that cannot be read
+    console = Console(width=max(160, Console().width))  # a narrower table is unreadable
     populations = [population for population in POPULATIONS if only in {None, population.name}]
     text = corpora.load(corpus, 0)
     for seed in range(1, seeds + 1):
@@ -83,10 +83,10 @@ def _train_missing(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command; an expected fault is one line and an exit status, never a traceback.
+    """Run the command; an expected error is printed as one line, without a traceback.
 
     Args:
-        arguments: None takes those of the process.
+        arguments: command line; None uses that of the process.
     """
     try:
         command(arguments, prog_name="experiments.codec_study")

@@ -1,7 +1,7 @@
-"""Top-k with another number of bits, or another rounding, than the named codecs: what they were chosen from.
+"""Top-k codecs with other numbers of bits and other rounding, as alternatives to the product's codecs.
 
-The same stages as ``wire.codec``, put together for this study alone: no agent or coordinator knows these. Names are
-``topk-<bits>`` for the nearest point of the logarithmic grid, with ``-unbiased`` for stochastic rounding on it.
+They combine the stages of ``wire.codec`` for this study only; agents and coordinators do not have them. The name
+``topk-<bits>`` rounds to the nearest point of the logarithmic grid; ``-unbiased`` rounds stochastically.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from wire.messages import CodecChoice
 from wire.parameters import ParameterLayout, Vector
 
 WIRE_ID = 255
-"""Of no codec: these never leave the process."""
+"""An unassigned wire id: these frames never leave the process."""
 
 _NAME = re.compile(r"topk-(?P<bits>[2-8])(?P<unbiased>-unbiased)?")
 _COUNT = struct.Struct("<I")
 
 
 def coarse_codec(choice: CodecChoice) -> Codec:
-    """The codec of such a name.
+    """The codec with this name.
 
     >>> coarse_codec(CodecChoice(name="topk-2")).name
     'topk-2'
 
     Raises:
-        LocalProtocolError: it is no such name.
+        LocalProtocolError: the name has another form.
     """
     found = _NAME.fullmatch(choice.name)
     if found is None:

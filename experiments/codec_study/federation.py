@@ -1,8 +1,8 @@
-"""One federated training in this process: the real parts at both ends of the wire, and nothing between them.
+"""One federated training in this process, with the product's code at both ends and no transport between them.
 
-Every phone of a cohort restores the model, trains and encodes; the coordinator's mean of the decoded updates goes
-through its optimizer. A late report is made and paid for, and counts for nothing. Error-feedback state is adopted as an
-agent adopts it: only when the report was accepted.
+Every phone of a cohort restores the model, trains and encodes its update; the coordinator's optimizer applies the mean
+of the decoded updates. A late report is produced and its bytes are counted, but it is not averaged. As in the agent,
+the next error-feedback state is adopted only if the report was accepted.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import functools
 import statistics
 
 from coordinator.learning.fedavg import Contribution, weight_of, weighted_mean
-from coordinator.learning.optimizers import fed_avg_m
+from coordinator.learning.strategies.fedavgm import fed_avg_m
 from edge_agent.core.training import TrainedUpdate, TrainingStopped, train
 from experiments.codec_study.coarse import coarse_codec
 from experiments.codec_study.population import PopulationSetting
@@ -31,28 +31,28 @@ from wire.parameters import Vector
 
 SERVER_LEARNING_RATE = 1.0
 MOMENTUM = 0.9
-"""FedAvgM at this rate and momentum learned most from scratch (Reddi et al. 2021 find the same of momentum)."""
+"""FedAvgM learned most from scratch with this rate and momentum (Reddi et al. 2021 also recommend momentum)."""
 WEIGHT_CAP = 10_000
-"""Examples that count of a report; no phone here has so many."""
+"""Maximum number of examples that count as a report's weight; no phone here has as many."""
 MASK_RANDOM_SHARE = 0.2
-"""Of a mask; the rest are the largest of the last update."""
+"""Share of random coordinates in a mask; the others are the largest of the last update."""
 POINTS = 5
-"""So often is the model scored on the way, beside the start."""
+"""Number of evaluations during a training, after the initial one."""
 
 
 def run(setting: PopulationSetting, variant: CodecVariant, rounds: int) -> tuple[list[Point], float]:
     """Train for a number of rounds.
 
     Args:
-        setting: what to begin with; its device is used.
-        variant: how updates are coded.
+        setting: initial model and data; its device is used.
+        variant: codec and lateness.
         rounds: at least 1.
 
     Returns:
-        The model's quality by rounds, and the median length of a report's frame in bytes.
+        The learning curve, and the median length of a report's frame in bytes.
 
     Raises:
-        UnavailableError: a phone's training came to nothing.
+        UnavailableError: a phone could not train.
     """
     optimizer = fed_avg_m(SERVER_LEARNING_RATE, MOMENTUM)
     weights, state = setting.start, optimizer.init(setting.layout.size)
@@ -71,10 +71,10 @@ def run(setting: PopulationSetting, variant: CodecVariant, rounds: int) -> tuple
 
 
 class Phones:
-    """The phones of one training, and what their agents keep between rounds.
+    """The phones of one training, with their error-feedback state.
 
     Attributes:
-        residuals: phone -> error-feedback state, (n,) float32; no entry stands for zeros.
+        residuals: phone -> error-feedback state, (n,) float32; no entry means zeros.
         report_bytes: length of each report's frame, late ones included.
     """
 
@@ -86,12 +86,12 @@ class Phones:
         self.report_bytes: list[int] = []
 
     def round(self, number: int, weights: Vector, codec: Codec) -> list[Contribution]:
-        """What counts of a cohort's reports, in ascending order of devices.
+        """The contributions of a cohort without the late ones, in ascending order of devices.
 
         Args:
-            number: of the round, from 1.
+            number: round number, from 1.
             weights: (n,) float32, the current model.
-            codec: of this round.
+            codec: codec of this round.
         """
         chance = seeded(self._setting.seed, "cohort", number)
         cohort = sorted(chance.permutation(len(self._setting.phones))[: self._setting.population.cohort].tolist())
@@ -148,7 +148,7 @@ class Phones:
 
 
 def _codec(setting: PopulationSetting, variant: CodecVariant, number: int, last_update: Vector | None) -> Codec:
-    """The codec of one round; it remembers its last decoding, which error feedback and the coordinator both ask for."""
+    """The codec of one round; it caches the last decoding, which error feedback and the coordinator both need."""
     choice, size = variant.codec, setting.layout.size
     if choice.name not in NAMES:
         codec = coarse_codec(choice)

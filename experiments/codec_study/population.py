@@ -1,8 +1,8 @@
-"""Who takes part: two populations, and what each federated training of one begins with.
+"""The two populations of phones, and the initial model and data of their trainings.
 
-The model begins with a short central warm-up on the text of people who are not phones: it knows how common words are
-and little else. From there dense training plainly learns, so there is something that compression can lose. From random
-weights most of the fall in loss would be word frequency; from a well trained model there would be hardly any.
+The model starts from a short central warm-up on the text of people who are not phones: it knows word frequencies and
+little else. From there, dense training clearly learns, so compression has something to lose. From random weights, most
+of the decrease in loss would be word frequency; from a well trained model, the loss would hardly decrease.
 """
 
 from __future__ import annotations
@@ -22,22 +22,21 @@ MODEL = "tiny"
 WARM_UP_STEPS = 100
 HELD_OUT_SHARE = 0.2
 TEST_MESSAGES = 2_500
-"""Held-out messages that a model is scored on, drawn from all phones; their recall has a standard error of about 0.3
-points."""
+"""Held-out messages for evaluation, drawn from all phones; the recall has a standard error of about 0.3 points."""
 
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """How often phones come back, and how they train.
+    """How often phones take part, and how they train.
 
     Attributes:
-        name: for people.
-        phones: how many there are.
-        cohort: how many take part in each round, drawn by chance.
-        rounds: so many that the dense training still learns at the end.
-        fewest_messages: that a phone must have, the held-out ones included.
-        learning_rate: of the phones, chosen for the dense training on one seed: for ``rare`` the best of 1, 3 and 6,
-            for ``often`` 1, because 3 begins to learn the phones' text by heart after 40 rounds.
+        name: name of the population.
+        phones: number of phones.
+        cohort: number of phones in each round, drawn at random.
+        rounds: few enough that the dense training still learns at the end.
+        fewest_messages: minimum number of messages of a phone, held-out ones included.
+        learning_rate: learning rate of the phones, chosen for the dense training on one seed: for ``rare`` the best of
+            1, 3 and 6, for ``often`` 1, because 3 overfits after 40 rounds.
     """
 
     name: str
@@ -49,25 +48,25 @@ class Population:
 
 
 POPULATIONS = (
-    # Each phone is in every other round, so what a report leaves out can follow soon.
+    # Each phone is in every other round, so error feedback soon sends what a report left out.
     Population("often", phones=40, cohort=20, rounds=50, fewest_messages=100, learning_rate=1.0),
-    # Each phone takes part once or twice, some 30 rounds apart: what it left out has become old. A phone that is seen
-    # only once never sends it, so there error feedback changes nothing at all.
+    # Each phone takes part once or twice, some 30 rounds apart, so its residual is stale. A phone that takes part only
+    # once never sends its residual, so error feedback changes nothing there.
     Population("rare", phones=1_000, cohort=20, rounds=80, fewest_messages=20, learning_rate=3.0),
 )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PopulationSetting:
-    """What every training of one population and seed begins with.
+    """The initial model and data of every training of one population and seed.
 
     Attributes:
-        population: who takes part.
-        seed: root of all randomness; the same cohorts and shuffles for every codec.
-        device: the one on which all phones train, one after the other.
-        layout: of n parameters.
-        start: (n,) float32, the warmed-up weights.
-        phones: what each phone typed, packed.
+        population: the population.
+        seed: root seed; cohorts and shuffles are the same for every codec.
+        device: program on which all phones train, one after the other.
+        layout: layout of n parameters.
+        start: (n,) float32, the weights after the warm-up.
+        phones: training messages of each phone, packed.
         test: held-out messages of all phones, packed.
     """
 
@@ -81,11 +80,11 @@ class PopulationSetting:
 
 
 def prepare(corpus: Corpus, population: Population, seed: int) -> PopulationSetting:
-    """Choose the phones, hold a part of their text out, and warm the model up on the text of others.
+    """Choose the phones, hold out a part of their text, and warm up the model on the text of others.
 
     Raises:
-        CorpusError: not enough people with enough messages.
-        UnavailableError: the program could not be made.
+        CorpusError: too few people with enough messages.
+        UnavailableError: the program could not be exported.
     """
     shape = configuration(MODEL)
     people, public = choose_clients(corpus, population.phones, seed, population.fewest_messages)

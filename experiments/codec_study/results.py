@@ -1,7 +1,7 @@
-"""Finished trainings: one JSON line each, and what they come to.
+"""Stores finished trainings, one JSON line each, and summarises them.
 
-A training is written when it is finished and found again by its name, so a stopped study goes on where it was, and the
-trainings of several calls can lie in one file.
+A training is stored when it is finished, and identified by its key, so a stopped study can continue and several calls
+can share one file.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from wire.errors import ConfigError, UnavailableError
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How good the model is after a number of rounds."""
+    """Metrics of the model after a number of rounds."""
 
     round: int
     nll: float
-    """Mean cross-entropy per target of the held-out messages, nats."""
+    """Mean cross-entropy per target on the held-out messages, nats."""
     top1: float
     top3: float
 
@@ -42,20 +42,20 @@ class FinishedTraining(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     report_bytes: float
     """Median of ``len(frame)`` over all reports."""
     curve: tuple[Point, ...]
-    """The start first, the end last."""
+    """Ascending by round, from the initial model to the final one."""
     seconds: float
 
     @property
     def key(self) -> tuple[str, str, str, int, int]:
-        """What it is found again by."""
+        """Identifies the training."""
         return self.corpus, self.population, self.variant, self.seed, self.rounds
 
 
 def append(path: Path, training: FinishedTraining) -> None:
-    """Add one line to a file of trainings; made if missing.
+    """Append a training to a file, which is created if missing.
 
     Raises:
-        UnavailableError: it cannot be written.
+        UnavailableError: the file cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -67,7 +67,7 @@ def append(path: Path, training: FinishedTraining) -> None:
 
 
 def read(path: Path) -> list[FinishedTraining]:
-    """All trainings of a file; none if there is no such file.
+    """All trainings in a file; none if the file is missing.
 
     Raises:
         ConfigError: a line is not a training.
@@ -86,10 +86,10 @@ def read(path: Path) -> list[FinishedTraining]:
 
 @dataclass(frozen=True, slots=True)
 class SeedSpread:
-    """A figure over seeds.
+    """A metric over seeds.
 
     Attributes:
-        mean: over the seeds.
+        mean: mean over the seeds.
         deviation: sample standard deviation; 0 for one seed.
     """
 
@@ -98,7 +98,7 @@ class SeedSpread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> SeedSpread:
-        """From one value a seed.
+        """From one value per seed.
 
         >>> SeedSpread.of([1.0, 3.0])
         SeedSpread(mean=2.0, deviation=1.4142135623730951)
@@ -108,16 +108,16 @@ class SeedSpread:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One variant in one population, over seeds, at the last round.
+    """Metrics of one variant in one population after the last round, over seeds.
 
     Attributes:
-        population: its name.
-        variant: its name.
-        seeds: how many trainings.
+        population: name of the population.
+        variant: name of the variant.
+        seeds: number of trainings.
         report_bytes: median over the reports, mean over the seeds.
-        nll: nats.
-        gap: nats above the dense training of the same seed; unlike share it does not depend on where the start lay.
-        share: of the dense training's fall in nll from the same start, 1 for as much.
+        nll: mean cross-entropy per target, nats.
+        gap: difference in nll to the dense training of the same seed, nats; unlike ``share`` independent of the start.
+        share: decrease in nll relative to that of the dense training from the same start; 1 if equal.
         top1: recall, 0 to 1.
         top3: recall, 0 to 1.
     """
@@ -134,7 +134,7 @@ class Outcome:
 
 
 def outcomes(trainings: Iterable[FinishedTraining]) -> list[Outcome]:
-    """Each population and variant, in the order of the trainings; seeds without a dense training are left out."""
+    """Each population and variant, in the order of the trainings; seeds without a dense training are skipped."""
     groups: dict[tuple[str, str], list[FinishedTraining]] = {}
     for training in trainings:
         groups.setdefault((training.population, training.variant), []).append(training)
@@ -164,12 +164,12 @@ def _outcome(pairs: Sequence[tuple[FinishedTraining, FinishedTraining]]) -> Outc
 
 
 def _share(part: float, whole: float) -> float:
-    """NaN where the dense training stayed where it was: there is nothing to have a share of."""
+    """A ratio; NaN if the dense training did not change the loss."""
     return part / whole if whole else math.nan
 
 
 def table(found: Sequence[Outcome]) -> Table:
-    """For people, and ready for a Markdown page."""
+    """The outcomes as a Markdown table."""
     rows = Table(box=box.MARKDOWN)
     for name in ("population", "variant"):
         rows.add_column(name)

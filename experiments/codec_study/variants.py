@@ -1,4 +1,4 @@
-"""What is compared: codecs, with and without error feedback, and what becomes of the state when a report is late."""
+"""The variants under comparison: codecs, with and without error feedback, and the handling of late reports."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ LATE_SHARE = 0.2
 
 
 class AfterLate(enum.Enum):
-    """What a phone does with its error-feedback state when the receipt of its report says *late*."""
+    """What a phone does with its error-feedback state when its report was late."""
 
     KEEP = "keep"
-    """The state stays what it was before: this training is lost."""
+    """The state does not change: this update is lost."""
     ADD = "add"
-    """The whole delta is added to the state: this training is sent later, though it began from an older model."""
+    """The whole update is added to the state, and is sent later, although it is relative to an older model."""
 
 
 @dataclass(frozen=True, slots=True)
 class CodecVariant:
-    """One way to run a training.
+    """Codec and lateness of a training.
 
     Attributes:
-        codec: how updates are written.
-        late_share: of all reports, by chance.
-        after_late: what a phone with error feedback does then.
+        codec: codec of the updates.
+        late_share: share of late reports, chosen at random.
+        after_late: what a phone with error feedback does after a late report.
     """
 
     codec: CodecChoice
@@ -35,7 +35,7 @@ class CodecVariant:
 
     @property
     def name(self) -> str:
-        """For people, and to find a finished training again.
+        """Identifies the variant in tables and in stored trainings.
 
         >>> CodecVariant(CodecChoice(name="topk-8", density=0.01, error_feedback=True), 0.2).name
         'topk-8 1 % EF, 20 % late: keep'
@@ -57,7 +57,7 @@ VARIANTS = (
     DENSE,
     *(CodecVariant(_choice("topk-4", d, feedback=f)) for d in (0.05, 0.01, 0.001) for f in (False, True)),
     *(CodecVariant(_choice("mask-4", 0.01, feedback=f)) for f in (False, True)),
-    # Without error feedback, which would make up for some of what coarse values lose.
+    # Without error feedback, which would hide some of the loss from coarse values.
     *(CodecVariant(_choice(name, 0.01, feedback=False)) for name in ("topk-8", "topk-3", "topk-2", "topk-4-unbiased")),
     *(CodecVariant(_choice("topk-4", 0.01, feedback=True), LATE_SHARE, after) for after in AfterLate),
 )

@@ -1,4 +1,4 @@
-"""Text to train and measure on, as messages by user: invented people, the Python reference, or a file."""
+"""Text for training and evaluation, as messages by user: invented people, the Python reference, or a file."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["Corpus", "Participant", "Split", "load", "split"]
 
 
 def load(name_or_path: str, seed: int, *, people: int = PEOPLE, messages: int = MESSAGES) -> Corpus:
-    """A corpus by name or by file.
+    """Load a corpus by name or from a file.
 
     Args:
         name_or_path: ``personas``, ``pydoc``, or the path of a tab-separated file.
         seed: root seed; only ``personas`` uses it.
-        people: how many people ``personas`` invents.
-        messages: how many messages each of them types on average.
+        people: number of people that ``personas`` invents.
+        messages: average number of messages of each of them.
 
     Raises:
-        CorpusError: it cannot be read, or holds no text.
+        CorpusError: the corpus cannot be read, or holds no text.
     """
     match name_or_path:
         case "personas":

@@ -1,4 +1,4 @@
-"""What a corpus is: people, and what each of them typed, in order. Raw text; cutting it into words is not done here."""
+"""A corpus: users and their messages in order, as raw text that is not split into words."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class Corpus:
     """Messages by user.
 
     Attributes:
-        name: where it is from, for people.
-        users: user -> messages, oldest first, in the order of the source; nobody is without one.
+        name: source of the text, for display.
+        users: user -> messages, oldest first; users in the order of the source, each with at least one message.
         skipped_rows: rows of a file that had no user or no text.
     """
 

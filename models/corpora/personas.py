@@ -1,11 +1,11 @@
-"""Invented people who chat: text that is free to use, of any amount, and different for each person.
+"""Synthetic chat messages of invented people: free to use, in any amount, different for each person.
 
-Each person has a few topics, friends, places, weekly habits, spellings and favourite ways of saying things, so the
-messages of two people differ as those of two phones do. It is text with grammar to learn, not real text: figures
-measured on it say that the machinery learns, not how good a keyboard is.
+Each person has a few topics, friends, places, weekly habits, spellings and favourite phrases, so the messages differ
+between people as they do between devices. The text has a grammar to learn, but it is not real: metrics on it show that
+training works, not how good a keyboard is.
 
-The same seed gives the same people on every machine and Python: only ``random.Random.random`` is used, whose values
-Python promises to keep.
+The same seed gives the same people on every machine and Python: only ``random.Random.random`` is used, whose sequence
+Python guarantees.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PLACES_EACH = 4
 _HABITS_EACH = 3
 _SLOT = re.compile(r"\{([\w ]+)\}")
 _FAVOUR = 2
-"""An alternative is 1, 2, 4 or 8 times as likely for a person as the least liked one."""
+"""For each person, the weight of each alternative is this number to a random power from 0 to 3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class _Choice:
 
 @dataclass(frozen=True, slots=True)
 class _Person:
-    """Somebody's way of talking."""
+    """How one person writes."""
 
     choices: Mapping[str, _Choice]
     shortenings: tuple[tuple[re.Pattern[str], str], ...]
@@ -55,18 +55,18 @@ class _Person:
 
 
 def personas(seed: int, people: int = PEOPLE, messages: int = MESSAGES) -> Corpus:
-    """Invent people and what they typed.
+    """Invent people and their messages.
 
     >>> personas(7, people=1, messages=2) == personas(7, people=1, messages=2)
     True
 
     Args:
-        seed: root seed; each person has a child of it, so more people do not change the first ones.
-        people: how many.
-        messages: how many messages a person types on average; each types between half and one and a half times as many.
+        seed: root seed; each person gets a child seed, so more people do not change the first ones.
+        people: number of people.
+        messages: average number of messages of a person; each has 0.5 to 1.5 times as many.
 
     Raises:
-        CorpusError: less than one person or message.
+        CorpusError: fewer than one person or message.
     """
     if people < 1 or messages < 1:
         msg = f"personas need at least 1 person and 1 message each, got {people} and {messages}"
@@ -131,5 +131,5 @@ def _one(chance: random.Random, items: Sequence[str]) -> str:
 
 
 def _sample(chance: random.Random, items: Sequence[str], count: int) -> tuple[str, ...]:
-    """``count`` different items, in an order of chance."""
+    """``count`` distinct items in random order."""
     return tuple(sorted(items, key=lambda _: chance.random())[:count])

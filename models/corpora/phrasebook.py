@@ -1,7 +1,7 @@
-"""What the invented people of ``models.corpora.personas`` can say: a grammar as plain data.
+"""The grammar of the invented people's messages (``models.corpora.personas``), as plain data.
 
-``RULES`` maps a name to its alternatives, and ``{name}`` in an alternative is replaced by one of that name's. Each
-topic of ``TOPICS`` has sentences and, by name, the words that fill their gaps. There is no logic here.
+``RULES`` maps a name to its alternatives; ``{name}`` in an alternative is replaced by one of the alternatives of that
+name. Each topic of ``TOPICS`` has sentences and, by name, the words that fill their slots.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DAYS = _alternatives("monday|tuesday|wednesday|thursday|friday|saturday|sunday")
 RULES: dict[str, tuple[str, ...]] = {
     name: _alternatives(text)
     for name, text in {
-        # How a message is put together: {about} is a sentence of one of the person's topics.
+        # The structure of a message: {about} is a sentence of one of the person's topics.
         "message": "{about}.|{about}. {remark}.|{hello} {friend}, {about}.|{plan}?|{plan}? {reason}.|"
         "{whereabouts}.|"
         "{whereabouts}. {remark}.|{request}?|{request}? {thanks}.|{answer}.|{answer}, {remark}.|"
@@ -81,7 +81,7 @@ RULES: dict[str, tuple[str, ...]] = {
         "tail": "what do you think|just so you know|to be honest|as always|if that is okay with you|"
         "believe it or not|"
         "like {friend} said|you know what i mean|for the first time this year|which is good news",
-        # Not here because each person has their own: {about}, {friend}, {place}, {habit}.
+        # {about}, {friend}, {place} and {habit} differ between people, so they are not here.
     }.items()
 }
 
@@ -299,7 +299,7 @@ HABITS = _alternatives(
     "Sunday lunch with {friend}|The board meeting|"
     "Climbing with {friend}|The pub quiz|Volunteering"
 )
-"""What a person does every week; the generator binds a day and a place to it."""
+"""Weekly activities; the generator adds a day and a place."""
 
 SHORTENINGS = (
     ("you are", "ur"),
@@ -319,7 +319,7 @@ SHORTENINGS = (
     ("we are", "we're"),
     ("minutes", "min"),
 )
-"""Long and short spellings; each person keeps to the ones that they took up."""
+"""Long and short spellings; each person uses some of the short ones consistently."""
 
 CLOSINGS = ("haha", "lol", "xx", "x", "mate", "dear", "bro", "love", "anyway", "ok bye")
-"""What some people end messages with."""
+"""Endings that some people add to messages."""

@@ -1,7 +1,7 @@
-"""The Python language reference that ships inside every CPython: real English prose that needs no download.
+"""The Python language reference that ships with CPython: real English prose without a download.
 
-A topic is a user, a sentence is a message. The text differs a little between Python versions, so figures measured on it
-are comparable on one version only.
+A topic is a user, a sentence is a message. The text differs between Python versions, so compare metrics only on the
+same version.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from wire.errors import CorpusError
 
 _SENTENCE_END = re.compile(r"(?<=[.!?:;])\s+")
 _FEWEST_WORDS = 3
-"""Shorter pieces are list marks, table cells and code."""
+"""Shorter pieces are mostly list bullets, table cells and code."""
 
 
 def pydoc() -> Corpus:
@@ -26,7 +26,7 @@ def pydoc() -> Corpus:
     try:
         from pydoc_data.topics import topics
     except ImportError as error:
-        msg = "this Python has no pydoc_data.topics; install its standard library whole, or use another corpus"
+        msg = "this Python has no pydoc_data.topics; install the complete standard library, or use another corpus"
         raise CorpusError(msg) from error
     users = {name: _sentences(text) for name, text in sorted(topics.items())}
     return Corpus("pydoc", {name: messages for name, messages in users.items() if messages})

@@ -1,7 +1,7 @@
-"""Who is a phone, and what of their text is held out.
+"""Splits a corpus into the private text of phones and public text, and holds out part of the private text.
 
-The text of everybody else is public: the vocabulary and a warm start may be made from it. What the phones typed is
-never public, and the last part of each phone's messages is kept for evaluation and typed nowhere.
+Some users become phones. The text of all others is public: the vocabulary and a warm start may be made from it. The
+text of phones is never public, and the last part of each phone's messages is held out for evaluation.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from wire.errors import CorpusError
 
 HELD_OUT_SHARE = 0.2
 BUSIEST = 2
-"""Phones are drawn from so many times as many users, those with most messages. Real corpora have a long tail of users
-with hardly a batch to train on; federated training of phones with 50 messages made most of them worse."""
+"""n phones are drawn from the ``BUSIEST * n`` users with the most messages. Real corpora have a long tail of users with
+hardly a batch of text; federated training on phones with 50 messages made most of them worse."""
 FEWEST_MESSAGES = 5
 """With fewer, no whole message can be held out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Participant:
-    """One person who takes part.
+    """One user whose text is on a phone.
 
     Attributes:
         user: name in the corpus.
-        typed: messages on the phone, oldest first.
-        held_out: the last messages, for evaluation.
+        typed: messages typed on the phone, oldest first.
+        held_out: the last messages, for evaluation; not on the phone.
     """
 
     user: str
@@ -39,10 +39,10 @@ class Participant:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A corpus, divided.
+    """A corpus, split.
 
     Attributes:
-        phones: in the order of their numbers.
+        phones: the participants, by phone number.
         public: messages of all other users.
     """
 
@@ -51,16 +51,16 @@ class Split:
 
 
 def split(corpus: Corpus, phones: int, seed: int, most_messages: int | None = None) -> Split:
-    """Choose the phones by chance among the users with most messages.
+    """Choose the phones at random among the users with the most messages.
 
     Args:
-        corpus: people and their messages.
-        phones: how many phones.
+        corpus: users and their messages.
+        phones: number of phones.
         seed: root seed of the choice.
-        most_messages: only the last so many messages of a phone are used; None uses all.
+        most_messages: maximum number of messages per phone, the last ones; None uses all.
 
     Raises:
-        CorpusError: not enough users with enough messages, or nobody left for public text.
+        CorpusError: too few users with enough messages, or no user left for public text.
     """
     if phones < 1 or (most_messages is not None and most_messages < FEWEST_MESSAGES):
         msg = f"expected at least 1 phone and {FEWEST_MESSAGES} messages a phone, got {phones} and {most_messages}"

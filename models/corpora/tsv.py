@@ -1,6 +1,6 @@
-"""A corpus from a file of (user, text) rows.
+"""Reads a corpus from a file of (user, text) rows.
 
-The format: UTF-8, tab separated, one message a line, a header line that names at least the columns ``user`` and
+The format is UTF-8, tab-separated, one message a line, with a header line that names at least the columns ``user`` and
 ``text``. Other columns are ignored; a tab inside the last column belongs to it. Rows keep their order.
 """
 
@@ -17,7 +17,7 @@ def tsv(path: Path) -> Corpus:
     """Read a corpus file. Rows without a user or without text are skipped and counted.
 
     Raises:
-        CorpusError: not a readable file, not UTF-8, no such header, or no row with user and text.
+        CorpusError: not a readable file, not UTF-8, a header without these columns, or no row with user and text.
     """
     try:
         with path.open("rb") as lines:

@@ -1,1 +1,1 @@
-"""The one-command demo: a broker, the coordinator and emulated phones as separate processes, watched to the end."""
+"""The one-command demo: runs a broker, the coordinator and emulated phones as processes and shows their progress."""

@@ -1,6 +1,6 @@
-"""Recall for each phone's person, before and after: a mean over all words can be the doing of one phone.
+"""Recall on each phone's held-out messages before and after, because one phone can dominate a mean over all words.
 
-Runs the program's own ``evaluate`` signature on each person's held-out messages, in this process, without TensorFlow.
+Runs the program's own ``evaluate`` signature in this process, without TensorFlow.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ def recall_by_phone(folder: Path, url: str, manifest: str) -> dict[str, tuple[fl
     """Top-1 recall of the first and of a later version on each phone's held-out messages.
 
     Args:
-        folder: of the run, with the first model and the held-out messages.
-        url: of the coordinator.
+        folder: folder of the run, with the first model and the held-out messages.
+        url: URL of the coordinator.
         manifest: sha256 of the later version's manifest.
 
     Returns:
-        phone -> (before, after), shares of the counted targets; phones without a counted target are left out.
+        phone -> recall (before, after), 0 to 1; phones without a counted target are skipped.
 
     Raises:
-        UnavailableError: the coordinator does not give the later version.
+        UnavailableError: the later version cannot be fetched.
     """
     first = exported_model(folder / "model")
     later = Manifest.decode(_artifact(url, manifest))
@@ -63,7 +63,7 @@ def _artifact(url: str, sha256: str) -> bytes:
     try:
         answer = urllib3.request("GET", f"{url}/artifacts/{sha256}", timeout=30.0, retries=2)
     except urllib3.exceptions.HTTPError as error:
-        msg = f"the coordinator does not give artifact {sha256[:12]}: {error}"
+        msg = f"cannot fetch artifact {sha256[:12]} from the coordinator: {error}"
         raise UnavailableError(msg) from error
     if answer.status != 200:
         msg = f"the coordinator answered {answer.status} for artifact {sha256[:12]}"

@@ -1,4 +1,4 @@
-"""``python -m simulation demo``: the options, and the order of things."""
+"""``python -m simulation demo``: the options and steps of the demo."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from wire.errors import UnavailableError
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(1, 10_000), help="Rounds to commit.")
 @click.option("--model", default="tiny", show_default=True, help="Model configuration: tiny or gboard.")
 @click.option("--corpus", default="personas", show_default=True, help="personas, pydoc, or a TSV file (user, text).")
-@click.option("--seed", default=7, show_default=True, type=click.IntRange(0, 2**31), help="Root of all randomness.")
-@click.option("--codec", default="topk-4", show_default=True, type=click.Choice(NAMES), help="How updates are coded.")
+@click.option("--seed", default=7, show_default=True, type=click.IntRange(0, 2**31), help="Root seed.")
+@click.option("--codec", default="topk-4", show_default=True, type=click.Choice(NAMES), help="Codec of the updates.")
 @click.option(
-    "--density", default=0.05, show_default=True, type=click.FloatRange(0, 1, min_open=True), help="Of top-k."
+    "--density", default=0.05, show_default=True, type=click.FloatRange(0, 1, min_open=True), help="Share sent."
 )
 @click.option(
     "--broker",
     default="auto",
     show_default=True,
     type=click.Choice(["auto", "mosquitto", "embedded"]),
-    help="auto takes mosquitto where it is installed.",
+    help="auto uses mosquitto if it is installed.",
 )
 @click.option("--day-seconds", default=None, type=click.FloatRange(5, 86_400), help="Real seconds of a phone's day.")
 @click.option("--limit-minutes", default=None, type=click.FloatRange(0.1, 10_000), help="Give up after this long.")
-@click.option("--folder", default=None, type=click.Path(path_type=Path), help="Where to keep logs and data.")
+@click.option("--folder", default=None, type=click.Path(path_type=Path), help="Folder for logs and data; new or empty.")
 @click.option("--port", default=0, help="Port of the coordinator's page; 0 takes 8080 or any free one.")
 @click.option("--plain", is_flag=True, help="Phones without certificates, in plain text on 127.0.0.1.")
-@click.option("--exit", "leave", is_flag=True, help="Leave at the end instead of serving the pages.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object as the last line of standard output.")
+@click.option("--exit", "leave", is_flag=True, help="Exit at the end instead of serving the pages.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line of standard output.")
 def demo(
     *,
     phones: int,
@@ -106,8 +106,8 @@ def demo(
         click.echo(msgspec.json.encode(result))
     if result["versions_refused"] and result["version"] == 0:
         msg = (
-            f"nothing was let out: the quality gate refused all {result['versions_refused']} versions, because recall "
-            f"fell; 'nightjar-coordinator model list --config {prepared.folder / 'coordinator.toml'}' says by how much"
+            f"no version was released: the quality gate refused all {result['versions_refused']}, because recall fell; "
+            f"'nightjar-coordinator model list --config {prepared.folder / 'coordinator.toml'}' shows by how much"
         )
         raise UnavailableError(msg)
     if result["rounds_committed"] < rounds:

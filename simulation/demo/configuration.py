@@ -1,4 +1,4 @@
-"""What the demo's processes are told: the command line's settings, free ports, and a TOML table for each process."""
+"""Configuration of the demo: settings from the command line, free ports, and a TOML table for each process."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from wire.errors import ConfigError
 
 LOOPBACK = "127.0.0.1"
 LIMITS = {"household": True, "density": 1.0}
-"""Nobody typed anything: all phones are emulated, and people try every codec."""
+"""Without privacy limits, because all phones are emulated and users of the demo try every codec."""
 MOST_REPORTS = 24
-"""Of a round: one machine trains for all of its phones, so that a larger goal would only wait longer."""
+"""Maximum goal of a round: one machine trains for all phones, so a larger goal only takes longer."""
 HELD_OUT = "held_out.tsv"
-"""Messages of the phones' people that no phone types, in the folder of the run."""
+"""File of the phones' held-out messages, in the folder of the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoSettings:
-    """What the command line asked for; see ``python -m simulation demo --help``."""
+    """Settings from the command line; see ``python -m simulation demo --help``."""
 
     phones: int
     rounds: int
@@ -44,9 +44,9 @@ class DemoSettings:
 
 @dataclass(frozen=True, slots=True)
 class DemoPorts:
-    """Ports of the page, the phones' HTTPS, the first phone's keyboard, and the broker for phones and coordinator.
+    """Ports on loopback: the page, the phones' HTTPS, the first phone's keyboard, and the broker.
 
-    All on loopback.
+    The broker listens on ``broker`` for phones and on ``service`` for the coordinator.
     """
 
     page: int
@@ -57,16 +57,16 @@ class DemoPorts:
 
 
 def free_ports(page: int) -> DemoPorts:
-    """Ports that are free now: the usual ones where possible.
+    """Find free ports, the usual ones if possible.
 
     Args:
-        page: the coordinator's, if asked for; 0 takes any.
+        page: port of the page; 0 takes any.
 
     Raises:
-        ConfigError: the port that was asked for is taken.
+        ConfigError: the requested port is taken.
     """
     if page and not _is_free(page):
-        msg = f"port {page} is taken: end the program that listens there, or give another --port (0 finds a free one)"
+        msg = f"port {page} is taken: stop the program that listens there, or give another --port (0 finds a free one)"
         raise ConfigError(msg)
     taken: set[int] = set()
 
@@ -97,7 +97,7 @@ def _is_free(port: int) -> bool:
 
 
 def phone_name(number: int) -> str:
-    """The device name of phone ``number``, from 0; who its person is stays out of it.
+    """The device name of phone ``number``, from 0; it does not identify the user.
 
     >>> phone_name(0)
     'phone-01'
@@ -117,7 +117,7 @@ def coordinator_table(
         "population": "demo",
         "data_dir": "coordinator",
         "host": LOOPBACK,
-        # A browser knows nothing of this run's authority, so people look at a page without certificates.
+        # Browsers do not know this run's certificate authority, so the page has a port without certificates.
         **({"port": ports.page} if settings.plain else {"port": ports.artifacts, "page_port": ports.page}),
         "seed": settings.seed,
         "transport": "plain" if settings.plain else "tls",
@@ -138,8 +138,8 @@ def coordinator_table(
                 "clip_norm": defaults.clip_norm,
                 "local_epochs": defaults.local_epochs,
             },
-            "server": {
-                "learning_rate": defaults.server_learning_rate,
+            "strategy": {
+                "server_learning_rate": defaults.server_learning_rate,
             },
             "baseline": {"label": "trigram", "top1": trigram.top1, "top3": trigram.top3},
         },
@@ -148,7 +148,7 @@ def coordinator_table(
 
 
 def phone_table(settings: DemoSettings, number: int, ports: DemoPorts, speed: float) -> dict[str, Any]:
-    """The configuration of phone ``number``, from 0; ``speed`` is virtual seconds in a real one."""
+    """The configuration of phone ``number``, from 0; ``speed`` is virtual seconds per real second."""
     where: dict[str, Any] = {
         "population": "demo",
         "coordinator_url": f"http://{LOOPBACK}:{ports.page}",
@@ -157,8 +157,8 @@ def phone_table(settings: DemoSettings, number: int, ports: DemoPorts, speed: fl
     return {
         "device": phone_name(number),
         "data_dir": "data",
-        **(where if settings.plain else {}),  # else the phone was told when it enrolled
-        # The day is sped up, so its waiting times are too; a check of the conditions costs microseconds.
+        **(where if settings.plain else {}),  # an enrolled phone knows them already
+        # The day is accelerated, and so are the waits; reading the conditions is cheap.
         "conditions": {"hysteresis_s": min(120.0, 120.0 * 15 / speed + 0.3), "poll_s": 0.1},
         "keyboard": {"enabled": number == 0, "port": ports.keyboard},
         "limits": LIMITS,

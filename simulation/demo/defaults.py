@@ -1,7 +1,7 @@
-"""What the demo uses for each model where the command line does not say.
+"""Default settings of the demo for each model configuration.
 
-The figures come from trials on ``personas`` and on chat text (docs/adr/0006-demo-settings.md): a short warm start on
-public text leaves room to learn, and a few local epochs at a moderate rate raise recall in a handful of rounds.
+The values were tuned on ``personas`` and on chat text (docs/adr/0006-demo-settings.md): a short warm start on public
+text leaves room to learn, and a few local epochs at a moderate rate raise recall in a handful of rounds.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ class Defaults:
     """Settings of one model configuration.
 
     Attributes:
-        vocabulary: most ids, the specials included.
-        messages: most messages a phone holds, the held-out ones included.
-        public_people: people that ``personas`` invents beside the phones.
-        warm_start_steps: batches of public text before the first round.
-        warm_start_rate: learning rate of these.
-        learning_rate: of the phones.
-        clip_norm: of the phones and of the warm start.
-        local_epochs: of the phones.
-        server_learning_rate: of the server optimizer.
-        goal_share: reports that a round wants, as a share of the phones.
-        report_deadline_s: real seconds for training and sending.
-        round_limit_s: real seconds a round may take on average before the demo gives up.
+        vocabulary: maximum number of ids, specials included.
+        messages: maximum number of messages per phone, held-out ones included.
+        public_people: number of people that ``personas`` invents in addition to the phones.
+        warm_start_steps: number of steps on public text before the first round.
+        warm_start_rate: learning rate of the warm start.
+        learning_rate: learning rate of the phones.
+        clip_norm: maximum gradient norm on the phones and in the warm start.
+        local_epochs: local epochs of the phones.
+        server_learning_rate: learning rate of the server optimizer.
+        goal_share: a round's goal of reports, as a share of the phones.
+        report_deadline_s: real seconds for training and reporting.
+        round_limit_s: real seconds per round after which the demo gives up.
         day_s: real seconds of a phone's day.
     """
 

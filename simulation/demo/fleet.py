@@ -1,4 +1,4 @@
-"""The demo's processes: one broker, one coordinator, and the phones."""
+"""The processes of the demo: one broker, one coordinator, and the phones."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from wire.errors import UnavailableError
 
 START_S = 60.0
 MOST_ALONE = 12
-"""More phones than that share processes: an agent of its own takes some 60 MB, and as much again while it trains."""
+"""More phones share processes, because each agent process takes some 60 MB, and twice that while it trains."""
 SHARED_PROCESSES = 3
 MOST_RESTARTS = 5
-"""What is killed more often is killed by its surroundings, such as too little memory."""
+"""A process that is killed more often probably lacks memory."""
 
 
 class DemoFleet:
-    """Starts everything in order, and notices what dies.
+    """Starts the processes in order, and restarts those that are killed.
 
     Args:
-        prepared: configurations and folders.
+        prepared: the prepared run.
         broker: ``auto``, ``mosquitto`` or ``embedded``.
 
     Raises:
-        ConfigError: mosquitto is asked for and not installed.
+        ConfigError: mosquitto was requested but is not installed.
 
     Attributes:
         broker_name: ``mosquitto`` or ``amqtt``.
-        broker: its process.
-        coordinator: its process.
-        phones: one process a phone; with many phones, one for the first, which has the keyboard, and a few more.
+        broker: process of the broker.
+        coordinator: process of the coordinator.
+        phones: one process per phone; with many phones, one for the first, which has the keyboard, and a few more.
     """
 
     def __init__(self, prepared: PreparedRun, broker: str) -> None:
@@ -71,14 +71,14 @@ class DemoFleet:
 
     @property
     def groups(self) -> list[list[Service]]:
-        """Every process, by groups in the order of their starts."""
+        """All processes, in groups in starting order."""
         return [[self.broker], [self.coordinator], self.phones]
 
     def start(self) -> None:
-        """Start everything; returns when the coordinator answers.
+        """Start all processes, the phones after the coordinator answers.
 
         Raises:
-            UnavailableError: something died or did not answer; the end of its log is in the message.
+            UnavailableError: a process died or did not answer; the message has the end of its log.
         """
         self.broker.start()
         self.coordinator.start()
@@ -87,14 +87,13 @@ class DemoFleet:
             phone.start()
 
     def check(self, say: Callable[[str], object]) -> None:
-        """Start again what was killed: a power cut must not end the demo.
+        """Restart processes that were killed.
 
         Args:
-            say: takes a line about it.
+            say: called with a line for each restart.
 
         Raises:
-            UnavailableError: something ended by itself, or is killed again and again; the end of its log is in the
-                message.
+            UnavailableError: a process exited by itself, or was killed too often; the message has the end of its log.
         """
         for service in itertools.chain.from_iterable(self.groups):
             if service.running:
@@ -103,7 +102,7 @@ class DemoFleet:
             if not service.killed or self._killed[service.name] > MOST_RESTARTS:
                 msg = f"{service.name} ended unexpectedly; the end of {service.log}:\n{service.tail()}"
                 raise UnavailableError(msg)
-            say(f"{service.name} was killed; starting it again")
+            say(f"{service.name} was killed; restarting it")
             service.start()
 
     def _wait(self, ready: Callable[[], bool]) -> None:

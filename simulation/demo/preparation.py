@@ -1,8 +1,8 @@
-"""Everything that must lie ready before the first process of the demo starts.
+"""Prepares a run of the demo before its first process starts.
 
-Corpus to phones and held-out text, vocabulary, program, first weights with a warm start on public text, the trigram
-beside them, and one configuration file a process. Heavy steps run in a child process, so that the demo itself never
-imports TensorFlow.
+It splits the corpus into phones and held-out text, makes the vocabulary, the program, the initial weights (with a warm
+start on public text), the trigram baseline, and one configuration file per process. Heavy steps run in a child process,
+so the demo itself never imports TensorFlow.
 """
 
 from __future__ import annotations
@@ -46,32 +46,32 @@ from wire.parameters import Vector
 
 BUILD = Path("build")
 KEPT_RUNS = 5
-"""Older runs in ``build/demo`` are removed: each has copies of the model."""
+"""Older runs in ``build/demo`` are removed, because each has copies of the model."""
 
 LANGUAGE = "en"
-"""Of what the invented people type."""
+"""Language of the invented people."""
 
 PERSONA_MESSAGES = 400
-"""What an invented person typed, on average."""
+"""Average number of messages of an invented person."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedRun:
-    """A run that can be started.
+    """A run that is ready to start.
 
     Attributes:
-        settings: what was asked for.
-        folder: holds configurations, data and logs of this run.
-        corpus_name: for people.
-        coordinator_config: TOML file.
-        phone_configs: one TOML file a phone.
-        url: of the coordinator's page.
-        keyboard_url: of the first phone's keyboard.
-        broker_port: free a moment ago.
-        service_port: of the coordinator's own connection to a broker with certificates.
-        tls: certificates of the servers; None in plain text.
-        trigram: Kneser-Ney recall on the held-out text.
-        limit_s: seconds after which a run that does not finish is given up.
+        settings: settings from the command line.
+        folder: folder of configurations, data and logs of this run.
+        corpus_name: name of the corpus, for display.
+        coordinator_config: TOML file of the coordinator.
+        phone_configs: TOML file of each phone.
+        url: URL of the coordinator's page.
+        keyboard_url: URL of the first phone's keyboard.
+        broker_port: the broker's port for phones.
+        service_port: the broker's port for the coordinator; only with certificates.
+        tls: folder of the servers' certificates; None for plain text.
+        trigram: recall of the trigram on the held-out text.
+        limit_s: time after which an unfinished run is given up.
     """
 
     settings: DemoSettings
@@ -89,7 +89,7 @@ class PreparedRun:
 
 
 def prepare(settings: DemoSettings, console: Console) -> PreparedRun:
-    """Make everything ready, saying what is being done.
+    """Prepare a run; progress is printed.
 
     Raises:
         ConfigError: an option, a corpus or a port cannot be used.
@@ -115,17 +115,17 @@ def prepare(settings: DemoSettings, console: Console) -> PreparedRun:
         highlight=False,
         soft_wrap=True,
     )
-    with console.status(f"exporting model {shape.name} to TFLite (kept in {BUILD / 'programs'} for the next time)"):
+    with console.status(f"exporting model {shape.name} to TFLite (cached in {BUILD / 'programs'})"):
         program = export_program(shape, vocabulary.size, BUILD / "programs")
     with (
-        console.status(f"warm start on public text, {defaults.warm_start_steps} steps; trigram beside it"),
+        console.status(f"training warm start on public text, {defaults.warm_start_steps} steps, and trigram"),
         quiet_child(folder / "logs" / "preparation.log") as child,
     ):
         warm = child.submit(_warm_start, shape, vocabulary, text.public, settings.seed, defaults)
         trigram = _trigram(vocabulary, text)
         weights = outcome(warm, "the warm start")
     console.print(
-        f"trigram on the text that the model sees: top-1 {100 * trigram.top1:.1f} %, top-3 {100 * trigram.top3:.1f} %",
+        f"trigram trained on the same text: top-1 {100 * trigram.top1:.1f} %, top-3 {100 * trigram.top3:.1f} %",
         highlight=False,
         soft_wrap=True,
     )
@@ -168,7 +168,7 @@ def _run_folder(settings: DemoSettings) -> Path:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             if any(folder.iterdir()):
-                msg = f"--folder {folder} is not empty: give a new one, a run begins from nothing"
+                msg = f"--folder {folder} is not empty: a run needs a new folder"
                 raise ConfigError(msg)
         except OSError as error:
             msg = f"--folder {folder} cannot be used: {error.strerror or error}; give a folder that can be written"
@@ -187,7 +187,7 @@ def _run_folder(settings: DemoSettings) -> Path:
 def _warm_start(
     shape: ModelConfiguration, vocabulary: Vocabulary, public: Sequence[str], seed: int, defaults: Defaults
 ) -> Vector:
-    """First weights: random, then a few steps on the text of people who are not phones. Runs in a child process."""
+    """Initial weights: random, then a few steps on public text. Runs in a child process."""
     weights = initial_weights(shape, vocabulary.size, seed)
     if not defaults.warm_start_steps:
         return weights
@@ -195,7 +195,7 @@ def _warm_start(
 
     from models.training import train_centrally
 
-    chosen = public[: defaults.warm_start_steps * 40]  # some 30 messages fill a batch
+    chosen = public[: defaults.warm_start_steps * 40]  # a batch has about 30 messages
     messages = [vocabulary.encode(words(message)) for message in chosen]
     batches = pack(messages, shape.batch_rows, shape.sequence_length, np.random.default_rng(seed))
     return train_centrally(
@@ -210,7 +210,7 @@ def _warm_start(
 
 
 def _trigram(vocabulary: Vocabulary, text: Split) -> NgramRecall:
-    """The baseline: trained on the same text as the model, public and typed, and measured on the same held-out text."""
+    """The trigram baseline: trained on public and typed text, measured on the same held-out text as the model."""
     typed = (message for phone in text.phones for message in phone.typed)
     seen = [vocabulary.encode(words(message)) for message in (*text.public, *typed)]
     held_out = [vocabulary.encode(words(message)) for phone in text.phones for message in phone.held_out]
@@ -225,5 +225,5 @@ def _write_held_out(path: Path, phones: Sequence[Participant]) -> None:
 
 
 def python_module(*arguments: str) -> list[str]:
-    """The command that runs one of our modules with this interpreter."""
+    """The command that runs a module of this project with this interpreter."""
     return [sys.executable, "-m", *arguments]

@@ -1,7 +1,7 @@
-"""Child processes with a log file each, that never outlive the demo.
+"""Child processes with log files, which never outlive the demo.
 
-Each child is in a session of its own, so that ctrl-C reaches only us and the children are stopped in order; and the
-kernel kills it if we die without a word. This module knows nothing of federated learning.
+Each child has its own session, so that ctrl-C reaches only us and the children are stopped in order; and the kernel
+kills it if we die without stopping it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Service:
-    """One child process that can be started again.
+    """One child process that can be restarted.
 
     Attributes:
-        name: for people, and of the log file.
+        name: name of the process, for messages.
         command: argument vector.
-        log: where its output goes; appended to by every start.
-        environment: variables beside ours.
+        log: file for its output; each start appends to it.
+        environment: environment variables in addition to ours.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Service:
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     def start(self) -> None:
-        """Start it, or start it again."""
+        """Start or restart the process."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own commands
@@ -61,7 +61,7 @@ class Service:
         """Process id of the latest start.
 
         Raises:
-            UnavailableError: it was never started.
+            UnavailableError: the process was never started.
         """
         if self._process is None:
             msg = f"{self.name} was never started"
@@ -70,16 +70,16 @@ class Service:
 
     @property
     def running(self) -> bool:
-        """Whether it runs now."""
+        """Whether the process is running."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def killed(self) -> bool:
-        """Whether its latest start was ended by a signal, and not by itself."""
+        """Whether a signal ended the process."""
         return self._process is not None and (self._process.poll() or 0) < 0
 
     def kill(self) -> None:
-        """``kill -9``: what a power cut does."""
+        """Send SIGKILL, like a power cut."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -90,7 +90,7 @@ class Service:
             self._process.terminate()
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        """Ask it to end, and make it end if it does not."""
+        """Send SIGTERM, then SIGKILL if the process does not end in time."""
         if self._process is None:
             return
         self.ask_to_end()
@@ -100,7 +100,7 @@ class Service:
             self.kill()
 
     def tail(self, lines: int = 12) -> str:
-        """The end of its log, for an error message."""
+        """The last lines of the log, for an error message."""
         with contextlib.suppress(OSError):
             return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
         return ""
@@ -108,7 +108,7 @@ class Service:
 
 @contextlib.contextmanager
 def stopping(groups: Sequence[Sequence[Service]]) -> Iterator[None]:
-    """Stop groups of services at the end, the last group first, each group at once; a second ctrl-C kills them all."""
+    """Stop groups of services after the block, last group first, each group at once; a second ctrl-C kills all."""
     try:
         yield
     finally:
@@ -124,18 +124,18 @@ def stopping(groups: Sequence[Sequence[Service]]) -> Iterator[None]:
 
 
 def quiet_child(log: Path) -> concurrent.futures.ProcessPoolExecutor:
-    """A child process for work whose libraries write to the terminal past every setting; they write to ``log``."""
+    """A child process whose standard error goes to ``log``, for libraries whose output cannot be switched off."""
     log.parent.mkdir(parents=True, exist_ok=True)
     spawn = multiprocessing.get_context("spawn")
     return concurrent.futures.ProcessPoolExecutor(1, mp_context=spawn, initializer=_log_to, initargs=(log,))
 
 
 def outcome(future: concurrent.futures.Future[T], what: str) -> T:
-    """What a child's work came to.
+    """Wait for the result of a child's work.
 
     Args:
-        future: from :func:`quiet_child`.
-        what: the work, for the message.
+        future: future from :func:`quiet_child`.
+        what: name of the work, for the error message.
 
     Raises:
         UnavailableError: the child was killed.

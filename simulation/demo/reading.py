@@ -1,7 +1,6 @@
-"""What the coordinator's API says of a run: the task, its open round, devices, rounds, versions and counters.
+"""Reads the state of a run from the coordinator's API: task, open round, devices, rounds, versions and counters.
 
-Several requests, so the parts may be of slightly different moments; a version that the task names is always among the
-versions.
+It makes several requests, so the parts may differ slightly in time; the task's version is always among the versions.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from models.manifest import Manifest
 from wire.errors import RemoteProtocolError
 
 State = dict[str, Any]
-"""The keys are task, round (None between two), devices, rounds and versions (both ascending), counters."""
+"""Keys: task, round (None if none is open), devices, rounds and versions (both ascending), counters."""
 
 _API = "/api/v1"
 _REPORTED = "reported"
 
 
 def read_state(url: str) -> State | None:
-    """The state of a coordinator's first task, or None while it does not answer."""
+    """The state of a coordinator's first task; None if it does not answer."""
 
     def fetch(path: str) -> bytes | None:
         try:
@@ -36,13 +35,13 @@ def read_state(url: str) -> State | None:
 
 
 def state_from(fetch: Callable[[str], bytes | None]) -> State | None:
-    """The same by any means.
+    """The state of a coordinator's first task, read with ``fetch``.
 
     Args:
-        fetch: path -> body, or None if there is no good answer.
+        fetch: path -> body; None for an error.
 
     Returns:
-        None if anything did not answer.
+        The state; None if a request failed.
     """
     try:
         task = _read(fetch, "/tasks")["items"][0]

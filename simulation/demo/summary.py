@@ -1,4 +1,4 @@
-"""What a demo run comes to: one JSON-ready result, and the same as a table."""
+"""The result of a demo run, JSON-ready and as a table."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def result_of(
 
     Args:
         state: the coordinator's last state.
-        prepared: what the run began with.
-        by_phone: phone -> top-1 recall before and after.
-        seconds: wall time since the command was started, set-up of the run included.
+        prepared: the prepared run.
+        by_phone: phone -> top-1 recall (before, after).
+        seconds: wall time since the start of the command, preparation included.
     """
     counters, task = state["counters"], state["task"]
     versions = sorted(state["versions"], key=lambda v: int(v["version"]))
@@ -68,7 +68,7 @@ def result_of(
 
 
 def summary_table(result: Result) -> Table:
-    """The result for people."""
+    """The result as a table."""
     table = Table(title="Summary (emulated phones)", title_justify="left", show_header=False)
     table.add_column(style="bold")
     table.add_column()
@@ -82,12 +82,12 @@ def summary_table(result: Result) -> Table:
         ("versions", _versions(result)),
         ("reports", _reports(result)),
         ("dropouts", dropouts),
-        ("bytes a report", f"{median:,} (median) beside {result['dense_bytes']:,} dense{ratio}"),
-        ("bytes in all", f"{result['bytes_up']:,} up, {result['bytes_down']:,} down"),
+        ("report size", f"{median:,} bytes (median) against {result['dense_bytes']:,} dense{ratio}"),
+        ("total bytes", f"{result['bytes_up']:,} up, {result['bytes_down']:,} down"),
         ("top-1 recall", f"{percent(result['top1_initial'])} before, {percent(result['top1_final'])} after"),
         ("top-3 recall", f"{percent(result['top3_initial'])} before, {percent(result['top3_final'])} after"),
         ("by phone", f"top-1 better for {better} of {len(result['top1_by_phone'])} phones, worse for {worse}"),
-        ("trigram beside it", f"top-1 {percent(result['trigram_top1'])}, top-3 {percent(result['trigram_top3'])}"),
+        ("trigram baseline", f"top-1 {percent(result['trigram_top1'])}, top-3 {percent(result['trigram_top3'])}"),
         ("model", f"{result['model']}, {result['parameters']:,} parameters, {result['runtime']}"),
         ("text", f"{result['corpus']}, {result['phones']} phones, seed {result['seed']}"),
         ("broker", result["broker"]),
@@ -101,7 +101,7 @@ def summary_table(result: Result) -> Table:
 def _reports(result: Result) -> str:
     refused = sum(result["reports_invalid"].values())
     late, again = result["reports_late"], result["reports_duplicate"]
-    return f"{result['reports_accepted']} accepted, {late} late, {again} received again, {refused} refused"
+    return f"{result['reports_accepted']} accepted, {late} late, {again} duplicate, {refused} invalid"
 
 
 def _versions(result: Result) -> str:

@@ -1,7 +1,7 @@
-"""The demo's throw-away certificate authority: made at the start of a run, gone with its folder.
+"""The demo's temporary certificate authority, which belongs to the folder of one run.
 
-Each phone gets its certificate as any device does, by a claim and a key of its own, only that nobody carries the claim
-on a card: the coordinator's office is asked in this process, before the coordinator runs.
+Each phone gets its certificate like any device, with a claim and its own key; only the claim is not printed on a card.
+The coordinator's certificate issuer runs in this process, before the coordinator starts.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ CLAIM_LIFE_S = 3600.0
 
 
 def enrol_phones(coordinator_toml: Path, data_dirs: Mapping[str, Path]) -> None:
-    """Make an authority, and give each phone its certificate.
+    """Make a certificate authority, and enrol each phone.
 
     Args:
-        coordinator_toml: of the coordinator, which does not run yet.
-        data_dirs: of the phones, by their names; they do not exist yet.
+        coordinator_toml: configuration of the coordinator, which is not running yet.
+        data_dirs: device name -> data folder of the phone, which does not exist yet.
 
     Raises:
-        UnavailableError: a certificate could not be made.
+        UnavailableError: a certificate could not be issued.
     """
     config = load_config(coordinator_toml, os.environ)
     clock, signer = WallClock(), signer_of(config)

@@ -1,6 +1,6 @@
-"""What the demo shows while it runs: a live picture on a terminal, one line an event otherwise.
+"""Shows the demo while it runs: a live display on a terminal, otherwise one line per event.
 
-Reads the coordinator's API and nothing else (:mod:`simulation.demo.reading`), so it shows what anybody could see.
+It reads only the coordinator's API (:mod:`simulation.demo.reading`).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ def watch(url: str, broker: str, console: Console, *, limit_s: float, tick: Call
     """Show the run until its task is done.
 
     Args:
-        url: of the coordinator.
-        broker: its name; the coordinator only knows that it is somebody else's.
-        console: where to show it.
-        limit_s: give up after so many seconds.
+        url: URL of the coordinator.
+        broker: name of the broker, which the coordinator does not know.
+        console: console for the display.
+        limit_s: time after which to give up.
         tick: called about twice a second; may raise to end the run.
 
     Returns:
@@ -60,19 +60,19 @@ def watch(url: str, broker: str, console: Console, *, limit_s: float, tick: Call
         if live is not None:
             live.stop()
     if state is None:
-        msg = f"the coordinator at {url} did not answer within {limit_s:.0f} s; its log says why"
+        msg = f"the coordinator at {url} did not answer within {limit_s:.0f} s; see its log"
         raise UnavailableError(msg)
     return state
 
 
 class Story:
-    """Turns states into lines: each event once."""
+    """Turns states into lines, one for each event."""
 
     def __init__(self) -> None:
         self._told: set[tuple[object, ...]] = set()
 
     def news(self, state: State) -> list[str]:
-        """Lines about what has happened since the state before."""
+        """Lines about the events since the previous state."""
         lines = []
         for key, line in _events(state):
             if key not in self._told:
@@ -113,7 +113,7 @@ def _committed_line(done: State) -> str:
 
 
 def picture(state: State) -> RenderableType:
-    """The live picture of one state."""
+    """The live display of one state."""
     return Group(_headline(state), _phones(state), _rounds(state), _traffic(state))
 
 
@@ -136,7 +136,7 @@ def _headline(state: State) -> RenderableType:
 
 
 _BAR = 30
-"""Characters of the longest bar."""
+"""Length of the longest bar, characters."""
 
 _STYLES = {"training": "bold green", "reporting": "green", "checked-in": "cyan", "preparing": "cyan"}
 
@@ -184,7 +184,7 @@ def _rounds(state: State) -> RenderableType:
     refused = [v["version"] for v in state["versions"] if v["stage"] == "refused"]
     if refused:
         reasons.append(
-            f"versions refused, as recall fell: {len(refused)}; phones keep version {state['task']['version']}"
+            f"versions refused because recall fell: {len(refused)}; phones keep version {state['task']['version']}"
         )
     return Group(table, *(Text(reason, style="yellow") for reason in reasons[-3:]))
 
@@ -201,7 +201,7 @@ def _traffic(state: State) -> RenderableType:
 
 
 def percent(share: float | None) -> str:
-    """A share as a person reads it.
+    """A share as a percentage.
 
     >>> percent(0.1234), percent(None)
     ('12.3 %', 'n/a')

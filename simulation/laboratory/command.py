@@ -8,6 +8,7 @@ import math
 import statistics
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from simulation.laboratory import references
 from simulation.laboratory.event_files import event_files
 from simulation.laboratory.executor import Executor, InProcess, Processes, load
 from simulation.laboratory.experiment import Experiment, read_experiment
+from simulation.laboratory.personalisation import Personalised
 from simulation.laboratory.plot import plot
 from simulation.laboratory.ray_executor import RayWorkers
 from simulation.laboratory.training import Point, Prepared, prepare, run
@@ -34,8 +36,8 @@ from wire.errors import ConfigError
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of an experiment: means over its seeds; recall from 0 to 1, of the part that was measured.
 
-    The references are None unless they were asked for. ``bytes_down_median`` is for a device that holds the version
-    before.
+    The references are None unless they were asked for, and ``personalisation`` is empty; else it has a list for each
+    seed. ``bytes_down_median`` is for a device that holds the version before.
     """
 
     experiment: str
@@ -55,11 +57,21 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     trigram_top3: float | None
     central_top1: float | None
     central_top3: float | None
+    personalisation: list[list[Personalised]]
     report_bytes_median: int
     bytes_down_median: int
     executor: str
     workers: int
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Beyond:
+    """What is measured beside the curve: passes of central training, people to personalise for, and a trigram."""
+
+    central: float
+    personalise: int
+    trigram: bool
 
 
 @click.command()
@@ -74,6 +86,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder; a run that is in it goes on.")
 @click.option("--central", default=0.0, type=click.FloatRange(0, 1000), help="Passes of the same model in one place.")
 @click.option("--trigram", is_flag=True, help="Measure a trigram of the same text beside it.")
+@click.option("--personalise", default=0, type=click.IntRange(0), help="Personalise the model for so many people.")
 @click.option("--json", "as_json", is_flag=True, help="End with the outcome as JSON, one object for each variant.")
 def learn(
     *,
@@ -88,6 +101,7 @@ def learn(
     out: Path,
     central: float,
     trigram: bool,
+    personalise: int,
     as_json: bool,
 ) -> None:
     """Train the experiment of FILE by federated averaging on one machine, with the device's own program.
@@ -101,12 +115,13 @@ def learn(
     beside += [f"rounds={rounds}"] if rounds else []
     outcomes: list[Outcome] = []
     curves: dict[str, list[list[Point]]] = {}
+    beyond = _Beyond(central, personalise, trigram=trigram)
     lines: dict[str, float] = {}
     for variant in _grid(sweeps):
         experiment = read_experiment(file, [*settings, *beside, *variant])
         name = " ".join(variant) or file.stem
         folder = out / "-".join(variant).replace("/", "_") if variant else out
-        outcome, found = _run_all(experiment, name, numbers, folder, workers, ray, central, console, trigram=trigram)
+        outcome, found = _run_all(experiment, name, numbers, folder, workers, ray, beyond, console)
         outcomes.append(outcome)
         curves[name] = found
         lines |= {} if outcome.central_top1 is None else {"central": outcome.central_top1}
@@ -114,6 +129,8 @@ def learn(
     plot(out / "curve", curves, lines)
     replace_file(out / "outcome.json", msgspec.json.format(msgspec.json.encode(outcomes), indent=2) + b"\n")
     console.print(_table(outcomes))
+    if personalise:
+        console.print(_personal_table(outcomes))
     say(console, f"{out / 'curve.svg'} shows the curves")
     if as_json:
         for outcome in outcomes:
@@ -127,13 +144,11 @@ def _run_all(
     folder: Path,
     workers: int,
     ray: str,
-    central: float,
+    beyond: _Beyond,
     console: Console,
-    *,
-    trigram: bool,
 ) -> tuple[Outcome, list[list[Point]]]:
     begun_s = time.monotonic()
-    curves, trigrams, centrals = [], [], []
+    curves, trigrams, centrals, personalised = [], [], [], []
     parameters = 0
     for seed in seeds:
         corpus = corpora.load(experiment.corpus, seed)
@@ -147,10 +162,12 @@ def _run_all(
             f"{len(people.held_out):,} of people who never train; {parameters:,} parameters",
         )
         curves.append(_run(prepared, workers, ray, console))
-        if trigram:
+        if beyond.trigram:
             trigrams.append(references.trigram(prepared))
-        if central:
-            centrals.append(references.central(prepared, central))
+        if beyond.central:
+            centrals.append(references.central(prepared, beyond.central))
+        if beyond.personalise:
+            personalised.append(references.personalised(prepared, beyond.personalise))
     ends = [curve[-1] for curve in curves]
     measured = [point for curve in curves for point in curve if point.report_bytes is not None]
     outcome = Outcome(
@@ -171,6 +188,7 @@ def _run_all(
         trigram_top3=_mean_or_none(found.top3 for found in trigrams),
         central_top1=_mean_or_none(top1 for _, top1, _ in centrals),
         central_top3=_mean_or_none(top3 for _, _, top3 in centrals),
+        personalisation=personalised,
         report_bytes_median=int(statistics.median(point.report_bytes or 0 for point in measured)),
         bytes_down_median=int(statistics.median(point.bytes_down or 0 for point in measured)),
         executor="ray" if ray else "processes" if workers > 1 else "in-process",
@@ -186,7 +204,7 @@ def _run(prepared: Prepared, workers: int, ray: str, console: Console) -> list[P
         load,
         layout=prepared.layout,
         batches=prepared.batches,
-        plan=experiment.plan.plan(),
+        plan=experiment.training_plan(),
         codec=experiment.codec.choice(),
         seed=prepared.seed,
     )
@@ -246,6 +264,24 @@ def _table(outcomes: Sequence[Outcome]) -> Table:
             f"{each.report_bytes_median:,} B",
             f"{each.seconds:.0f}",
         )
+    return table
+
+
+def _personal_table(outcomes: Sequence[Outcome]) -> Table:
+    table = Table("experiment", "method", "people", "top-1 before", "top-1", "mean gain", "worse by a point", "kept")
+    for outcome in outcomes:
+        for seed, methods in zip(outcome.seeds, outcome.personalisation, strict=True):
+            for each in methods:
+                table.add_row(
+                    f"{outcome.experiment}, seed {seed}",
+                    each.method,
+                    f"{each.people}",
+                    f"{100 * each.top1_before:.2f}",
+                    f"{100 * each.top1:.2f}",
+                    f"{100 * each.mean_gain:+.2f} ± {100 * each.gain_error:.2f}",
+                    f"{100 * each.worse_share:.0f} %",
+                    f"{100 * each.kept_share:.0f} %",
+                )
     return table
 
 

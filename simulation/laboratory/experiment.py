@@ -9,12 +9,13 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from coordinator.learning.optimizers import OptimizerChoice, OptimizerName
-from coordinator.tasks.settings import CodecConfig, PlanConfig, ServerConfig
+from coordinator.learning.downlink import F32, FORMS
+from coordinator.tasks.settings import CodecConfig, PlanConfig, StrategyConfig, TaskSettings, strategy_faults
 from host.configuration import ConfigurationReader, accepted, read_toml
 from models.configurations import CONFIGURATIONS
 from models.warm_start import RATE
 from wire.codec import MASKED, NAMES
+from wire.messages import TrainingPlan
 
 Share = Annotated[float, Meta(ge=0, lt=1)]
 Count = Annotated[int, Meta(ge=1, le=2**31)]
@@ -52,28 +53,20 @@ class StartSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CohortSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """``[cohort]``: how many devices take part in each round, drawn uniformly."""
-
-    size: Count = 20
-
-
-class StrategySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """``[strategy]``: how the mean update changes the model (:mod:`coordinator.learning.optimizers`).
+    """``[cohort]``: which devices take part in a round.
 
     Attributes:
-        name: fedavg, fedavgm, fedadagrad, fedadam or fedyogi.
-        server_learning_rate: empty takes the product's default for the strategy.
-        adaptivity: tau of the adaptive strategies.
+        size: number of devices.
+        candidates: of so many devices drawn uniformly those with the highest losses take part (power-of-choice); empty
+            means all devices drawn.
+        availability: CSV file with the windows in which phones are free, or ``generated``; empty means always.
+        round_s: time from one round to the next, seconds; it matters only with availability.
     """
 
-    name: OptimizerName = ServerConfig().optimizer
-    server_learning_rate: Annotated[float, Meta(gt=0, le=1000)] | None = ServerConfig().learning_rate
-    adaptivity: Annotated[float, Meta(gt=0, le=1)] = ServerConfig().adaptivity
-
-    def choice(self) -> OptimizerChoice:
-        """The optimizer that a coordinator with these settings would use."""
-        server = ServerConfig(optimizer=self.name, learning_rate=self.server_learning_rate, adaptivity=self.adaptivity)
-        return server.choice()
+    size: Count = TaskSettings().goal
+    candidates: Count | None = None
+    availability: str = ""
+    round_s: Annotated[float, Meta(gt=0, le=86400)] = 600.0
 
 
 class EvaluationSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,11 +76,13 @@ class EvaluationSettings(msgspec.Struct, frozen=True, kw_only=True):
         every: rounds from one measurement to the next; the last round is always measured.
         part: validation, to choose settings; test, to report once.
         messages: most messages of the part, drawn by the seed.
+        average_rounds: the average of the weights of so many last rounds is measured, instead of the last weights.
     """
 
     every: Count = 10
     part: Literal["validation", "test"] = "validation"
     messages: Count = 2_500
+    average_rounds: Count = 1
 
 
 class Experiment(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +92,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
         corpus: personas, pydoc, or the path of a TSV file (user, text).
         model: name of a model configuration.
         rounds: how many rounds are trained.
+        downlink: form in which new weights are published: f32 or topk-8.
     """
 
     corpus: str = "personas"
@@ -105,10 +101,15 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     split: SplitSettings = SplitSettings()
     start: StartSettings = StartSettings()
     cohort: CohortSettings = CohortSettings()
-    strategy: StrategySettings = StrategySettings()
+    strategy: StrategyConfig = StrategyConfig()
     codec: CodecConfig = CodecConfig()
     plan: PlanConfig = PlanConfig()
+    downlink: str = F32
     evaluation: EvaluationSettings = EvaluationSettings()
+
+    def training_plan(self) -> TrainingPlan:
+        """The plan that a coordinator with these settings would send."""
+        return self.plan.plan(self.strategy.name)
 
 
 def read_experiment(path: Path, settings: Sequence[str] = ()) -> Experiment:
@@ -136,11 +137,17 @@ def read_experiment(path: Path, settings: Sequence[str] = ()) -> Experiment:
 def overrides(settings: Sequence[str]) -> Mapping[str, str]:
     """The settings in the form of environment variables.
 
-    >>> overrides(["plan.learning_rate=3"])
-    {'LEARN_PLAN_LEARNING_RATE': '3'}
+    >>> overrides(["plan.learning_rate=3", "strategy=fedadam"])
+    {'LEARN_PLAN_LEARNING_RATE': '3', 'LEARN_STRATEGY_NAME': 'fedadam'}
     """
-    pairs = (setting.split("=", 1) for setting in settings if "=" in setting)
-    return {f"{PREFIX}_{key.strip().upper().replace('.', '_')}": value.strip() for key, value in pairs}
+    found = {}
+    for setting in settings:
+        key, given, value = setting.partition("=")
+        name = key.strip()
+        if given:
+            name = f"{name}.name" if name in {"strategy", "codec"} else name
+            found[f"{PREFIX}_{name.upper().replace('.', '_')}"] = value.strip()
+    return found
 
 
 def _faults(experiment: Experiment) -> list[str]:
@@ -157,4 +164,8 @@ def _faults(experiment: Experiment) -> list[str]:
     if experiment.codec.name not in NAMES or experiment.codec.name in MASKED:
         possible = ", ".join(name for name in NAMES if name not in MASKED)
         faults.append(f"codec.name: expected one of {possible}, got {experiment.codec.name!r}")
-    return faults
+    if experiment.downlink not in FORMS:
+        faults.append(f"downlink: expected one of {', '.join(FORMS)}, got {experiment.downlink!r}")
+    if experiment.cohort.candidates is not None and experiment.cohort.candidates < experiment.cohort.size:
+        faults.append("cohort.candidates: expected at least as many as cohort.size")
+    return faults + strategy_faults(experiment.strategy, experiment.plan)

@@ -19,13 +19,17 @@ class People:
     Attributes:
         public: messages of the people whose text is public.
         train: messages of each person who trains, oldest first.
-        measured: messages of the same people on which the model is measured: of the validation part, or of the test.
-        held_out: messages of people who never train.
+        later: later messages of each of them, in the same order: of the validation part, or of the test.
+        measured: those of all of them that the model is measured on.
+        outside: messages of each person who never trains.
+        held_out: those of all of them that the model is measured on.
     """
 
     public: tuple[str, ...]
     train: tuple[tuple[str, ...], ...]
+    later: tuple[tuple[str, ...], ...]
     measured: tuple[str, ...]
+    outside: tuple[tuple[str, ...], ...]
     held_out: tuple[str, ...]
 
 
@@ -54,18 +58,21 @@ def divide(corpus: Corpus, split: SplitSettings, evaluation: EvaluationSettings,
             f"have so many, which leaves {len(training)}: {cohort - len(training)} are missing"
         )
         raise CorpusError(msg)
-    measured: list[str] = []
+    later = []
     for messages in training:
         first, last = round(split.train * len(messages)), round((split.train + split.validation) * len(messages))
-        measured += messages[first:last] if evaluation.part == "validation" else messages[last:]
+        later.append(tuple(messages[first:last] if evaluation.part == "validation" else messages[last:]))
     return People(
         public=tuple(m for messages in order[held_out : held_out + public] for m in messages),
         train=tuple(tuple(messages[: max(1, round(split.train * len(messages)))]) for messages in training),
-        measured=_drawn(measured, evaluation.messages, seed, "measured"),
-        held_out=_drawn([m for messages in order[:held_out] for m in messages], evaluation.messages, seed, "held out"),
+        later=tuple(later),
+        measured=_drawn(later, evaluation.messages, seed, "measured"),
+        outside=tuple(map(tuple, order[:held_out])),
+        held_out=_drawn(order[:held_out], evaluation.messages, seed, "held out"),
     )
 
 
-def _drawn(messages: Sequence[str], most: int, seed: int, what: str) -> tuple[str, ...]:
+def _drawn(people: Sequence[Sequence[str]], most: int, seed: int, what: str) -> tuple[str, ...]:
+    messages = [message for person in people for message in person]
     chosen = sorted(seeded(seed, what).permutation(len(messages))[:most].tolist())
     return tuple(messages[i] for i in chosen)

@@ -1,4 +1,4 @@
-"""What a federated training is compared with: the same model trained in one place, and a trigram, on the same text."""
+"""What a federated training is compared with: the same model trained in one place, a trigram, personal models."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from edge_agent.shell.tflite import TfliteProgram
 from models.ngram import NgramRecall, train_trigram
 from models.vocabulary import words
 from models.warm_start import RATE
-from simulation.laboratory.training import Prepared, start_weights, train_in_one_place
+from simulation.laboratory.personalisation import Personalised, personalise
+from simulation.laboratory.training import Prepared, restored_weights, start_weights, train_in_one_place
 from simulation.warm_start import evaluate
 
 
@@ -35,3 +36,13 @@ def central(prepared: Prepared, passes: float) -> tuple[float, float, float]:
     weights = train_in_one_place(prepared, device, start_weights(prepared, device), messages, passes, RATE)
     device.restore(weights)
     return evaluate(device, [prepared.measured])
+
+
+def personalised(prepared: Prepared, people: int) -> list[Personalised]:
+    """What so many people gain by training the finished model for themselves.
+
+    Raises:
+        CorpusError: nobody has enough words.
+    """
+    device = TfliteProgram(prepared.program, np.zeros(prepared.layout.size, np.float32), prepared.layout)
+    return personalise(prepared, device, restored_weights(prepared.folder), people)

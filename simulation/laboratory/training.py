@@ -15,8 +15,10 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from coordinator.learning.downlink import Base, publish, ways_to
 from coordinator.learning.fedavg import ClientUpdate, federated_average, norm_of
-from coordinator.learning.optimizers import optimizer_for
+from coordinator.learning.strategies import State, Wide, highest_losses, last_average, optimizer_for
+from coordinator.rounds.selection import sample
 from edge_agent.core.personalisation import held_out
 from edge_agent.ports import Program
 from edge_agent.session import batches_of
@@ -31,18 +33,20 @@ from models.vocabulary import Vocabulary, words
 from models.warm_start import falling_rate
 from simulation.laboratory.clients import Reported, remove_old_residuals
 from simulation.laboratory.executor import Executor
-from simulation.laboratory.experiment import Experiment
+from simulation.laboratory.experiment import CohortSettings, Experiment
 from simulation.laboratory.people import People, divide
+from simulation.rounds.availability import Availability, GeneratedAvailability, TracedAvailability
 from simulation.warm_start import evaluate, seeded
 from wire.codec import Codec, Sparse, codec_for
 from wire.codec.contract import Received
-from wire.codec.transfers import exact_transfer
 from wire.errors import ConfigError, UnavailableError
 from wire.frame import Report, encode_report
 from wire.identifiers import DeviceId
 from wire.parameters import ParameterLayout, Vector
 
-CURVE, STATE = "metrics.jsonl", "checkpoint.npz"
+ABOUT, CURVE, STATE = "experiment.json", "metrics.jsonl", "checkpoint.npz"
+_PERSON = "person-"
+_MINUTE_S, _LONGEST_WAIT_S = 60.0, 86400.0
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,39 +160,67 @@ def run(
     """
     experiment, folder = prepared.experiment, prepared.folder
     choice, layout = experiment.strategy.choice(), prepared.layout
-    optimizer = optimizer_for(choice)
     referee = TfliteProgram(prepared.program, np.zeros(layout.size, np.float32), layout)
     state = _restored(folder)
     if state is None:
         start = start_weights(prepared, referee)
         point = _measured(prepared, referee, start)
-        state = _State(start, optimizer.init(layout.size), None, (point,))
+        state = _State(
+            weights=start,
+            optimizer=optimizer_for(choice).init(layout.size),
+            clip_norm=None,
+            residual=np.zeros(layout.size),
+            mean=np.zeros(layout.size),
+            losses=np.full(len(prepared.batches), np.nan),
+            curve=(point,),
+        )
         _store(folder, state)
+    population = _Population.of(prepared)
     progress(state.curve[-1].round, state.curve[-1])
     measured_so_far(state.curve)
     took_part: set[int] = set()
     for number in range(state.curve[-1].round + 1, experiment.rounds + 1):
-        order = seeded(prepared.seed, "cohort", number).permutation(len(prepared.batches))
-        cohort = sorted(order[: experiment.cohort.size].tolist())
+        cohort = population.cohort(number, state.losses)
         measured = number % experiment.evaluation.every == 0 or number == experiment.rounds
         reports = executor.train(cohort, number, state.weights, measured=measured)
-        updates = [ClientUpdate(_name(each.person), each.num_examples, _key(each)) for each in reports]
-        codec = _as_read(reports, prepared)
-        averaged = federated_average(state.weights, state.optimizer, updates, codec, layout, optimizer, state.clip_norm)
-        if not np.isfinite(averaged.weights).all():
+        averaged = federated_average(
+            state.weights,
+            state.optimizer,
+            [ClientUpdate(_name(each.person), each.num_examples, _key(each)) for each in reports],
+            _as_read(reports, prepared),
+            layout,
+            optimizer_for(choice, number - 1),
+            state.clip_norm,
+        )
+        rounding = seeded(prepared.seed, "downlink", number)
+        target = averaged.weights + state.residual
+        published = publish(state.weights, target, experiment.downlink, layout, rounding)
+        if not np.isfinite(published.weights).all():
             msg = f"the model is not finite after round {number}; {folder} keeps what was reached before"
             raise UnavailableError(msg)
-        before, state = state.weights, _State(averaged.weights, averaged.state, averaged.clip_norm, state.curve)
+        losses = state.losses.copy()
+        losses[cohort] = [each.loss for each in reports]
+        before = state.weights
+        state = replace(
+            state,
+            weights=published.weights,
+            optimizer=averaged.state,
+            clip_norm=averaged.clip_norm,
+            residual=np.zeros(layout.size) if published.residual is None else published.residual,
+            mean=last_average(state.mean, published.weights, number, experiment.evaluation.average_rounds),
+            losses=losses,
+        )
         took_part.update(cohort)
         if measured:
+            ways = ways_to(published, Base("", before), (), layout)
             point = msgspec.structs.replace(
-                _measured(prepared, referee, state.weights),
+                _measured(prepared, referee, state.mean.astype(np.float32)),
                 round=number,
                 train_loss=statistics.fmean(each.loss for each in reports),
                 report_bytes=int(statistics.median(_frame_bytes(prepared, each, number) for each in reports)),
-                bytes_down=min(4 * layout.size, len(exact_transfer(before, state.weights, layout))),
+                bytes_down=min([4 * layout.size, *(len(data) for _, data in ways)]),
             )
-            state = _State(state.weights, state.optimizer, state.clip_norm, (*state.curve, point))
+            state = replace(state, curve=(*state.curve, point))
             _store(folder, state)
             measured_so_far(state.curve)
             for person in took_part:
@@ -229,16 +261,84 @@ def train_in_one_place(
     return device.save()
 
 
+def restored_weights(folder: Path) -> Vector:
+    """The weights that the last measurement of a run is of.
+
+    Raises:
+        UnavailableError: the run has not ended a round.
+    """
+    state = _restored(folder)
+    if state is None or not state.curve[-1].round:
+        msg = f"{folder} has no trained weights: run the experiment first"
+        raise UnavailableError(msg)
+    return state.mean.astype(np.float32)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _State:
+    """What a run is between two rounds: weights, optimizer, clip norm, the downlink's residual, average, and losses."""
+
     weights: Vector
-    optimizer: np.ndarray
+    optimizer: State
     clip_norm: float | None
+    residual: Wide
+    mean: Wide
+    losses: Wide
     curve: tuple[Point, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Population:
+    """Who can take part in which round."""
+
+    settings: CohortSettings
+    seed: int
+    people: int
+    availability: Availability | None
+
+    @classmethod
+    def of(cls, prepared: Prepared) -> _Population:
+        settings, people = prepared.experiment.cohort, len(prepared.batches)
+        availability: Availability | None = None
+        if settings.availability == "generated":
+            availability = GeneratedAvailability(prepared.seed)
+        elif settings.availability:
+            generator = seeded(prepared.seed, "availability")
+            availability = TracedAvailability(Path(settings.availability), people, generator)
+        return cls(settings, prepared.seed, people, availability)
+
+    def cohort(self, number: int, losses: Wide) -> list[int]:
+        """The people who take part in a round, in ascending order.
+
+        If fewer are free than the cohort needs, these take part; if nobody is, the round waits for somebody.
+
+        Raises:
+            UnavailableError: nobody is free for a day.
+        """
+        begins_s = number * self.settings.round_s
+        for now_s in np.arange(begins_s, begins_s + _LONGEST_WAIT_S, _MINUTE_S).tolist():
+            free = [person for person in range(self.people) if self._is_free(person, now_s)]
+            if free:
+                break
+        else:
+            msg = f"nobody was free for a day before round {number}: give a trace with more windows"
+            raise UnavailableError(msg)
+        size, candidates = self.settings.size, self.settings.candidates
+        drawn = sample([_name(person) for person in free], candidates or size, self.seed, number)
+        if candidates is not None:
+            known = {_name(person): float(losses[person]) for person in free if np.isfinite(losses[person])}
+            drawn = highest_losses(drawn, known, size)
+        return [int(name.removeprefix(_PERSON)) for name in drawn]
+
+    def _is_free(self, person: int, now_s: float) -> bool:
+        if self.availability is None:
+            return True
+        window = self.availability.next_window(person, now_s)
+        return window is not None and window[0] <= now_s
+
+
 def _name(person: int) -> DeviceId:
-    return DeviceId(f"person-{person:06d}")
+    return DeviceId(f"{_PERSON}{person:06d}")
 
 
 def _key(report: Reported) -> Callable[[], bytes]:
@@ -289,16 +389,37 @@ def _frame_bytes(prepared: Prepared, each: Reported, number: int) -> int:
     return len(encode_report(sent))
 
 
+class About(msgspec.Struct, frozen=True):
+    """What the folder of a run says of it: its seed and its experiment."""
+
+    seed: int
+    experiment: Experiment
+
+
+def about(folder: Path) -> About:
+    """What a run's folder says of it.
+
+    Raises:
+        ConfigError: it is not the folder of a run.
+    """
+    path = folder / ABOUT
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=About)
+    except (OSError, msgspec.DecodeError) as error:
+        msg = f"{folder} is not the folder of a run, such as build/learn/seed-1: {error}"
+        raise ConfigError(msg) from error
+
+
 def _opened(folder: Path, experiment: Experiment, seed: int) -> Path:
     """The folder of a run, with the experiment in it; refuses to continue another experiment."""
-    about = msgspec.json.format(msgspec.json.encode({"seed": seed, "experiment": experiment}), indent=2) + b"\n"
-    path = folder / "experiment.json"
+    said = msgspec.json.format(msgspec.json.encode(About(seed, experiment)), indent=2) + b"\n"
+    path = folder / ABOUT
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if path.exists() and path.read_bytes() != about:
+        if path.exists() and path.read_bytes() != said:
             msg = f"{folder} holds another experiment or seed: give another --out, or remove it"
             raise ConfigError(msg)
-        replace_file(path, about)
+        replace_file(path, said)
     except OSError as error:
         msg = f"cannot write to {folder}: {error}; give a folder that can be written"
         raise UnavailableError(msg) from error
@@ -321,6 +442,9 @@ def _store(folder: Path, state: _State) -> None:
             weights=state.weights,
             optimizer=state.optimizer,
             clip_norm=np.array([np.nan if state.clip_norm is None else state.clip_norm]),
+            residual=state.residual,
+            mean=state.mean,
+            losses=state.losses,
             curve=np.frombuffer(lines, np.uint8),
         )
         new.replace(folder / STATE)
@@ -338,9 +462,15 @@ def _restored(folder: Path) -> _State | None:
         with np.load(path) as kept:
             clip_norm = float(kept["clip_norm"][0])
             lines = kept["curve"].tobytes().splitlines()
-            curve = tuple(msgspec.json.decode(line, type=Point) for line in lines)
-            weights, optimizer = kept["weights"], kept["optimizer"]
+            return _State(
+                weights=kept["weights"],
+                optimizer=kept["optimizer"],
+                clip_norm=None if np.isnan(clip_norm) else clip_norm,
+                residual=kept["residual"],
+                mean=kept["mean"],
+                losses=kept["losses"],
+                curve=tuple(msgspec.json.decode(line, type=Point) for line in lines),
+            )
     except (OSError, ValueError, KeyError, msgspec.DecodeError) as error:
         msg = f"{path} cannot be read ({error}): remove {folder} to begin anew"
         raise ConfigError(msg) from error
-    return _State(weights, optimizer, None if np.isnan(clip_norm) else clip_norm, curve)

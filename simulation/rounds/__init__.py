@@ -1,1 +1,1 @@
-"""Rounds under a virtual clock: real coordinator, real agents, seeded faults, and an observer of its own mind."""
+"""Rounds under a virtual clock: real coordinator, real agents, seeded faults, and an independent observer."""

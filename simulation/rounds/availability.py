@@ -1,14 +1,14 @@
 """When phones are free to train: windows in which a phone is idle, charging and on Wi-Fi.
 
-Two sources: the windows of real phones, and a generated pattern with the same shape. Both answer one question, the next
-window of a phone, without keeping anything for each phone, so a hundred thousand phones cost nothing while they sleep.
-Time 0 is a midnight.
+Two sources: the recorded windows of real phones, and a generated pattern with the same shape. Both compute the next
+window of a phone with hardly any state per phone, so a hundred thousand sleeping phones cost nothing. Time 0 is a
+midnight.
 
-The trace: 710 phones of a field study, about five days each (Yang et al. 2021, "FLASH"; PKU-Chengxu/FLASH, parsed in
-Carkham/FLHetBench). Each phone repeats its whole days. More phones than the trace has are copies on other days, moved
-by some minutes, so that copies do not march in step.
+The recording: 710 phones of a field study, about five days each (Yang et al. 2021, "FLASH"; PKU-Chengxu/FLASH, parsed
+in Carkham/FLHetBench). Each phone repeats its whole days. Additional phones are copies, shifted by days and some
+minutes so that copies are not synchronous.
 
-The generated pattern: lengths as in that trace, beginnings by a sine over the day.
+The generated pattern: lengths as in that recording, beginnings with a sine density over the day.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ import numpy.typing as npt
 from simulation.rounds.traces import DAY_S, Window, read_traces
 
 WINDOWS_PER_DAY = 4.3
-"""Of one generated phone; gives the trace's 9 % of phones on average together with the lengths below."""
+"""Windows per generated phone; with the lengths below, 9 % of the phones are free on average, as in the recording."""
 PEAK_HOUR = 1.7
-"""Beginnings are densest before the trace's fullest hour, 3 o'clock, because windows last."""
+"""Hour with most beginnings; because windows last, most phones are free later, at 3 o'clock, as in the recording."""
 SWING = 0.72
-"""Amplitude of the density of beginnings; windows that last smooth it to four times as many phones at the peak."""
+"""Amplitude of the density of beginnings; it gives four times as many free phones at the peak as at the minimum."""
 LENGTH_QUANTILES = ((0.0, 1.0), (0.25, 10.0), (0.5, 138.0), (0.75, 1080.0), (0.9, 4200.0), (0.99, 30_240.0), (1.0, 4e4))
-"""Share of windows that are shorter than so many seconds, measured on the trace."""
+"""Quantiles of the window length, (share, seconds), measured on the recording."""
 COPY_SPREAD_S = 1800.0
-"""Standard deviation of how far the day of a copied phone is moved."""
+"""Standard deviation of the time shift of copied phones."""
 
 Numbers = npt.NDArray[np.float64]
 
@@ -41,16 +41,16 @@ class Availability(Protocol):
     """When a phone is free."""
 
     def next_window(self, phone: int, after_s: float) -> Window | None:
-        """The first window of a phone that ends after a moment; it may have begun before. None: never again."""
+        """The first window of a phone that ends after ``after_s``; it may have begun earlier. None if there is none."""
 
 
 class TracedAvailability:
-    """Phones that live by recorded windows.
+    """Availability from recorded windows.
 
     Args:
         path: CSV with the columns device, trace_start_s, trace_end_s, window_start_s, window_end_s.
-        phones: how many there are.
-        generator: draws the days of copies.
+        phones: number of phones.
+        generator: draws the time shifts of copies.
 
     Raises:
         ConfigError: the file cannot be read, or has no window.
@@ -60,11 +60,11 @@ class TracedAvailability:
         self._traces = read_traces(path)
         copies = np.arange(phones) >= len(self._traces)
         days = generator.integers(0, 7, phones) * DAY_S + generator.normal(0.0, COPY_SPREAD_S, phones)
-        # Whole seconds, as in the trace: the end of a window must stay the same number on every path to it.
+        # Whole seconds, so that the end of a window is exact whichever way it is computed.
         self._shift_s = np.where(copies, np.round(days), 0.0)
 
     def next_window(self, phone: int, after_s: float) -> Window | None:
-        """As :meth:`Availability.next_window`."""
+        """See :meth:`Availability.next_window`."""
         trace = self._traces[phone % len(self._traces)]
         shift_s = float(self._shift_s[phone])
         cycle, moment_s = divmod(after_s - shift_s, trace.period_s)
@@ -76,10 +76,10 @@ class TracedAvailability:
 
 
 class GeneratedAvailability:
-    """Phones with a drawn life: no two days are alike, the night is full and the afternoon empty.
+    """Random availability, different on each day: highest at night, lowest in the afternoon.
 
     Args:
-        seed: of everything that is drawn.
+        seed: root seed.
     """
 
     def __init__(self, seed: int) -> None:
@@ -88,7 +88,7 @@ class GeneratedAvailability:
         self._log_lengths = np.log([length for _, length in LENGTH_QUANTILES])
 
     def next_window(self, phone: int, after_s: float) -> Window | None:
-        """As :meth:`Availability.next_window`."""
+        """See :meth:`Availability.next_window`."""
         # The longest window is shorter than a day, so one that is open now began today or yesterday.
         day = math.floor(after_s / DAY_S) - 1
         while True:
@@ -112,7 +112,7 @@ class GeneratedAvailability:
 
 
 def _begin_hours(uniform: Numbers) -> Numbers:
-    """Hours with density ``1 + SWING cos(2 pi (h - PEAK_HOUR) / 24)``: its distribution function, inverted."""
+    """Hours with density ``1 + SWING cos(2 pi (h - PEAK_HOUR) / 24)``, by inverse transform sampling."""
     hours = np.linspace(0.0, 24.0, 97)
     angle = 2 * np.pi / 24
     below = (hours + SWING / angle * (np.sin(angle * (hours - PEAK_HOUR)) + np.sin(angle * PEAK_HOUR))) / 24.0

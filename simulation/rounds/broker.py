@@ -1,9 +1,9 @@
-"""The broker and the network as the two ends see them: QoS 1 without promises.
+"""The simulated broker and network: QoS 1 with faults.
 
-Everything is bytes on topics. The coordinator has a durable session: what it has not acknowledged is kept and sent
-again. Phones have clean sessions: what comes while one is away is lost. Retained messages and last wills work. Each
-message may be dropped, doubled, delayed, overtaken or damaged on its way; when a connection breaks, what was on its
-way is lost as well. Source: MQTT 3.1.1, sections 3.1.2.4, 3.1.2.5, 3.3.1.3 and 4.4.
+Messages are bytes on topics. The coordinator has a durable session: messages that it has not acknowledged are kept and
+resent. Phones have clean sessions: messages to a disconnected phone are lost. Retained messages and last wills work.
+Each message may be dropped, duplicated, delayed, reordered or corrupted; when a connection breaks, messages in flight
+are lost as well. Source: MQTT 3.1.1, sections 3.1.2.4, 3.1.2.5, 3.3.1.3 and 4.4.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from wire import topics
 from wire.identifiers import DeviceId, Population
 
 LATENCY_S = 0.05
-"""From one end to the broker or back; 50 ms is a usual mobile round trip."""
+"""Latency between a client and the broker; 50 ms is a usual mobile round trip."""
 MOST_WAITING = 100_000
-"""Messages that the broker keeps for a coordinator that is away, as our mosquitto configuration says."""
+"""Maximum number of messages queued for a disconnected coordinator, as in our mosquitto configuration."""
 WILL_AFTER_S = 45.0
-"""A connection that was cut without a goodbye: one and a half times the agents' keep-alive of 30 s."""
+"""Time until the broker notices a lost connection: 1.5 times the agents' keep-alive of 30 s."""
 FIRST_RETRY_S = (1.0, 2.0)
-"""The first attempt to connect again comes within this time; the waits double, as paho's do."""
+"""Bounds of the wait before the first reconnect; later waits double, as in paho."""
 MOST_RETRY_S = 60.0
 
 
 class Subscriber(Protocol):
-    """A phone, as the broker knows it."""
+    """A phone as a client of the broker."""
 
     @property
     def device(self) -> DeviceId:
-        """Its name."""
+        """The device name."""
 
     @property
     def awake(self) -> bool:
-        """Whether an announcement would mean anything to it."""
+        """Whether the phone is awake; a sleeping one ignores announcements."""
 
     def arrived(self, topic: str, payload: bytes) -> None:
-        """A message came."""
+        """Handle a message."""
 
     def link_down(self) -> None:
-        """The connection broke."""
+        """Handle the loss of the connection."""
 
     def link_up(self) -> None:
-        """The connection stands, and so do the subscriptions."""
+        """Handle a new connection with all subscriptions."""
 
 
 Deliver = Callable[[str, bytes, bool, Callable[[], None]], None]
@@ -59,14 +59,14 @@ class Broker:
 
     Args:
         timeline: virtual time.
-        dice: what goes wrong on the way.
-        population: whose topics.
-        seen: told the topic and payload of every message that the coordinator sends, as it sends it.
+        dice: draws the faults.
+        population: population of the topics.
+        seen: called with topic and payload of every message when the coordinator publishes it.
 
     Attributes:
-        messages: to and from the coordinator, so far.
-        peak_per_s: the most of them in one second.
-        lost: messages that were thrown away, by where.
+        messages: number of messages to and from the coordinator so far.
+        peak_per_s: maximum number of these messages in one second.
+        lost: number of lost messages by cause.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Broker:
     # Phones
 
     def connect(self, phone: Subscriber, will: tuple[str, bytes], wanted: Callable[[], bool], tries: int = 1) -> None:
-        """Let a phone connect, as often as it takes; ``wanted`` says whether it still tries."""
+        """Let a phone try to connect until it succeeds or ``wanted`` returns false."""
         low_s, high_s = FIRST_RETRY_S
         wait_s = min(MOST_RETRY_S, self._dice.between(low_s, high_s) * 2.0 ** min(tries - 1, 10))
         self._timeline.after(wait_s, partial(self._try_connect, phone, will, wanted, tries))
@@ -115,7 +115,7 @@ class Broker:
             self._to_phone(phone, self._announce_topic, announced)
 
     def vanished(self, phone: Subscriber, will: tuple[str, bytes]) -> None:
-        """A phone is gone without a word; its will is told when its silence is noticed."""
+        """Note that a phone vanished; its last will is published when the keep-alive expires."""
         entry = self._phones.get(phone.device)
         if entry is not None:
             self._timeline.after(WILL_AFTER_S, partial(self._tell_will, phone, entry[1], will))
@@ -128,7 +128,7 @@ class Broker:
         self._receive(self._epoch, will[0], will[1], retain=True)
 
     def from_phone(self, topic: str, payload: bytes, *, retain: bool) -> bool:
-        """A phone with a connection publishes; False if there is no broker."""
+        """Publish for a connected phone; False if the broker is down."""
         if not self._up:
             return False
         epoch = self._epoch
@@ -147,7 +147,7 @@ class Broker:
     # The coordinator
 
     def connect_coordinator(self, deliver: Deliver, wanted: Callable[[], bool], tries: int = 1) -> None:
-        """As :meth:`connect`, for the coordinator; its link is told to ``on_coordinator_link``."""
+        """Like :meth:`connect`, for the coordinator; calls ``on_coordinator_link`` at each change."""
         low_s, high_s = FIRST_RETRY_S
         wait_s = min(MOST_RETRY_S / 2, self._dice.between(low_s, high_s) / 2 * 2.0 ** min(tries - 1, 10))
         self._timeline.after(wait_s, partial(self._try_connect_coordinator, deliver, wanted, tries))
@@ -168,12 +168,12 @@ class Broker:
                 self._queue(topic, payload, retained=True)
 
     def coordinator_vanished(self) -> None:
-        """The coordinator's process is gone; what it did not acknowledge is kept for the next one."""
+        """Note that the coordinator's process is gone; unacknowledged messages are kept for the next one."""
         self._deliver = None
         self._coordinator_epoch += 1
 
     def from_coordinator(self, topic: str, payload: bytes, *, retain: bool) -> None:
-        """The coordinator publishes over a connection that stands."""
+        """Publish for the connected coordinator."""
         self._count()
         self._seen(topic, payload)
         if retain:
@@ -224,11 +224,11 @@ class Broker:
 
     @property
     def up(self) -> bool:
-        """Whether it runs."""
+        """Whether the broker is running."""
         return self._up
 
     def restart(self, down_s: float, *, forget: bool) -> None:
-        """Kill the broker, and start it again after a while, with or without what it held."""
+        """Kill the broker, and restart it after ``down_s``, with or without its sessions and retained messages."""
         if not self._up:
             return
         self._up = False
@@ -247,7 +247,7 @@ class Broker:
     def _start(self) -> None:
         self._up = True
 
-    # The way
+    # The network
 
     def _send(self, payload: bytes, arrive: Callable[[bytes], None]) -> None:
         delay_s = LATENCY_S

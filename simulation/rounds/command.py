@@ -1,6 +1,6 @@
-"""``python -m simulation rounds``: the options, and what is printed.
+"""``python -m simulation rounds``: the options and the output.
 
-The result alone goes to standard output; how far it is, and what went wrong, to standard error.
+Standard output has only the result; progress and violations go to standard error.
 """
 
 from __future__ import annotations
@@ -23,40 +23,40 @@ from wire.errors import ConfigError
 WRONG = 1
 """Exit status of a simulation that found a defect."""
 INTERRUPTED = 130
-"""Exit status of a program that ctrl-C ended."""
+"""Exit status after ctrl-C."""
 
 
 @click.command()
 @click.option("--devices", default=1000, show_default=True, type=click.IntRange(2, 1_000_000), help="Phones.")
-@click.option("--rounds", default=50, show_default=True, type=click.IntRange(1, 100_000), help="Rounds to the end of.")
-@click.option("--seed", default=1, show_default=True, type=click.IntRange(0, 2**31), help="Root of all randomness.")
+@click.option("--rounds", default=50, show_default=True, type=click.IntRange(1, 100_000), help="Rounds to simulate.")
+@click.option("--seed", default=1, show_default=True, type=click.IntRange(0, 2**31), help="Root seed.")
 @click.option(
     "--faults",
     default="none",
     show_default=True,
-    help=f"none, all, or some of {', '.join(PLACES)}; some also in one place only: power-cut:training.",
+    help=f"none, all, or some of {', '.join(PLACES)}; optionally limited to a state or phase: power-cut:training.",
 )
-@click.option("--severity", default=1.0, show_default=True, type=click.FloatRange(0, 1000), help="Times every rate.")
+@click.option("--severity", default=1.0, show_default=True, type=click.FloatRange(0, 1000), help="Factor of all rates.")
 @click.option(
     "--availability",
     default=None,
     type=click.Path(path_type=Path),
-    help="CSV of real windows; without it a generated day.",
+    help="CSV file of recorded windows; default: generated windows.",
 )
-@click.option("--codec", default=CODECS[0], show_default=True, type=click.Choice(CODECS), help="How reports are coded.")
-@click.option("--steering/--no-steering", default=True, show_default=True, help="Pace steering; else a fixed minute.")
+@click.option("--codec", default=CODECS[0], show_default=True, type=click.Choice(CODECS), help="Codec of the reports.")
+@click.option("--steering/--no-steering", default=True, show_default=True, help="Pace steering, or a fixed minute.")
 @click.option(
     "--tasks",
     default=1,
     show_default=True,
     type=click.IntRange(1, 1 + len(OTHER_TASKS)),
-    help="At once on the same phones: a second that is open to all, then two variants that divide them.",
+    help="Concurrent tasks on the same phones: the second is open to all, the next two are variants that divide them.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
 @click.option(
-    "--hunt", "seeds", default=0, type=click.IntRange(0, 1_000_000), help="Only look for defects, with so many seeds."
+    "--hunt", "seeds", default=0, type=click.IntRange(0, 1_000_000), help="Search for defects with this many seeds."
 )
-@click.option("--plot", default=None, type=click.Path(path_type=Path), help="PNG file for a picture of the rounds.")
+@click.option("--plot", default=None, type=click.Path(path_type=Path), help="PNG file for a plot of the rounds.")
 def rounds(
     *,
     devices: int,
@@ -72,7 +72,7 @@ def rounds(
     seeds: int,
     plot: Path | None,
 ) -> None:
-    """Run rounds of a whole fleet under a virtual clock, with real cores and drivers and seeded faults."""
+    """Simulate rounds of a fleet under a virtual clock, with the real coordinator and agents and seeded faults."""
     if plot is not None:
         _expect_writable(plot, seeds)
     settings = Settings(devices, rounds, seed, dangers(faults), severity, availability, codec, steering, tasks)
@@ -97,7 +97,7 @@ def _simulate(settings: Settings, plot: Path | None, console: Console, *, as_jso
     outcome = simulate(settings, partial(progress, console, what="rounds"))
     result = result_of(outcome)
     if plot is not None:
-        from simulation.rounds.plot import draw  # it takes a second, and only a plot needs it
+        from simulation.rounds.plot import draw  # imports matplotlib, which takes a second
 
         draw(outcome, plot)
     _print(result, as_json=as_json)
@@ -118,14 +118,14 @@ def _print(result: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _expect_writable(plot: Path, seeds: int) -> None:
-    """Said before the simulation and not after it, which may take minutes.
+    """Check the plot's path before the simulation, which may take minutes.
 
     Raises:
-        ConfigError: the folder does not exist, the ending is not that of a PNG file, or there is no one simulation.
+        ConfigError: the folder does not exist, the name does not end in .png, or ``--hunt`` was given.
     """
     if seeds:
-        msg = "--plot shows one simulation, and --hunt runs many: leave one of them out"
+        msg = "--plot shows one simulation, and --hunt runs many: give only one of them"
         raise ConfigError(msg)
     if plot.suffix.lower() != ".png" or not plot.parent.is_dir():
-        msg = f"--plot: expected a file name that ends in .png in a folder that exists, got: {plot}"
+        msg = f"--plot: expected a file name ending in .png in an existing folder, got: {plot}"
         raise ConfigError(msg)

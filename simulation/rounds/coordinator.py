@@ -1,7 +1,7 @@
-"""The simulated coordinator's process: the real driver, killed and started again on what its disk holds.
+"""The simulated coordinator process: runs the real driver, which can be killed and restarted from its disk.
 
-The disk is the repository and the blobs; everything else is of one process and dies with it: the driver, the worker's
-jobs, and messages that were not handed to the broker yet. What the broker was not told to forget comes again.
+The disk is the repository and the blobs. Everything else dies with the process: the driver, the worker's jobs, and
+messages that were not sent to the broker yet. The broker resends messages that were not acknowledged.
 """
 
 from __future__ import annotations
@@ -43,35 +43,35 @@ from wire.parameters import Vector
 EPOCH_S = 1.7e9
 """Wall-clock time at the beginning, seconds since 1970."""
 TICK_S = 1.0
-"""The product looks four times as often; deadlines are minutes."""
+"""The product ticks four times as often; deadlines are minutes."""
 RESTART_S = (3.0, 30.0)
-"""A supervisor starts it again; importing what it needs takes seconds."""
+"""Restart by a supervisor; the imports alone take seconds."""
 UNSTEERED_S = 60.0
-"""What a coordinator without pace steering tells everybody: try again in a minute."""
+"""Retry time for every phone without pace steering."""
 BATCH_S = 0.02
-"""A batch of events, most of it to make them durable: 200 reports a second with one in each."""
+"""Time to handle a batch of events; most of it makes them durable."""
 AVERAGING_S = 2.0
-"""200 reports at 150 a second, which is the bar for decoding, and some room to be killed in."""
+"""Duration of an aggregation; long enough to be killed in."""
 DISK_FULL_S = (5.0, 60.0)
-"""Longer than the waits between two tries, shorter than the ten minutes after which it gives up."""
+"""Longer than the first back-off waits, shorter than the ten minutes after which the coordinator gives up."""
 BROKER_DOWN_S = (2.0, 30.0)
-"""A service that is restarted, or a container that is moved."""
+"""A restarted service, or a moved container."""
 CLOCK_JUMP_S = (0.5, 600.0)
-"""From what a time server corrects daily to a virtual machine that slept."""
+"""From a daily NTP correction to a suspended virtual machine."""
 LASTS_S = {Phase.SELECTION: 20.0, Phase.REPORTING: 60.0, Phase.COMMITTING: 2.0}
-"""Trouble that was drawn for a phase comes within so many seconds, if the round is still in it."""
+"""A fault that was drawn for a phase happens within this time if the round is still in the phase."""
 TOUCHES = 14
-"""A kill in the middle of handling a message comes within so many touches of disk and network: about a transaction."""
+"""A kill while a message is handled happens within this many accesses to disk and network: about a transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """Who is told what the coordinator does.
+    """Callbacks of the observer.
 
     Attributes:
-        averaged: every aggregation that ended, before the driver hears of it.
-        phase: every phase that a round enters.
-        over: every round that ended.
+        averaged: called with each finished aggregation, before the driver gets it.
+        phase: called with each round that enters a phase.
+        over: called with each round that ended.
     """
 
     averaged: Callable[[AggregationJob, AggregationDone], None]
@@ -83,19 +83,19 @@ class CoordinatorHost:
     """A machine that runs a coordinator.
 
     Args:
-        config: the whole configuration.
+        config: configuration of the coordinator.
         timeline: virtual time.
-        broker: to the phones.
-        dice: what goes wrong.
-        artifacts: what phones fetch.
-        manifest: of version 0, already among the artifacts.
-        generator: jitter of retry windows.
-        watched: who is told.
-        steered: whether phones are told the moments that pace steering found for them.
+        broker: the broker.
+        dice: draws the faults.
+        artifacts: blob store from which phones fetch.
+        manifest: manifest of version 0, already among the artifacts.
+        generator: generator for the jitter of retry windows.
+        watched: callbacks of the observer.
+        steered: whether phones get the retry times of pace steering.
 
     Attributes:
         repository: the database.
-        troubles: when it or the broker had one, in virtual seconds, and which.
+        troubles: (virtual time, fault) of each fault of the coordinator and the broker.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class CoordinatorHost:
         self._newest = 0
         self.troubles: list[tuple[float, Fault]] = []
         self.repository = MemoryRepository(self._touched)
-        artifacts.touched = self._touched  # they lie on the same disk
+        artifacts.touched = self._touched  # they are on the same disk
         with self.repository.transaction() as tx:
             tx.add_version(
                 VersionRecord(version=0, task=config.task.name, manifest=manifest.sha256, created_s=self.now_s())
@@ -142,11 +142,11 @@ class CoordinatorHost:
 
     @property
     def up(self) -> bool:
-        """Whether the process runs."""
+        """Whether the process is running."""
         return self._driver is not None
 
     def now_s(self) -> float:
-        """Wall-clock time, as this machine has it."""
+        """Wall-clock time of this machine."""
         return EPOCH_S + self._timeline.now_s + self._clock_offset_s
 
     # Life
@@ -177,7 +177,7 @@ class CoordinatorHost:
         self._timeline.after(TICK_S, partial(self._tick, life))
 
     def kill(self) -> None:
-        """``kill -9``: now, whatever it is doing; it is started again a little later."""
+        """Kill the process (SIGKILL); it is restarted a little later."""
         self._life += 1
         self._driver = None
         self._connected = False
@@ -193,7 +193,7 @@ class CoordinatorHost:
             self.start()
 
     def handle(self, event: Inbox) -> None:
-        """Queue an event for the driver, if there is one; what comes while it is busy makes its next batch."""
+        """Queue an event for the driver, if it runs; events that arrive while it is busy form its next batch."""
         if self._driver is None:
             return
         self._inbox.append(event)
@@ -201,7 +201,7 @@ class CoordinatorHost:
             self._work()
 
     def _work(self) -> None:
-        """Handle what has come, as the driver's own loop does: a batch at a time, and patiently."""
+        """Handle queued events like the driver's own loop: batch by batch, with retries."""
         driver, batch = self._driver, self._inbox[:MOST_EVENTS]
         if driver is None or not batch:
             return
@@ -235,12 +235,12 @@ class CoordinatorHost:
 
     def _tick(self, life: int) -> None:
         if self._life == life:
-            if not self._busy:  # the loop looks at the time only between two batches
+            if not self._busy:  # the driver ticks only between batches
                 self.handle(Ticked())
             self._timeline.after(TICK_S, partial(self._tick, life))
 
     def _look(self) -> None:
-        """See which phases the rounds are in; a new one may bring a fault."""
+        """Detect phase changes of rounds, report them to the observer and draw faults for new phases."""
         view = self.repository.view
         current = view.open_rounds()
         if {state.number: state.phase for state in current} == self._open:
@@ -310,7 +310,7 @@ class CoordinatorHost:
             self._unsent.append((topic, payload, retain))
 
     def served(self, size_bytes: int) -> None:
-        """A phone fetched an artifact."""
+        """Note that a phone fetched an artifact."""
         self.handle(ArtifactServed(size_bytes))
 
     # The worker
@@ -327,7 +327,7 @@ class CoordinatorHost:
         except PowerCut:
             self.kill()
             return
-        except UnavailableError:  # the real worker has patience, too
+        except UnavailableError:  # the real worker retries, too
             self._timeline.after(STORE_AGAIN.delay_s(1, jitter=0.0), partial(self._do_job, job, life))
             return
         except NightjarError as error:
@@ -344,12 +344,12 @@ class CoordinatorHost:
 
 
 def _is_of(event: Inbox, part: str) -> bool:
-    """Whether it is a message whose topic has this part, or the end of a job."""
+    """Whether the event is the end of a job, or a message whose topic contains ``part``."""
     return isinstance(event, JobEnded) or (isinstance(event, MessageArrived) and part in event.topic)
 
 
 def _unsteered(topic: str, payload: bytes) -> bytes:
-    """A message with the same waiting time for everybody in it, if it has one at all."""
+    """The message with a fixed retry time, if it has a retry time at all."""
     kind = topic.rsplit("/", 1)[-1]
     if kind not in {"rejection", "receipt"}:
         return payload

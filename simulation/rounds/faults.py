@@ -1,9 +1,9 @@
-"""What can go wrong, how often, and the dice that decide it.
+"""The faults, their rates, and the random draws that decide when they happen.
 
-Rates are those of the field where somebody measured them, and else so high that every fault happens a few times in
-fifty rounds. All dice are of one seeded generator, so the same seed brings the same troubles at the same moments.
+Measured rates are used where they exist; other rates are high enough that every fault happens a few times in fifty
+rounds. All draws come from one seeded generator, so the same seed gives the same faults at the same times.
 
-Drawn here, carried out where it hurts: messages in :mod:`~simulation.rounds.broker`, phones in
+Faults are drawn here and carried out elsewhere: messages in :mod:`~simulation.rounds.broker`, phones in
 :mod:`~simulation.rounds.phone`, the coordinator in :mod:`~simulation.rounds.coordinator`.
 """
 
@@ -20,48 +20,48 @@ from wire.errors import ConfigError
 
 
 class Fault(enum.Enum):
-    """Something that goes wrong."""
+    """A kind of fault."""
 
     DROP = "drop"
-    """A message vanishes, although its publisher was told that it arrived."""
+    """A message is lost although its publisher got a PUBACK."""
     DUPLICATE = "duplicate"
-    """A message comes twice, the second time a little later."""
+    """A message arrives twice, the second time a little later."""
     DELAY = "delay"
-    """A message comes much later."""
+    """A message arrives much later."""
     REORDER = "reorder"
-    """A message is overtaken by those that were sent after it."""
+    """A message arrives after messages that were sent later."""
     CORRUPT = "corrupt"
     """Up to three bits of a message flip."""
     UNPLUG = "unplug"
-    """Somebody takes the phone off its charger while it trains."""
+    """The phone is taken off its charger while it trains."""
     SLOW = "slow"
-    """A phone trains several times slower than others; it stays so."""
+    """A phone always trains several times slower than others."""
     PHONE_DISK_FULL = "phone-disk-full"
-    """For some minutes a phone can store nothing."""
+    """The disk of a phone is full for some minutes."""
     COORDINATOR_DISK_FULL = "coordinator-disk-full"
-    """For some seconds the coordinator can store nothing."""
+    """The disk of the coordinator is full for some seconds."""
     POWER_CUT = "power-cut"
-    """A phone loses its power: at a random moment, or in the middle of writing."""
+    """A phone loses power: at a random moment, or between two writes."""
     COORDINATOR_RESTART = "coordinator-restart"
-    """The coordinator is killed: at a random moment of a phase, or in the middle of handling an event."""
+    """The coordinator is killed: at a random moment of a phase, or while it handles an event."""
     BROKER_RESTART = "broker-restart"
-    """The broker is killed and comes back with its sessions and retained messages."""
+    """The broker is killed and restarts with its sessions and retained messages."""
     BROKER_AMNESIA = "broker-amnesia"
-    """The broker is killed and comes back with nothing."""
+    """The broker is killed and restarts with empty state."""
     PHONE_CLOCK_JUMP = "phone-clock-jump"
-    """The wall clock of a phone is set to another time."""
+    """The wall clock of a phone jumps."""
     COORDINATOR_CLOCK_JUMP = "coordinator-clock-jump"
-    """The wall clock of the coordinator is set to another time."""
+    """The wall clock of the coordinator jumps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """How often a fault happens in the field.
+    """The rate of a fault.
 
     Attributes:
-        chance: at each opportunity.
+        chance: probability at each opportunity.
         each: the opportunity.
-        reason: why this chance, and who measured it.
+        reason: reason or source of the probability.
     """
 
     chance: float
@@ -75,44 +75,31 @@ RATES = {
     Fault.DROP: Rate(
         0.004,
         _MESSAGE,
-        "not measured: stock brokers lost 79 % of a burst of 5,000 reports, and on average far less",
+        "stock brokers lost 79 % of a burst of 5,000 reports",
     ),
-    Fault.DUPLICATE: Rate(
-        0.01, _MESSAGE, "QoS 1 repeats what was on its way when a connection broke, and a phone changes networks hourly"
-    ),
-    Fault.DELAY: Rate(0.01, _MESSAGE, "up to two minutes, as when a phone sleeps or sits in a lift; not measured"),
-    Fault.REORDER: Rate(0.01, _MESSAGE, "up to a second, as when what was on its way is sent again; not measured"),
-    Fault.CORRUPT: Rate(
-        0.001, _MESSAGE, "TCP lets about one wrong segment in ten million pass; so high that it happens at all"
-    ),
+    Fault.DUPLICATE: Rate(0.01, _MESSAGE, "QoS 1 repeats after a lost connection; phones change networks hourly"),
+    Fault.DELAY: Rate(0.01, _MESSAGE, "up to two minutes: a phone sleeps"),
+    Fault.REORDER: Rate(0.01, _MESSAGE, "up to a second: messages are sent again"),
+    Fault.CORRUPT: Rate(0.001, _MESSAGE, "far above TCP's one in ten million, so that it happens"),
     Fault.UNPLUG: Rate(
         0.14,
         "training",
-        "a third of them still report what there is; with the windows that close by themselves 10 % of a cohort are "
-        "lost (Bonawitz et al. 2019: 6 to 10)",
+        "with windows that close, 10 % of a cohort drop out (Bonawitz et al. 2019: 6 to 10)",
     ),
-    Fault.SLOW: Rate(0.05, "phone, once", "the oldest twentieth of phones; it trains six times slower for ever"),
-    Fault.PHONE_DISK_FULL: Rate(0.002, _STATE, "not measured: about one phone in a hundred during its part in a round"),
-    Fault.POWER_CUT: Rate(0.003, _STATE, "not measured: an empty battery, or a system that ends the process"),
-    Fault.PHONE_CLOCK_JUMP: Rate(
-        0.002, _STATE, "not measured: after a reboot without network a phone believes any date"
-    ),
-    Fault.COORDINATOR_RESTART: Rate(0.04, _PHASE, "about six in fifty rounds: a team that deploys several times a day"),
-    Fault.COORDINATOR_DISK_FULL: Rate(
-        0.01, _PHASE, "one or two in fifty rounds: far more than anybody would put up with"
-    ),
-    Fault.COORDINATOR_CLOCK_JUMP: Rate(
-        0.01, _PHASE, "one or two in fifty rounds; a time server corrects daily, but by little"
-    ),
-    Fault.BROKER_RESTART: Rate(0.01, _PHASE, "one or two in fifty rounds; a broker is updated a few times a year"),
-    Fault.BROKER_AMNESIA: Rate(
-        0.01, _PHASE, "one or two in fifty rounds; a container without a volume forgets at each restart"
-    ),
+    Fault.SLOW: Rate(0.05, "phone, once", "an old phone: six times slower for ever"),
+    Fault.PHONE_DISK_FULL: Rate(0.002, _STATE, "one phone in a hundred during a round"),
+    Fault.POWER_CUT: Rate(0.003, _STATE, "an empty battery, a killed process"),
+    Fault.PHONE_CLOCK_JUMP: Rate(0.002, _STATE, "a reboot without network"),
+    Fault.COORDINATOR_RESTART: Rate(0.04, _PHASE, "six in fifty rounds: several releases a day"),
+    Fault.COORDINATOR_DISK_FULL: Rate(0.01, _PHASE, "one or two in fifty rounds"),
+    Fault.COORDINATOR_CLOCK_JUMP: Rate(0.01, _PHASE, "one or two in fifty rounds"),
+    Fault.BROKER_RESTART: Rate(0.01, _PHASE, "one or two in fifty rounds"),
+    Fault.BROKER_AMNESIA: Rate(0.01, _PHASE, "one or two in fifty rounds: a container without a volume"),
 }
-"""Of every fault. What nobody measured is chosen so that it happens some times in fifty rounds."""
+"""Rate of each fault; unmeasured ones happen a few times in fifty rounds."""
 
 MOST = 0.5
-"""However severe: a fault at every opportunity leaves nothing to look at."""
+"""Maximum probability at any severity: a fault at every opportunity would leave nothing to observe."""
 
 MESSAGE_FAULTS = (Fault.DROP, Fault.DUPLICATE, Fault.DELAY, Fault.REORDER, Fault.CORRUPT)
 PHONE_FAULTS = (Fault.PHONE_DISK_FULL, Fault.POWER_CUT, Fault.PHONE_CLOCK_JUMP)
@@ -125,35 +112,35 @@ PHASE_FAULTS = (
 )
 
 STATES = ("ineligible", "settling", "checked-in", "preparing", "training", "finishing", "reporting", "resting")
-"""Of a phone's lifecycle, as faults name them."""
+"""States of a phone's lifecycle, as places of faults."""
 PHASES = ("selection", "reporting", "committing")
-"""Of a round that is not over."""
+"""Phases of an open round, as places of faults."""
 PLACES = {
     fault.value: ("", *STATES) if fault in PHONE_FAULTS else ("", *PHASES) if fault in PHASE_FAULTS else ("",)
     for fault in Fault
 }
-"""Where each fault may be asked for; the empty place is everywhere."""
+"""Places to which each fault may be limited; the empty place means everywhere."""
 
 
 class PowerCut(BaseException):
-    """The process ends here, in the middle of what it does; nothing catches it but who pulled the plug."""
+    """Ends the simulated process at this point; only the simulator may catch it."""
 
 
 @dataclass(slots=True)
 class Fuse:
-    """Cuts the power at a touch of a store that was drawn beforehand.
+    """Cuts the power after a number of accesses to a store.
 
     Attributes:
-        left: touches until then; None if it is not lit.
+        left: number of accesses until the power cut; None if none is planned.
     """
 
     left: int | None = None
 
     def touch(self) -> None:
-        """Something is about to be written.
+        """Count an access to a store.
 
         Raises:
-            PowerCut: now.
+            PowerCut: this is the last access.
         """
         if self.left is None:
             return
@@ -168,26 +155,26 @@ class Danger:
     """A fault that may happen.
 
     Attributes:
-        fault: its name.
-        where: the only lifecycle state or phase in which it may; empty for any.
+        fault: name of the fault.
+        where: the only lifecycle state or phase in which it may happen; empty for any.
     """
 
     fault: str
     where: str = ""
 
     def __str__(self) -> str:
-        """As on the command line."""
+        """The form of the command line."""
         return f"{self.fault}:{self.where}" if self.where else self.fault
 
 
 def dangers(text: str) -> frozenset[Danger]:
-    """The faults of a command line: ``none``, ``all``, or names with commas between them, each perhaps with a place.
+    """Parse the faults of a command line: ``none``, ``all``, or comma-separated names, optionally with a place.
 
     >>> sorted(map(str, dangers("drop,power-cut:training")))
     ['drop', 'power-cut:training']
 
     Raises:
-        ConfigError: a name that is none, or a place for a fault that has none.
+        ConfigError: an unknown name, or a place that the fault does not have.
     """
     if text in {"none", "all"}:
         return frozenset(Danger(fault.value) for fault in Fault if text == "all")
@@ -195,8 +182,8 @@ def dangers(text: str) -> frozenset[Danger]:
     unknown = sorted(str(danger) for danger in chosen if danger.where not in PLACES.get(danger.fault, ()))
     if unknown:
         msg = (
-            f"--faults: expected none, all or some of {', '.join(PLACES)}; those of phones perhaps with a state "
-            f"({', '.join(STATES)}), those of coordinator and broker with a phase ({', '.join(PHASES)}), as in "
+            f"--faults: expected none, all or some of {', '.join(PLACES)}; phone faults may be limited to a state "
+            f"({', '.join(STATES)}), coordinator and broker faults to a phase ({', '.join(PHASES)}), for example "
             f"power-cut:training; got {', '.join(unknown)}"
         )
         raise ConfigError(msg)
@@ -204,15 +191,15 @@ def dangers(text: str) -> frozenset[Danger]:
 
 
 class Dice:
-    """Decides what goes wrong.
+    """Draws the faults.
 
     Args:
-        chosen: what may happen.
+        chosen: faults that may happen.
         severity: multiplies every rate.
-        generator: of this simulation's faults only.
+        generator: generator for faults only.
 
     Attributes:
-        thrown: how often each fault has happened, by name and place.
+        thrown: number of faults so far, by name and place.
     """
 
     def __init__(self, chosen: Iterable[Danger], severity: float, generator: np.random.Generator) -> None:
@@ -235,28 +222,28 @@ class Dice:
 
     def one_of(self, faults: Iterable[Fault], where: str = "") -> Fault | None:
         """The first of these faults that happens, if one does."""
-        if not self._where:  # millions of messages ask
+        if not self._where:  # fast path, called for millions of messages
             return None
         return next((fault for fault in faults if self.strikes(fault, where)), None)
 
     def note(self, fault: Fault, where: str = "") -> None:
-        """A fault was carried out."""
+        """Count a fault that was carried out."""
         self.thrown[str(Danger(fault.value, where))] += 1
 
     def rest(self) -> None:
-        """From now on nothing goes wrong."""
+        """Stop all faults from now on."""
         self._rates = dict.fromkeys(Fault, 0.0)
 
     def between(self, low: float, high: float) -> float:
-        """A number, evenly drawn."""
+        """A uniformly drawn number."""
         return low + (high - low) * float(self._random())
 
     def within(self, low: int, high: int) -> int:
-        """A whole number from low to high, both included."""
+        """A uniformly drawn integer from low to high, both included."""
         return int(self._generator.integers(low, high + 1))
 
     def flipped(self, payload: bytes) -> bytes:
-        """The payload with up to three bits the other way."""
+        """The payload with up to three flipped bits."""
         damaged = bytearray(payload)
         for _ in range(self.within(1, 3)):
             if damaged:

@@ -1,8 +1,8 @@
-"""Hunting for defects: one simulation after the other, each with another seed, and what was wrong with any of them.
+"""Searches for defects: simulates with many seeds and collects the violations.
 
-What counts as wrong is what must never be, whatever else is: an accepted report lost or counted twice, a mean that is
-not one, a report that is never answered, an error in a log that no fault explains, rounds that do not end, and any
-exception. How many rounds are committed depends on the faults, and is no matter of right or wrong.
+Violations are: an accepted report lost or counted twice, weights that are not the mean, a report that is never
+answered, an error in a log that no fault explains, rounds that do not end, and any exception. The number of committed
+rounds is not checked, because it depends on the faults.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from simulation.rounds.world import Settings, SimulationResult, simulate
 
 @dataclass(frozen=True, slots=True)
 class Bag:
-    """What a hunt brought.
+    """The result of a hunt.
 
     Attributes:
-        phases: how many rounds ended how.
-        verdicts: receipts by verdict.
-        thrown: faults by name and place.
-        wrong: complaints by seed; only of seeds that have some.
+        phases: number of ended rounds by phase.
+        verdicts: number of receipts by verdict.
+        thrown: number of faults by name and place.
+        wrong: seed -> complaints; only seeds with complaints.
     """
 
     phases: Counter[Phase] = field(default_factory=Counter)
@@ -34,7 +34,7 @@ class Bag:
 
 
 def complaints(outcome: SimulationResult) -> list[str]:
-    """What is wrong with a simulation, in words; empty if nothing is."""
+    """The violations in a simulation, as sentences."""
     observer, settings = outcome.observer, outcome.settings
     found: list[str] = []
     if observer.lost:
@@ -49,25 +49,25 @@ def complaints(outcome: SimulationResult) -> list[str]:
             f"the first (round, phone, attempt): {observer.double_booked[0]}"
         )
     if observer.wrong_means:
-        found.append(f"rounds whose weights are not the mean of what the phones sent: {observer.wrong_means}")
+        found.append(f"rounds whose weights are not the mean of the phones' reports: {observer.wrong_means}")
     if outcome.unanswered:
-        found.append(f"reports of rounds that are over were never answered: {', '.join(outcome.unanswered[:5])}")
+        found.append(f"phones whose reports of ended rounds were never answered: {', '.join(outcome.unanswered[:5])}")
     if len(observer.rounds) < settings.rounds:
         found.append(
             f"{len(observer.rounds)} of {settings.rounds} rounds ended in {outcome.virtual_s / 3600:.0f} hours"
         )
     for event, line in outcome.errors.unexpected.items():
-        found.append(f"logged {outcome.errors.counts[event]} times, and no fault explains it: {line}")
+        found.append(f"logged {outcome.errors.counts[event]} times, not explained by any fault: {line}")
     return found
 
 
 def hunt(settings: Settings, seeds: Iterable[int]) -> Bag:
-    """Simulate with each seed, let things settle, and see what was wrong."""
+    """Simulate with each seed, let it settle, and collect the violations."""
     bag = Bag()
     for seed in seeds:
         try:
             outcome = simulate(replace(settings, seed=seed), settle=True)
-        except Exception:  # a defect must not end the hunt, and what it was is kept
+        except Exception:  # a defect must not end the hunt; its traceback is kept
             bag.wrong[seed] = [traceback.format_exc()]
             continue
         bag.phases.update(state.phase for state in outcome.observer.rounds)

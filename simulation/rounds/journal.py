@@ -1,7 +1,7 @@
-"""What a simulated phone keeps through a power cut: the agent's journal in memory, small enough for a hundred thousand.
+"""The journal of a simulated phone, which survives power cuts: in memory, and small enough for 100,000 phones.
 
-It does what :mod:`edge_agent.shell.database` does on a disk, and can fail as a disk does: be full, or lose its power
-before or after a change is whole.
+It does the same as :mod:`edge_agent.shell.database`, and can fail like a disk: it may be full, or lose power before or
+after a change is complete.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from wire.errors import LocalProtocolError
 from wire.parameters import Vector
 
 MOST_PENDING_DROPOUTS = 16
-"""As on a real device."""
+"""The same limit as on a real device."""
 
 
 class MemoryJournal:
     """Implements :class:`edge_agent.ports.Journal`.
 
     Attributes:
-        touched: called before and after each change; may raise UnavailableError, or cut the power.
-        produced: told every report that is stored.
+        touched: called before and after each change; may raise UnavailableError or PowerCut.
+        produced: called with every report that is stored.
     """
 
     __slots__ = (
@@ -52,11 +52,11 @@ class MemoryJournal:
         self._sent_bytes = 0
 
     def load(self) -> Remembered:
-        """What the last process left."""
+        """The state that the last process left."""
         return Remembered(self._state, self._parcel(), self._deaths)
 
     def commit(self, change: Change) -> None:
-        """Write a change, whole or not at all."""
+        """Write a change atomically."""
         self.touched()
         self._state = change.lifecycle
         if change.settlement is not None:
@@ -85,7 +85,7 @@ class MemoryJournal:
         self._residual = (report.layout, residual)
 
     def frame(self) -> bytes:
-        """The bytes of the report in the outbox.
+        """The frame of the report in the outbox.
 
         Raises:
             LocalProtocolError: the outbox is empty.
@@ -96,24 +96,24 @@ class MemoryJournal:
         return self._report.frame
 
     def residual(self, layout: str) -> Vector | None:
-        """The adopted residual for a parameter layout."""
+        """The adopted residual for a parameter layout; None if there is none."""
         return self._residual[1] if self._residual is not None and self._residual[0] == layout else None
 
     def pending_dropouts(self) -> list[PendingDropout]:
-        """Dropouts that still have to be sent, oldest first."""
+        """Dropouts still to be sent, oldest first."""
         return list(self._dropouts)
 
     def dropout_sent(self, number: int) -> None:
-        """Forget a dropout that was handed to the connection."""
+        """Forget a dropout that was sent."""
         self._dropouts = tuple(pending for pending in self._dropouts if pending.number != number)
 
     def tally(self) -> AgentTally:
-        """What the device did so far."""
+        """Totals of the device so far."""
         return AgentTally(self._sent, self._sent_bytes)
 
     @property
     def empty(self) -> bool:
-        """Nothing waits to be sent."""
+        """Whether nothing is pending."""
         return self._report is None and not self._dropouts
 
     def _parcel(self) -> Parcel | None:

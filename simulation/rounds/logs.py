@@ -1,7 +1,7 @@
-"""What both sides log while they are simulated: silenced, and their errors counted.
+"""Silences the logs of coordinator and agents during a simulation, and counts their errors.
 
-A fleet says tens of thousands of lines that nobody reads. Errors are another matter: a sound system says none but that
-a disk is full, so each kind is counted, and the first of each is kept with its traceback.
+A fleet logs tens of thousands of lines that nobody reads. A correct system logs no errors except for a full disk, so
+each kind of error is counted, and the first of each kind is kept with its traceback.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any
 import structlog
 
 EXPECTED = frozenset({"not_stored"})
-"""Said about a full disk, which is one of the faults; anything else at that level is a defect."""
+"""Logged for a full disk, which is one of the faults; any other error is a defect."""
 _ERROR = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """Error lines.
+    """The errors logged so far.
 
     Attributes:
-        counts: how many, by event.
-        first: the first of each, for people.
+        counts: number of errors by event.
+        first: event -> its first log line, with traceback.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -33,13 +33,13 @@ class Errors:
 
     @property
     def unexpected(self) -> dict[str, str]:
-        """The first of each that no fault explains."""
+        """Event -> first log line of each error that no fault explains."""
         return {event: line for event, line in self.first.items() if event not in EXPECTED}
 
 
 @contextmanager
 def errors_counted() -> Iterator[Errors]:
-    """Within the block every log line is dropped, and errors are counted."""
+    """Drop every log line within the block, and count errors."""
     errors = Errors()
     in_words = structlog.dev.ConsoleRenderer(colors=False, pad_event_to=0)
 

@@ -1,8 +1,8 @@
-"""A model small enough to train in microseconds, behind the real manifest, codec and frames.
+"""A model that trains in microseconds, with a real manifest, codec and frames.
 
-It has the keyboard model's parameters in miniature, but each phone simply pulls all of them towards a point of its own:
-least squares, whose federated solution is known. What it predicts is nothing; what it is good for is that every report
-differs, and that the mean of the reports can be checked to the last bit.
+It has the layout of the keyboard model in miniature, but training is least squares: each phone moves all parameters
+towards its own optimum. It predicts nothing; its purpose is that every report differs, and that the mean of the reports
+can be checked bit for bit.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ WORDS = tuple(f"word{number}" for number in range(36))
 VOCABULARY = Vocabulary(WORDS)
 EMBEDDING, HIDDEN = 4, 6
 LAYOUT = lstm_layout(FIRST_WORD + len(WORDS), EMBEDDING, HIDDEN)
-"""Of a few hundred parameters."""
+"""A layout of a few hundred parameters."""
 PROGRAM = b"least squares"
 BATCH_ROWS, SEQUENCE_LENGTH = 4, 8
 STEPS = 4
-"""Of every training, so that one that is told to stop can have done some of them."""
+"""Steps of every training; more than one, so that a stopped training may have done a part of them."""
 
 
 def first_manifest(artifacts: BlobStore) -> Manifest:
-    """Version 0, its artifacts stored."""
+    """Store the artifacts of version 0; returns its manifest."""
     weights = weights_to_bytes(np.zeros(LAYOUT.size, np.float32))
     for data in (PROGRAM, weights, VOCABULARY.to_bytes()):
         artifacts.put(data)
@@ -53,11 +53,11 @@ def first_manifest(artifacts: BlobStore) -> Manifest:
 
 
 class Shelf:
-    """Models as phones hold them; the same for all phones, because nothing about a model is a phone's own.
+    """The models on phones, shared by all phones.
 
     Args:
-        artifacts: where the coordinator serves them from.
-        folder: where the one real file lies: the vocabulary, which a session reads by its path.
+        artifacts: the artifacts of the coordinator.
+        folder: folder of the only real file: the vocabulary, which a session reads by its path.
     """
 
     def __init__(self, artifacts: BlobStore, folder: Path) -> None:
@@ -68,10 +68,10 @@ class Shelf:
         self._weights: dict[str, Vector] = {}
 
     def model(self, sha256: Sha256) -> Model:
-        """A model by its manifest.
+        """The model with this manifest.
 
         Raises:
-            IntegrityError: there is no such artifact.
+            IntegrityError: the artifact does not exist.
         """
         if sha256 not in self._models:
             manifest = Manifest.decode(self._artifacts.get(sha256))
@@ -80,7 +80,7 @@ class Shelf:
         return self._models[sha256]
 
     def weights(self, manifest: Manifest) -> Vector:
-        """(n,) float32, the weights of a version; not to be written to."""
+        """The weights of a version, (n,) float32; callers must not modify them."""
         name = manifest.weights.sha256
         if name not in self._weights:
             self._weights[name] = weights_from_bytes(self._artifacts.get(name), manifest.layout)
@@ -88,11 +88,11 @@ class Shelf:
 
 
 class LeastSquares:
-    """Implements :class:`edge_agent.ports.Program`: one step moves the weights towards ``optimum``.
+    """Implements :class:`edge_agent.ports.Program`: each step moves the weights towards ``optimum``.
 
     Args:
-        weights: (n,) float32, of the base version.
-        optimum: (n,) float32, where this phone's examples pull.
+        weights: (n,) float32, weights of the base version.
+        optimum: (n,) float32, optimum of this phone's examples.
     """
 
     def __init__(self, weights: Vector, optimum: Vector) -> None:
@@ -114,18 +114,18 @@ class LeastSquares:
         return self._weights.copy()
 
     def restore(self, weights: Vector) -> None:
-        """Take weights."""
+        """Load weights, (n,) float32, and make them the base."""
         self._base = self._weights = weights.copy()
 
     def reset(self) -> None:
-        """Go back to the base."""
+        """Return to the base weights."""
         self._weights = self._base
 
     def delta(self) -> Vector:
-        """(n,) float32, how the weights moved."""
+        """The weights minus the base weights, (n,) float32."""
         return self._weights - self._base
 
     def evaluate(self, x: Ids, y: Ids) -> Evaluation:  # noqa: ARG002 - the port's
-        """A session does not evaluate."""
+        """Not supported: sessions here do not evaluate."""
         msg = "least squares predicts no words"
         raise LocalProtocolError(msg)

@@ -1,10 +1,10 @@
-"""Watches a simulation from outside, and checks what it must not believe the coordinator about.
+"""Checks the coordinator's invariants in a simulation, independently of the coordinator.
 
-It sees three things: the reports that phones stored, the messages that the coordinator published, and what went into
-each aggregation. From these alone it decides whether an accepted report was lost or counted twice, and whether the new
-weights are the mean of what the phones sent, to the last bit. The coordinator's own counters play no part. Where there
-are several tasks, it looks into the open rounds at every assignment: a device works for one of them at a time, and
-never for two variants of one experiment.
+It sees the reports that phones stored, the messages that the coordinator published, and the input of each aggregation.
+From these it decides whether an accepted report was lost or counted twice, and whether the new weights equal the base
+plus the weighted mean of the phones' updates, bit for bit. It does not use the coordinator's counters. With several
+tasks, it also checks the open rounds at every assignment: a device works in one round at a time, and never for two
+variants of one experiment.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ Wide = npt.NDArray[np.float64]
 Key = tuple[int, DeviceId, int]
 """Round, device, attempt."""
 _FORGET_AFTER = 3
-"""Rounds after which the bytes of old reports are not needed any more; late ones come within one or two."""
+"""Number of rounds after which old reports are discarded; late ones arrive within one or two."""
 
 
 class Observer:
-    """What was seen.
+    """Observes a simulation and collects violations.
 
     Args:
-        task: what the phones were asked; of several, what they have in common.
-        artifacts: where versions lie.
-        view: of the coordinator's database, now.
+        task: configuration that all tasks share.
+        artifacts: the artifacts of versions.
+        view: current view of the coordinator's database.
         now_s: virtual time; the coordinator's clock may jump.
         experiments: task -> the experiment of which it is a variant; empty or missing if it is none.
 
     Attributes:
-        verdicts: receipts by verdict; an accepted report counts once however often it is told.
-        stale: reports by how many versions had been committed since their base when their receipt was sent.
-        wrong_means: committed rounds whose weights are not the mean of what the phones sent.
-        lost: accepted reports that are in no commit, in no abandoned round and not in the round that is open.
-        rounds: those that ended, in order.
+        verdicts: number of receipts by verdict; an accepted report counts once however often its receipt is sent.
+        stale: number of reports by the versions committed between their base and their receipt.
+        wrong_means: committed rounds whose weights are not the base plus the mean of the updates.
+        lost: accepted reports that are in no committed, abandoned or open round.
+        rounds: the ended rounds, in order.
         double_booked: assignments that made a device work in two rounds at once, or for two variants.
-        began_s: virtual time at which each round began, by its number.
-        ended_s: and at which it ended.
+        began_s: virtual time of the beginning of each round, by number.
+        ended_s: virtual time of the end of each round, by number.
     """
 
     def __init__(
@@ -90,23 +90,23 @@ class Observer:
 
     @property
     def counted_twice(self) -> int:
-        """How many (round, device) entered means more than once, each time beyond the first."""
+        """How often a (round, device) was averaged again after the first time."""
         entries: Counter[tuple[int, DeviceId]] = Counter()
         for (number, device, _), count in self._counted.items():
             entries[(number, device)] += count
         return sum(count - 1 for count in entries.values())
 
     def seconds(self, number: int) -> float:
-        """Virtual seconds from the beginning of a round to its end."""
+        """Duration of a round in virtual time."""
         end_s = self.ended_s[number]
         return end_s - self.began_s.get(number, end_s)
 
     def produced(self, device: DeviceId, report: NewReport) -> None:
-        """A phone stored a report in its outbox."""
+        """Note that a phone stored a report in its outbox."""
         self._produced[(report.parcel.round, device, report.parcel.attempt)] = report.frame
 
     def published(self, topic: str, payload: bytes) -> None:
-        """The coordinator sent a message."""
+        """Note a message that the coordinator published."""
         if not topic.endswith(("/receipt", "/assignment")):
             return
         match topics.parse(topic):
@@ -150,16 +150,16 @@ class Observer:
         return sum(record is not None and record.task == task for record in between)
 
     def entered(self, state: Round) -> None:
-        """A round entered a phase."""
+        """Note that a round entered a phase."""
         self._of[state.number] = (state.task, state.base_version)
         self.began_s.setdefault(state.number, self._now_s())
 
     def averaged(self, job: AggregationJob, done: AggregationDone) -> None:
-        """An aggregation ended; whether it is committed is another matter."""
+        """Note that an aggregation ended; it may still not be committed."""
         self._averaged[job.round] = (job, done)
 
     def over(self, state: Round) -> None:
-        """A round ended."""
+        """Note that a round ended, and check it if it was committed."""
         self.rounds.append(state)
         self.ended_s[state.number] = self._now_s()
         if state.phase is Phase.COMMITTED:
@@ -174,7 +174,7 @@ class Observer:
             del self._produced[key]
 
     def finish(self) -> None:
-        """The simulation is over, perhaps for now: settle the accounts of every round that is."""
+        """Collect the lost reports of all ended rounds; may be called again after the simulation continued."""
         self.lost.clear()
         phases = {state.number: state.phase for state in self.rounds}
         newest = {task: number for number, (task, _) in sorted(self._of.items())}
@@ -184,7 +184,7 @@ class Observer:
                     self.lost += sorted(accepted - self._counted.keys())
                 case Phase.ABANDONED:
                     pass
-                case _ if number not in newest.values():  # a round that nobody saw, or that never ended
+                case _ if number not in newest.values():  # its end was never seen
                     self.lost += sorted(accepted)
                 case _:
                     pass
@@ -220,7 +220,7 @@ class Observer:
         return bool(np.array_equal(expected, weights_from_bytes(self._artifacts.get(done.weights), LAYOUT)))
 
     def _decode(self, sent: bytes) -> tuple[int, Wide, float]:
-        """Examples, update and its norm."""
+        """Number of examples, dense update and its norm."""
         report = frame.decode(sent)
         if not isinstance(report, frame.Report):
             msg = "a report of this model fits one message"

@@ -1,11 +1,11 @@
-"""A simulated phone: the real agent driver, asleep most of its life.
+"""A simulated phone: the real agent driver, which is asleep most of the time.
 
-A phone has a driver only while something can happen to it: while its window is open, a report waits, or a message
-comes. Asleep it is its journal, its connection and a plan for the next window, which is why a hundred thousand of them
-fit into memory. Waking is not a restart for anybody else: the connection stands, and nobody is told.
+A phone has a driver only while something can happen to it: while its window is open, a report is pending, or a message
+arrives. A sleeping phone consists of its journal, its connection and its next window, so a hundred thousand phones fit
+into memory. Waking is not a visible restart: the connection stays open and nothing is sent.
 
-The agent looks at its conditions once a second. Here the looks that cannot find anything new are left out, and the
-others happen at the second at which the real agent would look.
+The agent polls its conditions once a second. Polls that cannot find a change are skipped here; the others happen at the
+same second as in the real agent.
 """
 
 from __future__ import annotations
@@ -49,33 +49,33 @@ from wire.parameters import Vector
 PACE = Pace(poll_s=1.0, hysteresis_s=120.0, session_limit_s=585.0)
 """The agent's defaults."""
 TRAINING_S = (45.0, 0.5)
-"""Median and spread (of the logarithm) of a training. The 1.41M-parameter model takes 34 ms a batch on one core of a
-server; 200 batches on a phone six times slower are 41 s, and phones differ by a factor of three each way."""
+"""Median of the training time, and standard deviation of its logarithm: 200 batches of the 1.41M-parameter model on a
+phone; phones differ by a factor of three in both directions."""
 FETCH_S = (3.0, 0.8)
-"""Median and spread of fetching 5.65 MB of weights: 15 Mbit/s, and a tenth of phones need more than 8 s."""
+"""Median and log standard deviation of the download of 5.65 MB of weights: 15 Mbit/s; a tenth needs over 8 s."""
 FIRST_MINUTES_S = 600.0
-"""The agents are switched on within this time, and windows that are open already begin within it."""
+"""The agents start within this time, and windows that are already open begin within it."""
 PATIENCE = Patience()
-"""Of a download: the agent's."""
+"""Retries of a download, as in the agent."""
 SLOW_FACTOR = 6.0
-"""Of a phone of ten years ago to one of today; beyond the report deadline on an unlucky day."""
+"""Slowdown of a ten-year-old phone; it may miss the report deadline."""
 BATCH_S = 0.5
-"""A training that is told to stop ends with its batch."""
+"""Time until a stopped training has finished its batch."""
 REBOOT_S = (20.0, 90.0)
-"""From a process that is started again at once to a phone that boots."""
+"""From a quick restart of the process to a boot of the phone."""
 DISK_FULL_S = (30.0, 900.0)
-"""Until a person or the system makes room; longer than a download's patience and than most rounds."""
+"""Until the user or the system frees space; longer than a download's retries and than most rounds."""
 UNPLUGGED_S = (30.0, 1800.0)
-"""From a glance at the phone to half an hour's use."""
+"""From a glance at the phone to half an hour of use."""
 CLOCK_JUMP_S = 400 * 86_400.0
-"""A phone whose battery was empty may believe any date."""
+"""After an empty battery, the clock may show any date."""
 LASTS_S = {
     "ineligible": 60.0, "settling": 120.0, "checked-in": 20.0, "preparing": 3.0, "training": 45.0, "finishing": 1.0,
     "reporting": 0.2, "resting": 60.0,
 }  # fmt: skip
-"""A power cut that was drawn for a state comes within so many seconds, if the phone is still in it."""
+"""A power cut that was drawn for a state happens within this time if the phone is still in the state."""
 TOUCHES = 4
-"""A power cut in the middle of writing comes within so many touches of the journal."""
+"""A power cut between two writes happens within this many accesses to the journal."""
 EPOCH_S = 1.7e9
 """Wall-clock time at the beginning, seconds since 1970."""
 
@@ -95,21 +95,21 @@ _TEXTS = tuple((" ".join(WORDS[start : start + 4]),) * count for count in (1, 2,
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What all phones share.
+    """The environment that all phones share.
 
     Attributes:
         timeline: virtual time.
-        broker: to the coordinator.
-        availability: when they are free.
-        dice: what goes wrong.
+        broker: the broker.
+        availability: when phones are free.
+        dice: draws the faults.
         shelf: the models.
         coordinator_up: whether artifacts can be fetched now.
-        fetched: told the size of what was fetched.
-        produced: told every report that a phone stored, with the phone's name.
-        free_changed: told +1 and -1 as phones become free to train and cease to be.
-        generator: of jitter and durations.
-        population: the fleet.
-        seed: of everything else.
+        fetched: called with the size of each fetched artifact.
+        produced: called with each report that a phone stored, and the phone's name.
+        free_changed: called with +1 when a phone becomes free to train, and with -1 when it no longer is.
+        generator: generator of jitter and durations.
+        population: population of the phones.
+        seed: root seed of everything else.
     """
 
     timeline: Timeline
@@ -130,8 +130,8 @@ class Phone:
     """One phone, awake or asleep.
 
     Args:
-        number: from 0.
-        around: what it lives among.
+        number: number of the phone, from 0.
+        around: the shared environment.
     """
 
     __slots__ = (
@@ -171,7 +171,7 @@ class Phone:
     # Windows
 
     def _share_of(self, span_s: float) -> float:
-        """A moment of its own in a span, spread evenly: thousands must not begin in one second."""
+        """This phone's moment in a span; the moments of all phones are spread evenly."""
         return self.number * 0.618 % 1.0 * span_s
 
     def _plan_window(self, after_s: float) -> None:
@@ -223,17 +223,17 @@ class Phone:
 
     def _wake(self) -> Driver:
         if self._driver is None:
-            # The agent begins before it is connected, as always; what it would say then is nobody's business.
+            # The agent starts unconnected, like a real one, so it sends nothing when it wakes.
             connected, self._connected = self._connected, False
             self._driver = self._make_driver()
             self._driver.begin()
-            if self._conditions() is not _HOLDS:  # it knew that it is not free, and does not say that it restarted
+            if self._conditions() is not _HOLDS:  # it already knew that it is not free
                 self._driver.poll()
             self._connected = connected
         return self._driver
 
     def _happen(self, what: Callable[[Driver], None]) -> None:
-        """Let something happen to the driver; then see what follows: a fault, a look at the conditions, sleep."""
+        """Apply an event to the driver; then draw faults and plan the next poll."""
         if self._off:
             return
         life = self._life
@@ -294,7 +294,7 @@ class Phone:
             self._lose_power()
 
     def _lose_power(self) -> None:
-        """The process is gone; so is whatever was not in the journal."""
+        """End the process; only the journal survives."""
         self._life += 1
         self._off = True
         self._driver, self._job, self._fuse = None, None, None
@@ -308,13 +308,13 @@ class Phone:
         if self._life == life:
             self._boot()
 
-    # Looking at the conditions
+    # Polling the conditions
 
     def _poll_soon(self) -> None:
         self._poll_at(self._around.timeline.now_s)
 
     def _poll_at(self, when_s: float) -> None:
-        """Plan a look for the agent's first one at or after a moment, but one that has not been."""
+        """Plan a poll for the agent's first polling time at or after ``when_s`` that is in the future."""
         phase = (self.number % 64) / 64
         tick_s = math.ceil(when_s - phase) + phase
         if tick_s <= self._around.timeline.now_s:
@@ -341,7 +341,7 @@ class Phone:
 
     @property
     def outbox_round(self) -> int | None:
-        """The round of the report that waits for its receipt; None if none does."""
+        """The round of the report that waits for its receipt; None if there is none."""
         parcel = self._journal.load().parcel
         return None if parcel is None else parcel.round
 
@@ -349,23 +349,23 @@ class Phone:
 
     @property
     def awake(self) -> bool:
-        """Whether an announcement would mean anything to it."""
+        """Whether the phone has a driver; without one it ignores announcements."""
         return self._driver is not None
 
     def arrived(self, topic: str, payload: bytes) -> None:
-        """A message came."""
+        """Handle a message."""
         if self._connected:
             self._happen(lambda driver: driver.handle(Arrived(topic, payload)))
 
     def link_down(self) -> None:
-        """The connection broke."""
+        """Handle the loss of the connection."""
         self._connected = False
         if self._driver is not None:
             self._happen(lambda driver: driver.handle(LinkDown("the broker is gone")))
         self._connect()
 
     def link_up(self) -> None:
-        """The connection stands."""
+        """Handle a new connection."""
         self._happen(self._say_connected)
 
     def _say_connected(self, driver: Driver) -> None:
@@ -397,7 +397,7 @@ class Phone:
             self._around.timeline.after(BATCH_S, partial(self._end_job, self._job, self._life))
 
     def _end_fetch(self, job: Job, life: int, tries: int) -> None:
-        """A download is tried several times, as the real one is, before it fails."""
+        """End a download; it is retried like a real one while the coordinator is down."""
         if self._around.coordinator_up() or tries >= PATIENCE.tries:
             self._end_job(job, life)
         elif self._job is job:
@@ -411,12 +411,12 @@ class Phone:
         outcome: object
         try:
             outcome = job.work(partial(self._must_stop, job.number))
-        except Exception as error:  # as the real worker does: whatever it is, the driver says it and goes on
+        except Exception as error:  # like the real worker: the driver logs any exception and continues
             outcome = error
         self._happen(lambda driver: driver.handle(WorkDone(job.number, outcome)))
 
     def _must_stop(self, number: int) -> bool:
-        """Asked before each step of a training, all of which happen at its end: those before it was told to stop do."""
+        """Called before each step of a training. All steps run at its end, except those after it was told to stop."""
         if self._stopped != number:
             return False
         self._steps_left -= 1
@@ -435,7 +435,7 @@ class Phone:
         return LeastSquares(self._around.shelf.weights(model.manifest), self.optimum())
 
     def optimum(self) -> Vector:
-        """(n,) float32, where this phone's examples pull."""
+        """The optimum of this phone's examples, (n,) float32."""
         generator = np.random.default_rng([self._around.seed, self.number])
         return generator.standard_normal(LAYOUT.size, np.float32)
 

@@ -1,4 +1,4 @@
-"""Rounds over time as a picture: how long each took, who dropped out, who was free, and what the coordinator heard."""
+"""Plots rounds over time: their duration, dropouts, free phones, and the coordinator's messages."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from wire.errors import ConfigError
 
 INK, COMMITTED, ABANDONED, FREE, TROUBLE = "#333333", "#2a6f97", "#c1440e", "#7a9e7e", "#e0a030"
 STEPS_H = (1 / 6, 0.5, 1.0, 2.0, 3.0, 6.0, 12.0, 24.0, 48.0, 168.0)
-"""Distances of ticks on the axis of time; the first one that gives at most so many ticks is taken."""
+"""Tick distances of the time axis; the first that gives fewer than ``MOST_TICKS`` ticks is used."""
 MOST_TICKS = 13
 SMOOTHED = 15
-"""Rounds in a running median."""
+"""Window of the running median, rounds."""
 DOWN = {Fault.COORDINATOR_RESTART, Fault.COORDINATOR_DISK_FULL, Fault.BROKER_RESTART, Fault.BROKER_AMNESIA}
-"""Troubles after which devices, or all messages, come again."""
+"""Faults after which devices reconnect or messages are sent again."""
 
 
 def draw(outcome: SimulationResult, path: Path) -> None:
-    """Write the picture.
+    """Draw the plot into a PNG file.
 
     Raises:
         ConfigError: the file cannot be written.
     """
-    figure = Figure(figsize=(10, 8), layout="constrained")  # not pyplot: no window, no global state
+    figure = Figure(figsize=(10, 8), layout="constrained")  # not pyplot, which has global state
     axes: list[Axes] = list(figure.subplots(4, 1, sharex=True))
     _draw_durations(axes[0], outcome)
     _draw_dropouts(axes[1], outcome)
@@ -58,7 +58,7 @@ def _title(outcome: SimulationResult) -> str:
     faults = ", ".join(sorted(map(str, settings.faults))) or "no faults"
     if len(settings.faults) > 3:
         faults = f"{len(settings.faults)} kinds of faults"
-    lives = "generated days" if settings.availability is None else "recorded days"
+    lives = "generated availability" if settings.availability is None else "recorded availability"
     ended = f"{committed:,} of {len(rounds):,} rounds committed"
     return f"{settings.devices:,} phones, {lives}, {faults}, seed {settings.seed}: {ended}"
 
@@ -96,7 +96,7 @@ def _draw_free(axes: Axes, outcome: SimulationResult) -> None:
 
 
 def _draw_messages(axes: Axes, outcome: SimulationResult) -> None:
-    _head(axes, "Messages to and from the coordinator in a second, mean of each minute")
+    _head(axes, "Messages to and from the coordinator per second, mean of each minute")
     hours = [sample.now_s / 3600 for sample in outcome.samples]
     axes.plot(hours, [sample.messages / SAMPLE_EVERY_S for sample in outcome.samples], color=INK, lw=0.8)
     down = [now_s / 3600 for now_s, fault in outcome.troubles if fault in DOWN]
@@ -107,7 +107,7 @@ def _draw_messages(axes: Axes, outcome: SimulationResult) -> None:
 
 
 def _draw_median(axes: Axes, hours: Sequence[float], values: Sequence[float]) -> None:
-    """A running median, where there are enough values for one."""
+    """Draw a running median if there are enough values."""
     if len(values) < 2 * SMOOTHED:
         return
     windows = np.lib.stride_tricks.sliding_window_view(np.asarray(values), SMOOTHED)
@@ -117,7 +117,7 @@ def _draw_median(axes: Axes, hours: Sequence[float], values: Sequence[float]) ->
 
 
 def _mark_time(axes: Axes, end_h: float) -> None:
-    """Ticks at round hours of the day; the simulation begins at midnight."""
+    """Set ticks at round times of day; the simulation begins at midnight."""
     step_h = next((step for step in STEPS_H if end_h / step < MOST_TICKS), STEPS_H[-1])
     ticks = np.arange(0.0, end_h + step_h / 2, step_h)
     axes.set_xticks(ticks, [_time_of_day(hour) for hour in ticks.tolist()])

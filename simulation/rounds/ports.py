@@ -1,4 +1,4 @@
-"""The agent's ports as a simulated phone fills them: each hands on to a function of the phone's."""
+"""The agent's ports for a simulated phone; each delegates to functions of the phone."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ class SimulatedConditions:
 
 @dataclass(frozen=True, slots=True)
 class FixedExamples:
-    """Implements :class:`edge_agent.ports.ExampleStore` for a person who types nothing more."""
+    """Implements :class:`edge_agent.ports.ExampleStore` with fixed messages."""
 
     kept: tuple[str, ...]
 
     def add(self, text: str) -> str:
-        """Nothing is typed here, and nothing kept."""
+        """Store nothing; returns the empty string."""
         return text[:0]
 
     def count(self) -> int:
-        """How many messages there are."""
+        """Number of messages."""
         return len(self.kept)
 
     def texts(self) -> list[str]:
-        """All of them."""
+        """All messages."""
         return list(self.kept)
 
 
@@ -53,15 +53,15 @@ class SimulatedTransport:
 
     @property
     def connected(self) -> bool:
-        """The broker has us."""
+        """Whether the phone is connected to the broker."""
         return self.is_connected()
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> bool:
-        """Hand a message to the connection; False if there is none."""
+        """Send a message; False without a connection."""
         return self.send(topic, payload, retain)
 
     def close(self, topic: str, payload: bytes) -> None:
-        """Simulated phones never say goodbye: they sleep, or lose their power."""
+        """Do nothing: simulated phones never disconnect, they sleep or lose power."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,5 +84,5 @@ class SimulatedArtifacts:
         return self.newest()
 
     def fetch(self, manifest: Sha256, should_stop: Callable[[], bool]) -> Model:
-        """Bring a model onto the phone."""
+        """Download a model."""
         return self.bring(manifest, should_stop)

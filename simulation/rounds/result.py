@@ -1,4 +1,4 @@
-"""What a simulation says: one flat object for machines, a table for people."""
+"""The result of a simulation, as one flat JSON object and as a table."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from simulation.rounds.world import SAMPLE_EVERY_S, SimulationResult
 
 QUANTILES = (0.1, 0.5, 0.9, 1.0)
 MEASURED = ("wall_seconds", "peak_memory_mb")
-"""Keys whose values are of this run on this machine; all others follow from the settings."""
+"""Keys whose values depend on the machine; all others depend only on the settings."""
 
 
 def result_of(outcome: SimulationResult) -> dict[str, Any]:
-    """The result as one JSON object; keys are described in ``docs/simulation.md``."""
+    """The result as one JSON object; ``docs/simulation.md`` describes the keys."""
     settings, observer = outcome.settings, outcome.observer
     rounds = observer.rounds
     committed = [state for state in rounds if state.phase is Phase.COMMITTED]
@@ -78,9 +78,9 @@ def bag_of(bag: Bag, seeds: int) -> dict[str, Any]:
 
 
 def seats(rounds: list[Round]) -> tuple[int, int]:
-    """How often a device was selected in these rounds, and how often one of them dropped out.
+    """Number of selections in these rounds, and number of dropouts.
 
-    A device that still worked when the goal was reached did not drop out: it was not needed any more.
+    A device that was still working when the goal was reached is no dropout.
     """
     selected = dropped = 0
     for state in rounds:
@@ -91,7 +91,7 @@ def seats(rounds: list[Round]) -> tuple[int, int]:
 
 
 def quantiles(values: list[float]) -> dict[str, float]:
-    """Some quantiles by name.
+    """The quantiles ``QUANTILES`` by name; empty without values.
 
     >>> quantiles([1.0, 2.0, 3.0])["p50"]
     2.0
@@ -104,13 +104,13 @@ def quantiles(values: list[float]) -> dict[str, float]:
 
 
 def peak_memory_mb() -> float:
-    """The most memory that this process ever had, in MB."""
+    """Peak memory of this process, MB."""
     kilo = 1.0 if sys.platform == "darwin" else 1024.0
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * kilo / 1e6
 
 
 def table_of(result: dict[str, Any]) -> Table:
-    """The result as a table of two columns."""
+    """The result as a table with two columns."""
     table = Table(title="Rounds", show_header=False)
     table.add_column("what", no_wrap=True)
     table.add_column("how much", overflow="fold")

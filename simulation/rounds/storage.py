@@ -1,8 +1,8 @@
-"""The coordinator's database and blobs in memory, with transactions that hold.
+"""The coordinator's database and blobs in memory, with transactions.
 
-They survive a simulated restart as a disk would, and nothing else of the coordinator does. A transaction writes in
-place and keeps an undo log, so its cost is that of its writes and not of the tables. Every touch of a store calls
-``touched``, which may raise: a power cut between any two writes is simulated there, and a full disk.
+Like a disk, they survive a simulated restart of the coordinator. A transaction writes in place and keeps an undo log,
+so its cost depends on its writes and not on the size of the tables. Every access to a store calls ``touched``, which
+may raise to simulate a full disk or a power cut between any two writes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from wire.errors import IntegrityError, LocalProtocolError
 from wire.identifiers import DeviceId
 
 Touched = Callable[[], None]
-"""Called before a store is touched; raises what shall go wrong there."""
+"""Called before a store is accessed; may raise to inject a fault."""
 
 _Key = TypeVar("_Key")
 _Row = TypeVar("_Row")
@@ -34,7 +34,7 @@ _ABSENT: Any = object()
 
 
 def nothing_wrong() -> None:
-    """A touch without consequences."""
+    """Inject no fault."""
 
 
 class MemoryBlobs:
@@ -49,17 +49,17 @@ class MemoryBlobs:
         self._blobs: dict[str, bytes] = {}
 
     def put(self, data: bytes) -> str:
-        """Store; the hash."""
+        """Store data; returns its hash."""
         self.touched()
         name = hashlib.sha256(data).hexdigest()
         self._blobs[name] = data
         return name
 
     def get(self, sha256: str) -> bytes:
-        """Read.
+        """Read a blob.
 
         Raises:
-            IntegrityError: there is no such blob.
+            IntegrityError: the blob does not exist.
         """
         if sha256 not in self._blobs:
             msg = f"there is no blob {sha256}"
@@ -72,7 +72,7 @@ class MemoryBlobs:
 
 
 class MemoryView:
-    """Tables, and what a transaction can do with them; see :class:`coordinator.ports.Transaction` for each method.
+    """The tables, with the methods of :class:`coordinator.ports.Transaction`.
 
     Args:
         touched: called before each write.
@@ -104,11 +104,11 @@ class MemoryView:
     # Transactions
 
     def commit(self) -> None:
-        """Keep what was written."""
+        """Keep all writes."""
         self._undo.clear()
 
     def roll_back(self) -> None:
-        """Take back what was written since the last commit."""
+        """Undo all writes since the last commit."""
         for table, key, before in reversed(self._undo):
             if before is _ABSENT:
                 del table[key]
@@ -128,18 +128,18 @@ class MemoryView:
 
     def _insert(self, table: dict[_Key, _Row], key: _Key, row: _Row) -> None:
         if key in table:
-            msg = f"a row {key} is there; inserted twice"
+            msg = f"row {key} exists already"
             raise LocalProtocolError(msg)
         self._put(table, key, row)
 
     # Rounds
 
     def tasks(self) -> list[TaskRecord]:
-        """Every task, in the order in which they were made."""
+        """All tasks, in order of creation."""
         return sorted(self._tasks.values(), key=lambda record: record.state.number)
 
     def task(self, name: str) -> TaskRecord | None:
-        """A task."""
+        """A task by name; None if there is none."""
         return self._tasks.get(name)
 
     def save_task(self, record: TaskRecord) -> None:
@@ -147,11 +147,11 @@ class MemoryView:
         self._put(self._tasks, record.name, record)
 
     def open_rounds(self) -> list[Round]:
-        """The rounds that are not over, in ascending order."""
+        """The open rounds, in ascending order."""
         return [self._open[number] for number in sorted(self._open)]
 
     def round(self, number: int) -> Round | None:
-        """A round, over or not."""
+        """A round, open or ended; None if there is none."""
         return self._rounds.get(number)
 
     def last_round_number(self) -> int:
@@ -159,7 +159,7 @@ class MemoryView:
         return self._last.get("round", 0)
 
     def rounds_in(self, phase: Phase) -> int:
-        """How many rounds are in a phase."""
+        """Number of rounds in a phase."""
         return self._phases.get(phase, 0)
 
     def save_round(self, state: Round) -> None:
@@ -201,14 +201,14 @@ class MemoryView:
         return [chunk for chunk, _ in self._chunks_of(round_number, device, attempt)]
 
     def chunk_frames(self, round_number: int, device: DeviceId, attempt: int) -> list[bytes]:
-        """Their frames, in the same order."""
+        """Frames of the chunks of one report, in ascending order."""
         return [frame for _, frame in self._chunks_of(round_number, device, attempt)]
 
     def _chunks_of(self, *report: object) -> list[tuple[StoredChunk, bytes]]:
         return [self._chunks[key] for key in sorted(self._chunks) if key[:3] == report]
 
     def add_chunk(self, chunk: StoredChunk, frame: bytes) -> None:
-        """Insert a chunk that is not there yet, and its frame."""
+        """Insert a new chunk and its frame."""
         self._insert(self._chunks, (chunk.round, chunk.device, chunk.attempt, chunk.number), (chunk, frame))
 
     def drop_chunks(self, round_number: int, device: DeviceId | None = None) -> None:
@@ -216,13 +216,13 @@ class MemoryView:
         for key in [key for key in self._chunks if key[0] == round_number and device in {None, key[1]}]:
             self._remove(self._chunks, key)
 
-    # What the worker reads and writes; see coordinator.ports.PrivateStore
+    # The worker's store; see coordinator.ports.PrivateStore
 
     def frame(self, round_number: int, device: DeviceId, attempt: int) -> bytes:
         """The frame of a report.
 
         Raises:
-            IntegrityError: it is not there.
+            IntegrityError: the frame does not exist.
         """
         found = self._frames.get(round_number, {}).get((device, attempt))
         if found is None:
@@ -231,10 +231,10 @@ class MemoryView:
         return found
 
     def state(self, sha256: str) -> bytes:
-        """The state of an optimizer.
+        """An optimizer state by its hash.
 
         Raises:
-            IntegrityError: it is not there.
+            IntegrityError: the state does not exist.
         """
         if sha256 not in self._states_of_optimizers:
             msg = f"there is no state {sha256}"
@@ -242,18 +242,18 @@ class MemoryView:
         return self._states_of_optimizers[sha256]
 
     def keep_state(self, data: bytes) -> str:
-        """Store the state of an optimizer, outside of any transaction; its hash."""
+        """Store an optimizer state outside of any transaction; returns its hash."""
         self._touched()
         sha256 = hashlib.sha256(data).hexdigest()
         self._states_of_optimizers[sha256] = data
         return sha256
 
     def drop_state(self, sha256: str) -> None:
-        """Delete the state of an optimizer if it is there."""
+        """Delete an optimizer state if it exists."""
         self._remove(self._states_of_optimizers, sha256)
 
     def sweep_states(self) -> None:
-        """Delete states that no version has."""
+        """Delete the optimizer states that no version uses."""
         needed = {record.optimizer_state for record in self._versions.values()}
         for sha256 in [sha256 for sha256 in self._states_of_optimizers if sha256 not in needed]:
             self.drop_state(sha256)
@@ -261,11 +261,11 @@ class MemoryView:
     # Devices
 
     def lease(self, device: DeviceId) -> Lease | None:
-        """What is known of a device."""
+        """The lease of a device; None if it is unknown."""
         return self._leases.get(device)
 
     def save_lease(self, lease: Lease) -> None:
-        """Insert or replace a device."""
+        """Insert or replace a device's lease."""
         before = self._leases.get(lease.device)
         self._put(self._leases, lease.device, lease)
         key = _state_of(lease)
@@ -275,25 +275,25 @@ class MemoryView:
                 self._put(self._states, _state_of(before), self._states[_state_of(before)] - 1)
 
     def device_states(self) -> Mapping[tuple[str, str], int]:
-        """How many devices are in which (lifecycle state, reason)."""
+        """Number of devices by (lifecycle state, reason)."""
         return {pair: count for pair, count in self._states.items() if count}
 
     def devices_since(self, since_s: float) -> int:
-        """How many devices were seen since."""
+        """Number of devices seen since a time."""
         return sum(lease.last_seen_s >= since_s for lease in self._leases.values())
 
     # Versions
 
     def version(self, number: int) -> VersionRecord | None:
-        """A version."""
+        """A version by number; None if there is none."""
         return self._versions.get(number)
 
     def current_version(self, task: str | None = None) -> VersionRecord | None:
-        """The version of a task that devices have; of all tasks without one."""
+        """The newest current version of a task, or of all tasks."""
         return self._newest(Stage.CURRENT, task)
 
     def canary_version(self, task: str | None = None) -> VersionRecord | None:
-        """The version of a task that some devices try; of all tasks without one."""
+        """The newest canary version of a task, or of all tasks."""
         return self._newest(Stage.CANARY, task)
 
     def _newest(self, stage: Stage, task: str | None) -> VersionRecord | None:
@@ -301,7 +301,7 @@ class MemoryView:
         return next((r for r in newest_first if r.rollout.stage is stage and task in {None, r.task}), None)
 
     def last_version_number(self) -> int:
-        """Number of the newest version, wherever it is."""
+        """Number of the newest version at any stage; -1 before the first."""
         return self._last.get("version", -1)
 
     def measured_since(self) -> int:
@@ -313,11 +313,11 @@ class MemoryView:
         self._put(self._versions, record.version, record)
 
     def federated(self, version: int) -> Tally:
-        """What devices found of a version."""
+        """The devices' metrics of a version."""
         return self._federated.get(version, Tally())
 
     def save_federated(self, version: int, tally: Tally) -> None:
-        """Replace it."""
+        """Replace the devices' metrics of a version."""
         self._put(self._federated, version, tally)
 
     def add_version(self, record: VersionRecord) -> None:
@@ -326,31 +326,31 @@ class MemoryView:
         self._put(self._last, "version", max(record.version, self._last.get("version", -1)))
 
     def versions(self, limit: int, before: int | None = None, task: str | None = None) -> list[VersionRecord]:
-        """The newest versions, in ascending order; only those with a number below ``before``, and of a task."""
+        """The newest versions, in ascending order; optionally only below ``before`` or of one task."""
         found = [self._versions[number] for number in _below(self._versions, before)]
         return [record for record in found if task in {None, record.task}][-limit:]
 
     # Effects and counters
 
     def effects(self) -> list[tuple[int, PendingEffect]]:
-        """Effects that were not done, in the order in which they were added."""
+        """Pending effects, in the order in which they were added."""
         return sorted(self._effects.items())
 
     def add_effect(self, effect: PendingEffect) -> int:
-        """Insert an effect; its number."""
+        """Insert an effect; returns its number."""
         number = self._last.get("effect", 0) + 1
         self._put(self._last, "effect", number)
         self._put(self._effects, number, effect)
         return number
 
     def begin_effects(self) -> list[tuple[int, PendingEffect, int]]:
-        """As ``effects``, each with how often a process began with it still to be done, this time included."""
+        """Like ``effects``, each with the number of process starts at which it was pending, this one included."""
         for number in self._effects:
             self._put(self._begun, number, self._begun.get(number, 0) + 1)
         return [(number, effect, self._begun[number]) for number, effect in self.effects()]
 
     def remove_effects(self, numbers: Sequence[int]) -> None:
-        """These effects are done."""
+        """Remove effects that are done."""
         for number in numbers:
             self._remove(self._effects, number)
             self._remove(self._begun, number)
@@ -364,22 +364,22 @@ class MemoryView:
         return self._rhythm.get("rhythm", Rhythm())
 
     def save_rhythm(self, rhythm: Rhythm) -> None:
-        """Replace it."""
+        """Replace the rhythm."""
         self._put(self._rhythm, "rhythm", rhythm)
 
     def draw_number(self, now_s: float) -> int:
-        """The number of what devices are to obey from now on."""
+        """Draw the next sequence number of orders to devices."""
         number = max(self._number.get("order", 0) + 1, int(now_s * 1000))
         self._put(self._number, "order", number)
         return number
 
     def add_audit(self, entry: AuditEntry) -> None:
-        """Note a change."""
+        """Insert an audit entry."""
         number = len(self._audit) + 1
         self._put(self._audit, number, replace(entry, number=number))
 
     def counters(self) -> Mapping[str, int]:
-        """Every counter by name."""
+        """All counters by name."""
         return dict(self._counters)
 
 
@@ -404,12 +404,12 @@ class MemoryRepository:
 
     @property
     def view(self) -> MemoryView:
-        """What is committed, to look at from outside, without touching anything."""
+        """The committed tables, for reading without injected faults."""
         return self._view
 
     @contextmanager
     def transaction(self) -> Iterator[MemoryView]:
-        """Begin; commit at the end of the block, roll back if it raises."""
+        """Begin a transaction; commit at the end of the block, roll back if it raises."""
         self._touched()
         try:
             yield self._view

@@ -1,7 +1,7 @@
-"""Virtual time: it stands still while something happens, and then jumps to the next thing that will happen.
+"""Virtual time of a discrete-event simulation: the clock stands still during a call, then jumps to the next one.
 
-A heap of calls. Calls for the same moment run in the order in which they were planned, so a run depends on its seed and
-on nothing else. There is no cancelling: a planned call checks itself whether it is still wanted.
+Planned calls are in a heap. Calls for the same time run in the order in which they were planned, so a run depends only
+on its seed. Calls cannot be cancelled; a call itself checks whether it is still wanted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Call = Callable[[], None]
 
 
 class Timeline:
-    """The clock and the calendar of a simulation.
+    """The clock and the event queue of a simulation.
 
     Attributes:
         now_s: seconds since the simulation began.
@@ -25,16 +25,16 @@ class Timeline:
         self._count = 0
 
     def at(self, when_s: float, call: Call) -> None:
-        """Plan a call; one that is due in the past runs next."""
+        """Plan a call at a time; a time in the past means now."""
         self._count += 1
         heapq.heappush(self._planned, (max(when_s, self.now_s), self._count, call))
 
     def after(self, delay_s: float, call: Call) -> None:
-        """Plan a call for so many seconds from now."""
+        """Plan a call after a delay."""
         self.at(self.now_s + delay_s, call)
 
     def run(self, over: Callable[[], bool], limit_s: float) -> bool:
-        """Let things happen.
+        """Run planned calls.
 
         >>> timeline, seen = Timeline(), []
         >>> timeline.at(5.0, lambda: seen.append(timeline.now_s))
@@ -42,11 +42,11 @@ class Timeline:
         (True, [5.0])
 
         Args:
-            over: asked after each call; ends the run.
-            limit_s: longest virtual time.
+            over: called after each call; true ends the run.
+            limit_s: virtual time at which the run ends.
 
         Returns:
-            Whether ``over`` ended it, and not the limit or the end of the plans.
+            Whether ``over`` ended the run, rather than the limit or an empty queue.
         """
         planned = self._planned
         while planned and planned[0][0] <= limit_s:

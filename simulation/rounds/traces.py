@@ -1,7 +1,7 @@
-"""Recorded lives of real phones: windows in which a phone was idle, charging and on Wi-Fi.
+"""Recorded availability of real phones: windows in which a phone was idle, charging and on Wi-Fi.
 
-The file is CSV with the columns device, trace_start_s, trace_end_s, window_start_s, window_end_s, as of the field study
-whose 710 phones are in FLHetBench (Yang et al. 2021, "FLASH"; parsed in Carkham/FLHetBench). A phone repeats its whole
+The file is CSV with the columns device, trace_start_s, trace_end_s, window_start_s, window_end_s, for example the field
+study of 710 phones in FLHetBench (Yang et al. 2021, "FLASH"; parsed in Carkham/FLHetBench). A phone repeats its whole
 days. Time 0 is a midnight.
 """
 
@@ -18,12 +18,12 @@ DAY_S = 86_400.0
 COLUMNS = ("trace_start_s", "trace_end_s", "window_start_s", "window_end_s")
 
 Window = tuple[float, float]
-"""Begin and end, in seconds of virtual time; the end is later than the begin."""
+"""Beginning and end, in seconds of virtual time; the end is later than the beginning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The windows of one real phone within its period of whole days, in ascending order, not overlapping."""
+    """The windows of one real phone within its period of whole days, ascending and disjoint."""
 
     period_s: float
     begins: tuple[float, ...]
@@ -31,7 +31,7 @@ class Trace:
 
 
 def read_traces(path: Path) -> list[Trace]:
-    """The traces of a file, in the order of their devices.
+    """The traces in a file, in the order of devices.
 
     Raises:
         ConfigError: the file cannot be read, or has no window.
@@ -52,7 +52,7 @@ def read_traces(path: Path) -> list[Trace]:
                 spans[row["device"]] = values[0], values[1]
                 windows.setdefault(row["device"], []).append((values[2], values[3]))
     except FileNotFoundError as error:
-        msg = f"{path}: there is no such file of availability windows"
+        msg = f"{path}: the file of availability windows does not exist"
         raise ConfigError(msg) from error
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         msg = f"{path}: expected a CSV file of availability windows: {error}"
@@ -66,7 +66,7 @@ def read_traces(path: Path) -> list[Trace]:
 
 
 def _numbers(row: dict[str, str]) -> list[float] | None:
-    """The span of the trace and the window within it; None if the row has something else."""
+    """Span of the trace and window within it; None if the row is invalid."""
     try:
         values = [float(row[column]) for column in COLUMNS]
     except (KeyError, TypeError, ValueError):
@@ -77,7 +77,7 @@ def _numbers(row: dict[str, str]) -> list[float] | None:
 
 
 def _fold(span: Window, windows: list[Window]) -> Trace:
-    """The windows within the trace's whole days, with its first midnight as time 0, sorted and merged."""
+    """The windows within the trace's whole days, relative to its first midnight, sorted and merged."""
     period_s = max(math.floor((span[1] - span[0]) / DAY_S), 1) * DAY_S
     midnight_s = math.ceil(span[0] / DAY_S) * DAY_S
     pieces: list[Window] = []

@@ -1,4 +1,4 @@
-"""One simulation from its settings to its result: puts the parts together and lets time run."""
+"""One simulation from its settings to its result: connects the parts and runs the virtual clock."""
 
 from __future__ import annotations
 
@@ -35,49 +35,48 @@ from wire.limits import NONE as NO_LIMITS
 
 POPULATION = Population("simulation")
 LIMIT_S = 60 * 86_400.0
-"""Virtual time after which a simulation ends with fewer rounds than it should have."""
+"""Virtual time after which a simulation ends even if rounds are missing."""
 GOAL_SHARE = 0.025
-"""Reports wanted in a round as a share of the phones: a quarter of the 9 % that are free on average."""
+"""Goal of a round as a share of the phones: a quarter of the 9 % that are free on average."""
 MOST_GOAL = 200
-"""Hard et al. 2018 and later Gboard work average a few hundred phones a round; more costs, and teaches little more."""
+"""Hard et al. 2018 and later Gboard papers average a few hundred phones per round; more help little."""
 SELECTION_DEADLINE_S = 600.0
 REPORT_DEADLINE_S = 600.0
-"""A session on a phone is ended after 585 s."""
+"""A session on a phone ends after 585 s."""
 SAMPLE_EVERY_S = 60.0
 SETTLING_S = 3600.0
-"""Time after the last fault within which every report has its answer: a full disk of a quarter of an hour, a round, and
-several of the longest waits between two tries (five minutes)."""
+"""Time after the last fault within which every report must be answered: a disk full for a quarter of an hour, a round,
+and several of the longest back-off waits (five minutes)."""
 CODECS = ("dense-f16", "dense-f32", "topk-8", "topk-4")
-"""The first is the default: of a few hundred parameters, entropy coding would be most of the running time."""
+"""The first is the default: for so few parameters, entropy coding would take most of the running time."""
 
 OTHER_TASKS = (
     ("second", Variant(), 0.2),
     ("variant-a", Variant(experiment="rates", share=0.5), 0.1),
     ("variant-b", Variant(experiment="rates", share=0.5), 0.4),
 )
-"""Beside the first task: name, which of the devices it is for, learning rate. One more that is open to all, and two
-that divide the devices."""
+"""Tasks after the first: name, variant, learning rate. One is open to all devices, two variants divide them."""
 ASKED_AGAIN_S = 60.0
-"""An operator whose task was not made, because the coordinator was down, tries again after so long."""
+"""Time after which the operator repeats a request that failed because the coordinator was down."""
 
 Follow = Callable[[Sequence[int]], Iterable[int]]
-"""Hands on numbers one by one; :func:`simulation.progress.progress` shows them going by."""
+"""Iterates over the numbers; :func:`simulation.progress.progress` also shows the progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the command line asked for.
+    """Settings from the command line.
 
     Attributes:
-        devices: phones.
-        rounds: rounds that are to end, one way or the other.
-        seed: of everything.
-        faults: what may go wrong.
+        devices: number of phones.
+        rounds: number of rounds to end, committed or abandoned, over all tasks.
+        seed: root seed.
+        faults: faults that may happen.
         severity: multiplies the rates of all faults.
-        availability: CSV of real windows; None for a generated pattern.
-        codec: how reports are encoded.
-        steered: whether phones are told when to come back, or all of them the same.
-        tasks: at once, on the same phones; ``rounds`` are those of all of them.
+        availability: CSV file of recorded windows; None for generated ones.
+        codec: codec of the reports.
+        steered: whether pace steering is on; otherwise every phone is told to return after the same time.
+        tasks: number of concurrent tasks on the same phones.
     """
 
     devices: int
@@ -93,12 +92,12 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class FleetState:
-    """The fleet at a moment.
+    """A sample of the fleet.
 
     Attributes:
-        now_s: when.
-        free: phones whose window is open.
-        messages: to and from the coordinator since the last sample.
+        now_s: virtual time.
+        free: number of phones that are free.
+        messages: messages to and from the coordinator since the last sample.
     """
 
     now_s: float
@@ -108,23 +107,23 @@ class FleetState:
 
 @dataclass(frozen=True, slots=True)
 class SimulationResult:
-    """What a simulation leaves.
+    """The result of a simulation.
 
     Attributes:
-        settings: what it was.
-        observer: what was seen.
-        thrown: faults by name.
-        lost_messages: by where.
-        errors: error lines of the two sides' logs.
-        messages: to and from the coordinator.
-        peak_messages_per_s: the most of them in one second.
-        unanswered: phones whose report of a round that is over had no answer long after the last fault; only known of a
-            simulation that was left to settle.
+        settings: its settings.
+        observer: the observer with its findings.
+        thrown: number of faults by name and place.
+        lost_messages: number of lost messages by cause.
+        errors: error lines in the logs of both sides.
+        messages: number of messages to and from the coordinator.
+        peak_messages_per_s: maximum number of these messages in one second.
+        unanswered: phones whose report of an ended round was still unanswered long after the last fault; empty unless
+            the simulation ran with ``settle``.
         samples: the fleet over time.
-        troubles: when the coordinator or the broker had one, and which.
-        virtual_s: length in virtual time.
-        wall_s: length in real time.
-        counters: the coordinator's own.
+        troubles: (virtual time, fault) of each fault of the coordinator and the broker.
+        virtual_s: duration in virtual time.
+        wall_s: duration in real time.
+        counters: the coordinator's own counters.
     """
 
     settings: Settings
@@ -143,12 +142,12 @@ class SimulationResult:
 
 
 def generator_for(seed: int, name: str) -> np.random.Generator:
-    """A stream of random numbers of its own for each purpose, from one root seed."""
+    """A generator for one purpose, derived from the root seed by name."""
     return np.random.default_rng([seed, zlib.crc32(name.encode())])
 
 
 def task_for(devices: int, codec: str, tasks: int = 1) -> TaskConfig:
-    """The first task that a fleet of that size is given, if it is one of several."""
+    """The first task for a fleet of this size; its goal is divided by the number of tasks."""
     goal = min(MOST_GOAL, max(2, round(GOAL_SHARE * devices / tasks)))
     return TaskConfig(
         model=Path("not-a-folder"),
@@ -162,7 +161,7 @@ def task_for(devices: int, codec: str, tasks: int = 1) -> TaskConfig:
 
 
 def other_tasks(first: TaskConfig, tasks: int) -> list[TaskSettings]:
-    """What operators ask for beside the first task."""
+    """Settings of the tasks that the operator adds to the first task."""
     return [
         replace(first.settings(), name=name, variant=variant, plan=replace(first.plan, learning_rate=learning_rate))
         for name, variant, learning_rate in OTHER_TASKS[: tasks - 1]
@@ -173,8 +172,8 @@ class World:
     """A fleet, a broker and a coordinator.
 
     Args:
-        settings: what was asked for.
-        folder: for the one file that a session reads by its path.
+        settings: settings of the simulation.
+        folder: folder for the only real file, which a session reads by its path.
     """
 
     def __init__(self, settings: Settings, folder: Path) -> None:
@@ -226,7 +225,7 @@ class World:
         self.phones = [Phone(number, around) for number in range(settings.devices)]
 
     def run(self, follow: Follow = iter) -> None:
-        """Let time run until enough rounds have ended."""
+        """Run until enough rounds have ended."""
         self.coordinator.start()
         self._ask_for_tasks()
         self._sample()
@@ -235,13 +234,13 @@ class World:
         self.observer.finish()
 
     def settle(self) -> None:
-        """Let time run on without faults until everything that waits should have been answered."""
+        """Continue without faults until every pending report should have been answered."""
         self.dice.rest()
         self.timeline.run(lambda: False, self.timeline.now_s + SETTLING_S)
         self.observer.finish()
 
     def unanswered(self) -> list[DeviceId]:
-        """Phones that wait for the receipt of a round that is over."""
+        """Phones that wait for a receipt of an ended round."""
         over = {state.number for state in self.observer.rounds}
         return [phone.device for phone in self.phones if phone.outbox_round in over]
 
@@ -249,7 +248,7 @@ class World:
         return len(self.observer.rounds) >= rounds
 
     def _ask_for_tasks(self) -> None:
-        """Ask for each task that is not there yet."""
+        """Request each task that does not exist yet, until all exist."""
         wanted = [each for each in self._others if self.coordinator.repository.view.task(each.name) is None]
         for settings in wanted:
             self.coordinator.handle(Operated(CreateTask(settings), "operator"))
@@ -270,9 +269,9 @@ def simulate(settings: Settings, follow: Follow = iter, *, settle: bool = False)
     """Run a simulation.
 
     Args:
-        settings: what was asked for.
-        follow: hands on the numbers of the rounds one by one, and may say so.
-        settle: go on without faults for some hours afterwards.
+        settings: settings of the simulation.
+        follow: iterates over the round numbers, and may show the progress.
+        settle: whether to continue without faults for an hour afterwards.
 
     Raises:
         ConfigError: the availability file cannot be read.
@@ -301,7 +300,7 @@ def simulate(settings: Settings, follow: Follow = iter, *, settle: bool = False)
 
 
 def rounds_of(outcome: SimulationResult) -> list[Round]:
-    """The rounds that ended, in order."""
+    """The ended rounds, in order."""
     return outcome.observer.rounds
 
 

@@ -6,7 +6,7 @@ from click.testing import CliRunner
 from benchmarks import codec, device, keyboard, suggestion
 
 BAD_OPTIONS = [
-    (codec.main, ["--updates", "{missing}"], "is not a whole folder of updates"),
+    (codec.main, ["--updates", "{missing}"], "is no complete folder of updates"),
     (codec.main, ["--corpus", "{missing}"], "there is no corpus file"),
     (codec.main, ["--corpus", "{columns}"], "the columns user and text"),
     (codec.main, ["--codec", "zip"], "'--codec'"),

@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.config import BrokerKind, CoordinatorConfig
 from coordinator.config_file import load_config
-from coordinator.learning.optimizers import OptimizerName
+from coordinator.learning.strategies import StrategyName
 from tests.coordinator.model_folder import write_model
 from wire.errors import ConfigError
 
@@ -155,13 +155,13 @@ def test_the_environment_overrides_the_file(folder):
         "port = 9000\n" + MINIMAL,
         NIGHTJAR_PORT="9001",
         NIGHTJAR_TASK_GOAL="17",
-        NIGHTJAR_TASK_SERVER_OPTIMIZER="fedavgm",
+        NIGHTJAR_TASK_STRATEGY_NAME="fedavgm",
         NIGHTJAR_TASK_CODEC_ERROR_FEEDBACK="true",
         NIGHTJAR_BROKER_ALLOW_NETWORK="false",
         NIGHTJAR_AGENT_DEVICE="not ours",
     )
     assert (config.port, config.task.goal) == (9001, 17)
-    assert config.task.server.optimizer is OptimizerName.FEDAVGM
+    assert config.task.strategy.name is StrategyName.FEDAVGM
     assert config.task.codec.error_feedback is True
 
 
@@ -187,6 +187,11 @@ def test_a_baseline_may_come_from_the_environment_alone(folder):
         ("[task", "is not valid TOML"),
         ('[task]\nmodel = ""', "task.model"),
         ("[task]\nmodel = 5", "task.model"),
+        ('[task]\nmodel = "model"\n[task.strategy]\nname = "fedprox"', "plan.proximal: expected more than 0"),
+        (
+            '[task]\nmodel = "model"\nplan.local_epochs = 2\nstrategy.name = "fedsgd"',
+            "local_epochs = 1",
+        ),
     ],
 )
 def test_what_is_no_configuration_is_said_to_be_none(folder, text, expected):

@@ -20,14 +20,14 @@ COMMANDS = ("targets", "flash", "verify", "bmap", "doctor", "bundle", "bundle-ke
 
 @pytest.mark.parametrize("rule", Rule)
 def test_every_rule_is_on_the_page_with_a_star_if_it_can_be_allowed(rule):
-    row = re.search(rf"^\|[^|]*`{rule.value}`[^|]*\|", PAGE, re.MULTILINE)
+    row = re.search(rf"^- [^:]*`{rule.value}`[^:]*:", PAGE, re.MULTILINE)
     assert row
     assert ("*" in row.group()) == (rule in CAN_BE_ALLOWED)
 
 
 @pytest.mark.parametrize("status", ExitStatus)
 def test_every_exit_status_is_on_the_page(status):
-    assert f"| {status.value} | `{status.name.lower().replace('_', '-')}` |" in PAGE
+    assert f"- {status.value} `{status.name.lower().replace('_', '-')}`: " in PAGE
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -75,7 +75,7 @@ def test_unless_told_otherwise_the_weights_are_trained_on_the_corpus(
     corpus = tmp_path / "corpus.tsv"
     corpus.write_text("user\ttext\n" + "".join(f"u{n}\tthe cat sat on the mat\n" for n in range(400)))
     said = export(monkeypatch, tmp_path / "out", "--corpus", str(corpus))
-    assert "360 messages to train on, 40 held out" in said
+    assert "360 messages for training, 40 for evaluation" in said
     files = tmp_path / "out"
     manifest = Manifest.decode((files / "manifest.json").read_bytes())
     weights = weights_from_bytes((files / "weights.bin").read_bytes(), manifest.layout)

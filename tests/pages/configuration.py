@@ -1,34 +1,39 @@
-"""Makes docs/configuration.md from the config modules of both sides: name, type, default and reason of every setting.
+"""Makes docs/configuration.md from the config modules of both sides: name, default and reason of every setting.
 
 What a setting is comes from the class's ``Attributes:``, and the reason of its default from the comment beside it.
 Reads source text; imports nothing.
 """
 
 import ast
+import json
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "configuration.md"
 LIMITS = ROOT / "wire" / "limits.py"
+TABLES = ("Config", "Settings", "Limits", "Policy", "Schedule", "Eligibility", "Variant")
+"""How the names of types end that have a section of their own."""
 SIDES = {
     "coordinator.toml": (
         ROOT / "coordinator" / "config.py",
         ROOT / "coordinator" / "tasks" / "settings.py",
+        ROOT / "coordinator" / "learning" / "strategies" / "rate_schedule.py",
         ROOT / "coordinator" / "tasks" / "schedule.py",
         ROOT / "coordinator" / "rounds" / "admission.py",
         ROOT / "coordinator" / "versions" / "quality_gate.py",
         ROOT / "coordinator" / "versions" / "rollout.py",
-        LIMITS,
     ),
-    "agent.toml": (ROOT / "edge_agent" / "config.py", LIMITS),
+    "agent.toml": (ROOT / "edge_agent" / "config.py",),
+    "Both files": (LIMITS,),
 }
 
 HEAD = """# Configuration
 
 Made by `python -m tests.pages` from the config modules; do not edit by hand.
 
-Both sides read one TOML file and the environment, once, at the start, and report every fault at once.
+Both sides read one TOML file and the environment at start, and report every fault at once. Each line has a setting with
+its default, what it is and, after the semicolon, why that is the default.
 """
 
 
@@ -41,26 +46,50 @@ def page() -> str:
             source = path.read_text()
             classes = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and _fields(node)]
             # Elsewhere than in a config module only what says that it is a table of the file.
-            shown = [node for node in classes if path is paths[0] or (ast.get_docstring(node) or "").startswith("``[")]
+            shown = [node for node in classes if path.name == "config.py" or _docstring(node).startswith("``[")]
             parts.extend(_section(node, source.splitlines()) for node in shown)
     return "\n".join(parts)
 
 
 def _section(node: ast.ClassDef, lines: list[str]) -> str:
-    doc = ast.get_docstring(node) or ""
-    rows = [f"### {doc.splitlines()[0]}\n", "| setting | type | default | what and why |\n|---|---|---|---|"]
+    rows = [f"### {_docstring(node).splitlines()[0].replace('``', '`').rstrip('.')}\n"]
     for field in _fields(node):
-        name = ast.unparse(field.target)
-        kind = ast.unparse(field.annotation).replace("|", "\\|")
-        default = "required" if field.value is None else f"`{ast.unparse(field.value)}`"
-        what = re.search(rf"^( *){name}: (.*(?:\n\1 +.*)*)", doc, re.MULTILINE)
+        what = re.search(rf"^( *){ast.unparse(field.target)}: (.*(?:\n\1 +.*)*)", _docstring(node), re.MULTILINE)
         comments = [line.partition("  # ")[2] for line in lines[field.lineno - 1 : field.end_lineno]]
         notes = "; ".join(
             " ".join(part.split()).rstrip(".") for part in (what.group(2) if what else "", *comments) if part
         )
-        rows.append(f"| `{name}` | `{kind}` | {default} | {notes} |")
+        rows.append(f"- {_default(field)}{': ' if notes else ''}{notes.replace('``', '`')}")
     return "\n".join(rows) + "\n"
 
 
+def _default(field: ast.AnnAssign) -> str:
+    """The setting as a line of the file."""
+    name, value = ast.unparse(field.target), field.value
+    match value:
+        case None:
+            return f"`{name}` (required)"
+        case ast.Call(func=ast.Name(id="field"), keywords=[ast.keyword(arg="default", value=given), *_]):
+            value = given
+        case ast.Call(func=ast.Name(id="Path"), args=[given]):
+            value = given
+    match value:
+        case ast.Constant(value=None):
+            return f"`{name}` (unset)"
+        case ast.Constant(value=bool() | str() | int() | float() as constant):
+            return f"`{name} = {json.dumps(constant)}`"
+        case ast.Tuple(elts=[]):
+            return f"`{name} = []`"
+        case ast.Attribute(attr=member):
+            return f'`{name} = "{member.lower()}"`'
+    return f"`{name}`"
+
+
+def _docstring(node: ast.ClassDef) -> str:
+    return ast.get_docstring(node) or ""
+
+
 def _fields(node: ast.ClassDef) -> list[ast.AnnAssign]:
-    return [statement for statement in node.body if isinstance(statement, ast.AnnAssign)]
+    """The settings of a table, without those that are tables."""
+    fields = [statement for statement in node.body if isinstance(statement, ast.AnnAssign)]
+    return [field for field in fields if not ast.unparse(field.annotation).removesuffix(" | None").endswith(TABLES)]

@@ -34,7 +34,7 @@ def test_what_is_killed_is_started_again_and_said(fleet):
     fleet.phones[1].kill()
     fleet.coordinator.kill()
     fleet.check(said.append)
-    assert said == ["coordinator was killed; starting it again", "phone-02 was killed; starting it again"]
+    assert said == ["coordinator was killed; restarting it", "phone-02 was killed; restarting it"]
     assert fleet.phones[1].running
     assert fleet.coordinator.running
     fleet.check(pytest.fail)

@@ -1,6 +1,7 @@
 import pytest
 
 from coordinator.engine.inbox import Operated
+from coordinator.learning.strategies import StrategyName
 from coordinator.ports import TaskRecord
 from coordinator.storage.blobs import FileBlobs
 from coordinator.tasks.operations import CreateTask, OperationRefused, PauseTask, ResumeTask, StopTask
@@ -93,11 +94,14 @@ def test_a_task_is_made_with_what_is_given_over_what_the_file_says(served, ask, 
         "plan.learning_rate=0.5",
         "--set",
         "codec.name=topk-8",
+        "--set",
+        "strategy=fedadam",
     )
     (operation,) = served
     wanted = operation.settings
     assert (wanted.name, wanted.kind, wanted.goal, wanted.rounds) == ("hot", Work.TRAIN, 8, 3)
     assert (wanted.plan.learning_rate, wanted.codec.name, wanted.schedule.pause_s) == (0.5, "topk-8", 5.0)
+    assert wanted.strategy.name is StrategyName.FEDADAM, "a strategy or codec may be given by its name alone"
     assert (wanted.variant.experiment, wanted.variant.share) == ("rates", 0.25)
     assert operation.manifest is None
     assert made["name"] == "hot"

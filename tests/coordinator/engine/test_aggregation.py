@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.engine.aggregation import do_job
 from coordinator.engine.jobs import AggregationJob, FiguresJob, ReportFile, TooFewReadable
-from coordinator.learning.optimizers import OptimizerChoice, OptimizerName
+from coordinator.learning.strategies import StrategyChoice, StrategyName
 from coordinator.storage.blobs import FileBlobs
 from coordinator.storage.model_folder import import_model
 from tests.coordinator.fake_device import report_frame
@@ -27,11 +27,11 @@ WORDS = tuple(f"w{number}" for number in range(3_000))
 class Averaging:
     """Reports on disk, and jobs over them."""
 
-    def __init__(self, folder, choice: OptimizerChoice | None = None) -> None:
+    def __init__(self, folder, choice: StrategyChoice | None = None) -> None:
         self.manifest = write_model(folder / "model", WORDS)
         self.artifacts, self.private = FileBlobs(folder / "artifacts"), KeptFrames()
         import_model(folder / "model", self.artifacts)
-        self.choice = choice or OptimizerChoice(name=OptimizerName.FEDAVG, learning_rate=1.0)
+        self.choice = choice or StrategyChoice(name=StrategyName.FEDAVG, learning_rate=1.0)
 
     def report(self, number: int) -> ReportFile:
         asked = Assignment(
@@ -66,7 +66,7 @@ class Averaging:
             reports=tuple(reports),
             minimum=1,
             codec=SPARSE,
-            optimizer=self.choice,
+            strategy=self.choice,
             optimizer_state=state,
             evaluation=None,
         )
@@ -116,23 +116,24 @@ def test_memory_does_not_grow_with_the_number_of_reports(tmp_path):
     assert many - few < 2 * one_update + 60 * 300, "more than a line of the job for each report"
 
 
-@pytest.mark.parametrize("name", OptimizerName)
+@pytest.mark.parametrize("name", StrategyName)
 def test_the_state_is_stored_and_goes_on(tmp_path, name):
-    world = Averaging(tmp_path, OptimizerChoice(name=name, learning_rate=0.5))
+    world = Averaging(tmp_path, StrategyChoice(name=name, learning_rate=0.5))
     reports = [world.report(1), world.report(2)]
     first = world.do(world.job(reports))
     second = world.do(world.job(reports, first.optimizer_state))
-    assert (first.optimizer_state is None) is (name is OptimizerName.FEDAVG)
+    stateless = name in {StrategyName.FEDSGD, StrategyName.FEDAVG, StrategyName.FEDPROX}
+    assert (first.optimizer_state is None) is stateless
     assert first.weights != world.manifest.weights.sha256
-    assert (first.weights == second.weights) is (name is OptimizerName.FEDAVG), "the base is the same, the state not"
+    assert (first.weights == second.weights) is stateless, "the base is the same, the state not"
 
 
 def test_a_state_of_another_optimizer_is_not_used(tmp_path):
-    world = Averaging(tmp_path, OptimizerChoice(name=OptimizerName.FEDAVGM, learning_rate=0.5))
+    world = Averaging(tmp_path, StrategyChoice(name=StrategyName.FEDAVGM, learning_rate=0.5))
     reports = [world.report(1), world.report(2)]
     left = world.do(world.job(reports)).optimizer_state
-    changed = msgspec.structs.replace(world.choice, name=OptimizerName.FEDADAGRAD)
-    job = msgspec.structs.replace(world.job(reports), optimizer=changed)
+    changed = msgspec.structs.replace(world.choice, name=StrategyName.FEDADAGRAD)
+    job = msgspec.structs.replace(world.job(reports), strategy=changed)
     assert world.do(msgspec.structs.replace(job, optimizer_state=left)).weights == world.do(job).weights
 
 

@@ -19,11 +19,11 @@ from coordinator.engine.inbox import (
     SessionLost,
 )
 from coordinator.engine.jobs import AggregationDone, EvaluationJob, JobFailed
-from coordinator.learning.optimizers import OptimizerName
+from coordinator.learning.strategies import StrategyName
 from coordinator.rounds.report_checks import max_report_bytes
 from coordinator.rounds.round import Phase
 from coordinator.rounds.seats import SeatState
-from coordinator.tasks.settings import ServerConfig
+from coordinator.tasks.settings import StrategyConfig
 from models.manifest import Manifest
 from tests.coordinator.fake_device import report_frame
 from tests.coordinator.fakes import Killed, World
@@ -112,7 +112,7 @@ def test_reports_are_deleted_when_their_round_is_over_and_their_figures_stay(mak
 
 
 def test_momentum_is_carried_from_round_to_round(make_world):
-    world = make_world(server=ServerConfig(optimizer=OptimizerName.FEDAVGM, learning_rate=1.0))
+    world = make_world(strategy=StrategyConfig(name=StrategyName.FEDAVGM, server_learning_rate=1.0))
     for _ in range(2):
         world.check_in("a", "b")
         for device in ("a", "b"):
@@ -367,12 +367,12 @@ def test_a_result_that_comes_twice_commits_once(make_world):
 
 
 def test_an_average_that_is_not_finite_is_refused(make_world):
-    world = make_world(server=ServerConfig(learning_rate=1000.0))
+    world = make_world(strategy=StrategyConfig(server_learning_rate=1000.0))
     world.check_in("a", "b")
     for device in ("a", "b"):
         world.receive(device, "report", report(world, device, 1e7))
     (job,) = world.worker.jobs
-    too_much = msgspec.structs.replace(job, optimizer=msgspec.structs.replace(job.optimizer, learning_rate=1e38))
+    too_much = msgspec.structs.replace(job, strategy=msgspec.structs.replace(job.strategy, learning_rate=1e38))
     with pytest.raises(RemoteProtocolError, match="not be finite"), np.errstate(over="ignore"):
         do_job(too_much, world.artifacts, world.private, lambda *_: None)
 

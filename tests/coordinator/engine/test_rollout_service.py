@@ -5,10 +5,10 @@ import pytest
 
 from coordinator.engine.inbox import JobEnded, Operated
 from coordinator.engine.jobs import EvaluationDone, VersionMetrics
-from coordinator.learning.optimizers import OptimizerName
+from coordinator.learning.strategies import StrategyName
 from coordinator.rounds.round import Phase
 from coordinator.tasks.operations import OperationRefused, PromoteVersion, RollBack
-from coordinator.tasks.settings import ServerConfig
+from coordinator.tasks.settings import StrategyConfig
 from coordinator.tasks.task import TaskStatus
 from coordinator.versions.rollout import Stage, TrialPolicy
 from models.manifest import Manifest
@@ -185,7 +185,7 @@ def test_a_version_that_devices_find_worse_is_taken_back_after_its_first_round_a
 
 
 def test_only_the_states_of_an_optimizer_that_something_is_trained_from_are_kept(make_world):
-    world = make_world(server=ServerConfig(optimizer=OptimizerName.FEDAVGM))
+    world = make_world(strategy=StrategyConfig(name=StrategyName.FEDAVGM))
     for _ in range(2):
         hold_round(world, "a", "b")
     world.measured = VersionMetrics(0.0, 0.0, 9.0)
@@ -290,7 +290,7 @@ def test_a_trial_to_which_nobody_comes_ends(make_world):
 
 
 def test_the_optimizer_goes_on_from_its_state_before_a_version_that_was_rolled_back(make_world):
-    world = make_world(rollout=TRIAL, server=ServerConfig(optimizer=OptimizerName.FEDAVGM))
+    world = make_world(rollout=TRIAL, strategy=StrategyConfig(name=StrategyName.FEDAVGM))
     hold_round(world, "a", "b")
     hold_round(world, *in_canary(world, 1, 2)[0])
     before = world.tables.versions[1].optimizer_state

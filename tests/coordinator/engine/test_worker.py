@@ -27,7 +27,7 @@ from coordinator.engine.jobs import (
 )
 from coordinator.engine.worker import DATABASE_URL, JOB_TIMEOUT_S, WorkerProcess, do_once
 from coordinator.engine.worker_child import serve
-from coordinator.learning.optimizers import OptimizerChoice, OptimizerName
+from coordinator.learning.strategies import StrategyChoice, StrategyName
 from coordinator.storage.blobs import FileBlobs
 from coordinator.storage.model_folder import import_model
 from host.children import TRIES
@@ -94,7 +94,7 @@ def job_on(manifest, private, **changes) -> AggregationJob:
         reports=reports,
         minimum=1,
         codec=DENSE,
-        optimizer=OptimizerChoice(name=OptimizerName.FEDAVG, learning_rate=1.0),
+        strategy=StrategyChoice(name=StrategyName.FEDAVG, learning_rate=1.0),
         optimizer_state=None,
         evaluation=None,
     )

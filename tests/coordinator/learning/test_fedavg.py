@@ -14,7 +14,7 @@ from coordinator.learning.fedavg import (
     weight_of,
     weighted_mean,
 )
-from coordinator.learning.optimizers import fed_avg
+from coordinator.learning.strategies.fedavg import fed_avg
 from wire.codec import Sparse, codec_for
 from wire.errors import LocalProtocolError
 from wire.identifiers import DeviceId

@@ -197,3 +197,22 @@ def test_evaluation_adds_batches_up():
     assert evaluate(Scored(), data) == Evaluation(
         1.5 * len(data), float(data.targets), 2.0 * len(data), 1.0 * len(data), 2.0 * len(data)
     )
+
+
+class TowardsItsBatch(FakeProgram):
+    """Each step goes the learning rate's share of the way to the mean token of the batch."""
+
+    def train(self, x, y, learning_rate, clip_norm):
+        done = super().train(x, y, 0.0, clip_norm)
+        self.weights = self.weights + np.float32(learning_rate) * (np.float32(x.mean()) - self.weights)
+        return done
+
+
+def test_a_full_batch_is_the_mean_of_the_steps_from_the_base_weights():
+    program, data = TowardsItsBatch(), batches()
+    done = run(program, plan(full_batch=True, learning_rate=0.5), data=data)
+    assert isinstance(done, TrainedUpdate)
+    targets = [np.count_nonzero(y) for _, y in program.batches]
+    expected = np.average([0.5 * x.mean() for x, _ in program.batches], weights=targets)
+    np.testing.assert_allclose(done.delta, np.full(program.weights.size, expected), rtol=1e-6)
+    assert (done.steps, done.num_examples) == (len(data), data.targets)

@@ -14,8 +14,8 @@ DEFAULT = Path(__file__).parents[3] / "experiments" / "default.toml"
 def test_the_default_experiment_is_the_products_default_task():
     experiment, task = read_experiment(DEFAULT), TaskSettings()
     assert experiment.codec.choice() == task.codec.choice()
-    assert experiment.plan.plan() == task.plan.plan()
-    assert experiment.strategy.choice() == task.server.choice()
+    assert experiment.training_plan() == task.plan.plan(task.strategy.name)
+    assert experiment.strategy.choice() == task.strategy.choice()
     assert experiment.cohort.size == task.goal
 
 
@@ -51,6 +51,7 @@ def test_values_that_contradict_each_other_are_faults(tmp_path):
     path = tmp_path / "bad.toml"
     path.write_text(
         'model = "huge"\n[split]\ntrain = 0.9\nvalidation = 0.1\n[codec]\nname = "mask-4"\n[start]\npasses = 1\n'
+        '[cohort]\ncandidates = 3\n[strategy]\nname = "fedsgd"\n[plan]\nlocal_epochs = 2\n'
     )
     with pytest.raises(ConfigError) as refused:
         read_experiment(path)
@@ -59,7 +60,9 @@ def test_values_that_contradict_each_other_are_faults(tmp_path):
         "leave a part for the test",
         "public_people",
         "codec.name",
-        "4 fault(s)",
+        "cohort.candidates",
+        "strategy fedsgd",
+        "6 fault(s)",
     ):
         assert part in str(refused.value)
 
@@ -75,5 +78,6 @@ def test_the_experiment_has_the_parts_that_a_file_names():
         "strategy",
         "codec",
         "plan",
+        "downlink",
         "evaluation",
     )

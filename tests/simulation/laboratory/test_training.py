@@ -8,14 +8,19 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from coordinator.tasks.settings import CodecConfig
+from coordinator.learning.strategies import RateSchedule, StrategyName
+from coordinator.learning.strategies.rate_schedule import Decay
+from coordinator.tasks.settings import CodecConfig, StrategyConfig
+from edge_agent.core.personalisation import ENOUGH_WORDS
 from models.corpora import Corpus
 from simulation.laboratory.command import learn
 from simulation.laboratory.executor import InProcess, Processes, load
 from simulation.laboratory.experiment import CohortSettings, EvaluationSettings, Experiment
+from simulation.laboratory.personalisation import METHODS
+from simulation.laboratory.references import personalised
 from simulation.laboratory.training import CURVE, prepare, run
 from wire.codec import Sparse, codec_for
-from wire.errors import ConfigError, UnavailableError
+from wire.errors import ConfigError, CorpusError, UnavailableError
 
 pytestmark = [pytest.mark.tflite, pytest.mark.tensorflow, pytest.mark.slow]
 
@@ -43,12 +48,12 @@ def programs(tmp_path_factory):
 
 def device(prepared):
     experiment = prepared.experiment
-    plan, codec = experiment.plan.plan(), experiment.codec.choice()
+    plan, codec = experiment.training_plan(), experiment.codec.choice()
     return partial(load, layout=prepared.layout, batches=prepared.batches, plan=plan, codec=codec, seed=1)
 
 
-def in_process(prepared):
-    return InProcess(device(prepared)(prepared.program), prepared.folder)
+def in_process(prepared, kind=InProcess):
+    return kind(device(prepared)(prepared.program), prepared.folder)
 
 
 def two_processes(prepared):
@@ -107,6 +112,46 @@ def test_a_run_that_was_killed_gives_the_same_curve(curve, programs, tmp_path, a
     assert [msgspec.json.decode(line)["round"] for line in lines] == [0, 2, 4]
 
 
+def test_everything_that_a_run_carries_from_round_to_round_survives_a_kill(programs, tmp_path):
+    """The downlink's residual, the average of the weights, the losses that the selection reads, and the windows."""
+    rich = msgspec.structs.replace(
+        EXPERIMENT,
+        cohort=CohortSettings(size=3, candidates=6, availability="generated", round_s=3600.0),
+        strategy=StrategyConfig(name=StrategyName.FEDADAM, schedule=RateSchedule(decay=Decay.COSINE, decay_rounds=4)),
+        downlink="topk-8",
+        evaluation=EvaluationSettings(every=1, messages=50, average_rounds=3),
+    )
+
+    def stop(number, _point):
+        if number == 2:
+            raise StoppedError
+
+    whole = trained(rich, tmp_path / "whole", programs)
+    with pytest.raises(StoppedError):
+        trained(rich, tmp_path / "killed", programs, progress=stop)
+    assert trained(rich, tmp_path / "killed", programs) == whole
+    assert whole[-1].bytes_down < 50_000, "a twentieth of the weights, in a byte each"
+
+
+def test_nobody_takes_part_outside_a_window(programs, tmp_path):
+    windows = tmp_path / "windows.csv"
+    windows.write_text(
+        "device,trace_start_s,trace_end_s,window_start_s,window_end_s\n"
+        + "".join(f"{n},0,86400,{3600 * n},{3600 * n + 3500}\n" for n in range(12))
+    )
+    hourly = CohortSettings(size=3, availability=str(windows), round_s=3600.0)
+    seen = []
+
+    class Watched(InProcess):
+        def train(self, people, round_number, weights, *, measured):
+            seen.append(list(people))
+            return super().train(people, round_number, weights, measured=measured)
+
+    traced = msgspec.structs.replace(EXPERIMENT, cohort=hourly)
+    trained(traced, tmp_path / "run", programs, lambda prepared: in_process(prepared, Watched))
+    assert seen == [[1], [2], [3], [4]], "one person is free in each hour"
+
+
 def test_a_folder_of_another_experiment_is_refused(programs, tmp_path):
     prepare(EXPERIMENT, CORPUS, 1, tmp_path, programs)
     with pytest.raises(ConfigError, match="another experiment or seed"):
@@ -120,10 +165,32 @@ def test_a_run_that_diverges_stops_and_keeps_what_was(programs, tmp_path):
             return super().train(people, round_number, wild, measured=measured)
 
     with pytest.raises(UnavailableError, match=r"could not train in round 3: .*smaller learning rate"):
-        trained(
-            EXPERIMENT, tmp_path, programs, lambda prepared: Wild(device(prepared)(prepared.program), prepared.folder)
-        )
+        trained(EXPERIMENT, tmp_path, programs, lambda prepared: in_process(prepared, Wild))
     assert len((tmp_path / CURVE).read_bytes().splitlines()) == 2
+
+
+def test_personal_models_are_compared_on_later_messages(programs, tmp_path):
+    words = " ".join(VOCABULARY[:12])
+    talkative = Corpus("talkative", {f"user{n}": tuple(f"{words} {m} {n}" for m in range(60)) for n in range(8)})
+    experiment = msgspec.structs.replace(EXPERIMENT, rounds=1, cohort=CohortSettings(size=3))
+    prepared = prepare(experiment, talkative, 1, tmp_path, programs)
+    made = in_process(prepared)
+    run(prepared, made)
+    found = personalised(prepared, 4)
+    assert [each.method for each in found] == [method.name for method in METHODS]
+    plain, kept, *_ = found
+    assert 0 < plain.people <= 4
+    assert plain.words >= plain.people * ENOUGH_WORDS
+    assert {each.top1_before for each in found} == {plain.top1_before}, "the same people and the same words"
+    assert kept.kept_share == 1 >= plain.kept_share
+    assert plain.top1 >= plain.top1_before, "everybody's sentences are alike, so what was held back tells the truth"
+
+
+def test_without_enough_words_nobody_is_personalised(programs, tmp_path):
+    prepared = prepare(EXPERIMENT, CORPUS, 1, tmp_path, programs)
+    run(prepared, in_process(prepared))
+    with pytest.raises(CorpusError, match="50 held-back"):
+        personalised(prepared, 4)
 
 
 def test_a_damaged_checkpoint_says_what_to_do(programs, tmp_path):

@@ -86,11 +86,11 @@ def test_a_defect_is_said_and_ends_with_status_1(monkeypatch):
         (["--codec", "gzip"], "topk-4"),
         (["--faults", "drop,flood"], "got flood"),
         (["--faults", "flood"], "coordinator-restart, broker-restart"),
-        (["--availability", "nowhere.csv"], "nowhere.csv: there is no such file"),
+        (["--availability", "nowhere.csv"], "nowhere.csv: the file of availability windows does not exist"),
         (["--hunt", "-3"], "-3 is not in the range"),
-        (["--hunt", "3", "--plot", "rounds.png"], "leave one of them out"),
-        (["--plot", "rounds.txt"], "ends in .png"),
-        (["--plot", "nowhere/rounds.png"], "folder that exists"),
+        (["--hunt", "3", "--plot", "rounds.png"], "give only one of them"),
+        (["--plot", "rounds.txt"], "ending in .png"),
+        (["--plot", "nowhere/rounds.png"], "existing folder"),
     ],
 )
 def test_a_bad_option_is_refused_with_what_was_expected(fails, arguments, said):

@@ -23,7 +23,7 @@ def test_what_must_not_be_is_complained_about(quiet, monkeypatch):
     monkeypatch.setitem(quiet.errors.first, "illegal_event", "illegal_event error='no row'")
     monkeypatch.setitem(quiet.errors.first, "not_stored", "not_stored error='full'")
     found = "; ".join(complaints(quiet))
-    for part in ("1 accepted reports are lost", "not the mean of what the phones sent: [2]", "1 of 3 rounds", "no row"):
+    for part in ("1 accepted reports are lost", "not the mean of the phones' reports: [2]", "1 of 3 rounds", "no row"):
         assert part in found
     assert "not_stored" not in found
 

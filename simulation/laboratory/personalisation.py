@@ -1,0 +1,216 @@
+"""What people gain when each one's device goes on training the fleet's model for its owner alone.
+
+Each method trains from the fleet's weights on a person's own messages. Then the device decides as the product does: of
+no, half and all of the change it keeps what is better on messages that were held back (:func:`edge_agent.core.
+personalisation.better`). The figures are of later messages.
+
+=================== ==================================================================================================
+fine-tuning         SGD as in a round: the product's
+fine-tuning, kept   the same, but all of the change is kept, whatever the held-back messages say
+ditto               three epochs with a pull back to the fleet's weights: ``f(v) + lambda / 2 |v - w|^2``, lambda 0.1
+private projection  only the last layer before the tied embedding changes: FedPer's private layers
+=================== ==================================================================================================
+
+pFedMe minimises the same objective as Ditto on a device; they differ in what goes to the server, which is not measured
+here.
+
+Sources: Yu et al. 2020, "Salvaging federated learning by local adaptation"; Li et al. 2021, "Ditto"; Dinh et al. 2020,
+"Personalized Federated Learning with Moreau Envelopes"; Arivazhagan et al. 2019, "Federated Learning with
+Personalization Layers".
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from edge_agent.core.personalisation import ENOUGH_WORDS, SHARES, better, held_out
+from edge_agent.core.training import TrainingStopped, evaluate, train
+from edge_agent.ports import Evaluation, Program
+from edge_agent.session import batches_of
+from models.batches import Batches
+from models.configurations import configuration
+from simulation.laboratory.training import Prepared
+from simulation.warm_start import seeded
+from wire.errors import CorpusError
+from wire.messages import TrainingPlan
+from wire.parameters import ParameterLayout, Vector
+
+HELD_BACK = 0.2
+"""Share of a person's messages that decide and are not trained on."""
+WORSE = 0.01
+"""A person is worse off with a loss of more than a point of top-1 recall."""
+PRIVATE = "projection"
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A way to personalise.
+
+    Attributes:
+        name: name of the method.
+        plan: changes the experiment's plan.
+        private: name of the only parameter that changes; None if all do.
+        decides: whether held-back messages decide what is kept.
+    """
+
+    name: str
+    plan: Callable[[TrainingPlan], TrainingPlan] = lambda plan: plan
+    private: str | None = None
+    decides: bool = True
+
+
+METHODS = (
+    Method("fine-tuning"),
+    Method("fine-tuning, kept", decides=False),
+    Method("ditto", lambda plan: msgspec.structs.replace(plan, proximal=0.1, local_epochs=3)),
+    Method("private projection", lambda plan: msgspec.structs.replace(plan, local_epochs=3), PRIVATE),
+)
+
+
+class Personalised(msgspec.Struct, frozen=True, kw_only=True):
+    """Outcome of a method; recall from 0 to 1 on later messages.
+
+    Attributes:
+        method: name of the method.
+        people: people with enough held-back and later words.
+        words: their later words.
+        top1_before: recall of the fleet's model.
+        top1: recall of what each person kept.
+        top3_before: the same for the best three.
+        top3: the same.
+        mean_gain: mean over people of the gain in top-1 recall.
+        gain_error: standard error of that mean.
+        worse_share: share of the people who lost more than a point.
+        kept_share: share of the people who kept a change.
+    """
+
+    method: str
+    people: int
+    words: int
+    top1_before: float
+    top1: float
+    top3_before: float
+    top3: float
+    mean_gain: float
+    gain_error: float
+    worse_share: float
+    kept_share: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Person:
+    number: int
+    trained: Batches
+    held_back: Batches
+    later: Batches
+
+
+def personalise(prepared: Prepared, device: Program, weights: Vector, most: int) -> list[Personalised]:
+    """Try every method on people who took part.
+
+    Args:
+        prepared: the run.
+        device: a device program.
+        weights: (n,) float32, the fleet's.
+        most: number of people, drawn by the seed among those with enough words.
+
+    Raises:
+        CorpusError: nobody has enough words.
+    """
+    people = _people(prepared, device, weights, most)
+    if not people:
+        msg = f"nobody has {ENOUGH_WORDS} held-back and {ENOUGH_WORDS} later words: give a corpus with longer histories"
+        raise CorpusError(msg)
+    before = [_figures(device, weights, person.later) for person in people]
+    return [_outcome(method, prepared, device, weights, people, before) for method in METHODS]
+
+
+def _people(prepared: Prepared, device: Program, weights: Vector, most: int) -> list[_Person]:
+    shape = configuration(prepared.experiment.model)
+
+    def packed(messages: Sequence[str]) -> Batches:
+        return batches_of(messages, prepared.vocabulary, shape.batch_rows, shape.sequence_length)
+
+    found: list[_Person] = []
+    device.restore(weights)
+    for number in seeded(prepared.seed, "personalisation").permutation(len(prepared.people.train)).tolist():
+        if len(found) == most:
+            break
+        trained, held_back = held_out(prepared.people.train[number], HELD_BACK)
+        person = _Person(number, packed(trained), packed(held_back), packed(prepared.people.later[number]))
+        if min(person.held_back.targets, person.later.targets) < ENOUGH_WORDS or not person.trained.targets:
+            continue
+        if min(evaluate(device, part).counted for part in (person.held_back, person.later)) >= ENOUGH_WORDS:
+            found.append(person)
+    return found
+
+
+def _outcome(
+    method: Method,
+    prepared: Prepared,
+    device: Program,
+    weights: Vector,
+    people: Sequence[_Person],
+    before: Sequence[Evaluation],
+) -> Personalised:
+    after, kept = [], 0
+    for person, former in zip(people, before, strict=True):
+        chosen = _chosen(method, prepared, device, weights, person)
+        kept += chosen is not None
+        after.append(former if chosen is None else _figures(device, chosen, person.later))
+    words = sum(each.counted for each in before)
+    gains = [(b.top1 - a.top1) / a.counted for a, b in zip(before, after, strict=True)]
+    return Personalised(
+        method=method.name,
+        people=len(people),
+        words=int(words),
+        top1_before=sum(each.top1 for each in before) / words,
+        top1=sum(each.top1 for each in after) / words,
+        top3_before=sum(each.top3 for each in before) / words,
+        top3=sum(each.top3 for each in after) / words,
+        mean_gain=statistics.fmean(gains),
+        gain_error=statistics.stdev(gains) / math.sqrt(len(gains)) if len(gains) > 1 else math.inf,
+        worse_share=sum(gain < -WORSE for gain in gains) / len(gains),
+        kept_share=kept / len(people),
+    )
+
+
+def _chosen(method: Method, prepared: Prepared, device: Program, weights: Vector, person: _Person) -> Vector | None:
+    """The weights that a person keeps; None for the fleet's."""
+    device.restore(weights)
+    shuffle = seeded(prepared.seed, "personalise", person.number)
+    plan = method.plan(prepared.experiment.training_plan())
+    done = train(device, person.trained, plan, shuffle, lambda: False, lambda: 0.0)
+    if isinstance(done, TrainingStopped):
+        return None
+    change = done.delta if method.private is None else _only(done.delta, method.private, prepared.layout)
+    if not method.decides:
+        return weights + change
+    before = best = _figures(device, weights, person.held_back)
+    chosen = None
+    for share in SHARES:
+        candidate = weights + np.float32(share) * change
+        tried = _figures(device, candidate, person.held_back)
+        if better(tried, before) and tried.loss_sum < best.loss_sum:
+            best, chosen = tried, candidate
+    return chosen
+
+
+def _only(change: Vector, name: str, layout: ParameterLayout) -> Vector:
+    """A change of one parameter alone; the others stay."""
+    kept = np.zeros_like(change)
+    for spec, start, stop in layout.spans():
+        if spec.name == name:
+            kept[start:stop] = change[start:stop]
+    return kept
+
+
+def _figures(device: Program, weights: Vector, batches: Batches) -> Evaluation:
+    device.restore(weights)
+    return evaluate(device, batches)
