@@ -54,7 +54,7 @@ _LETTERS = re.compile(r"[^\W\d_]+\Z")
 
 
 @dataclass(slots=True)
-class Outcome:
+class CorrectionTally:
     """Counts of words and typos.
 
     Attributes:
@@ -157,7 +157,7 @@ def measure(corpus: str, model: str, phones: int, messages: int, passes: float, 
     files, _ = global_model(parts, configuration(model), passes, seed)
     people = parts.phones[0::2] if part == "test" else parts.phones[1::2]
     lexicon = read_lexicon(compiled(LANGUAGE))
-    ours, others = Outcome(), {name: Outcome() for name in PEERS}
+    ours, others = CorrectionTally(), {name: CorrectionTally() for name in PEERS}
     peers = {name: make() for name, make in PEERS.items()}
     generator = np.random.default_rng(seed)
     for person in progress(Console(stderr=True), people, "people"):
@@ -190,7 +190,7 @@ def _typed(message: str, right: RightWords, generator: np.random.Generator) -> I
         yield before, word, "" if typo in right else typo
 
 
-def _try(keyboard: Keyboard, before: str, word: str, typo: str, right: RightWords, outcome: Outcome) -> None:
+def _try(keyboard: Keyboard, before: str, word: str, typo: str, right: RightWords, outcome: CorrectionTally) -> None:
     name = word[0].isupper() and before.rstrip()[-1:] not in ("", ".", "!", "?")
     if word.lower() in right or name:
         outcome.right += 1

@@ -19,13 +19,14 @@ from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from typing import Any
 
-from benchmarks.mqtt_client import Connection
+from benchmarks.mqtt_client import LoadClient
 from wire import messages, topics
 from wire.frame import Report, encode_report
 from wire.identifiers import DeviceId, Population
 from wire.messages import Assignment, CheckIn, Receipt
 
 POPULATION = Population("demo")
+SHARDS = 1
 CONNECTS_AT_ONCE = 200
 RESEND_AFTER_S = 5.0
 """First wait of the agent's outbox; later waits double, as in the outbox, but without jitter."""
@@ -95,7 +96,6 @@ class Fleet:
         names: device names of the phones.
         update: the reports.
         first: number of the first phone among all fleets.
-        shards: number of topic shards of the coordinator.
         credentials: folder with ``authorities.pem`` and ``NAME.pem``, key and certificate of each phone; None for plain
             text.
     """
@@ -106,12 +106,11 @@ class Fleet:
         names: Sequence[str],
         update: Update,
         first: int,
-        shards: int = 1,
         credentials: Path | None = None,
     ) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        arguments = (theirs, port, list(names), update, first, shards, credentials)
+        arguments = (theirs, port, list(names), update, first, credentials)
         self._process = context.Process(target=_run, args=arguments, daemon=True)
         self._process.start()
 
@@ -151,12 +150,12 @@ class _Child:
     """The fleet's side of the pipe."""
 
     def __init__(
-        self, pipe: Pipe, port: int, names: list[str], update: Update, first: int, shards: int, credentials: Path | None
+        self, pipe: Pipe, port: int, names: list[str], update: Update, first: int, credentials: Path | None
     ) -> None:
         self._pipe, self._port, self._update, self._first = pipe, port, update, first
         self._names = [DeviceId(name) for name in names]
-        self._shards, self._credentials = shards, credentials
-        self._phones: dict[DeviceId, Connection] = {}
+        self._credentials = credentials
+        self._phones: dict[DeviceId, LoadClient] = {}
         self._frames: dict[DeviceId, bytes] = {}
 
     async def serve(self) -> None:
@@ -179,12 +178,12 @@ class _Child:
             context = ssl.create_default_context(cafile=folder / AUTHORITIES)
             context.check_hostname = False
 
-        def phone(name: DeviceId) -> Connection:
+        def phone(name: DeviceId) -> LoadClient:
             if folder is not None and context is not None:
                 context.load_cert_chain(folder / f"{name}.pem")  # for connections made from now on
-            return Connection(name, topics.device_filters(POPULATION, name)[0], context)
+            return LoadClient(name, topics.device_filters(POPULATION, name)[0], context)
 
-        async def connect(name: DeviceId) -> Connection:
+        async def connect(name: DeviceId) -> LoadClient:
             async with gate:
                 _, made = await loop.create_connection(lambda: phone(name), "127.0.0.1", self._port)
                 await made.ready
@@ -220,7 +219,7 @@ class _Child:
             if rejected:
                 offered_s = time.monotonic()
             for name in rejected & waiting:
-                self._phones[name].publish(topics.up(POPULATION, name, "check-in", self._shards), offer)
+                self._phones[name].publish(topics.up(POPULATION, name, "check-in", SHARDS), offer)
             rejected.clear()
             await _within(done, LOOK_AGAIN_S)
         (number,) = numbers
@@ -240,7 +239,7 @@ class _Child:
                     done.set()
 
         def send(name: DeviceId) -> None:
-            self._phones[name].publish(topics.up(POPULATION, name, "report", self._shards), self._frames[name])
+            self._phones[name].publish(topics.up(POPULATION, name, "report", SHARDS), self._frames[name])
 
         async def send_again() -> None:
             nonlocal resent

@@ -74,7 +74,7 @@ def _text(value: str) -> bytes:
     return struct.pack(">H", len(data)) + data
 
 
-class Connection(asyncio.Protocol):
+class LoadClient(asyncio.Protocol):
     """One client, which subscribes as soon as it is connected.
 
     Args:

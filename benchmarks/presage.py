@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+SUGGESTIONS = 3
 _LIBRARY = "libpresage.so.1"
 _STREAM = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 _PREDICTOR = "Presage.Predictors.DefaultSmoothedNgramPredictor"
@@ -80,10 +81,9 @@ class Presage:
 
     Args:
         database: made by :func:`train`.
-        suggestions: number of suggestions.
     """
 
-    def __init__(self, database: Path, suggestions: int = 3) -> None:
+    def __init__(self, database: Path) -> None:
         self._library = ctypes.CDLL(_LIBRARY)
         self._past = ctypes.create_string_buffer(b"")
         self._future = ctypes.create_string_buffer(b"")
@@ -99,7 +99,7 @@ class Presage:
             f"{_PREDICTOR}.DBFILENAME": str(database),
             "Presage.PredictorRegistry.PREDICTORS": "DefaultSmoothedNgramPredictor",
             "Presage.ContextTracker.ONLINE_LEARNING": "no",
-            "Presage.Selector.SUGGESTIONS": str(suggestions),
+            "Presage.Selector.SUGGESTIONS": str(SUGGESTIONS),
             # May suggest a word again after one more letter, like our suggester.
             "Presage.Selector.REPEAT_SUGGESTIONS": "yes",
         }.items():

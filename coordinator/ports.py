@@ -22,8 +22,7 @@ from coordinator.rounds.pace_steering import Rhythm
 from coordinator.rounds.round import AbandonCause, Phase, Round, dropouts
 from coordinator.rounds.seats import SeatState
 from coordinator.tasks.operations import AuditEntry
-from coordinator.tasks.settings import TaskSettings
-from coordinator.tasks.task import Task
+from coordinator.tasks.record import TaskRecord
 from coordinator.versions.rollout import Rollout, Stage
 from wire.identifiers import DeviceId
 from wire.messages import CodecChoice, Succession
@@ -68,18 +67,6 @@ class StoredChunk(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     count: int
     total_bytes: int
-
-
-class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A task: its state and its settings."""
-
-    state: Task
-    settings: TaskSettings
-
-    @property
-    def name(self) -> str:
-        """Name of the task."""
-        return self.state.name
 
 
 class Lineage(msgspec.Struct, frozen=True, kw_only=True):

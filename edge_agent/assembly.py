@@ -89,20 +89,10 @@ def run_agent(config: AgentConfig) -> None:
             log.info("emulated_phone", device=config.device, speed=config.emulator.speed)
 
         inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
-        tls, watch = tls_of(config), None
+        tls = tls_of(config)
         if tls is not None:
             stack.callback(Renewal(config.data_dir, lambda: reload_tls(tls, config)).close)
-            watch = StandingWatch(
-                config.data_dir, lambda: reload_tls(tls, config), lambda refusal: inbox.put(StandingTold(refusal))
-            )
-            stack.callback(watch.close)
-
-        def post(item: Item) -> None:
-            if watch is not None and isinstance(item, LinkUp | LinkDown):
-                watch.connected(isinstance(item, LinkUp))
-            inbox.put(item)
-
-        transport = transport_of(config, post, tls)
+        transport = transport_of(config, watched(stack, config, tls, inbox.put), tls)
         thread = JobThread(tidy=return_free_memory)
         stack.callback(thread.close, LAST_BATCH_S)
         service_manager = ServiceManager(os.environ)
@@ -197,6 +187,23 @@ def reload_tls(context: ssl.SSLContext, config: AgentConfig) -> None:
     if identity is not None:
         context.load_verify_locations(cadata="".join(identity.authorities))
         load_credential(context, config.data_dir)
+
+
+def watched(
+    stack: contextlib.ExitStack, config: AgentConfig, tls: ssl.SSLContext | None, post: Callable[[Item], None]
+) -> Callable[[Item], None]:
+    """Watch the standing of an enrolled device; returns what the transport posts to."""
+    if tls is None:
+        return post
+    watch = StandingWatch(config.data_dir, lambda: reload_tls(tls, config), lambda refusal: post(StandingTold(refusal)))
+    stack.callback(watch.close)
+
+    def post_and_note(item: Item) -> None:
+        if isinstance(item, LinkUp | LinkDown):
+            watch.connected(isinstance(item, LinkUp))
+        post(item)
+
+    return post_and_note
 
 
 def transport_of(config: AgentConfig, post: Callable[[Item], None], tls: ssl.SSLContext | None = None) -> MqttTransport:

@@ -14,6 +14,7 @@ import os
 import queue
 import random
 import signal
+import ssl
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -102,11 +103,12 @@ def run_fleet(configs: Sequence[AgentConfig], artifacts: Path) -> None:
         stack.enter_context(own_folder(artifacts))
         thread = JobThread(tidy=return_free_memory)
         stack.callback(thread.close, assembly.LAST_BATCH_S)
-        downloader = Downloader(configs[0].coordinator_url, tls=assembly.tls_of(configs[0]))
+        tls = [assembly.tls_of(config) for config in configs]
+        downloader = Downloader(configs[0].coordinator_url, tls=tls[0])
         models = ModelFiles(artifacts / ARTIFACTS, downloader)
         train = in_this_process(SharedProgram(), SystemClock().monotonic_s)
         phones = [
-            _phone(stack, config, runtime, partial(_post, inbox, number), thread, models, train)
+            _phone(stack, config, tls[number], runtime, partial(_post, inbox, number), thread, models, train)
             for number, config in enumerate(configs)
         ]
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -127,6 +129,7 @@ def _post(inbox: queue.SimpleQueue[Envelope], phone: int, item: Item) -> None:
 def _phone(
     stack: contextlib.ExitStack,
     config: AgentConfig,
+    tls: ssl.SSLContext | None,
     runtime: str,
     post: Callable[[Item], None],
     thread: JobThread,
@@ -138,7 +141,7 @@ def _phone(
     database = Database(config.data_dir / DATABASE, assembly.caps(config), clock)
     stack.callback(database.close)
     device = assembly.inhabited_device(config, database, clock, typing_activity(config))
-    transport = assembly.transport_of(config, post, assembly.tls_of(config))
+    transport = assembly.transport_of(config, assembly.watched(stack, config, tls, post), tls)
     driver = Driver(
         assembly.identity_of(config, runtime),
         assembly.pace_of(config),

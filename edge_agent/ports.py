@@ -363,23 +363,6 @@ class Remembered:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentTally:
-    """Counts of what the device has done so far.
-
-    Attributes:
-        reports_sent: reports that the coordinator accepted.
-        bytes_sent: total size of the accepted reports.
-        last_report_bytes: size of the newest report; None if there was none.
-        last_trained_at_s: when a training last ended, seconds since 1970 UTC; None if never.
-    """
-
-    reports_sent: int = 0
-    bytes_sent: int = 0
-    last_report_bytes: int | None = None
-    last_trained_at_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class PendingDropout:
     """A dropout that has not been handed to the connection yet."""
 
@@ -387,8 +370,25 @@ class PendingDropout:
     dropout: SendDropout
 
 
-class Journal(Protocol):
-    """What must survive a power cut."""
+class Outgoing(Protocol):
+    """Messages that wait to be sent. They survive a power cut."""
+
+    def frame(self) -> bytes:
+        """The bytes of the report in the outbox.
+
+        Raises:
+            LocalProtocolError: the outbox is empty.
+        """
+
+    def pending_dropouts(self) -> list[PendingDropout]:
+        """Dropouts that are still to be sent, oldest first."""
+
+    def dropout_sent(self, number: int) -> None:
+        """Remove a dropout that was handed to the connection."""
+
+
+class Journal(Outgoing, Protocol):
+    """The state of the driver and what it has to send. Both survive a power cut."""
 
     def load(self) -> Remembered:
         """The state that the last process left."""
@@ -399,25 +399,6 @@ class Journal(Protocol):
         Raises:
             UnavailableError: the change could not be written; the journal is unchanged.
         """
-
-    def frame(self) -> bytes:
-        """The bytes of the report in the outbox.
-
-        Raises:
-            LocalProtocolError: the outbox is empty.
-        """
-
-    def residual(self, layout: str) -> Vector | None:
-        """The adopted residual bound to this layout, (n,) float32; None if there is none."""
-
-    def pending_dropouts(self) -> list[PendingDropout]:
-        """Dropouts that are still to be sent, oldest first."""
-
-    def dropout_sent(self, number: int) -> None:
-        """Remove a dropout that was handed to the connection."""
-
-    def tally(self) -> AgentTally:
-        """Counts of what the device has done so far."""
 
 
 LoadProgram = Callable[[Model], Program]

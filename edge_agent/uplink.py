@@ -14,7 +14,7 @@ import structlog
 from edge_agent import __version__
 from edge_agent.core import lifecycle
 from edge_agent.core.outbox import Parcel
-from edge_agent.ports import Journal, Model, Transport
+from edge_agent.ports import Model, Outgoing, Transport
 from wire import frame as frames
 from wire import messages, topics
 from wire.identifiers import DeviceId, Population, Sha256
@@ -63,10 +63,10 @@ class Uplink:
     Args:
         identity: what this agent tells others about itself.
         transport: connection to the broker.
-        journal: holds the report and the dropouts that are still to be sent.
+        outgoing: holds the report and the dropouts that are still to be sent.
     """
 
-    def __init__(self, identity: AgentIdentity, transport: Transport, journal: Journal) -> None:
+    def __init__(self, identity: AgentIdentity, transport: Transport, outgoing: Outgoing) -> None:
         self.shards = identity.shards
         """Number of the coordinator's ingest shards, as last announced."""
         self.status_due_at_s: float | None = None
@@ -74,7 +74,7 @@ class Uplink:
         self._status_from_s = -math.inf
         self._identity = identity
         self._transport = transport
-        self._journal = journal
+        self._outgoing = outgoing
 
     def check_in(self, held: Model | None, examples: int) -> None:
         """Report that the device is eligible.
@@ -101,7 +101,7 @@ class Uplink:
 
     def dropouts(self) -> None:
         """Send all pending dropouts; those that cannot be sent now stay in the journal."""
-        for pending in self._journal.pending_dropouts():
+        for pending in self._outgoing.pending_dropouts():
             given_up = pending.dropout
             message = Dropout(
                 round=given_up.round,
@@ -110,7 +110,7 @@ class Uplink:
                 detail=given_up.detail[:MOST_CHARACTERS],
             )
             if self._publish(message):
-                self._journal.dropout_sent(pending.number)
+                self._outgoing.dropout_sent(pending.number)
 
     def status(self, state: lifecycle.State, now_s: float, *, at_once: bool = False) -> None:
         """Publish the retained status: the device's state and reason. Delay it if the last one is too recent.
@@ -141,7 +141,7 @@ class Uplink:
 
     def report(self, parcel: Parcel, parts: tuple[int, ...]) -> None:
         """Send parts of the report in the outbox."""
-        payloads = frames.publishes(self._journal.frame(), parcel.round, parcel.attempt)
+        payloads = frames.publishes(self._outgoing.frame(), parcel.round, parcel.attempt)
         sent = [part for part in parts if self._transport.publish(self._topic("report"), payloads[part])]
         log.info(
             "report_sent",

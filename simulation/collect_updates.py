@@ -58,7 +58,7 @@ PUBLIC_PEOPLE = 24
 """Number of people that ``personas`` invents in addition to the clients."""
 
 
-class ClientUpdate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CollectedUpdate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Metadata of one delta."""
 
     file: str
@@ -94,7 +94,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Loss of the warmed-up model on the clients' messages, before training on them; mean per target, nats."""
     base_top1: float
     base_top3: float
-    updates: tuple[ClientUpdate, ...]
+    updates: tuple[CollectedUpdate, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ def collect(settings: CollectionSettings, console: Console) -> Updates:
             raise UnavailableError(msg)
         deltas.append(trained.delta)
         updates.append(
-            ClientUpdate(
+            CollectedUpdate(
                 file=f"client-{number:03d}.npy",
                 messages=len(people[number]),
                 num_examples=trained.num_examples,

@@ -6,7 +6,6 @@ may write the database file can do everything anyway: a temporary token is creat
 
 from __future__ import annotations
 
-import getpass
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -17,16 +16,17 @@ import msgspec
 import urllib3
 
 from coordinator.commands.options import config_option, json_option, limit_option
-from coordinator.commands.setting import configuration, opened, show, when
+from coordinator.commands.setting import at_the_command_line, configuration, opened, show, when
 from coordinator.config import CoordinatorConfig
 from coordinator.engine.clock import WallClock
 from coordinator.storage.database import DatabaseView
 from coordinator.storage.tokens import TokenTable
 from coordinator.tls_service import http_pool
-from coordinator.web.access import Role, new_token
+from coordinator.web.access import ONE_OF_MANY, Role, new_token
 from coordinator.web.admission import ROOT
 from coordinator.web.api import DAY_S
 from coordinator.web.operating import ANSWER_TIMEOUT_S
+from coordinator.web.words import in_words
 from wire.errors import ConfigError, UnavailableError
 
 ONE_REQUEST_S = 60.0
@@ -41,7 +41,7 @@ def ask_service(config: CoordinatorConfig, method: str, path: str, body: object 
         UnavailableError: the service is not running, or cannot handle the request now.
         ConfigError: the service refuses the request.
     """
-    who = f"cli-{getpass.getuser()}-{os.getpid()}"
+    who = f"{at_the_command_line()}{ONE_OF_MANY}{os.getpid()}"
     characters, record = new_token(who, Role.ADMIN, WallClock().now_s(), ONE_REQUEST_S)
     with opened(config) as database, TokenTable(database).lent(record):
         try:
@@ -104,7 +104,7 @@ def create_token(config_path: Path, name: str, role: str, days: float, *, as_jso
     """Create a token; its secret text is shown only once."""
     characters, record = new_token(name, Role(role), WallClock().now_s(), days * DAY_S)
     with opened(configuration(config_path)) as database:
-        if not TokenTable(database).add(record, f"cli-{getpass.getuser()}"):
+        if not TokenTable(database).add(record, at_the_command_line()):
             msg = f"there is a token {name} already; revoke it first, or take another name"
             raise ConfigError(msg)
     made = {"name": name, "role": role, "token": characters, "expires_s": record.expires_s}
@@ -130,7 +130,7 @@ def list_tokens(config_path: Path, *, as_json: bool) -> None:
 def revoke_token(config_path: Path, name: str, *, as_json: bool) -> None:
     """Revoke a token at once."""
     with opened(configuration(config_path)) as database:
-        if not TokenTable(database).remove(name, f"cli-{getpass.getuser()}", WallClock().now_s()):
+        if not TokenTable(database).remove(name, at_the_command_line(), WallClock().now_s()):
             msg = f"there is no token {name}; 'token list' shows them"
             raise ConfigError(msg)
     show({"revoked": name}, ("revoked",), [(name,)], as_json=as_json)
@@ -144,5 +144,5 @@ def audit(config_path: Path, limit: int, *, as_json: bool) -> None:
     """List the changes in the audit log, newest first."""
     with opened(configuration(config_path)) as database, database.transaction() as view:
         entries = view.audit(limit)
-    cells = [(e.number, when(e.at_s), e.who, e.action, e.target, e.before, e.after) for e in entries]
+    cells = [(e.number, when(e.at_s), e.who, in_words(e.action), e.target, e.before, e.after) for e in entries]
     show(entries, ("", "when", "who", "did", "to", "before", "after"), cells, as_json=as_json)

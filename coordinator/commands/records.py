@@ -15,10 +15,27 @@ from coordinator.enrolment.register import Register
 from coordinator.enrolment.standing import standing_word, what_to_do
 from coordinator.rounds.lease import Lease, counted_rounds
 from coordinator.web.rows import RoundRow, device_row, round_detail, round_row
-from coordinator.web.words import duration, percent, si_bytes
+from coordinator.web.words import duration, in_words, percent, si_bytes
 from wire.errors import ConfigError
 from wire.identifiers import device_id
 
+_FACTS = {
+    "presence": "connection",
+    "reason": "why",
+    "last_seen_s": "last heard of",
+    "agent_version": "agent",
+    "program": "hash of its program",
+    "weights": "hash of its weights",
+    "version": "holds version",
+    "examples": "messages to learn from",
+    "last_round": "last round that counted a report",
+    "rounds_counted": "rounds that counted a report",
+    "blocked": "blocked because",
+    "refusals": "unusable reports",
+    "barred_until_s": "not selected until",
+    "taken_back": "release of the agent taken back",
+    "remedy": "what to do",
+}
 _ROUND_COLUMNS = ("round", "task", "phase", "accepted", "selected", "took", "version", "top-1", "a report", "reason")
 
 
@@ -54,7 +71,9 @@ def show_round(config_path: Path, number: int, *, as_json: bool) -> None:
         raise ConfigError(msg)
     if not as_json:
         show(detail, _ROUND_COLUMNS, [_round_cells(detail)], as_json=False)
-    cells = [(seat.device, seat.attempt, seat.state, seat.cause, seat.code) for seat in detail.seats]
+    cells = [
+        (seat.device, seat.attempt, seat.state, in_words(seat.cause), in_words(seat.code)) for seat in detail.seats
+    ]
     show(detail, ("device", "attempt", "state", "why it dropped out", "why it was refused"), cells, as_json=as_json)
 
 
@@ -87,7 +106,15 @@ def list_devices(config_path: Path, limit: int, *, as_json: bool) -> None:
     with opened(configuration(config_path)) as database, database.transaction() as view:
         rows = [device_row(lease, WallClock().now_s()) for lease in view.leases(limit)]
     cells = [
-        (row.device, row.state, row.reason, duration(row.last_seen_s_ago), row.examples, row.runtime, row.emulated)
+        (
+            row.device,
+            in_words(row.state),
+            row.reason,
+            duration(row.last_seen_s_ago),
+            row.examples,
+            row.runtime,
+            row.emulated,
+        )
         for row in rows
     ]
     show(rows, ("device", "state", "reason", "heard", "messages", "runtime", "emulated"), cells, as_json=as_json)
@@ -110,15 +137,23 @@ def show_device(config_path: Path, device: str, *, as_json: bool) -> None:
     known = msgspec.to_builtins(lease)
     known["rounds_counted"] = counted_rounds(lease)
     known |= {"standing": standing_word(standing) or "not enrolled", "remedy": what_to_do(standing)}
-    cells = [(name, _in_words(name, value)) for name, value in known.items()]
+    cells = [(_FACTS.get(name, name), _fact(name, value)) for name, value in known.items()]
     show(known, ("what", "value"), cells, as_json=as_json)
 
 
-def _in_words(name: str, value: object) -> object:
+def _fact(name: str, value: object) -> object:
     """A field of a lease for people."""
-    if isinstance(value, list):
-        return ", ".join(map(str, value)) or "none"
-    return when(value) if name.endswith("_s") and isinstance(value, float) else value
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case list():
+            return ", ".join(map(str, value)) or "none"
+        case float() if name.endswith("_s"):
+            return when(value)
+        case str() if name in {"state", "presence"}:
+            return in_words(value)
+        case _:
+            return "none" if (name, value) == ("last_round", 0) else "-" if value == "" else value
 
 
 @devices.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import getpass
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -47,6 +48,11 @@ def opened(config: CoordinatorConfig) -> Iterator[Database]:
         yield database
     finally:
         database.close()
+
+
+def at_the_command_line() -> str:
+    """The name under which the audit log has what this user changes."""
+    return f"{getpass.getuser()} on the command line"
 
 
 def create_for_owner(path: Path) -> int:

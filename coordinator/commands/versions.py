@@ -5,7 +5,6 @@ Inspection needs only the database, not the running service. Work that needs Ten
 
 from __future__ import annotations
 
-import getpass
 import os
 import shutil
 import subprocess
@@ -20,7 +19,7 @@ import msgspec
 from coordinator import __version__
 from coordinator.commands.actions import change, reason_option
 from coordinator.commands.options import config_option, json_option, limit_option
-from coordinator.commands.setting import configuration, flat, opened, show, when
+from coordinator.commands.setting import at_the_command_line, configuration, flat, opened, show, when
 from coordinator.config import CoordinatorConfig
 from coordinator.engine.clock import WallClock
 from coordinator.engine.jobs import EvaluationJob, EvaluationText, JobFailed
@@ -122,7 +121,7 @@ def baseline(config_path: Path, corpus: str, epochs: int, *, as_json: bool) -> N
     command = ["baselines", str(task.model), "--corpus", corpus, "--text", str(task.evaluation_text), *plan]
     output = _child([*command, "--epochs", str(epochs), "--seed", str(config.seed)])
     measured = msgspec.json.decode(output, type=Baselines)
-    who, now_s = f"cli-{getpass.getuser()}", WallClock().now_s()
+    who, now_s = at_the_command_line(), WallClock().now_s()
     kept = KeptBaselines(measured=measured, made_s=now_s, code_version=__version__)
     with opened(config) as database, database.transaction() as tx:
         former = tx.baselines()

@@ -10,11 +10,9 @@ from coordinator.engine.effects import AnnounceModel
 from coordinator.engine.rollout_service import RolloutService
 from coordinator.engine.task_creation import TaskCreator
 from coordinator.engine.unit_of_work import UnitOfWork
-from coordinator.ports import TaskRecord
 from coordinator.rounds import lease as leases
 from coordinator.rounds.events import DeviceLost
 from coordinator.rounds.lease import BlockingChanged, Lease
-from coordinator.tasks import task as tasks
 from coordinator.tasks.operations import (
     AuditEntry,
     BlockDevice,
@@ -27,9 +25,11 @@ from coordinator.tasks.operations import (
     RollBack,
     StopTask,
     UnblockDevice,
+    change_of,
 )
+from coordinator.tasks.record import TaskRecord
 from coordinator.tasks.task import TaskStatus
-from coordinator.versions.rollout import Stage
+from coordinator.versions.rollout import Stage, cannot_roll_back
 from wire.identifiers import DeviceId
 
 
@@ -57,16 +57,8 @@ def operate(
             _note(unit, who, "create-task", made.name, "", f"{settings.kind.value}, goal {settings.goal}")
             unit.effects.append(AnnounceModel())  # calls back devices that no task wanted
             return True
-        case PauseTask(task, reason):
-            return _change_task(unit, who, task, "pause-task", TaskStatus.PAUSED, reason)
-        case StopTask(task, reason):
-            return _change_task(unit, who, task, "stop-task", TaskStatus.STOPPED, reason)
-        case ResumeTask(task):
-            held = unit.snapshot.tasks.get(task) or unit.tx.task(task)
-            forbidden = "" if held is None or task == unit.first else maker.forbids(held.settings)
-            if forbidden:
-                return OperationRefused(f"[limits] of the configuration do not allow the task {task}: {forbidden}")
-            return _change_task(unit, who, task, "resume-task", TaskStatus.ACTIVE, "")
+        case PauseTask() | StopTask() | ResumeTask():
+            return _change_task(operation, who, unit, maker)
         case BlockDevice(device, reason):
             return _set_blocked(unit, who, device, reason)
         case UnblockDevice(device):
@@ -95,54 +87,42 @@ def _roll_back(unit: UnitOfWork, who: str, asked: RollBack, releases: RolloutSer
         record = unit.tx.version(asked.version)
     if record is None:
         return OperationRefused("there is no such version")
-    stage = record.rollout.stage
+    stage, successor = record.rollout.stage, None
     if stage is Stage.ROLLED_BACK:
         return False
-    if stage not in {Stage.CANARY, Stage.CURRENT}:
-        return OperationRefused(
-            f"version {record.version} is {stage.value}; only a canary or a current one can be taken back"
-        )
-    successor = None
     if stage is Stage.CURRENT:
-        successor = releases.before(record, unit) if asked.to is None else unit.tx.version(asked.to)
-        if successor is None or successor.version == record.version or successor.task != record.task:
-            return OperationRefused(
-                f"there is no version that devices could get instead of {record.version}; give another"
-            )
-    elif asked.to is not None:
-        return OperationRefused(f"version {record.version} is a canary: its devices go back to the current version")
+        successor = releases.successor(record, asked.to, unit)
+    fault = cannot_roll_back(record.version, stage, named=asked.to is not None, replaceable=successor is not None)
+    if fault:
+        return OperationRefused(fault)
     releases.withdraw(record, successor, asked.reason, unit)
     instead = "" if successor is None else f"; version {successor.version} instead"
     _note(unit, who, "roll-back", str(record.version), stage.value, f"rolled back: {asked.reason}{instead}")
     return True
 
 
+_CHANGES = {PauseTask: "pause-task", ResumeTask: "resume-task", StopTask: "stop-task"}
+
+
 def _change_task(
-    unit: UnitOfWork, who: str, name: str, action: str, wanted: TaskStatus, reason: str
+    operation: PauseTask | StopTask | ResumeTask, who: str, unit: UnitOfWork, maker: TaskCreator
 ) -> bool | OperationRefused:
+    name = operation.task
     record = unit.snapshot.tasks.get(name) or unit.tx.task(name)
     if record is None:
         return OperationRefused(f"there is no task {name}")
-    before = record.state
-    if before.status is wanted:
-        return False
-    if before.status in tasks.OVER:
-        return OperationRefused(f"the task {name} is {before.status.value}: {before.reason}; make a new one")
-    match wanted:
-        case TaskStatus.PAUSED:
-            event: tasks.Event = tasks.Paused(unit.now_s, reason, who)
-        case TaskStatus.STOPPED:
-            event = tasks.TaskStopped(unit.now_s, reason, who)
-        case _:
-            event = tasks.Resumed(unit.now_s)
+    forbidden = "" if name == unit.first else maker.forbids(record.settings)
+    event = change_of(operation, record.state, forbidden, who, unit.now_s)
+    if event is None or isinstance(event, OperationRefused):
+        return event or False
     after = unit.step_task(name, event)
-    if wanted is TaskStatus.ACTIVE:
+    if after.state.status is TaskStatus.ACTIVE:
         if name not in unit.snapshot.rounds:
             unit.open_next(name)
         unit.effects.append(AnnounceModel())  # calls back devices that were sent away because no task wanted them
     else:
-        unit.call_off(name, f"the task is {wanted.value}: {reason}")
-    _note(unit, who, action, name, _said(record), _said(after))
+        unit.call_off(name, f"the task is {after.state.status.value}: {after.state.reason}")
+    _note(unit, who, _CHANGES[type(operation)], name, _said(record), _said(after))
     return True
 
 

@@ -119,7 +119,6 @@ def _aggregate(
         weights=artifacts.put(data),
         size_bytes=len(data),
         optimizer_state=private.keep_state(state_to_bytes(job.strategy.name.value, kept)) if kept.size else None,
-        update_norm=float(np.linalg.norm(change.astype(np.float64))),
         metrics=None,
         clip_norm=averaged.clip_norm,
         unreadable=averaged.unreadable,

@@ -236,8 +236,6 @@ class Driver:
         with self._repository.transaction() as tx:
             unit = self._begin(tx)
             unfinished = unit.take_up(tx.begin_effects())
-            for state in list(unit.snapshot.rounds.values()):
-                unit.base_version(state)
             for name in [name for name in unit.snapshot.tasks if name not in unit.snapshot.rounds]:
                 unit.open_next(name)
             added = _add(unit)

@@ -1,7 +1,7 @@
 """Carries out pending effects: sends messages to devices, publishes the announcement, submits jobs to the worker.
 
-Each effect may be carried out twice. The only decision made here is when a device should come back, because that
-depends on the time of sending.
+Each effect may be carried out twice. Nothing is decided here; when a device should come back is decided by
+:mod:`coordinator.tasks.retry` at the time of sending.
 """
 
 from __future__ import annotations
@@ -14,22 +14,17 @@ from coordinator.engine.jobs import AggregationJob, EvaluationJob, EvaluationTex
 from coordinator.engine.round_context import RoundContexts
 from coordinator.engine.unit_of_work import Snapshot
 from coordinator.learning.downlink import VERSIONS_BACK
-from coordinator.ports import Clock, Repository, Signer, TaskRecord, Transport, VersionRecord, Worker
+from coordinator.ports import Clock, Repository, Signer, Transport, Worker
 from coordinator.rounds.events import AssignDevice, RejectCheckIn, SendReceipt, StartAggregation
-from coordinator.rounds.pace_steering import Steering, check_in_within_s, loads, opens_in_s, retry_after_s
+from coordinator.rounds.pace_steering import Steering, check_in_within_s
 from coordinator.rounds.round import Phase, Round, awaits_report
 from coordinator.rounds.seats import SeatState
-from coordinator.tasks.schedule import wait_s
+from coordinator.tasks.retry import recall, retry_after_s, steering_of
 from coordinator.tasks.task import TaskStatus
 from wire import messages, topics
 from wire.identifiers import DeviceId, Population, Sha256
 from wire.messages import Announcement, Assignment, Canary, Missing, Receipt, Rejection, RejectionReason, Work
 
-REFUSED_RETRY_S = 900.0
-"""A device that lacks text or a newer agent is unlikely to have it sooner (Android also retries after 15 minutes)."""
-_NOT_SOON = frozenset({RejectionReason.OUTDATED_AGENT, RejectionReason.TOO_FEW_EXAMPLES, RejectionReason.BLOCKED})
-NO_TASK_RETRY_S = 3600.0
-"""Retry time when all tasks are over: a new task is hours away at best. A paused task may resume at any moment."""
 ANNOUNCED_FOR_S = 30 * 86400.0
 """Validity of an announcement: longer than any outage of a coordinator."""
 CLOCKS_APART_S = 86400.0
@@ -77,9 +72,7 @@ class EffectRunner:
         self._worker = worker
         self._clock = clock
         self._generator = generator
-        self._looked_up: dict[str, tuple[int, Steering, float]] = {}
-        self._snapshot: Snapshot | None = None
-        self._found: dict[tuple[str, int], tuple[float, Steering, bool] | None] = {}
+        self._steering: dict[str, tuple[int, Steering]] = {}
 
     def carry_out(self, effect: PendingEffect, snapshot: Snapshot) -> bool:
         """Carry out an effect.
@@ -104,7 +97,7 @@ class EffectRunner:
             case AssignDevice():
                 self._assign(effect, snapshot)
             case RejectCheckIn(device, reason, detail, rounds, task):
-                retry_s = self._retry_after_s(snapshot, task, reason, rounds)
+                retry_s = self._retry_after_s(snapshot, task=task, reason=reason, rounds_later=rounds)
                 self._send(device, Rejection(reason=reason, retry_after_s=retry_s, detail=detail[:500]))
             case SendReceipt():
                 self._send_receipt(effect, snapshot)
@@ -123,6 +116,9 @@ class EffectRunner:
         canary = None
         if tried is not None:
             canary = Canary(version=tried.version, manifest=Sha256(tried.manifest), share=self._share)
+        steering = self._steering_of_active(snapshot)
+        opened = snapshot.rounds.get(self._first)
+        awaited = opened is not None and opened.phase is Phase.SELECTION and self._first in steering
         signed_s = self._signing_s(snapshot)
         message = Announcement(
             version=version.version,
@@ -136,8 +132,8 @@ class EffectRunner:
             signed_s=signed_s,
             not_after_s=signed_s + ANNOUNCED_FOR_S,
             canary=canary,
-            check_in_within_s=self._opening_s(snapshot),
-            recall=self._recall(snapshot),
+            check_in_within_s=check_in_within_s(steering[self._first]) if awaited else None,
+            recall=recall(snapshot.tasks, snapshot.rounds, steering),
         )
         self._publish(topics.announce(self._population), message, retain=True)
 
@@ -145,23 +141,6 @@ class EffectRunner:
         """The signing time, which never goes backwards: devices without a clock rely on it."""
         self._signed_s = max(self._signed_s, self._clock.now_s(), snapshot.number / 1000)
         return self._signed_s
-
-    def _opening_s(self, snapshot: Snapshot) -> float | None:
-        """Time over which all devices should spread their check-ins; None unless the open round needs all of them."""
-        current, record = snapshot.rounds.get(self._first), snapshot.tasks.get(self._first)
-        if current is None or record is None or current.phase is not Phase.SELECTION:
-            return None
-        return check_in_within_s(self._steering(record, current.number, self._clock.now_s())[0])
-
-    def _recall(self, snapshot: Snapshot) -> int:
-        """When the newest active task became active, if it needs all devices; it tells one recall from another."""
-        active = [each for each in snapshot.tasks.values() if each.state.status is TaskStatus.ACTIVE]
-        newest = max(active, key=lambda record: record.state.since_s, default=None)
-        if newest is None or newest.name not in snapshot.rounds:
-            return 0
-        number = snapshot.rounds[newest.name].number
-        needed = check_in_within_s(self._steering(newest, number, self._clock.now_s())[0]) is not None
-        return int(newest.state.since_s * 1000) if needed else 0
 
     def _figures(self, current: Round) -> FiguresJob:
         with self._repository.transaction() as tx:
@@ -213,7 +192,7 @@ class EffectRunner:
         if not awaits_report(current, effect.device, effect.attempt) or remaining_s <= 0:
             return
         record = snapshot.tasks[current.task]
-        context = self._contexts.of_round(record, self._base_version(current, snapshot), current)
+        context = self._contexts.of_round(record, snapshot.bases[current.number], current)
         signed_s = self._signing_s(snapshot)
         self._send(
             effect.device,
@@ -241,7 +220,7 @@ class EffectRunner:
             verdict=effect.verdict,
             code=effect.code,
             detail=effect.detail[:500],
-            retry_after_s=self._retry_after_s(snapshot, "", None),
+            retry_after_s=self._retry_after_s(snapshot),
         )
         self._send(effect.device, receipt)
 
@@ -252,70 +231,29 @@ class EffectRunner:
         payload = messages.encode(message, lambda text: self._signer.sign(topic, text))
         self._transport.publish(topic, payload, retain=retain)
 
-    def _base_version(self, current: Round, snapshot: Snapshot) -> VersionRecord:
-        newest = snapshot.versions.get(current.task)
-        if newest is not None and newest.version == current.base_version:
-            return newest
-        return snapshot.bases[current.base_version]
+    def _retry_after_s(
+        self, snapshot: Snapshot, *, task: str = "", reason: RejectionReason | None = None, rounds_later: int = 0
+    ) -> float:
+        return retry_after_s(
+            snapshot.tasks,
+            snapshot.rounds,
+            self._steering_of_active(snapshot),
+            self._clock.now_s(),
+            self._generator,
+            task=task,
+            reason=reason,
+            rounds_later=rounds_later,
+        )
 
-    def _retry_after_s(self, snapshot: Snapshot, task: str, reason: RejectionReason | None, rounds: int = 0) -> float:
-        """Seconds until a device should come back: for the named task if it is active, else for the first to open."""
-        soonest = self._soonest(snapshot, task, rounds)
-        if soonest is None:
-            paused = any(record.state.status is TaskStatus.PAUSED for record in snapshot.tasks.values())
-            return REFUSED_RETRY_S if paused else NO_TASK_RETRY_S
-        expected_s, steering, named = soonest
-        not_for_it = named and reason is RejectionReason.NO_TASK and task in snapshot.rounds
-        if not_for_it or reason in _NOT_SOON:
-            expected_s = max(expected_s, REFUSED_RETRY_S)
-        return retry_after_s(steering, expected_s, self._clock.now_s(), self._generator)
-
-    def _soonest(self, snapshot: Snapshot, task: str, rounds: int) -> tuple[float, Steering, bool] | None:
-        """Wait, steering, and whether the named task is active, for the first task to open; None if no task is active.
-
-        Cached for one batch (each batch has its own snapshot), because a batch may send hundreds of receipts.
-        """
-        if self._snapshot is not snapshot:
-            self._snapshot, self._found = snapshot, {}
-        if (task, rounds) not in self._found:
-            going_on = [record for record in snapshot.tasks.values() if record.state.status is TaskStatus.ACTIVE]
-            named = [record for record in going_on if record.name == task]
-            now_s = self._clock.now_s()
-            all_of_them = (
-                (*self._expected(record, snapshot.rounds.get(record.name), rounds, now_s), bool(named))
-                for record in named or going_on
-            )
-            self._found[task, rounds] = min(all_of_them, key=lambda found: found[0], default=None)
-        return self._found[task, rounds]
-
-    def _expected(self, record: TaskRecord, current: Round | None, rounds: int, now_s: float) -> tuple[float, Steering]:
-        """Expected seconds until the task's next selection with room for the device, and its steering parameters."""
-        number = 0 if current is None else current.number
-        steering, usual_s = self._steering(record, number, now_s)
-        if current is None:
-            return wait_s(record.settings.schedule, record.state.closed_at_s, now_s), steering
-        expected_s = 0.0
-        if current.phase is not Phase.SELECTION and current.started_at_s is not None:
-            longest_s = current.rules.report_deadline_s
-            expected_s = opens_in_s(current.started_at_s, current.deadline_s, longest_s, usual_s, now_s)
-            expected_s += wait_s(record.settings.schedule, now_s + expected_s, now_s + expected_s)
-        if rounds:
-            expected_s += (rounds - (current.phase is not Phase.SELECTION)) * usual_s
-        return expected_s, steering
-
-    def _steering(self, record: TaskRecord, number: int, now_s: float) -> tuple[Steering, float]:
-        """Steering and the usual round length in seconds; cached per round, which sends thousands of answers."""
-        known = self._looked_up.get(record.name)
-        if known is None or known[0] != number:
-            settings = record.settings
-            with self._repository.transaction() as tx:
-                population, rhythm = tx.devices_since(now_s - LATELY_S), tx.rhythm()
-            steering = Steering(
-                population=round(settings.variant.share * population) if settings.variant.experiment else population,
-                cohort=settings.rules().cohort,
-                selection_deadline_s=settings.selection_deadline_s,
-                shortest_s=settings.shortest_retry_s,
-                loads=loads(rhythm, now_s),
-            )
-            known = self._looked_up[record.name] = (number, steering, rhythm.usual_round_s)
-        return known[1:]
+    def _steering_of_active(self, snapshot: Snapshot) -> dict[str, Steering]:
+        """Steering of each active task; read once per round, because a round sends thousands of answers."""
+        active = [record for record in snapshot.tasks.values() if record.state.status is TaskStatus.ACTIVE]
+        for record in active:
+            current = snapshot.rounds.get(record.name)
+            number = 0 if current is None else current.number
+            if self._steering.get(record.name, (-1,))[0] != number:
+                now_s = self._clock.now_s()
+                with self._repository.transaction() as tx:
+                    population, rhythm = tx.devices_since(now_s - LATELY_S), tx.rhythm()
+                self._steering[record.name] = (number, steering_of(record.settings, population, rhythm, now_s))
+        return {record.name: self._steering[record.name][1] for record in active}

@@ -92,7 +92,7 @@ class JobResults:
             unit.after_commit.append(lambda: self._jobs.pop(effect, None))
 
     def _commit(self, unit: UnitOfWork, state: Round, done: AggregationDone) -> None:
-        task, base, number = state.task, unit.base_version(state), unit.tx.last_version_number() + 1
+        task, base, number = state.task, unit.snapshot.bases[state.number], unit.tx.last_version_number() + 1
         weights = Artifact(done.weights, done.size_bytes)
         manifest = msgspec.structs.replace(
             Manifest.decode(self._artifacts.get(base.manifest)),

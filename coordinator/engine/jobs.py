@@ -123,7 +123,6 @@ class AggregationDone(msgspec.Struct, frozen=True, tag=True):
         size_bytes: length of the file of the new weights.
         optimizer_state: hash of the optimizer's new state; None if it keeps none.
         clip_norm: L2 norm that the next round's updates are clipped to; None if every update so far was zero.
-        update_norm: L2 norm of the change of the weights.
         metrics: metrics of the new weights; None if they were not measured.
         transfers: smaller downloads for devices that hold an earlier version.
         mask: coordinates for the next updates, if the codec needs them.
@@ -136,7 +135,6 @@ class AggregationDone(msgspec.Struct, frozen=True, tag=True):
     weights: str
     size_bytes: int
     optimizer_state: str | None
-    update_norm: float
     metrics: VersionMetrics | None
     clip_norm: float | None = None
     unreadable: tuple[DeviceId, ...] = ()

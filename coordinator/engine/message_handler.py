@@ -200,7 +200,7 @@ class MessageHandler:
         return check_report(report, asked) if context.gate.kind is Work.TRAIN else check_figures(report, asked)
 
     def _context(self, state: Round, unit: UnitOfWork) -> RoundContext:
-        return self._contexts.of_round(unit.snapshot.tasks[state.task], unit.base_version(state), state)
+        return self._contexts.of_round(unit.snapshot.tasks[state.task], unit.snapshot.bases[state.number], state)
 
     def _take_chunk(self, device: DeviceId, chunk: frame.Chunk, payload: bytes, unit: UnitOfWork) -> None:
         meant = unit.find_round(chunk.round)

@@ -22,17 +22,16 @@ from coordinator.learning.device_metrics import Tally, merged, tried_in
 from coordinator.ports import Lineage, VersionRecord
 from coordinator.rounds.round import Round
 from coordinator.tasks.settings import TaskSettings
-from coordinator.versions import quality_gate as gate
-from coordinator.versions.quality_gate import COMPARED_WITH, Figures
+from coordinator.versions.quality_gate import COMPARED_WITH, Figures, worse_on_devices
 from coordinator.versions.rollout import (
     Event,
     GateFailed,
-    GatePassed,
     Overtaken,
     Promoted,
     Stage,
     Withdrawn,
     judge,
+    judge_new,
     step,
 )
 
@@ -88,7 +87,7 @@ class RolloutService:
         if current is None:
             return
         former = _line(current, unit)[1:]
-        worse = gate.worse_on_devices(found, [unit.tx.federated(each.version) for each in former], self._trial.devices)
+        worse = worse_on_devices(found, [unit.tx.federated(each.version) for each in former], self._trial.devices)
         if worse is not None:
             at, reason = worse
             self.withdraw(current, former[at], reason, unit)
@@ -112,17 +111,20 @@ class RolloutService:
             unit: the unit of work.
         """
         former = unit.snapshot.versions[made.task]
-        margin = gate.MARGIN if self._own_text and devices < self._trial.devices else gate.COLLAPSE
-        faults = gate.faults(figures(made), map(figures, _line(former, unit, since=unit.tx.measured_since())), margin)
-        parent = former.version if made.lineage is None else made.lineage.parent
-        if parent != former.version:
-            faults = (f"it was trained from version {parent}, and that is not what devices have any more", *faults)
+        event = judge_new(
+            self._trial,
+            figures(made),
+            map(figures, _line(former, unit, since=unit.tx.measured_since())),
+            base=former.version if made.lineage is None else made.lineage.parent,
+            current=former.version,
+            devices=devices,
+            own_text=self._own_text,
+            now_s=unit.now_s,
+        )
         unit.tx.add_version(made)
-        if faults:
+        if isinstance(event, GateFailed):
             unit.tx.count("versions_refused")
-            self._move(made, GateFailed("; ".join(faults)[:MOST_CHARACTERS], unit.now_s), unit)
-        else:
-            self._move(made, GatePassed(self._trial.share, unit.now_s), unit)
+        self._move(made, event, unit)
 
     def note_trial(self, ended: Round, unit: UnitOfWork) -> None:
         """Store how many devices could run the base version of an ended round, and judge the canary if there is one.
@@ -142,11 +144,15 @@ class RolloutService:
         if event is not None:
             self._move(canary, event, unit)
 
-    def before(self, record: VersionRecord, unit: UnitOfWork) -> VersionRecord | None:
-        """The version that devices used before a current version: the most recently superseded one of its task."""
-        newest = unit.tx.versions(MOST_LOOKED_AT, task=record.task)
-        were_current = [each for each in newest if each.rollout.stage is Stage.SUPERSEDED]
-        return max(were_current, key=lambda each: (each.rollout.since_s, each.version), default=None)
+    def successor(self, current: VersionRecord, number: int | None, unit: UnitOfWork) -> VersionRecord | None:
+        """The version of its task that can replace a current one: this one, or else the last one to be superseded."""
+        if number is None:
+            newest = unit.tx.versions(MOST_LOOKED_AT, task=current.task)
+            were_current = [each for each in newest if each.rollout.stage is Stage.SUPERSEDED]
+            return max(were_current, key=lambda each: (each.rollout.since_s, each.version), default=None)
+        named = unit.tx.version(number)
+        other = named is not None and named.task == current.task and named.version != current.version
+        return named if other else None
 
     def promote(self, record: VersionRecord, reason: str, unit: UnitOfWork) -> None:
         """Release a version to all devices for an operator: supersede the current version, roll back a canary."""

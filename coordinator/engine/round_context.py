@@ -8,11 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from coordinator.engine.aggregation import asked_codec
-from coordinator.ports import BlobStore, TaskRecord, VersionRecord
+from coordinator.ports import BlobStore, VersionRecord
 from coordinator.rounds.admission import Requirements, Trial
 from coordinator.rounds.report_checks import max_report_bytes
 from coordinator.rounds.round import Round
 from coordinator.rounds.selection import Admission
+from coordinator.tasks.record import TaskRecord
 from models.manifest import Manifest
 from wire.codec import Codec
 from wire.identifiers import Sha256

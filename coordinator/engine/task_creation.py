@@ -12,10 +12,11 @@ from coordinator.config import CoordinatorConfig
 from coordinator.engine.aggregation import with_mask
 from coordinator.engine.effects import EvaluateVersion
 from coordinator.engine.unit_of_work import Snapshot, UnitOfWork
-from coordinator.ports import BlobStore, Lineage, TaskRecord, TaskStore, Transaction, VersionRecord
+from coordinator.ports import BlobStore, Lineage, TaskStore, Transaction, VersionRecord
 from coordinator.rounds.admission import free_slot
 from coordinator.tasks import task as tasks
 from coordinator.tasks.operations import OperationRefused
+from coordinator.tasks.record import TaskRecord
 from coordinator.tasks.settings import TaskSettings, beyond_limits, task_faults
 from coordinator.tasks.task import OVER, Task, TaskStatus
 from coordinator.versions.rollout import Rollout, Stage
@@ -31,7 +32,7 @@ def take_stock(tx: Transaction, config: CoordinatorConfig, now_s: float) -> Snap
     """The snapshot at service start, with the configuration's task updated from its file.
 
     Raises:
-        LocalProtocolError: the database holds no version of the configuration's task or of another training task.
+        LocalProtocolError: the database lacks a version of a training task or the base version of an open round.
         ConfigError: the other tasks of its experiment leave too few devices for the configuration's task.
     """
     settings = config.task.settings()
@@ -56,6 +57,12 @@ def take_stock(tx: Transaction, config: CoordinatorConfig, now_s: float) -> Snap
             msg = f"the database holds no model version of the task {name}; import one first"
             raise LocalProtocolError(msg)
         snapshot.versions[name] = version
+    for current in rounds.values():
+        base = tx.version(current.base_version)
+        if base is None:
+            msg = f"round {current.number} has base version {current.base_version}, which the database lacks"
+            raise LocalProtocolError(msg)
+        snapshot.bases[current.number] = base
     return snapshot
 
 

@@ -14,7 +14,7 @@ import structlog
 from msgspec.structs import replace
 
 from coordinator.engine.effects import PendingEffect
-from coordinator.ports import StoredReport, TaskRecord, Transaction, VersionRecord
+from coordinator.ports import StoredReport, Transaction, VersionRecord
 from coordinator.rounds import lease as leases
 from coordinator.rounds.events import (
     AggregationFailed,
@@ -35,6 +35,7 @@ from coordinator.rounds.round import TERMINAL, AbandonCause, Phase, Round, dropo
 from coordinator.rounds.seats import causes_of
 from coordinator.rounds.waiting import doing, sentence
 from coordinator.tasks import task as tasks
+from coordinator.tasks.record import TaskRecord
 from coordinator.tasks.schedule import wait_s, within_hours
 from coordinator.tasks.task import OVER, TaskStatus
 from wire.crash_loop import CRASHES_ALLOWED
@@ -56,7 +57,7 @@ class Snapshot:
         tasks: every task that is not over or still has an open round, in order of creation.
         rounds: the open round of each task that has one.
         versions: the current version of each training task.
-        bases: base versions of open rounds, by number, where the base is not the task's current version.
+        bases: base version of each open round, by number of the round.
         number: sequence number of orders to devices; a new one is drawn whenever the devices' version changes.
     """
 
@@ -139,7 +140,7 @@ class UnitOfWork:
             self.tx.drop_frames(after.number)
             self.tx.drop_chunks(after.number)
             del self.snapshot.rounds[task]
-            self.snapshot.bases.pop(after.base_version, None)
+            del self.snapshot.bases[after.number]
             on_trial = self.tx.canary_version(task) is not None
             self._judge(after, self)
             undecided = on_trial and self.tx.canary_version(task) is not None
@@ -257,7 +258,7 @@ class UnitOfWork:
         number, trial = self.tx.last_round_number() + 1, canary is not None
         rules = settings.rules(trial=trial)
         opened = open_round(number, base.version, rules, self._seed, self.now_s, state.empty, name, trial=trial)
-        self.snapshot.rounds[name] = opened
+        self.snapshot.rounds[name], self.snapshot.bases[number] = opened, base
         self.tx.save_round(opened)
         self._say(
             "round_opened",
@@ -278,22 +279,6 @@ class UnitOfWork:
             return self.tx.version(source.version)
         name = source.task or self.first
         return self.snapshot.versions.get(name) or self.tx.current_version(name)
-
-    def base_version(self, state: Round) -> VersionRecord:
-        """The base version of an open round.
-
-        Raises:
-            LocalProtocolError: the database has no such version.
-        """
-        newest = self.snapshot.versions.get(state.task)
-        if newest is not None and newest.version == state.base_version:
-            return newest
-        base = self.snapshot.bases.get(state.base_version) or self.tx.version(state.base_version)
-        if base is None:
-            msg = f"round {state.number} has base version {state.base_version}, which the database lacks"
-            raise LocalProtocolError(msg)
-        self.snapshot.bases[state.base_version] = base
-        return base
 
     def _end_round(self, ended: Round, *, on_trial: bool, decided: bool) -> None:
         """Apply the end of a round to its task."""

@@ -19,6 +19,7 @@ from coordinator.config import BrokerKind
 from coordinator.enrolment.certificate_issuer import CertificateIssuer, Certified, Outcome, Waiting, new_claim
 from coordinator.enrolment.claims import ClaimRefused, KeyState
 from coordinator.enrolment.tls_files import url_for_devices
+from coordinator.web import asking
 from coordinator.web.access import Role
 from coordinator.web.admission import for_devices, needs, open_to_all, problem
 from coordinator.web.documents import Changed, Nothing, Problem, TokenName
@@ -26,7 +27,6 @@ from coordinator.web.ports import WebPorts
 from wire.addresses import is_loopback
 from wire.enrolment import Enrolled, EnrolmentPending, EnrolmentWanted, RenewalWanted
 from wire.errors import RemoteProtocolError
-from wire.identifiers import DeviceId, device_id
 
 HOUR_S = 3600.0
 ATTEMPTS_PER_MINUTE = 60
@@ -152,7 +152,7 @@ def make_claim(ports: WebPorts, wanted: ClaimWanted, who: str) -> ClaimMade:
             or existed.
     """
     office = _office(ports)
-    if wanted.device and (wanted.uses != 1 or _device(wanted.device) == ports.config.broker.username):
+    if wanted.device and (wanted.uses != 1 or asking.device(wanted.device) == ports.config.broker.username):
         abort(422, "a claim with a device's name is for that one device, and not for the coordinator's own name")
     characters, claim = new_claim(
         wanted.name,
@@ -202,7 +202,7 @@ def forget(ports: WebPorts, name: str, who: str) -> bool:
     Raises:
         HTTPException: 404, without TLS, or if the device name is invalid.
     """
-    return _office(ports).register.revoke(_device(name), who, ports.clock.now_s())
+    return _office(ports).register.revoke(asking.device(name), who, ports.clock.now_s())
 
 
 def _for_operators(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
@@ -306,10 +306,3 @@ def _answer(outcome: Outcome, ports: WebPorts) -> Any:
 
 def _address() -> str:
     return str(request.remote_addr or "")[:64]
-
-
-def _device(name: str) -> DeviceId:
-    try:
-        return device_id(name)
-    except RemoteProtocolError as error:
-        abort(404, str(error))

@@ -100,6 +100,7 @@ class Steering:
         selection_deadline_s: how long a round waits for devices.
         shortest_s: shortest retry time.
         loads: how busy each hour of the day is, relative to the mean.
+        usual_round_s: usual length of a round from its start to its commit; 0 if none has ended.
     """
 
     population: int
@@ -107,6 +108,7 @@ class Steering:
     selection_deadline_s: float
     shortest_s: float
     loads: tuple[float, ...] = (1.0,) * HOURS
+    usual_round_s: float = 0.0
 
 
 def opens_in_s(started_at_s: float, deadline_s: float, report_deadline_s: float, usual_s: float, now_s: float) -> float:

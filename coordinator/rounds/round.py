@@ -439,7 +439,7 @@ def _end_if_due(state: Round, now_s: float) -> Step:
         return ended, effects + others
     if now_s < min(_replacement_ends_s(state), state.deadline_s):
         return state, effects
-    causes = ", ".join(sorted(f"{cause.value} {count}" for cause, count in dropouts(state).items()))
+    causes = ", ".join(sorted(f"{cause.value.replace('-', ' ')} {count}" for cause, count in dropouts(state).items()))
     reason = f"{state.reported} of {state.rules.minimum} needed reports came"
     reason += f"; dropouts: {causes}" if causes else ""
     return _abandoned(state, AbandonCause.TOO_FEW_REPORTS, reason, now_s), effects

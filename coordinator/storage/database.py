@@ -25,7 +25,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 from coordinator.config import CoordinatorConfig
 from coordinator.engine import effects as effect_json
 from coordinator.engine.effects import PendingEffect
-from coordinator.ports import StoredChunk, StoredReport, TaskRecord
+from coordinator.ports import StoredChunk, StoredReport
 from coordinator.rounds.lease import Lease
 from coordinator.rounds.pace_steering import Rhythm
 from coordinator.rounds.round import TERMINAL, Phase, Round
@@ -52,6 +52,7 @@ from coordinator.storage.tables import (
 )
 from coordinator.storage.versions import VersionQueries
 from coordinator.tasks.operations import AuditEntry, TokenRecord
+from coordinator.tasks.record import TaskRecord
 from coordinator.tasks.settings import TaskSettings
 from coordinator.tasks.task import Task
 from host.files import private_file

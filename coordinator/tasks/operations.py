@@ -1,4 +1,4 @@
-"""The operations that an operator can request while the service runs, and their audit records. Data only.
+"""The operations that an operator can request while the service runs, and their audit records. Pure.
 
 :mod:`coordinator.engine.administration` carries them out; :mod:`coordinator.web.access` decides who may request what.
 """
@@ -10,7 +10,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from coordinator.tasks import task as tasks
 from coordinator.tasks.settings import TaskSettings
+from coordinator.tasks.task import OVER, Task, TaskStatus
 from wire.identifiers import DeviceId, Sha256
 
 Reason = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$(?!\n)")]
@@ -130,3 +132,32 @@ class RollBack(msgspec.Struct, frozen=True, tag=True):
 
 
 Operation = CreateTask | PauseTask | ResumeTask | StopTask | BlockDevice | UnblockDevice | PromoteVersion | RollBack
+
+
+def change_of(
+    operation: PauseTask | ResumeTask | StopTask, task: Task, forbidden: str, who: str, now_s: float
+) -> tasks.Event | OperationRefused | None:
+    """The event that an operation is for its task; None if nothing has to change.
+
+    Args:
+        operation: the requested operation.
+        task: the task.
+        forbidden: why ``[limits]`` forbids the task to open rounds; empty if it does not.
+        who: name of the operator.
+        now_s: wall-clock time.
+    """
+    event: tasks.Event
+    match operation:
+        case PauseTask():
+            wanted, event = TaskStatus.PAUSED, tasks.Paused(now_s, operation.reason, who)
+        case StopTask():
+            wanted, event = TaskStatus.STOPPED, tasks.TaskStopped(now_s, operation.reason, who)
+        case ResumeTask():
+            wanted, event = TaskStatus.ACTIVE, tasks.Resumed(now_s)
+    if task.status is wanted:
+        return None
+    if task.status in OVER:
+        return OperationRefused(f"the task {task.name} is {task.status.value}: {task.reason}; make a new one")
+    if wanted is TaskStatus.ACTIVE and forbidden:
+        return OperationRefused(f"[limits] of the configuration do not allow the task {task.name}: {forbidden}")
+    return event

@@ -1,4 +1,4 @@
-"""The rollout of a version, as a state machine without I/O, and the verdict on a canary trial.
+"""The rollout of a version, as a state machine without I/O, and the verdicts on new versions and canary trials.
 
 Theory of operation
 ===================
@@ -13,8 +13,9 @@ version is SUPERSEDED by the next one, or ROLLED_BACK. An operator may also make
 A pair (stage, event) that is not in TABLE raises IllegalEvent and changes nothing. The reason for each stage is stored
 with the version, in words.
 
-The verdict compares on-device metrics (:mod:`coordinator.learning.device_metrics`): recall on the devices' own held-out
-words, compared as in :mod:`coordinator.versions.quality_gate`, and how many devices could not run the version.
+The verdict on a trial compares on-device metrics (:mod:`coordinator.learning.device_metrics`): recall on the devices'
+own held-out words, compared as in :mod:`coordinator.versions.quality_gate`, and how many devices could not run the
+version.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import msgspec
 from msgspec import Meta
 
 from coordinator.learning.device_metrics import Tally
-from coordinator.versions.quality_gate import worse_on_devices
+from coordinator.versions.quality_gate import COLLAPSE, MARGIN, Figures, faults, worse_on_devices
 from wire.machine import Row, find_row, row, table
 
 
@@ -187,7 +188,7 @@ def _retire(_state: Rollout, event: Overtaken) -> Rollout:
 TABLE = table(_rows())
 
 
-# The judgement
+# The verdicts
 
 
 class TrialPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -202,6 +203,56 @@ class TrialPolicy(msgspec.Struct, frozen=True, kw_only=True):
     share: Annotated[float, Meta(ge=0, lt=1)] = 0.0  # all at once: a household has few; a fleet uses 0.05
     devices: Annotated[int, Meta(ge=1, le=10**6)] = 10  # fewer vary too much
     hours: Annotated[float, Meta(gt=0, le=8760)] = 24.0  # most phones charge daily
+
+
+def judge_new(
+    policy: TrialPolicy,
+    new: Figures,
+    line: Iterable[Figures],
+    *,
+    base: int | None,
+    current: int,
+    devices: int,
+    own_text: bool,
+    now_s: float,
+) -> GatePassed | GateFailed:
+    """The verdict of the gate on a new version.
+
+    Args:
+        policy: how many devices try it first, and how many must measure a version to decide about it themselves.
+        new: its metrics on the held-out text.
+        line: metrics of the current version and the versions before it.
+        base: the version that it was trained from.
+        current: the version that devices have.
+        devices: how many devices measured ``base`` in this round; about as many will measure the new version.
+        own_text: whether the held-out text was typed by people of the fleet.
+        now_s: wall-clock time.
+    """
+    found = faults(new, line, MARGIN if own_text and devices < policy.devices else COLLAPSE)
+    if base != current:
+        found = (f"it was trained from version {base}, and that is not what devices have any more", *found)
+    return GateFailed("; ".join(found), now_s) if found else GatePassed(policy.share, now_s)
+
+
+def cannot_roll_back(version: int, stage: Stage, *, named: bool, replaceable: bool) -> str:
+    """Why an operator cannot roll back a version; empty if it is possible.
+
+    >>> cannot_roll_back(3, Stage.REFUSED, named=False, replaceable=True)
+    'version 3 is refused; only a canary or a current one can be taken back'
+
+    Args:
+        version: number of the version.
+        stage: its rollout stage.
+        named: whether the operator named a version to replace it.
+        replaceable: whether there is another version of its task that can replace it.
+    """
+    if (stage, Withdrawn) not in TABLE:
+        return f"version {version} is {stage.value}; only a canary or a current one can be taken back"
+    if stage is Stage.CURRENT and not replaceable:
+        return f"there is no version that devices could get instead of {version}; give another"
+    if stage is Stage.CANARY and named:
+        return f"version {version} is a canary: its devices go back to the current version"
+    return ""
 
 
 def judge(policy: TrialPolicy, tried: Tally, latest: Sequence[Tally], since_s: float, now_s: float) -> Event | None:

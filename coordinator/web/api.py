@@ -16,6 +16,7 @@ from spectree.models import SecureType, SecuritySchemeData
 
 from coordinator.enrolment.routes import add_enrolment
 from coordinator.tasks.operations import BlockDevice, UnblockDevice
+from coordinator.web import asking
 from coordinator.web import documents as docs
 from coordinator.web.access import ANYBODY, Caller, Role, new_token
 from coordinator.web.admission import ROOT, client_network, needs, problem
@@ -33,8 +34,6 @@ from coordinator.web.rows import (
 )
 from coordinator.web.task_routes import add_task_routes
 from coordinator.web.version_routes import add_version_routes
-from wire.errors import RemoteProtocolError
-from wire.identifiers import DeviceId, device_id
 
 CHANGES_PER_MINUTE = 60
 DAY_S = 86400.0
@@ -119,9 +118,9 @@ def _add_reading(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
         """Show a round, with the outcome of each selected device."""
         states = current_app.extensions["census"].now().states
         with ports.repository.transaction() as view:
-            detail = round_detail(view, _number(number), ports.clock.now_s(), states)
+            detail = round_detail(view, asking.number(number, "round"), ports.clock.now_s(), states)
         if detail is None:
-            abort(404, f"there is no round {number}")
+            asking.missing(f"round {number}")
         return detail
 
     @blueprint.get("/counters")
@@ -148,7 +147,7 @@ def _add_reading(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
     def one_device(name: str) -> DeviceView:
         """Show a device's last known state."""
         with ports.repository.transaction() as view:
-            lease = view.lease(_device(name))
+            lease = view.lease(asking.device(name))
         if lease is None:
             abort(404, f"no device {name} was ever heard of")
         return device_row(lease, ports.clock.now_s())
@@ -174,14 +173,14 @@ def _add_changing(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None
     @needs(Role.OPERATOR)
     def block(name: str, json: docs.Why) -> docs.Changed:
         """Block a device; it need not be known yet."""
-        return change(ports, BlockDevice(_device(name), json.reason))
+        return change(ports, BlockDevice(asking.device(name), json.reason))
 
     @blueprint.post("/devices/<name>/unblock")
     @spec.validate(resp=answers(docs.Changed, 404, 415), **changes)
     @needs(Role.OPERATOR)
     def unblock(name: str, json: docs.Nothing) -> docs.Changed:  # noqa: ARG001 - checked to be empty
         """Unblock a device."""
-        return change(ports, UnblockDevice(_device(name)))
+        return change(ports, UnblockDevice(asking.device(name)))
 
 
 def _add_tokens(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
@@ -212,16 +211,3 @@ def _add_tokens(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
         if not ports.tokens.remove(name, g.caller.name, ports.clock.now_s()):
             abort(404, f"there is no token {name[:64]}")
         return docs.Changed(changed=True)
-
-
-def _device(name: str) -> DeviceId:
-    try:
-        return device_id(name)
-    except RemoteProtocolError as error:
-        abort(404, str(error))
-
-
-def _number(number: int) -> int:
-    if number >= 1 << 53:
-        abort(404, f"there is no number {number}")
-    return number

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 
 import msgspec
 
-from coordinator.ports import RoundSummary, TaskRecord, VersionRecord
+from coordinator.ports import RoundSummary, VersionRecord
 from coordinator.rounds.lease import Lease
 from coordinator.rounds.round import TERMINAL, Phase, Round
 from coordinator.rounds.waiting import doing, sentence
 from coordinator.storage.database import DatabaseView
+from coordinator.tasks.record import TaskRecord
 
 
 class DeviceView(msgspec.Struct, frozen=True):

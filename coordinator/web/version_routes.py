@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from flask import Blueprint, abort
+from flask import Blueprint
 from spectree import SpecTree
 
 from coordinator.storage.baselines import compared
 from coordinator.tasks.operations import PromoteVersion, Reason, RollBack
+from coordinator.web import asking
 from coordinator.web import documents as docs
 from coordinator.web.access import Role
 from coordinator.web.admission import needs
@@ -60,9 +61,9 @@ def add_version_routes(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) ->
     def one_version(number: int) -> VersionDetail:
         """Show a version: its stage and the reason for it, its lineage, and its metrics."""
         with ports.repository.transaction() as view:
-            record = view.version(_number(number))
+            record = view.version(asking.number(number, "version"))
             if record is None:
-                abort(404, f"there is no version {number}")
+                asking.missing(f"version {number}")
             return version_detail(record, view.federated(number))
 
     @blueprint.post("/versions/<int:number>/promote")
@@ -70,7 +71,7 @@ def add_version_routes(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) ->
     @needs(Role.OPERATOR)
     def promote_version(number: int, json: docs.Why) -> docs.Changed:
         """Give a version to all devices, whatever its stage was before."""
-        return change(ports, PromoteVersion(_number(number), json.reason))
+        return change(ports, PromoteVersion(asking.number(number, "version"), json.reason))
 
     @blueprint.post("/versions/rollback")
     @spec.validate(resp=answers(docs.Changed, 409, 415), **changes)
@@ -78,9 +79,3 @@ def add_version_routes(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) ->
     def roll_back(json: Withdrawal) -> docs.Changed:
         """Roll back a version: by default the canary if there is one, else the current version."""
         return change(ports, RollBack(reason=json.reason, version=json.version, to=json.to))
-
-
-def _number(number: int) -> int:
-    if number >= 1 << 53:
-        abort(404, f"there is no number {number}")
-    return number

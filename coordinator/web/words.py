@@ -1,8 +1,35 @@
-"""Formats numbers, times and sizes for people, on pages and in commands."""
+"""Formats numbers, times, sizes and codes for people, on pages and in commands."""
 
 from __future__ import annotations
 
 import datetime
+
+_CODES = {
+    "attempt": "of another attempt",
+    "away": "not connected",
+    "checked-in": "waiting for a round",
+    "codec": "in another codec",
+    "examples": "no training examples",
+    "fetch-failed": "could not fetch the model",
+    "figures": "an evaluation is missing, or too much",
+    "ineligible": "not eligible",
+    "layout": "of another parameter layout",
+    "low-resources": "too little memory or disk space",
+    "metered": "metered network",
+    "no-examples": "no messages to learn from",
+    "not-finite": "a value is not finite",
+    "not-selected": "it was not selected",
+    "outside-limits": "asked for more than the device allows",
+    "paused": "learning is paused",
+    "payload": "its values cannot be read",
+    "present": "connected",
+    "ready": "connected, waiting for a round",
+    "settling": "eligible for a moment",
+    "silent": "never heard of again",
+    "untrusted": "the model's signature is not trusted",
+    "version": "of another base version",
+}
+"""Codes whose words are not the code without hyphens."""
 
 
 def si_bytes(count: float | None) -> str:
@@ -72,3 +99,12 @@ def thousands(number: float | None) -> str:
     ('1,234,567', '-')
     """
     return "-" if number is None else f"{number:,.0f}"
+
+
+def in_words(code: str | None) -> str:
+    """A device's state, a cause, a report's error code, an audit action or a stage in words.
+
+    >>> in_words("in-use"), in_words("no-examples"), in_words(None)
+    ('in use', 'no messages to learn from', '-')
+    """
+    return _CODES.get(code, code.replace("-", " ")) if code else "-"

@@ -366,7 +366,7 @@ def _refuse(state: State, event: Assigned) -> Result:
 def _rest_after_rejection(_state: CheckedIn, event: Rejected) -> Result:
     rejection = event.rejection
     rest_s = max(rejection.retry_after_s, SHORTEST_REST_S)
-    why = f"{rejection.detail or rejection.reason.value}; again in {rest_s:.0f} s"
+    why = f"{rejection.detail or rejection.reason.value.replace('-', ' ')}; again in {rest_s:.0f} s"
     return Resting(event.at.now_s + rest_s, why, unwanted=rejection.reason is RejectionReason.NO_TASK), ()
 
 

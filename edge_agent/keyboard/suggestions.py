@@ -45,6 +45,8 @@ OWN_SHARE = 0.06
 SPOKEN_SHARE = 0.75
 """A model speaks a language whose lexicon has this share of the model's commonest words. Measured on four English
 texts: 0.90 to 0.97 for English, up to 0.61 for other languages."""
+GLIDED = 4
+"""Words that a glide over the keys is offered as."""
 _LOOKED_AT = 500
 _MOST_SLIPS = 20
 """Maximum corrections considered per word list; the most probable ones are kept."""
@@ -344,26 +346,23 @@ class Suggester:
         found, takes = _completions(loaded, own, spoken, scores, typed, count)
         return Suggestions(tuple(found[:count]), typed.prefix, takes, self._version(loaded), reason)
 
-    def glide(
-        self, text: str, points: Sequence[tuple[float, float]], keys: Keys, count: int = 4, language: str = ""
-    ) -> Suggestions:
+    def glide(self, text: str, points: Sequence[tuple[float, float]], keys: Keys, language: str = "") -> Suggestions:
         """Words that a line drawn over the letter keys may mean; they are appended to the text.
 
         Args:
             text: the text before the caret.
             points: at least 2 points of the line, (right, down), in key widths.
             keys: the centres of at most 64 letter keys, in the same units.
-            count: maximum number of words.
             language: as in :meth:`suggest`.
         """
         finished = read_typed(f"{text} ").finished
         loaded, own, spoken, scores, reason = self._state_after(finished, language)
         line = np.array(points, np.float32)
         ranked = sorted(
-            (one for part, its in _parts(loaded, own, spoken, scores) for one in part.glided(its, line, keys, count)),
+            (one for part, its in _parts(loaded, own, spoken, scores) for one in part.glided(its, line, keys, GLIDED)),
             key=lambda one: -one.score,
         )
-        found = tuple(own.written.get(one.word, one.word) for one in _each_once(ranked)[:count])
+        found = tuple(own.written.get(one.word, one.word) for one in _each_once(ranked)[:GLIDED])
         return Suggestions(found, "", False, self._version(loaded), reason)
 
     def learn(self, text: str) -> None:

@@ -24,7 +24,7 @@ from edge_agent.core.events import SendDropout
 from edge_agent.core.exclusion import storable
 from edge_agent.core.lifecycle import State
 from edge_agent.core.outbox import Parcel
-from edge_agent.ports import AgentTally, Change, Clock, OwnWord, PendingDropout, RecallCount, Remembered
+from edge_agent.ports import Change, Clock, OwnWord, PendingDropout, RecallCount, Remembered
 from host.files import private_file
 from wire.codec import Sparse
 from wire.errors import ConfigError, LocalProtocolError, UnavailableError
@@ -59,6 +59,23 @@ _DEATHS = "session_deaths"
 _PAUSED = "learning_paused"
 _WIPES = "wipes"
 _STATE = msgspec.json.Decoder(State)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTally:
+    """Counts of what the device has done so far.
+
+    Attributes:
+        reports_sent: reports that the coordinator accepted.
+        bytes_sent: total size of the accepted reports.
+        last_report_bytes: size of the newest report; None if there was none.
+        last_trained_at_s: when a training last ended, seconds since 1970 UTC; None if never.
+    """
+
+    reports_sent: int = 0
+    bytes_sent: int = 0
+    last_report_bytes: int | None = None
+    last_trained_at_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

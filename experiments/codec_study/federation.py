@@ -16,7 +16,7 @@ from coordinator.learning.strategies.fedavgm import fed_avg_m
 from edge_agent.core.training import TrainedUpdate, TrainingStopped, train
 from experiments.codec_study.coarse import coarse_codec
 from experiments.codec_study.population import PopulationSetting
-from experiments.codec_study.results import Point
+from experiments.codec_study.results import CurvePoint
 from experiments.codec_study.variants import AfterLate, CodecVariant
 from models.warm_start import CLIP_NORM
 from simulation.warm_start import evaluate, seeded
@@ -40,7 +40,7 @@ POINTS = 5
 """Number of evaluations during a training, after the initial one."""
 
 
-def run(setting: PopulationSetting, variant: CodecVariant, rounds: int) -> tuple[list[Point], float]:
+def run(setting: PopulationSetting, variant: CodecVariant, rounds: int) -> tuple[list[CurvePoint], float]:
     """Train for a number of rounds.
 
     Args:
@@ -161,7 +161,7 @@ def _codec(setting: PopulationSetting, variant: CodecVariant, number: int, last_
     return dataclasses.replace(codec, read=functools.lru_cache(maxsize=1)(codec.read))
 
 
-def _score(setting: PopulationSetting, weights: Vector, number: int) -> Point:
+def _score(setting: PopulationSetting, weights: Vector, number: int) -> CurvePoint:
     setting.device.restore(weights)
     nll, top1, top3 = evaluate(setting.device, [setting.test])
-    return Point(round=number, nll=nll, top1=top1, top3=top3)
+    return CurvePoint(round=number, nll=nll, top1=top1, top3=top3)

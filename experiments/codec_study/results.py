@@ -21,7 +21,7 @@ from experiments.codec_study.variants import DENSE
 from wire.errors import ConfigError, UnavailableError
 
 
-class Point(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CurvePoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Metrics of the model after a number of rounds."""
 
     round: int
@@ -41,7 +41,7 @@ class FinishedTraining(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     rounds: int
     report_bytes: float
     """Median of ``len(frame)`` over all reports."""
-    curve: tuple[Point, ...]
+    curve: tuple[CurvePoint, ...]
     """Ascending by round, from the initial model to the final one."""
     seconds: float
 
@@ -107,7 +107,7 @@ class SeedSpread:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class VariantOutcome:
     """Metrics of one variant in one population after the last round, over seeds.
 
     Attributes:
@@ -133,7 +133,7 @@ class Outcome:
     top3: SeedSpread
 
 
-def outcomes(trainings: Iterable[FinishedTraining]) -> list[Outcome]:
+def outcomes(trainings: Iterable[FinishedTraining]) -> list[VariantOutcome]:
     """Each population and variant, in the order of the trainings; seeds without a dense training are skipped."""
     groups: dict[tuple[str, str], list[FinishedTraining]] = {}
     for training in trainings:
@@ -147,10 +147,10 @@ def outcomes(trainings: Iterable[FinishedTraining]) -> list[Outcome]:
     return found
 
 
-def _outcome(pairs: Sequence[tuple[FinishedTraining, FinishedTraining]]) -> Outcome:
+def _outcome(pairs: Sequence[tuple[FinishedTraining, FinishedTraining]]) -> VariantOutcome:
     first = pairs[0][0]
     ends = [(training.curve[0], training.curve[-1], dense.curve[-1]) for training, dense in pairs]
-    return Outcome(
+    return VariantOutcome(
         population=first.population,
         variant=first.variant,
         seeds=len(pairs),
@@ -168,7 +168,7 @@ def _share(part: float, whole: float) -> float:
     return part / whole if whole else math.nan
 
 
-def table(found: Sequence[Outcome]) -> Table:
+def table(found: Sequence[VariantOutcome]) -> Table:
     """The outcomes as a Markdown table."""
     rows = Table(box=box.MARKDOWN)
     for name in ("population", "variant"):

@@ -7,7 +7,6 @@ named.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wire.errors import ConfigError
@@ -66,15 +65,15 @@ PLATFORMS: tuple[Platform, ...] = (
 )
 
 
-def platform_named(name: str, platforms: Sequence[Platform] = PLATFORMS) -> Platform:
+def platform_named(name: str) -> Platform:
     """Look up a platform by name.
 
     Raises:
         ConfigError: the platform does not exist, or no bundle can be made for it.
     """
-    match = next((platform for platform in platforms if platform.name == name), None)
+    match = next((platform for platform in PLATFORMS if platform.name == name), None)
     if match is None:
-        msg = f"there is no platform {name!r}; there are {', '.join(platform.name for platform in platforms)}"
+        msg = f"there is no platform {name!r}; there are {', '.join(platform.name for platform in PLATFORMS)}"
         raise ConfigError(msg)
     if match.exempt:
         msg = f"no bundle can be made for {name}: {match.exempt}"

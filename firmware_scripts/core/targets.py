@@ -113,9 +113,9 @@ def parse_machine(lsblk: str, mountinfo: str, swaps: str) -> MachineState:
     return MachineState(parse_lsblk(lsblk), parse_mountinfo(mountinfo), parse_swaps(swaps))
 
 
-def judge_all(machine: MachineState, ceiling_bytes: int = SIZE_CEILING_BYTES) -> tuple[TargetVerdict, ...]:
+def judge_all(machine: MachineState) -> tuple[TargetVerdict, ...]:
     """A verdict for every disk, in lsblk's order."""
-    return _verdicts(machine, machine.devices.whole(), ceiling_bytes)
+    return _verdicts(machine, machine.devices.whole(), SIZE_CEILING_BYTES)
 
 
 def judge(machine: MachineState, device: BlockDevice, ceiling_bytes: int = SIZE_CEILING_BYTES) -> TargetVerdict:

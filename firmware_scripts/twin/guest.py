@@ -92,13 +92,13 @@ class Guest:
                 raise UnavailableError(msg)
             time.sleep(_ASK_EVERY_S)
 
-    def shell(self, script: str, *, deadline_s: float = 60.0) -> str:
+    def shell(self, script: str) -> str:
         """Run a shell command inside the machine and return its output.
 
         Raises:
             UnavailableError: the guest agent does not answer, or the command took too long or failed.
         """
-        done = self.run(["/bin/sh", "-c", script], deadline_s=deadline_s)
+        done = self.run(["/bin/sh", "-c", script])
         if done.status:
             msg = f"{script[:80]!r} ended with {done.status} in the machine: {done.output.strip()[-500:]}"
             raise UnavailableError(msg)

@@ -25,7 +25,6 @@ class Started:
         command_line: the kernel's command line.
         device_tree: the device tree; None if the machine describes itself.
         guest_socket: the socket on which QEMU accepts clients of the guest agent.
-        keep: whether writes go to the disk's file and survive a power cut; otherwise they are discarded.
     """
 
     disk: Path
@@ -34,7 +33,6 @@ class Started:
     command_line: str
     device_tree: Path | None
     guest_socket: Path
-    keep: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +96,9 @@ def qemu_command(machine: Machine, started: Started) -> list[str]:
     before the first instruction.
     """
     interface = "none" if machine.disk else "sd"
-    drive = f"if={interface},id=disk,format=raw,file={_escaped(started.disk)}"
     # Each write is passed to the host's kernel at once, so killing QEMU acts as a power cut. There is no need to wait
     # for the host's disk ("unsafe": a power cut of the host may destroy the twin).
-    drive += ",cache=unsafe" + ("" if started.keep else ",snapshot=on")
+    drive = f"if={interface},id=disk,format=raw,file={_escaped(started.disk)},cache=unsafe"
     serial = ["-serial", "stdio"] if machine.disk else ["-serial", "null", "-serial", "stdio"]
     command = [machine.program, *machine.options, "-nodefaults", "-accel", "tcg,thread=multi"]
     line = f"{started.command_line} {_EMULATED}"

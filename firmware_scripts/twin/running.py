@@ -78,16 +78,13 @@ def prepare(image: Path, folder: Path, order: Order | None) -> Twin:
 
 
 @contextmanager
-def powered(
-    twin: Twin, ports: Sequence[int], on_line: Callable[[str], None] = lambda _: None, *, keep: bool = True
-) -> Iterator[Qemu]:
+def powered(twin: Twin, ports: Sequence[int], on_line: Callable[[str], None] = lambda _: None) -> Iterator[Qemu]:
     """Power a twin on; its power is cut when the block ends.
 
     Args:
         twin: the twin, from :func:`prepare`.
         ports: ports of the host's loopback interface that are forwarded to the twin's own loopback interface.
         on_line: receives each line of the console.
-        keep: whether its writes stay on its disk.
 
     Raises:
         UnavailableError: QEMU is missing, or cannot be started.
@@ -110,7 +107,7 @@ def powered(
         msg = f"{folder} has too long a name for a socket in it: take a folder with a shorter one"
         raise ConfigError(msg)
     socket.unlink(missing_ok=True)
-    started = Started(disk, folder / KERNEL, folder / EARLY, line, device_tree, socket, keep=keep)
+    started = Started(disk, folder / KERNEL, folder / EARLY, line, device_tree, socket)
     with Qemu(qemu_command(machine_of(twin.board), started), folder / LOG, on_line) as machine:
         yield machine
 

@@ -23,6 +23,8 @@ MOST_REPORTS = 24
 """Maximum goal of a round: one machine trains for all phones, so a larger goal only takes longer."""
 HELD_OUT = "held_out.tsv"
 """File of the phones' held-out messages, in the folder of the run."""
+LONGEST_SELECTION = 0.4
+"""Share of the emulated day that a round waits: longer than the hours in which no phone is eligible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,9 @@ def coordinator_table(
             "goal": goal,
             "minimum": max(2, goal // 2),
             "over_selection": 1.3,
-            "selection_deadline_s": 15.0,
+            "selection_deadline_s": min(120.0, max(15.0, LONGEST_SELECTION * (settings.day_s or defaults.day_s))),
+            "selection_window_s": 0.25,
+            "retry_after_s": 1.0,
             "report_deadline_s": defaults.report_deadline_s,
             "codec": {"name": settings.codec, "density": settings.density},
             "plan": {

@@ -6,9 +6,10 @@ from typing import Any
 
 from rich.table import Table
 
+from coordinator.web.words import in_words
 from simulation.demo.preparation import PreparedRun
 from simulation.demo.reading import State
-from simulation.demo.watching import percent
+from simulation.demo.watching import REFERENCE, percent
 
 Result = dict[str, Any]
 
@@ -72,8 +73,9 @@ def summary_table(result: Result) -> Table:
     table = Table(title="Summary (emulated phones)", title_justify="left", show_header=False)
     table.add_column(style="bold")
     table.add_column()
-    causes = ", ".join(f"{n} {cause}" for cause, n in sorted(result["dropouts"].items()))
-    dropouts = f"{sum(result['dropouts'].values())} attempts: {causes}" if causes else "none"
+    causes = ", ".join(f"{n} {in_words(cause)}" for cause, n in sorted(result["dropouts"].items()))
+    attempts = sum(result["dropouts"].values())
+    dropouts = f"{attempts} attempt{'s' if attempts > 1 else ''}: {causes}" if causes else "none"
     median = result["report_bytes_median"] or 0
     better, worse = result["phones_better"], result["phones_worse"]
     ratio = f", {result['dense_bytes'] / median:.0f}x smaller" if median else ""
@@ -87,7 +89,10 @@ def summary_table(result: Result) -> Table:
         ("top-1 recall", f"{percent(result['top1_initial'])} before, {percent(result['top1_final'])} after"),
         ("top-3 recall", f"{percent(result['top3_initial'])} before, {percent(result['top3_final'])} after"),
         ("by phone", f"top-1 better for {better} of {len(result['top1_by_phone'])} phones, worse for {worse}"),
-        ("trigram baseline", f"top-1 {percent(result['trigram_top1'])}, top-3 {percent(result['trigram_top3'])}"),
+        (
+            "trigram baseline",
+            f"top-1 {percent(result['trigram_top1'])}, top-3 {percent(result['trigram_top3'])}\n{REFERENCE}",
+        ),
         ("model", f"{result['model']}, {result['parameters']:,} parameters, {result['runtime']}"),
         ("text", f"{result['corpus']}, {result['phones']} phones, seed {result['seed']}"),
         ("broker", result["broker"]),

@@ -14,6 +14,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from coordinator.web.words import in_words
 from simulation.demo.reading import State, read_state
 from wire.errors import UnavailableError
 
@@ -98,14 +99,14 @@ def _events(state: State) -> list[tuple[tuple[object, ...], str]]:
         if current["selected"]:
             events.append((("s", number), f"round {number}: selected {', '.join(sorted(current['selected']))}"))
         events.extend(
-            (("d", number, device, cause), f"round {number}: {device} dropped out ({cause})")
+            (("d", number, device, cause), f"round {number}: {device} dropped out ({in_words(cause)})")
             for device, cause in sorted(current["dropped"].items())
         )
     return events
 
 
 def _committed_line(done: State) -> str:
-    dropped = ", ".join(f"{n} {cause}" for cause, n in sorted(done["dropped"].items())) or "none"
+    dropped = ", ".join(f"{n} {in_words(cause)}" for cause, n in sorted(done["dropped"].items())) or "none"
     return (
         f"round {done['number']} committed: {done['accepted']} of {done['selected']} reports, dropouts {dropped}, "
         f"top-1 recall {percent(done['top1'])}, {done['seconds']:.1f} s"
@@ -135,6 +136,8 @@ def _headline(state: State) -> RenderableType:
     return Panel(text, border_style="cyan")
 
 
+REFERENCE = "The trigram model counted everybody's text in one place; the phones keep theirs and send only updates."
+"""Why the trigram may be the better of the two."""
 _BAR = 30
 """Length of the longest bar, characters."""
 
@@ -150,13 +153,15 @@ def _phones(state: State) -> RenderableType:
         name = device["device"]
         part = Text("")
         if name in current["dropped"]:
-            part = Text(f"dropped out: {current['dropped'][name]}", style="yellow")
+            part = Text(f"dropped out: {in_words(current['dropped'][name])}", style="yellow")
         elif name in current["reported"]:
             part = Text("reported", style="green")
         elif name in current["selected"]:
             part = Text("selected", style="cyan")
         doing = device["state"] if device["online"] else "offline"
-        table.add_row(name, Text(doing, style=_STYLES.get(doing, "dim")), part, Text(device["reason"], style="dim"))
+        table.add_row(
+            name, Text(in_words(doing), style=_STYLES.get(doing, "dim")), part, Text(device["reason"], style="dim")
+        )
     return table
 
 
@@ -168,7 +173,7 @@ def _rounds(state: State) -> RenderableType:
     shown = [("start", initial["top1"] if initial else None, "", "")]
     reasons: list[str] = []
     for done in [r for r in state["rounds"] if r["phase"] in {"committed", "abandoned"}][-8:]:
-        dropped = ", ".join(f"{n} {cause}" for cause, n in sorted(done["dropped"].items()))
+        dropped = ", ".join(f"{n} {in_words(cause)}" for cause, n in sorted(done["dropped"].items()))
         label = str(done["number"]) if done["phase"] == "committed" else f"{done['number']} abandoned"
         shown.append((label, done["top1"], f"{done['accepted']}/{done['selected']}", dropped))
         if done["phase"] == "abandoned" and done["reason"]:
@@ -186,7 +191,8 @@ def _rounds(state: State) -> RenderableType:
         reasons.append(
             f"versions refused because recall fell: {len(refused)}; phones keep version {state['task']['version']}"
         )
-    return Group(table, *(Text(reason, style="yellow") for reason in reasons[-3:]))
+    explained = [Text(REFERENCE, style="dim")] if baseline else []
+    return Group(table, *explained, *(Text(reason, style="yellow") for reason in reasons[-3:]))
 
 
 def _traffic(state: State) -> RenderableType:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from edge_agent.core.lifecycle import State
 from edge_agent.core.outbox import Parcel
-from edge_agent.ports import AgentTally, Change, NewReport, PendingDropout, Remembered, Settlement
+from edge_agent.ports import Change, NewReport, PendingDropout, Remembered, Settlement
 from wire.errors import LocalProtocolError
 from wire.parameters import Vector
 
@@ -32,8 +32,6 @@ class MemoryJournal:
         "_number",
         "_report",
         "_residual",
-        "_sent",
-        "_sent_bytes",
         "_state",
         "produced",
         "touched",
@@ -48,8 +46,6 @@ class MemoryJournal:
         self._dropouts: tuple[PendingDropout, ...] = ()
         self._deaths = 0
         self._number = 0
-        self._sent = 0
-        self._sent_bytes = 0
 
     def load(self) -> Remembered:
         """The state that the last process left."""
@@ -74,9 +70,6 @@ class MemoryJournal:
         self.touched()
 
     def _settle(self, report: NewReport, settlement: Settlement) -> None:
-        if settlement.adopt:
-            self._sent += 1
-            self._sent_bytes += len(report.frame)
         if report.residual is None or not (settlement.adopt or settlement.put_back):
             return
         residual = report.residual
@@ -106,10 +99,6 @@ class MemoryJournal:
     def dropout_sent(self, number: int) -> None:
         """Forget a dropout that was sent."""
         self._dropouts = tuple(pending for pending in self._dropouts if pending.number != number)
-
-    def tally(self) -> AgentTally:
-        """Totals of the device so far."""
-        return AgentTally(self._sent, self._sent_bytes)
 
     @property
     def empty(self) -> bool:

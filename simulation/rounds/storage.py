@@ -16,11 +16,12 @@ from msgspec.structs import replace
 
 from coordinator.engine.effects import PendingEffect
 from coordinator.learning.device_metrics import Tally
-from coordinator.ports import StoredChunk, StoredReport, TaskRecord, VersionRecord
+from coordinator.ports import StoredChunk, StoredReport, VersionRecord
 from coordinator.rounds.lease import Lease
 from coordinator.rounds.pace_steering import Rhythm
 from coordinator.rounds.round import TERMINAL, Phase, Round
 from coordinator.tasks.operations import AuditEntry
+from coordinator.tasks.record import TaskRecord
 from coordinator.versions.rollout import Stage
 from wire.errors import IntegrityError, LocalProtocolError
 from wire.identifiers import DeviceId

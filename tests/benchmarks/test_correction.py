@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.correction import PEERS, Outcome, RightWords, _try, _typed, slip, typed_words
+from benchmarks.correction import PEERS, CorrectionTally, RightWords, _try, _typed, slip, typed_words
 from models.corpora import Corpus
 
 
@@ -40,7 +40,7 @@ def test_changes_and_mends_are_counted():
     def keyboard(_before, typed):
         return {"hlelo": "hello", "kate": "game"}.get(typed.lower(), typed.lower()), ["there", "hello"]
 
-    right, outcome = RightWords(Corpus("people", {"a": ["kate"], "b": ["kate"]})), Outcome()
+    right, outcome = RightWords(Corpus("people", {"a": ["kate"], "b": ["kate"]})), CorrectionTally()
     _try(keyboard, "", "hello", "hlelo", right, outcome)
     _try(keyboard, "hello ", "kate", "katw", right, outcome)
     _try(keyboard, "hello ", "Zorblax", "", right, outcome)  # a name

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 
 from coordinator.engine.aggregation import do_job
-from coordinator.engine.effect_runner import NO_TASK_RETRY_S, REFUSED_RETRY_S
 from coordinator.engine.inbox import JobEnded, Operated
 from coordinator.engine.jobs import JobFailed, VersionMetrics
 from coordinator.learning import device_metrics as federated
 from coordinator.rounds.admission import Eligibility, Variant
 from coordinator.rounds.round import AbandonCause, Phase
 from coordinator.tasks.operations import CreateTask, OperationRefused, PauseTask, ResumeTask, StopTask
+from coordinator.tasks.retry import REFUSED_RETRY_S
 from coordinator.tasks.schedule import Schedule
 from coordinator.tasks.settings import PlanConfig, SourceConfig, TaskSettings
 from coordinator.tasks.task import TaskStatus
@@ -168,16 +168,6 @@ def test_a_phone_that_waits_for_a_task_that_cannot_begin_serves_one_that_can(mak
     world.check_in(other)
     assert {world.assignment(device).task for device in (one, other)} == {"keyboard"}
     assert rounds_of(world, "half")[-1].pool == ()
-
-
-def test_who_waited_for_the_only_task_looks_again_before_long_while_it_is_paused_and_late_when_it_is_over(make_world):
-    world = make_world()
-    world.check_in("a")
-    operate(world, PauseTask("keyboard", "a look"))
-    assert world.transport.to("a", Rejection)[-1].retry_after_s == REFUSED_RETRY_S
-    operate(world, StopTask("keyboard", "for good"))
-    world.check_in("a")
-    assert world.transport.to("a", Rejection)[-1].retry_after_s == NO_TASK_RETRY_S
 
 
 def test_a_task_paused_in_mid_round_lets_its_devices_finish_and_the_other_goes_on(make_world):
@@ -580,6 +570,23 @@ def test_a_round_that_tries_an_older_version_is_held_on_it_after_a_restart(make_
         assert world.transport.to(device, Assignment) or device == "c"
     assert world.assignment("c").version == 0
     assert figures(world, "c") is Verdict.ACCEPTED
+
+
+def test_a_round_that_ends_does_not_take_its_version_from_another_that_tries_the_same(make_world):
+    world = make_world()
+    world.check_in("a", "b")
+    for device in ("a", "b"):
+        report(world, device)
+    world.work()
+    world.listen()
+    operate(world, PauseTask("keyboard", "only the evaluations matter here"))
+    old = SourceConfig(version=0)
+    create(world, "one", kind=Work.EVALUATE, source=old, eligibility=Eligibility(emulated=True))
+    create(world, "two", kind=Work.EVALUATE, source=old, goal=2, minimum=1)
+    able(world, "c")
+    operate(world, StopTask("one", "enough"))
+    world.tick(61.0)
+    assert (world.assignment("c").task, world.assignment("c").version) == ("two", 0)
 
 
 def test_killed_in_the_end_of_an_evaluation_its_figures_count_once(make_world):

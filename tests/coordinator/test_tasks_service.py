@@ -1,5 +1,6 @@
 """Several tasks in the real service with a real broker, made and stopped by the command line."""
 
+import getpass
 import json
 import subprocess
 import sys
@@ -62,6 +63,6 @@ def test_a_second_task_is_made_while_the_first_runs_and_both_commit_over_a_kill(
             assert phones[0].wait_for(Rejection).reason is RejectionReason.NO_TASK
         found = tasks(service)
         assert found["second"]["status"] == "stopped"
-        assert found["second"]["reason"].startswith("seen enough (cli-")
+        assert found["second"]["reason"] == f"seen enough ({getpass.getuser()} on the command line)"
         assert {a.work for a in asked.values()} == {Work.TRAIN}
         assert [entry["action"] for entry in ask(service, "audit")] == ["stop-task", "create-task"]

@@ -216,7 +216,7 @@ def test_a_round_among_a_real_broker_and_no_typed_text_in_any_published_byte(wor
     coordinator.say("phone", Receipt(round=1, attempt=1, verdict=Verdict.ACCEPTED, retry_after_s=0))
     assert coordinator.next("check-in").weights == exported.model.manifest.weights.sha256
     coordinator.say("phone", Rejection(reason=RejectionReason.NO_TASK, retry_after_s=60))
-    assert coordinator.next("status", state="resting", reason="no-task; again in 60 s").emulated
+    assert coordinator.next("status", state="resting", reason="no task; again in 60 s").emulated
     status, seconds = agent.stop()
     assert status == 0
     assert seconds < PROMPTLY_S

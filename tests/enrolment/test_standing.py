@@ -1,6 +1,9 @@
 """What a refused device learns over HTTPS, and how it returns, with a real coordinator."""
 
 import contextlib
+import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -8,7 +11,7 @@ import pytest
 from edge_agent.enrolment import standing as watching
 from edge_agent.enrolment.enrolling import enrol, refusal
 from edge_agent.enrolment.standing import MOVED, StandingWatch
-from tests.enrolment.world import World
+from tests.enrolment.world import ROOT, World
 
 pytestmark = pytest.mark.broker
 
@@ -39,3 +42,22 @@ def test_a_refused_device_learns_why_and_loads_a_new_certificate_while_it_runs(w
         world.ask("POST", "/devices/pi/forget", {})
         enrol(device.data_dir, other)
         world.wait_until(lambda: told[-1] == MOVED, "asked to restart")
+
+
+@pytest.mark.tflite
+def test_an_emulated_phone_learns_why_it_is_refused_and_returns_without_a_restart(world):
+    phone, log = world.enrolled("emulated"), world.folder / "fleet.log"
+    config = world.folder / "emulated.toml"
+    config.write_text(f'data_dir = "{phone.data_dir}"\n[emulator]\n')
+    command = [sys.executable, "-m", "edge_agent", "emulate", "--artifacts", str(world.folder / "shared"), str(config)]
+    with log.open("ab") as errors:
+        fleet = subprocess.Popen(command, cwd=ROOT, stderr=errors, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    try:
+        world.wait_until(lambda: log.read_text().count("broker_connected") == 1, "connected")
+        world.ask("POST", "/devices/emulated/forget", {})
+        world.wait_until(lambda: "this certificate was revoked" in log.read_text(), "told")
+        enrol(phone.data_dir, world.claim("emulated-again", device="emulated"))
+        world.wait_until(lambda: log.read_text().count("broker_connected") == 2, "connected again")
+    finally:
+        fleet.terminate()
+        fleet.wait(60)

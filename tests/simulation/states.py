@@ -41,7 +41,7 @@ def middle():
         "reason": "",
         "selected": ["phone-02", "phone-01"],
         "reported": ["phone-02"],
-        "dropped": {"phone-01": "unplugged"},
+        "dropped": {"phone-01": "in-use"},
         "deadline_in_s": 12.0,
     }
     state["devices"] = [
@@ -59,7 +59,7 @@ def done():
     committed = {"number": 1, "phase": "committed", "reason": "", "selected": 2, "accepted": 1, "seconds": 2.0}
     abandoned = {"number": 2, "phase": "abandoned", "reason": "waiting: 1 of 2 phones eligible", "selected": 0}
     state["rounds"] = [
-        committed | {"dropped": {"unplugged": 1}, "top1": 0.125, "top3": 0.25, "stage": "current"},
+        committed | {"dropped": {"in-use": 1}, "top1": 0.125, "top3": 0.25, "stage": "current"},
         abandoned | {"accepted": 0, "seconds": 1.0, "dropped": {}, "top1": None, "top3": None, "stage": "current"},
     ]
     state["counters"] |= {

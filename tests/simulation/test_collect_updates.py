@@ -15,7 +15,7 @@ from simulation.collect_updates import (
     MOST_MESSAGES,
     WARM_UP_STEPS,
     About,
-    ClientUpdate,
+    CollectedUpdate,
     CollectionSettings,
     Updates,
     choose_clients,
@@ -36,7 +36,7 @@ def corpus(**counts):
 
 def updates(clients=2):
     rows = tuple(
-        ClientUpdate(file=f"client-{number:03d}.npy", messages=20, num_examples=90, steps=2, loss=4.5, norm=1.0)
+        CollectedUpdate(file=f"client-{number:03d}.npy", messages=20, num_examples=90, steps=2, loss=4.5, norm=1.0)
         for number in range(clients)
     )
     about = About(

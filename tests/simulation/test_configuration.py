@@ -33,6 +33,7 @@ def test_both_sides_accept_what_the_demo_tells_them(tmp_path, model):
     table = coordinator_table(settings(model=model), DEFAULTS[model], PORTS, NgramRecall(0.1, 0.2, 3))
     config = load_config(write_toml(tmp_path / "coordinator.toml", table), {})
     assert config.task.minimum <= config.task.goal <= 8
+    assert config.task.selection_deadline_s == 0.4 * DEFAULTS[model].day_s, "longer than all phones are in use"
     for number in range(8):
         table = phone_table(settings(plain=True), number, PORTS, 1440.0)
         phone = load(write_toml(tmp_path / "agent.toml", table), {})

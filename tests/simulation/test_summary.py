@@ -41,3 +41,11 @@ def test_the_table_can_be_drawn_with_and_without_reports():
         console = Console(file=io.StringIO(), width=100)
         console.print(summary_table(result_of(state, PREPARED, {}, seconds=1.0)))
         assert "emulated" in console.file.getvalue()
+
+
+def test_dropouts_count_attempts_and_the_reports_add_up():
+    state, console = states.done(), Console(file=io.StringIO(), width=100)
+    state["counters"]["dropouts"] = {"in-use": 2, "unplugged": 1}
+    console.print(summary_table(result_of(state, PREPARED, {}, seconds=1.0)))
+    assert "3 attempts: 2 in use, 1 unplugged" in console.file.getvalue()
+    assert "1 accepted, 2 late, 0 duplicate, 3 invalid" in console.file.getvalue()

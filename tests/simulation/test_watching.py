@@ -4,7 +4,7 @@ import io
 import pytest
 from rich.console import Console
 
-from simulation.demo.watching import Story, picture
+from simulation.demo.watching import REFERENCE, Story, picture
 from tests.simulation import states
 
 
@@ -20,11 +20,11 @@ def test_each_event_is_told_once_and_in_words():
     assert story.news(states.middle()) == [
         "version 0: top-1 recall 5.0 %",
         "round 1: selected phone-01, phone-02",
-        "round 1: phone-01 dropped out (unplugged)",
+        "round 1: phone-01 dropped out (in use)",
     ]
     assert story.news(states.middle()) == []
     assert story.news(states.done()) == [
-        "round 1 committed: 1 of 2 reports, dropouts 1 unplugged, top-1 recall 12.5 %, 2.0 s",
+        "round 1 committed: 1 of 2 reports, dropouts 1 in use, top-1 recall 12.5 %, 2.0 s",
         "round 2 abandoned: waiting: 1 of 2 phones eligible",
     ]
 
@@ -38,12 +38,13 @@ def test_the_picture_of_every_stage_can_be_drawn(state):
 
 def test_the_picture_says_who_dropped_out_why_and_how_good_the_model_is():
     middle, done = drawn(states.middle()), drawn(states.done())
-    assert "dropped out: unplugged" in middle
+    assert "dropped out: in use" in middle
     assert "offline" in middle
     assert "12.5 %" in done
     assert "trigram" in done
     assert "2 abandoned" in done
     assert "400 B a report (dense 4,000 B)" in done
+    assert REFERENCE in done
 
 
 @pytest.mark.parametrize("columns", [80, 120])

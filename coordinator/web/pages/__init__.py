@@ -6,11 +6,13 @@ template uses. Pages use only queries that :mod:`coordinator.storage.reading` ke
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 from flask import Blueprint, Flask, g
 from flask_limiter import Limiter
+from markupsafe import Markup
 
 from coordinator.web import words
 from coordinator.web.access import ANYBODY, Role
@@ -25,7 +27,28 @@ _FILTERS: tuple[Callable[..., str], ...] = (
     words.utc,
     words.clock,
     words.thousands,
+    words.in_words,
 )
+
+_HEADING = re.compile(r"<th\b[^>]*>(.*?)</th>")
+_CELL = re.compile(r"<td\b(?=([^>]*>\s*-?\s*</td>)?)")
+"""A cell; group 1 matches if there is nothing in it."""
+
+
+def labelled(table: Markup) -> Markup:
+    """A table whose cells name their column, for phones, where a row is a card; empty cells are marked.
+
+    >>> str(labelled(Markup('<thead><tr><th>Loss</th></tr></thead><tbody><tr><td>-</td></tr></tbody>')))[-51:]
+    '<td data-label="Loss" data-none>-</td></tr></tbody>'
+    """
+    head, end, body = str(table).partition("</thead>")
+    names = _HEADING.findall(head)
+
+    def row(cells: str) -> str:
+        names_left = iter(names)
+        return _CELL.sub(lambda m: f'<td data-label="{next(names_left)}"{" data-none" if m[1] else ""}', cells)
+
+    return Markup(head + end + "</tr>".join(map(row, body.split("</tr>"))))  # noqa: S704 - escaped by the template
 
 
 def add_pages(app: Flask, site: Site, pulse: Pulse, limiter: Limiter) -> None:
@@ -42,7 +65,7 @@ def add_pages(app: Flask, site: Site, pulse: Pulse, limiter: Limiter) -> None:
     login.add_login(blueprint, site, limiter)
     add_live(blueprint, pulse)
     app.register_blueprint(blueprint)
-    for each in _FILTERS:
+    for each in (*_FILTERS, labelled):
         app.jinja_env.filters[each.__name__] = each
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
 

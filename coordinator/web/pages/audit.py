@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 from flask import Blueprint, render_template
 
+from coordinator.web import asking
 from coordinator.web.access import Role
 from coordinator.web.admission import needs
 from coordinator.web.documents import Number
-from coordinator.web.pages import asking
 from coordinator.web.pages.site import Site
 
 

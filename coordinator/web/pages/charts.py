@@ -87,7 +87,7 @@ def _chart(kind: Any, labels: Sequence[str], unit: str, **options: Any) -> Any:
         show_minor_x_labels=False,
         include_x_axis=True,
         max_scale=5,
-        value_formatter=lambda value: _short(value) + unit,
+        value_formatter=lambda value: _short(value, unit),
         **options,
     )
     chart.x_labels, chart.x_labels_major = labels, labels[::every]
@@ -95,11 +95,11 @@ def _chart(kind: Any, labels: Sequence[str], unit: str, **options: Any) -> Any:
     return chart
 
 
-def _short(value: float) -> str:
+def _short(value: float, unit: str) -> str:
     for end, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(value) >= size:
-            return f"{value / size:g} {end}"
-    return f"{value:g}"
+            return f"{value / size:g} {end}{unit}"
+    return f"{value:g} {unit}".strip()
 
 
 def _svg(chart: Any, name: str) -> str:

@@ -14,11 +14,11 @@ from coordinator.rounds.lease import SHARE_WINDOW, Lease, counted_rounds
 from coordinator.storage.fleet import GROUPS
 from coordinator.storage.reading import HeardPosition, Wanted
 from coordinator.tasks.operations import BlockDevice, UnblockDevice
+from coordinator.web import asking
 from coordinator.web.access import Role
 from coordinator.web.admission import needs
 from coordinator.web.documents import Nothing, Number, Why
 from coordinator.web.operating import operate
-from coordinator.web.pages import asking
 from coordinator.web.pages.site import Site
 
 Short = Annotated[str, Meta(max_length=64)]

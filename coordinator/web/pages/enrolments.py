@@ -18,10 +18,10 @@ from werkzeug.wrappers import Response
 from coordinator.enrolment.claims import KeyState
 from coordinator.enrolment.register import KeyPosition
 from coordinator.enrolment.routes import ClaimWanted, carried, decide, end_claim, forget, make_claim
+from coordinator.web import asking
 from coordinator.web.access import Role
 from coordinator.web.admission import needs
 from coordinator.web.documents import Nothing
-from coordinator.web.pages import asking
 from coordinator.web.pages.site import Site
 
 

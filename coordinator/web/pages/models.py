@@ -10,11 +10,11 @@ from coordinator.engine.jobs import Example
 from coordinator.ports import VersionRecord
 from coordinator.storage.baselines import compared
 from coordinator.tasks.operations import PromoteVersion, RollBack
+from coordinator.web import asking
 from coordinator.web.access import Role
 from coordinator.web.admission import needs
 from coordinator.web.documents import Number, Why
 from coordinator.web.operating import operate
-from coordinator.web.pages import asking
 from coordinator.web.pages.site import Site
 from coordinator.web.versions import recall_on_devices, version_detail
 

@@ -17,10 +17,10 @@ from coordinator.storage.baselines import Compared, compared
 from coordinator.storage.fleet import ELIGIBLE, GROUPS, Sample
 from coordinator.storage.versions import VersionMeasurement
 from coordinator.versions.rollout import Stage
-from coordinator.web import words
+from coordinator.web import asking, words
 from coordinator.web.access import Role
 from coordinator.web.admission import needs
-from coordinator.web.pages import asking, charts
+from coordinator.web.pages import charts
 from coordinator.web.pages.site import Site
 from coordinator.web.rows import by_label, why_not_active
 from coordinator.web.versions import recall_on_devices
@@ -149,7 +149,7 @@ def recall(measured: list[VersionMeasurement], baselines: list[Compared]) -> str
     ]
     series += [(f"{each.label} top-1", (round(100 * each.top1, 2),) * len(drawn)) for each in baselines]
     labels = tuple(str(version.version) for version in drawn)
-    return charts.lines("Recall by version, in percent; the table below has the figures", labels, tuple(series), " %")
+    return charts.lines("Recall by version, in percent; the table below has the figures", labels, tuple(series), "%")
 
 
 def day(samples: list[Sample]) -> str:

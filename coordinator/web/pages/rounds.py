@@ -10,10 +10,10 @@ from msgspec import Meta
 
 from coordinator.rounds.round import Phase
 from coordinator.rounds.seats import SeatState
+from coordinator.web import asking
 from coordinator.web.access import Role
 from coordinator.web.admission import needs
 from coordinator.web.documents import Number
-from coordinator.web.pages import asking
 from coordinator.web.pages.site import Site
 
 

@@ -11,11 +11,11 @@ from werkzeug.wrappers import Response
 
 from coordinator.tasks.operations import CreateTask, PauseTask, ResumeTask, StopTask
 from coordinator.tasks.settings import Count, Name, TaskSettings
+from coordinator.web import asking
 from coordinator.web.access import Role
 from coordinator.web.admission import needs
 from coordinator.web.documents import Nothing, Why
 from coordinator.web.operating import operate
-from coordinator.web.pages import asking
 from coordinator.web.pages.site import Site
 from coordinator.web.task_views import task_row, task_rows
 from wire.messages import Work

@@ -61,7 +61,7 @@ export class Keys {
       : this.#special(this.#layer ? "First signs" : "More signs", this.#layer ? "?123" : "=\\<", () => this.#go(1 - this.#layer));
     const other = letters
       ? this.#special("Figures and signs", "?123", () => this.#go(0))
-      : this.#special("Letters", this.#layout.rows[0].slice(0, 3).toUpperCase(), () => this.#go(-1));
+      : this.#special("Letters", /[a-z]/.test(this.#layout.rows[0]) ? "ABC" : "АБВ", () => this.#go(-1));
     const space = this.#special("Space", this.#layout.name, () => this.#on.type(" "), { style: "space", drag: "slide" });
     const emoji = this.#special("Emoji", SMILE, () => this.#on.emoji(), { style: "special" });
     emoji.tabIndex = 0; // a physical keyboard has no such key

@@ -8,8 +8,6 @@ reading based on them says so.
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, battery_reading, heat_reading
@@ -61,7 +59,6 @@ class Adb:
         minimum_battery: least battery level, 0 to 1.
         maximum_battery_c: highest battery temperature.
         run: runs programs.
-        now_s: seconds on a clock that does not jump.
     """
 
     def __init__(
@@ -70,13 +67,12 @@ class Adb:
         minimum_battery: float,
         maximum_battery_c: float,
         run: Run = run,
-        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._serial = serial
         self._minimum_battery = minimum_battery
         self._maximum_battery_c = maximum_battery_c
         self._run = run
-        self.question = Background(self._ask, EVERY_S, now_s)
+        self.question = Background(self._ask, EVERY_S)
 
     def __call__(self) -> Readings:
         """Take a reading now."""

@@ -6,8 +6,6 @@ both.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
@@ -30,13 +28,12 @@ class Raspberry:
     Args:
         root: folder that holds ``proc`` and ``sys``.
         run: runs programs.
-        now_s: seconds on a clock that does not jump.
     """
 
-    def __init__(self, root: Path, run: Run = run, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, root: Path, run: Run = run) -> None:
         self._root = root
         self._is_one = "Raspberry Pi" in text(root / "proc/device-tree/model")
-        self.question = Background(lambda: throttled_bits(run(COMMAND, TIMEOUT_S)), EVERY_S, now_s)
+        self.question = Background(lambda: throttled_bits(run(COMMAND, TIMEOUT_S)), EVERY_S)
 
     def __call__(self) -> Readings:
         """Take a reading now."""

@@ -6,9 +6,6 @@ ssh sessions (their terminals have a probe of their own), background and manager
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 from edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
 from edge_agent.shell.probes.background import Background
 from edge_agent.shell.probes.command import Run, run
@@ -23,12 +20,11 @@ class Sessions:
 
     Args:
         run: runs programs.
-        now_s: seconds on a clock that does not jump.
     """
 
-    def __init__(self, run: Run = run, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, run: Run = run) -> None:
         self._run = run
-        self.question = Background(self._ask, EVERY_S, now_s)
+        self.question = Background(self._ask, EVERY_S)
 
     def __call__(self) -> Readings:
         """Take a reading now."""

@@ -7,8 +7,6 @@ after a timeout. Termux does not report whether the phone is in use or its netwo
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Annotated
 
 import msgspec
@@ -39,7 +37,6 @@ class Termux:
         minimum_battery: least battery level, 0 to 1.
         maximum_battery_c: highest battery temperature.
         run: runs programs.
-        now_s: seconds on a clock that does not jump.
     """
 
     def __init__(
@@ -47,12 +44,11 @@ class Termux:
         minimum_battery: float,
         maximum_battery_c: float,
         run: Run = run,
-        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._minimum_battery = minimum_battery
         self._maximum_battery_c = maximum_battery_c
         decoder = msgspec.json.Decoder(BatteryStatus)
-        self.question = Background(lambda: decoder.decode(run(COMMAND, TIMEOUT_S)), EVERY_S, now_s)
+        self.question = Background(lambda: decoder.decode(run(COMMAND, TIMEOUT_S)), EVERY_S)
 
     def __call__(self) -> Readings:
         """Take a reading now."""

@@ -11,7 +11,7 @@ from coordinator.config_file import load_config
 from coordinator.engine.clock import WallClock
 from coordinator.engine.inbox import Inbox
 from coordinator.engine.jobs import VersionMetrics
-from coordinator.ports import StoredReport, TaskRecord, VersionRecord
+from coordinator.ports import StoredReport, VersionRecord
 from coordinator.rounds.lease import Lease, Presence
 from coordinator.rounds.round import Phase, open_round
 from coordinator.rounds.rules import RoundRules
@@ -21,6 +21,7 @@ from coordinator.storage.blobs import FileBlobs
 from coordinator.storage.database import Database, database_file
 from coordinator.storage.model_folder import import_model
 from coordinator.storage.tokens import TokenTable
+from coordinator.tasks.record import TaskRecord
 from coordinator.tasks.settings import TaskSettings
 from coordinator.tasks.task import Task
 from coordinator.web.app import create_app

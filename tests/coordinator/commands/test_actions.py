@@ -1,3 +1,4 @@
+import getpass
 import json
 
 import pytest
@@ -30,7 +31,7 @@ def test_changes_are_made_by_the_running_service_under_the_users_name(served, as
     assert ask("task", "pause", "--reason", "night") == {"changed": True}
     block, pause = [event for event in served if isinstance(event, Operated)]
     assert (block.operation.device, block.operation.reason) == ("b", "odd")
-    assert pause.who.startswith("cli-")
+    assert pause.who == f"{getpass.getuser()} on the command line"
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,15 @@
+import re
+
 import pytest
 from msgspec.structs import replace
 
 from coordinator.enrolment.claims import Claim
 from coordinator.enrolment.register import Register
+from coordinator.rounds.seats import SeatState
 from coordinator.storage.database import Database, database_file
 from models.manifest import Manifest
 from wire.errors import ConfigError
+from wire.messages import DropoutCause
 
 
 def test_rounds_are_listed_with_what_they_made(ask):
@@ -28,6 +32,20 @@ def test_a_round_shows_what_became_of_each_device(ask):
     shown = ask("round", "show", 2)
     assert {seat["device"]: seat["state"] for seat in shown["seats"]} == {"a": "reported", "b": "working"}
     assert shown["mean_training_loss"] == 4.5
+
+
+def test_why_a_device_dropped_out_and_what_it_does_are_words(run, ask, site):
+    database = Database(f"sqlite:///{database_file(site.data)}")
+    with database.transaction() as tx:
+        tx.save_lease(replace(tx.lease("a"), state="checked-in"))
+        over = tx.round(2)
+        seat = replace(over.seats["b"], state=SeatState.DROPPED, cause=DropoutCause.FETCH_FAILED)
+        tx.save_round(replace(over, seats={**over.seats, "b": seat}))
+    database.close()
+    assert ask("round", "show", 2)["seats"][1]["cause"] == "fetch-failed"
+    for command, words in ((("round", "show", 2), "could not fetch the model"), (("device", "list"), "waiting for a")):
+        status, out, _ = run(*command, "--config", site.config)
+        assert (status, words in out) == (0, True), out
 
 
 def test_versions_are_listed_with_their_recall(ask):
@@ -71,10 +89,12 @@ def test_a_device_is_shown_without_bit_masks_and_epochs(run, site, ask):
     assert isinstance(ask("device", "show", "a")["rounds_counted"], list)
     status, out, _ = run("device", "show", "a", "--config", site.config)
     assert status == 0
-    rows = dict(line.split(maxsplit=1) for line in out.splitlines() if len(line.split(maxsplit=1)) == 2)
-    assert rows["rounds_counted"].strip() == "none"
-    assert rows["last_seen_s"].startswith(("19", "20"))  # a date
-    assert "-" in rows["last_seen_s"]
+    rows = dict(re.split(r"\s{2,}", line.strip(), maxsplit=1) for line in out.splitlines() if "  " in line.strip())
+    assert rows["rounds that counted a report"] == rows["last round that counted a report"] == "none"
+    assert rows["last heard of"] == "1970-01-01 00:03:23+00:00"
+    assert (rows["connection"], rows["state"]) == ("connected", "training")
+    assert (rows["emulated"], rows["unusable reports"], rows["blocked because"]) == ("no", "0", "-")
+    assert "_" not in out
 
 
 def test_an_export_replaces_nothing(run, site, tmp_path):

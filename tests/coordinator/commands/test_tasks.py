@@ -2,9 +2,9 @@ import pytest
 
 from coordinator.engine.inbox import Operated
 from coordinator.learning.strategies import StrategyName
-from coordinator.ports import TaskRecord
 from coordinator.storage.blobs import FileBlobs
 from coordinator.tasks.operations import CreateTask, OperationRefused, PauseTask, ResumeTask, StopTask
+from coordinator.tasks.record import TaskRecord
 from coordinator.tasks.task import Task
 from tests.coordinator.commands.site import web_half
 from wire.messages import Work

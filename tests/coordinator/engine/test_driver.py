@@ -361,7 +361,7 @@ def test_a_result_that_comes_twice_commits_once(make_world):
     for device in ("a", "b"):
         world.receive(device, "report", report(world, device))
     world.work()
-    again = AggregationDone(1, "0" * 64, 4 * LAYOUT.size, None, 0.0, None)
+    again = AggregationDone(1, "0" * 64, 4 * LAYOUT.size, None, None)
     world.driver.handle(JobEnded(again))
     assert sorted(world.tables.versions) == [0, 1]
 

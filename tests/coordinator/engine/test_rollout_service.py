@@ -156,17 +156,6 @@ def test_a_slide_of_almost_a_collapse_a_round_ends_at_the_first_or_the_second_ve
 MANY = tuple(f"d{number:02d}" for number in range(10))
 
 
-def test_where_enough_devices_measure_they_decide_and_the_text_refuses_only_a_collapse(make_world):
-    world = make_world(goal=10)
-    hold_round(world, *MANY)
-    world.measured = VersionMetrics(0.06, 0.2, 3.2)  # foreign text: four points worse
-    hold_round(world, *MANY)
-    assert stage(world, 2) is Stage.CURRENT
-    world.measured = VersionMetrics(0.04, 0.2, 3.2)
-    hold_round(world, *MANY)
-    assert stage(world, 3) is Stage.REFUSED
-
-
 def test_a_version_that_devices_find_worse_is_taken_back_after_its_first_round_and_so_is_what_was_trained_from_it(
     make_world,
 ):

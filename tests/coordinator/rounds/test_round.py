@@ -320,12 +320,18 @@ def test_at_the_report_deadline_the_minimum_commits_and_the_others_were_silent()
     assert dropouts(state) == {DropoutCause.SILENT: 1}
 
 
+def test_a_round_that_could_begin_says_how_many_phones_it_wants():
+    waiting = after(opened(), DeviceCheckedIn(A, 1.0))
+    assert waiting.explain() == "waiting: 1 of 2 phones eligible"
+    assert after(waiting, DeviceCheckedIn(B, 2.0)).explain() == "waiting: 2 phones eligible, enough to begin; 3 wanted"
+
+
 def test_too_few_reports_abandon_the_round_with_a_reason():
     state = after(
         reporting(), ReportReceived(A, 1, 2.0), DeviceDroppedOut(B, 1, DropoutCause.IN_USE, 3.0), ClockTicked(101.0)
     )
     assert state.phase is Phase.ABANDONED
-    assert state.reason == "1 of 2 needed reports came; dropouts: in-use 1, silent 1"
+    assert state.reason == "1 of 2 needed reports came; dropouts: in use 1, silent 1"
 
 
 def test_when_all_have_dropped_the_round_waits_for_newcomers_and_then_gives_up():

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from coordinator.engine.effects import AnnounceModel, EvaluateVersion, SendMissing
 from coordinator.engine.jobs import VersionMetrics
 from coordinator.learning.device_metrics import Tally, merged
-from coordinator.ports import Lineage, StoredChunk, StoredReport, TaskRecord, VersionRecord
+from coordinator.ports import Lineage, StoredChunk, StoredReport, VersionRecord
 from coordinator.rounds.admission import Variant
 from coordinator.rounds.events import AssignDevice, RejectCheckIn, SendReceipt, StartAggregation
 from coordinator.rounds.lease import Lease, Presence
@@ -22,6 +22,7 @@ from coordinator.storage.database import IN_MEMORY, Database
 from coordinator.storage.private import PrivateTables
 from coordinator.tasks import task
 from coordinator.tasks.operations import AuditEntry
+from coordinator.tasks.record import TaskRecord
 from coordinator.tasks.settings import TaskSettings
 from coordinator.tasks.task import Task
 from coordinator.versions.rollout import Rollout, Stage

@@ -3,6 +3,7 @@ import itertools
 import pytest
 
 from coordinator.learning.device_metrics import Tally
+from coordinator.versions.quality_gate import Figures
 from coordinator.versions.rollout import (
     TABLE,
     GateFailed,
@@ -15,7 +16,9 @@ from coordinator.versions.rollout import (
     TrialPassed,
     TrialPolicy,
     Withdrawn,
+    cannot_roll_back,
     judge,
+    judge_new,
     step,
 )
 from wire.errors import IllegalEvent
@@ -131,3 +134,31 @@ def test_after_the_longest_time_few_devices_must_do():
 
 def test_with_nothing_to_compare_with_only_failures_count():
     assert isinstance(verdict(found((10, 10, 10, 10)), Tally()), TrialPassed)
+
+
+def gate(top1, *, base=4, devices=0, own_text=True):
+    policy = TrialPolicy(share=0.1, devices=4)
+    line = [Figures(top1=0.2), Figures(top1=0.21)]
+    return judge_new(
+        policy, Figures(top1=top1), line, base=base, current=4, devices=devices, own_text=own_text, now_s=NOW
+    )
+
+
+def test_a_new_version_goes_to_a_share_unless_the_text_or_what_it_was_trained_from_forbids_it():
+    assert gate(0.205) == GatePassed(0.1, NOW)
+    assert gate(0.199).reason.startswith("top-1 recall on the held-out text fell from 21.0 % to 19.9 %")
+    assert gate(0.205, base=3).reason == "it was trained from version 3, and that is not what devices have any more"
+
+
+def test_where_enough_devices_measure_or_the_text_is_foreign_it_refuses_only_a_collapse():
+    assert isinstance(gate(0.17, devices=4), GatePassed)
+    assert isinstance(gate(0.17, own_text=False), GatePassed)
+    assert isinstance(gate(0.15, devices=4), GateFailed)
+
+
+@pytest.mark.parametrize("stage", Stage)
+def test_an_operator_can_roll_back_what_devices_have_if_something_is_left(stage):
+    assert bool(cannot_roll_back(3, stage, named=False, replaceable=True)) == (
+        stage not in {Stage.CANARY, Stage.CURRENT}
+    )
+    assert bool(cannot_roll_back(3, stage, named=True, replaceable=False))

@@ -7,6 +7,8 @@ import threading
 
 import pytest
 
+from coordinator.enrolment.claims import Claim
+from coordinator.enrolment.register import Register
 from coordinator.mqtt.free_ports import free_ports
 from coordinator.web.access import Role
 from coordinator.web.server import serving
@@ -53,8 +55,13 @@ class Served:
 
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory):
-    """A coordinator with thirty rounds behind it."""
-    made = Served(tmp_path_factory.mktemp("lived"), lived=True)
+    """A coordinator with thirty rounds behind it, two claims, and a device that waits to be let in."""
+    made = Served(tmp_path_factory.mktemp("lived"), lived=True, enrols=True)
+    register, now_s = Register(made.service.database), made.service.world.clock.now_s()
+    for name, uses in (("shelf", 1), ("cards", 20)):
+        claim = Claim(name=name, sha256=name, approval=True, uses=uses, created_s=now_s, expires_s=now_s + 9000)
+        register.add_claim(claim, "anna")
+    register.redeem("shelf", "f" * 64, "", "192.0.2.7", now_s)
     with made.on():
         yield made
     made.close()

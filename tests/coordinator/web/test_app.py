@@ -5,7 +5,7 @@ import pytest
 from coordinator.config import BaselineConfig, CoordinatorConfig, TransportSecurity
 from coordinator.engine.inbox import ArtifactServed
 from coordinator.engine.jobs import VersionMetrics
-from coordinator.ports import StoredReport, TaskRecord, VersionRecord
+from coordinator.ports import StoredReport, VersionRecord
 from coordinator.rounds.lease import Lease, Presence
 from coordinator.rounds.round import AbandonCause, Phase, open_round
 from coordinator.rounds.rules import RoundRules
@@ -14,6 +14,7 @@ from coordinator.storage.blobs import FileBlobs
 from coordinator.storage.database import Database
 from coordinator.storage.model_folder import import_model
 from coordinator.storage.tokens import TokenTable
+from coordinator.tasks.record import TaskRecord
 from coordinator.tasks.settings import TaskSettings
 from coordinator.tasks.task import Task, TaskStatus
 from coordinator.web.app import create_app

@@ -89,7 +89,7 @@ def test_the_page_of_a_device_says_which_version_it_reports_though_another_has_t
         tx.add_version(replace(first, version=2, task="b"))
         tx.save_lease(replace(tx.lease("a"), weights="f" * 64, version=1))
     page = office.get("/devices/a", Role.VIEWER)
-    assert "version 1</a> of a, rolled-back" in page
+    assert "version 1</a> of a, rolled back" in page
     assert "of b" not in page
 
 

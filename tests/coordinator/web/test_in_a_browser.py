@@ -10,6 +10,8 @@ from coordinator.web.access import Role
 from coordinator.web.server import serving
 from tests.coordinator.web.conftest import DESKTOP, PHONE
 
+WIDER_PHONE = {"width": 390, "height": 844}
+
 pytestmark = pytest.mark.browser
 
 PAGES = [
@@ -121,16 +123,48 @@ def test_everything_is_reached_and_pressed_with_the_keyboard_alone(fresh, look):
 
 
 def test_on_a_phone_the_whole_menu_and_the_recall_are_in_sight_and_a_cut_table_has_an_edge(lived, look):
-    width = 390
-    for path in ("/models", "/rounds"):
-        page = look(lived, path, Role.ADMIN, {"width": width, "height": 844})
-        boxes = [link.bounding_box() for link in page.locator("header nav a").all()]
-        assert len(boxes) == 8
-        assert all(box["x"] >= 0 and box["x"] + box["width"] <= width for box in boxes)
-        box = page.get_by_role("columnheader", name="Top-1").bounding_box()
-        assert box["x"] + box["width"] <= width
-        background = page.locator(".scroll").first.evaluate("e => getComputedStyle(e).backgroundAttachment")
-        assert background == "local, local, scroll, scroll"
+    width = WIDER_PHONE["width"]
+    page = look(lived, "/models", Role.ADMIN, WIDER_PHONE)
+    boxes = [link.bounding_box() for link in page.locator("header nav a").all()]
+    assert len(boxes) == 8
+    assert all(box["x"] >= 0 and box["x"] + box["width"] <= width for box in boxes)
+    box = page.get_by_role("columnheader", name="Top-1").bounding_box()
+    assert box["x"] + box["width"] <= width
+    background = page.locator(".scroll").first.evaluate("e => getComputedStyle(e).backgroundAttachment")
+    assert background == "local, local, scroll, scroll"
+
+
+def test_on_a_phone_each_row_of_a_list_is_a_card_with_all_its_cells_in_sight_and_named(lived, look):
+    page = look(lived, "/", Role.ADMIN, WIDER_PHONE)
+    paths = (
+        "/",
+        "/rounds",
+        "/rounds/30",
+        "/devices",
+        "/devices/phone-003",
+        "/tasks",
+        "/audit",
+        "/tokens",
+        "/enrolments",
+    )
+    for path in paths:
+        page.goto(lived.url + path)
+        cells = page.locator(".cards td:visible").evaluate_all(
+            "all => all.map(e => [e.getBoundingClientRect().right, e.dataset.label])"
+        )
+        assert len(cells) > 3, path
+        assert all(right <= WIDER_PHONE["width"] and label for right, label in cells), path
+    page.goto(lived.url + "/rounds")
+    recall = page.locator(".cards td[data-label=Top-1]:visible").first
+    assert recall.bounding_box()["y"] < WIDER_PHONE["height"]
+    assert recall.evaluate("e => getComputedStyle(e, '::before').content") == '"Top-1 "'
+
+
+def test_on_a_phone_the_login_has_room_between_field_and_button(lived, look):
+    page = look(lived, "/login", viewport=WIDER_PHONE)
+    field, button = page.get_by_label("Token").bounding_box(), page.get_by_role("button").bounding_box()
+    assert field["height"] < 60
+    assert button["y"] >= field["y"] + field["height"] + 8
 
 
 def test_what_happens_arrives_on_an_open_page(fresh, look):

@@ -36,9 +36,9 @@ def test_the_full_page_shows_the_curve_the_baseline_and_what_was_lost(site):
     page = site.get("/").text
     assert 'role="img"' in page
     assert "trigram 19.0 %" in page
-    assert "dropped out: in-use" in page
+    assert "dropped out: in use" in page
     assert "report refused: norm" in page
-    assert "round abandoned: nobody-came" in page
+    assert "round abandoned: nobody came" in page
 
 
 def test_without_held_out_text_the_pages_show_what_devices_measured(service):
@@ -66,6 +66,15 @@ def test_what_devices_say_is_shown_as_text_and_never_as_markup(site, path):
     assert "<script>s" not in page
     assert "<script>r" not in page
     assert "<b>nobody" not in page
+
+
+def test_what_devices_do_and_why_they_dropped_out_are_words(site):
+    site.fill()
+    with site.repository.transaction() as tx:
+        tx.save_lease(replace(tx.lease(A), state="checked-in"))
+    for path in ("/devices", "/devices/a"):
+        assert "waiting for a round" in site.get(path).text
+    assert 'dropped: in use <span class="quiet">before: unplugged</span>' in site.get("/rounds/3").text
 
 
 @pytest.mark.parametrize("path", ["/", "/rounds", "/devices", "/models", "/login", "/nothing"])
@@ -148,7 +157,7 @@ def test_a_button_changes_what_it_says_and_the_change_is_in_the_audit_log(servic
         answer = browser.post(path, data=data, headers=OURS)
         assert answer.status_code == 303, answer.text
     log = browser.get("/audit").text
-    for action in ("block-device", "unblock-device", "pause-task", "resume-task"):
+    for action in ("block device", "unblock device", "pause task", "resume task"):
         assert action in log
     assert "odd &lt;b&gt;" in log
     refused = browser.post("/devices/a/block", data={"reason": ""}, headers=OURS)

@@ -145,8 +145,8 @@ ROWS = [
     (Resting(400.0, "no", unwanted=True), Announced(AT), Resting(400.0, "no", unwanted=True), ()),
     (CheckedIn(1, 115.0), Assigned(AT, MINE, 585.0), Preparing(MINE, 160.0), (Prepare(MINE),)),
     (CheckedIn(1, 115.0), Assigned(AT, MINE, 30.0), Preparing(MINE, 130.0), (Prepare(MINE),)),
-    (CheckedIn(1, 115.0), Rejected(AT, rejection()), Resting(109.0, "not-selected; again in 9 s"), ()),
-    (CheckedIn(1, 115.0), Rejected(AT, rejection(0)), Resting(101.0, "not-selected; again in 1 s"), ()),
+    (CheckedIn(1, 115.0), Rejected(AT, rejection()), Resting(109.0, "not selected; again in 9 s"), ()),
+    (CheckedIn(1, 115.0), Rejected(AT, rejection(0)), Resting(101.0, "not selected; again in 1 s"), ()),
     # work
     (Preparing(MINE, 160.0), Prepared(AT), Training(MINE, 160.0), (Train(MINE),)),
     (Preparing(MINE, 160.0), judged(EligibilityRun.FIT), Preparing(MINE, 160.0), ()),

@@ -88,6 +88,8 @@ def test_every_layout_fits_a_narrow_phone_and_types(open_page, layout, keys, tex
         else:
             screen.tap("apostrophe" if character == "'" else character)
     assert screen.text == text
+    screen.tap("Figures and signs")
+    assert screen.key("Letters").inner_text() == ("АБВ" if layout in {"russian", "ukrainian"} else "ABC")
     page.reload()
     assert page.input_value("#layout") == layout  # remembered
 

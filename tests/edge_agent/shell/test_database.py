@@ -8,8 +8,15 @@ import pytest
 from edge_agent.core.events import SendDropout
 from edge_agent.core.lifecycle import STARTING, Reporting, Resting
 from edge_agent.core.outbox import Parcel
-from edge_agent.ports import AgentTally, Change, NewReport, OwnWord, Settlement
-from edge_agent.shell.database import MOST_OWN_WORDS, MOST_PENDING_DROPOUTS, MOST_RECALL_ROWS, Caps, Database
+from edge_agent.ports import Change, NewReport, OwnWord, Settlement
+from edge_agent.shell.database import (
+    MOST_OWN_WORDS,
+    MOST_PENDING_DROPOUTS,
+    MOST_RECALL_ROWS,
+    AgentTally,
+    Caps,
+    Database,
+)
 from tests.edge_agent.fakes import CAPS, FakeClock
 from wire.codec import Sparse
 from wire.errors import ConfigError, LocalProtocolError, UnavailableError

@@ -4,7 +4,7 @@ import math
 import pytest
 from rich.console import Console
 
-from experiments.codec_study.results import FinishedTraining, Point, append, outcomes, read, table
+from experiments.codec_study.results import CurvePoint, FinishedTraining, append, outcomes, read, table
 from experiments.codec_study.variants import DENSE, VARIANTS
 from wire.errors import ConfigError, UnavailableError
 
@@ -20,8 +20,8 @@ def training(
         rounds=rounds,
         report_bytes=report_bytes,
         curve=(
-            Point(round=0, nll=start, top1=0.0, top3=0.1),
-            Point(round=rounds, nll=end, top1=0.1, top3=0.1 + (start - end) / 10),
+            CurvePoint(round=0, nll=start, top1=0.0, top3=0.1),
+            CurvePoint(round=rounds, nll=end, top1=0.1, top3=0.1 + (start - end) / 10),
         ),
         seconds=1.0,
     )

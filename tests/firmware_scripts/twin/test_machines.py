@@ -7,20 +7,12 @@ from firmware_scripts.twin.machines import MACHINES, Started, machine_of, qemu_c
 from wire.errors import ConfigError
 
 
-def started(*, keep=True, disk="disk.img", device_tree=None):
-    return Started(
-        Path(disk), Path("vmlinuz"), Path("initrd.gz"), "root=/dev/vda2 ro", device_tree, Path("guest"), keep
-    )
+def started(*, disk="disk.img", device_tree=None):
+    return Started(Path(disk), Path("vmlinuz"), Path("initrd.gz"), "root=/dev/vda2 ro", device_tree, Path("guest"))
 
 
 def test_every_board_has_a_machine():
     assert set(boards()) == set(MACHINES)
-
-
-def test_a_twin_that_is_not_kept_writes_nothing_to_its_image():
-    words = qemu_command(machine_of("virt-arm64"), started(keep=False))
-    assert any("snapshot=on" in word for word in words)
-    assert not any("snapshot=on" in word for word in qemu_command(machine_of("virt-arm64"), started()))
 
 
 def test_an_emulated_processor_is_spared_guards_that_only_a_real_one_needs():

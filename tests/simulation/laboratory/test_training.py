@@ -52,8 +52,8 @@ def device(prepared):
     return partial(load, layout=prepared.layout, batches=prepared.batches, plan=plan, codec=codec, seed=1)
 
 
-def in_process(prepared, kind=InProcess):
-    return kind(device(prepared)(prepared.program), prepared.folder)
+def in_process(prepared):
+    return InProcess(device(prepared)(prepared.program), prepared.folder)
 
 
 def two_processes(prepared):
@@ -148,7 +148,7 @@ def test_nobody_takes_part_outside_a_window(programs, tmp_path):
             return super().train(people, round_number, weights, measured=measured)
 
     traced = msgspec.structs.replace(EXPERIMENT, cohort=hourly)
-    trained(traced, tmp_path / "run", programs, lambda prepared: in_process(prepared, Watched))
+    trained(traced, tmp_path / "run", programs, lambda each: Watched(device(each)(each.program), each.folder))
     assert seen == [[1], [2], [3], [4]], "one person is free in each hour"
 
 
@@ -165,7 +165,9 @@ def test_a_run_that_diverges_stops_and_keeps_what_was(programs, tmp_path):
             return super().train(people, round_number, wild, measured=measured)
 
     with pytest.raises(UnavailableError, match=r"could not train in round 3: .*smaller learning rate"):
-        trained(EXPERIMENT, tmp_path, programs, lambda prepared: in_process(prepared, Wild))
+        trained(
+            EXPERIMENT, tmp_path, programs, lambda prepared: Wild(device(prepared)(prepared.program), prepared.folder)
+        )
     assert len((tmp_path / CURVE).read_bytes().splitlines()) == 2
 
 
@@ -174,8 +176,7 @@ def test_personal_models_are_compared_on_later_messages(programs, tmp_path):
     talkative = Corpus("talkative", {f"user{n}": tuple(f"{words} {m} {n}" for m in range(60)) for n in range(8)})
     experiment = msgspec.structs.replace(EXPERIMENT, rounds=1, cohort=CohortSettings(size=3))
     prepared = prepare(experiment, talkative, 1, tmp_path, programs)
-    made = in_process(prepared)
-    run(prepared, made)
+    run(prepared, in_process(prepared))
     found = personalised(prepared, 4)
     assert [each.method for each in found] == [method.name for method in METHODS]
     plain, kept, *_ = found

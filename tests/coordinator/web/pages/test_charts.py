@@ -25,6 +25,11 @@ def test_few_labels_are_written_and_none_is_cut():
     assert not any("…" in label or "..." in label for label in labels)
 
 
+def test_units_are_written_after_a_space():
+    written = "".join(ET.fromstring(charts.bars("x", LABELS, (("a", VALUES),), "B")).itertext())
+    assert ("0 B" in written, "0B" in written) == (True, False)
+
+
 def test_the_same_numbers_are_drawn_once():
     arguments = ("x", ("1", "2"), (("a", (1.0, 2.0)),))
     assert charts.lines(*arguments) is charts.lines(*arguments)

@@ -1,4 +1,4 @@
-"""Parsing of a page's query, form and path parameters, validated by types like the API's documents."""
+"""Checks what a URL, a query or a form holds: of the pages, and the path parameters of the API."""
 
 from __future__ import annotations
 
