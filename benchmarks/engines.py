@@ -22,12 +22,13 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from benchmarks.measuring import median
 from models import corpora
 from models.configurations import configuration
 from models.initial import initial_weights
-from simulation.laboratory.clients import Device
+from simulation.laboratory.clients import Device, Reported
 from simulation.laboratory.executor import InProcess, load
 from simulation.laboratory.experiment import Experiment, read_experiment
 from simulation.laboratory.training import Prepared, prepare, run
@@ -93,7 +94,7 @@ def prepared_in(folder: Path, experiment: Experiment) -> Prepared:
 
 
 def laboratory(prepared: Prepared, rounds: int) -> tuple[list[float], list[float]]:
-    """Ours, in this process; after each round the bare steps of the same people on the same program.
+    """Ours, in this process, with the bare steps of each person beside the person's work.
 
     Returns:
         Processor time of each round as a multiple of that of its steps, and wall seconds of each round.
@@ -101,20 +102,40 @@ def laboratory(prepared: Prepared, rounds: int) -> tuple[list[float], list[float
     last = rounds + 1  # it is evaluated, so it is not counted
     evaluation = msgspec.structs.replace(prepared.experiment.evaluation, every=last)
     experiment = msgspec.structs.replace(prepared.experiment, rounds=last, evaluation=evaluation)
-    device = _device(prepared)
+    executor = _WithBareSteps(prepared)
     ratios, seconds = [], []
-    began = (0.0, 0.0)
+    began = _now()
 
     def told(number: int, _point: object) -> None:
         nonlocal began
-        used_s, passed_s = time.process_time() - began[0], time.perf_counter() - began[1]
+        processor_s, wall_s = (_now() - began - executor.bare).tolist()
         if 0 < number < last:
-            seconds.append(passed_s)
-            ratios.append(used_s / _bare_s(prepared, device))
-        began = time.process_time(), time.perf_counter()
+            ratios.append(processor_s / float(executor.bare[0]))
+            seconds.append(wall_s)
+        executor.bare = np.zeros(2)
+        began = _now()
 
-    run(replace(prepared, experiment=experiment), InProcess(device, prepared.folder), told)
+    run(replace(prepared, experiment=experiment), executor, told)
     return ratios, seconds
+
+
+class _WithBareSteps(InProcess):
+    """Repeats the steps of each person at once, alone and timed, so that both find the machine equally busy."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        super().__init__(_device(prepared), prepared.folder)
+        self._prepared = prepared
+        self.bare = np.zeros(2)
+        """Processor and wall seconds of the bare steps since somebody reset it."""
+
+    def train(self, people: Sequence[int], round_number: int, weights: Vector, *, measured: bool) -> list[Reported]:
+        reports = []
+        for person in people:
+            reports += super().train([person], round_number, weights, measured=measured)
+            began = _now()
+            _steps(self._prepared, self._device, person)
+            self.bare += _now() - began
+        return reports
 
 
 def pfl_research(prepared: Prepared, rounds: int) -> list[float]:
@@ -248,12 +269,8 @@ def _steps(prepared: Prepared, device: Device, person: int) -> None:
         device.program.train(x, y, device.plan.learning_rate, device.plan.clip_norm)
 
 
-def _bare_s(prepared: Prepared, device: Device) -> float:
-    device.program.restore(_first_weights(prepared))
-    begun_s = time.process_time()
-    for person in range(len(prepared.batches)):
-        _steps(prepared, device, person)
-    return time.process_time() - begun_s
+def _now() -> npt.NDArray[np.float64]:
+    return np.array([time.process_time(), time.perf_counter()])
 
 
 def _between(times: Sequence[float]) -> list[float]:
