@@ -46,13 +46,13 @@ class Setting:
 
 
 @functools.cache
-def setting(name: str, corpus: str = "personas") -> Setting:
-    """A model at its maximum vocabulary size, from a corpus; if it has too few words, more are invented.
+def setting(name: str) -> Setting:
+    """A model at its maximum vocabulary size, from ``personas``; the words that it lacks are invented.
 
     The speed of a step depends on the size of the vocabulary and hardly on its words.
     """
     shape = configuration(name)
-    text = corpora.load(corpus, SEED)
+    text = corpora.load("personas", SEED)
     vocabulary, _ = full_vocabulary((m for messages in text.users.values() for m in messages), shape.max_vocabulary)
     weights = initial_weights(shape, vocabulary.size, SEED)
     folder = BUILD / f"benchmark-{name}"

@@ -216,15 +216,12 @@ class RoundStore(Protocol):
     def last_round_number(self) -> int:
         """Number of the newest round; 0 before the first."""
 
-    def rounds_in(self, phase: Phase) -> int:
-        """The number of rounds in a phase."""
-
     def save_round(self, state: Round) -> None:
         """Insert or replace a round."""
 
 
 class ReportStore(Protocol):
-    """Access to reports, chunks and optimizer states in an open transaction."""
+    """Access to reports and optimizer states in an open transaction."""
 
     def reports(self, round_number: int) -> list[StoredReport]:
         """The accepted reports of a round, in ascending order of device id."""
@@ -234,6 +231,13 @@ class ReportStore(Protocol):
 
     def drop_frames(self, round_number: int) -> None:
         """Delete the frames of a round, because updates reveal something about their owners; the reports stay."""
+
+    def drop_state(self, sha256: str) -> None:
+        """Delete an optimizer state if it exists."""
+
+
+class ChunkStore(Protocol):
+    """Access to the chunks of incomplete reports in an open transaction."""
 
     def chunks(self, round_number: int, device: DeviceId, attempt: int) -> list[StoredChunk]:
         """The stored chunks of one report, in ascending order."""
@@ -246,9 +250,6 @@ class ReportStore(Protocol):
 
     def drop_chunks(self, round_number: int, device: DeviceId | None = None) -> None:
         """Delete the chunks of a round, or only those of one device."""
-
-    def drop_state(self, sha256: str) -> None:
-        """Delete an optimizer state if it exists."""
 
 
 class DeviceStore(Protocol):
@@ -316,9 +317,6 @@ class VersionStore(Protocol):
 class EffectStore(Protocol):
     """Access to pending effects, counters and the audit log in an open transaction."""
 
-    def effects(self) -> list[tuple[int, PendingEffect]]:
-        """The pending effects, in order of insertion."""
-
     def add_effect(self, effect: PendingEffect) -> int:
         """Insert an effect; returns its row number."""
 
@@ -335,7 +333,7 @@ class EffectStore(Protocol):
         """Add an entry to the audit log; the database assigns its number."""
 
 
-class Transaction(TaskStore, RoundStore, ReportStore, DeviceStore, VersionStore, EffectStore, Protocol):
+class Transaction(TaskStore, RoundStore, ReportStore, ChunkStore, DeviceStore, VersionStore, EffectStore, Protocol):
     """A transaction: its writes become durable together or not at all."""
 
 

@@ -52,7 +52,6 @@ from edge_agent.core.training import TrainingStopped
 from edge_agent.durable_retry import DurableRetry
 from edge_agent.keyboard_upkeep import KeyboardUpkeep, fetch, offered
 from edge_agent.ports import (
-    AnyCoordinator,
     Arrived,
     Artifacts,
     Change,
@@ -160,7 +159,7 @@ class Ports:
     journal: Journal
     worker: Worker
     desk: Desk
-    trust: Trust = field(default_factory=AnyCoordinator)
+    trust: Trust
     limits: Limits = NO_LIMITS
     show_model: Callable[[Model], None] | None = None
     remember_connection: Callable[[str], None] = lambda _state: None

@@ -62,9 +62,6 @@ class Transport(Protocol):
             LocalProtocolError: the payload is too large for a publish.
         """
 
-    def close(self, topic: str, payload: bytes) -> None:
-        """Publish a retained farewell, and disconnect; waits about one second at most for each."""
-
 
 @dataclass(frozen=True, slots=True)
 class Model:
@@ -126,19 +123,6 @@ class Trust(Protocol):
             RemoteProtocolError: the order must not be obeyed.
             UnavailableError: the order cannot be checked now.
         """
-
-
-class AnyCoordinator:
-    """Trusts every sender: for simulations, in which orders are not signed."""
-
-    def announced(self, payload: bytes) -> None:
-        """Ignore the key."""
-
-    def refused(self, why: str) -> None:
-        """Ignore the refusal."""
-
-    def check(self, kind: str, payload: bytes) -> None:
-        """Accept every order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,9 +233,6 @@ class FurtherProgram(Program, Protocol):
 
 class ExampleStore(Protocol):
     """The messages that were typed on this device. They never leave it."""
-
-    def add(self, text: str) -> str:
-        """Store the permitted part of a message and return it; the oldest messages go above the limits."""
 
     def count(self) -> int:
         """Number of stored messages."""

@@ -376,12 +376,6 @@ class DatabaseView(VersionQueries, Reading):
 
     # Effects and counters
 
-    def effects(self) -> list[tuple[int, PendingEffect]]:
-        """Pending effects, in the order in which they were added."""
-        self.flush()
-        query = sa.select(effects.c.number, effects.c.body).order_by(effects.c.number)
-        return [(number, effect_json.from_json(body)) for number, body in self._connection.execute(query)]
-
     def add_effect(self, effect: PendingEffect) -> int:
         """Insert an effect; returns its number."""
         number = next(self._effect_numbers)

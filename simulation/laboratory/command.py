@@ -57,7 +57,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     trigram_top3: float | None
     central_top1: float | None
     central_top3: float | None
-    personalisation: list[list[Personalised]]
+    personalisation: list[list[Personalised]] = []
     report_bytes_median: int
     bytes_down_median: int
     executor: str

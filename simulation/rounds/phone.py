@@ -32,6 +32,7 @@ from simulation.rounds.faults import PHONE_FAULTS, Dice, Fault, Fuse, PowerCut
 from simulation.rounds.journal import MemoryJournal
 from simulation.rounds.model import LAYOUT, STEPS, WORDS, LeastSquares, Shelf
 from simulation.rounds.ports import (
+    AnyCoordinator,
     FixedExamples,
     SimulatedArtifacts,
     SimulatedClock,
@@ -466,6 +467,7 @@ class Phone:
             journal=journal,
             worker=SimulatedWorker(self._start_job, self._stop_job),
             desk=Desk(examples, journal.residual, in_this_process(self._load_program, self._monotonic_s)),
+            trust=AnyCoordinator(),
         )
         inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
         return Driver(identity, PACE, ports, inbox)

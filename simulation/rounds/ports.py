@@ -31,10 +31,6 @@ class FixedExamples:
 
     kept: tuple[str, ...]
 
-    def add(self, text: str) -> str:
-        """Store nothing; returns the empty string."""
-        return text[:0]
-
     def count(self) -> int:
         """Number of messages."""
         return len(self.kept)
@@ -60,9 +56,6 @@ class SimulatedTransport:
         """Send a message; False without a connection."""
         return self.send(topic, payload, retain)
 
-    def close(self, topic: str, payload: bytes) -> None:
-        """Do nothing: simulated phones never disconnect, they sleep or lose power."""
-
 
 @dataclass(frozen=True, slots=True)
 class SimulatedWorker:
@@ -86,3 +79,16 @@ class SimulatedArtifacts:
     def fetch(self, manifest: Sha256, should_stop: Callable[[], bool]) -> Model:
         """Download a model."""
         return self.bring(manifest, should_stop)
+
+
+class AnyCoordinator:
+    """Implements :class:`edge_agent.ports.Trust`: trusts every sender, because simulated orders are not signed."""
+
+    def announced(self, payload: bytes) -> None:
+        """Ignore the key."""
+
+    def refused(self, why: str) -> None:
+        """Ignore the refusal."""
+
+    def check(self, kind: str, payload: bytes) -> None:
+        """Accept every order."""

@@ -19,7 +19,7 @@ from coordinator.learning.device_metrics import Tally
 from coordinator.ports import StoredChunk, StoredReport, VersionRecord
 from coordinator.rounds.lease import Lease
 from coordinator.rounds.pace_steering import Rhythm
-from coordinator.rounds.round import TERMINAL, Phase, Round
+from coordinator.rounds.round import TERMINAL, Round
 from coordinator.tasks.operations import AuditEntry
 from coordinator.tasks.record import TaskRecord
 from coordinator.versions.rollout import Stage
@@ -45,8 +45,8 @@ class MemoryBlobs:
         touched: called before each change.
     """
 
-    def __init__(self, touched: Touched = nothing_wrong) -> None:
-        self.touched = touched
+    def __init__(self) -> None:
+        self.touched: Touched = nothing_wrong
         self._blobs: dict[str, bytes] = {}
 
     def put(self, data: bytes) -> str:
@@ -84,7 +84,6 @@ class MemoryView:
         self._undo: list[tuple[dict[Any, Any], Any, Any]] = []
         self._tasks: dict[str, TaskRecord] = {}
         self._rounds: dict[int, Round] = {}
-        self._phases: dict[Phase, int] = {}
         self._open: dict[int, Round] = {}
         self._reports: dict[int, dict[tuple[DeviceId, int], StoredReport]] = {}
         self._frames: dict[int, dict[tuple[DeviceId, int], bytes]] = {}
@@ -159,18 +158,9 @@ class MemoryView:
         """Number of the newest round; 0 before the first."""
         return self._last.get("round", 0)
 
-    def rounds_in(self, phase: Phase) -> int:
-        """Number of rounds in a phase."""
-        return self._phases.get(phase, 0)
-
     def save_round(self, state: Round) -> None:
         """Insert or replace a round."""
-        before = self._rounds.get(state.number)
         self._put(self._rounds, state.number, state)
-        if before is None or before.phase is not state.phase:
-            if before is not None:
-                self._put(self._phases, before.phase, self._phases[before.phase] - 1)
-            self._put(self._phases, state.phase, self._phases.get(state.phase, 0) + 1)
         if state.phase in TERMINAL:
             self._remove(self._open, state.number)
         else:
@@ -333,10 +323,6 @@ class MemoryView:
 
     # Effects and counters
 
-    def effects(self) -> list[tuple[int, PendingEffect]]:
-        """Pending effects, in the order in which they were added."""
-        return sorted(self._effects.items())
-
     def add_effect(self, effect: PendingEffect) -> int:
         """Insert an effect; returns its number."""
         number = self._last.get("effect", 0) + 1
@@ -345,10 +331,10 @@ class MemoryView:
         return number
 
     def begin_effects(self) -> list[tuple[int, PendingEffect, int]]:
-        """Like ``effects``, each with the number of process starts at which it was pending, this one included."""
+        """Pending effects in order, each with the number of process starts at which it was pending."""
         for number in self._effects:
             self._put(self._begun, number, self._begun.get(number, 0) + 1)
-        return [(number, effect, self._begun[number]) for number, effect in self.effects()]
+        return [(number, effect, self._begun[number]) for number, effect in sorted(self._effects.items())]
 
     def remove_effects(self, numbers: Sequence[int]) -> None:
         """Remove effects that are done."""

@@ -10,6 +10,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from coordinator.config import CoordinatorConfig, TaskConfig
+from coordinator.engine import effects as effect_json
 from coordinator.engine.aggregation import do_job, with_mask
 from coordinator.engine.driver import LISTEN_S, Driver
 from coordinator.engine.inbox import BrokerConnected, JobEnded, MessageArrived, Ticked
@@ -113,8 +114,8 @@ class Tables:
 
     @property
     def effects(self) -> dict:
-        with self._database.transaction() as view:
-            return dict(view.effects())
+        found = self._rows(tables.effects.c.number, tables.effects.c.body)
+        return {number: effect_json.from_json(body) for number, body in found}
 
     @property
     def counters(self) -> dict:

@@ -23,9 +23,9 @@ def start(tmp_path):
         config = CoordinatorConfig(task=task_config(tmp_path / "model", **task))
         _import_once(config, database, artifacts, 5.0)
         with database.transaction() as tx:
-            left = [effect for _, effect in tx.effects()]
-            tx.remove_effects([number for number, _ in tx.effects()])
-            return tx.versions(10), left
+            left = tx.begin_effects()
+            tx.remove_effects([number for number, *_ in left])
+            return tx.versions(10), [effect for _, effect, _ in left]
 
     yield once
     database.close()

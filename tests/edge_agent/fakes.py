@@ -86,9 +86,6 @@ class FakeTransport:
                 self.sent.append(("status", messages.decode("status", payload)))
         return True
 
-    def close(self, topic, payload):
-        self.connected = False
-
     def of(self, kind):
         return [message for found, message in self.sent if found == kind]
 

@@ -11,7 +11,7 @@ from edge_agent.device import assembled_device, typing_activity
 from edge_agent.driver import Driver, Pace, Ports
 from edge_agent.session import Desk, in_this_process
 from edge_agent.uplink import AgentIdentity
-from tests.edge_agent.fakes import FakeProgram, FakeTransport, Phone, assignment
+from tests.edge_agent.fakes import FakeProgram, FakeTransport, FakeTrust, Phone, assignment
 from tests.edge_agent.losses import LOSSES, lose, whole_device
 from wire.identifiers import DeviceId, Population
 from wire.messages import TrainingPlan
@@ -73,6 +73,7 @@ class ProbedPhone(Phone):
                     self.database.residual,
                     in_this_process(lambda _model: Program(), self.clock.monotonic_s),
                 ),
+                trust=FakeTrust(),
             ),
             queue.SimpleQueue(),
         )

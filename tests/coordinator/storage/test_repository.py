@@ -111,6 +111,10 @@ def chunk(device: DeviceId, number: int) -> StoredChunk:
     return StoredChunk(round=1, device=device, attempt=1, number=number, count=3, total_bytes=9)
 
 
+def pending(tx):
+    return [(number, effect) for number, effect, _begun in tx.begin_effects()]
+
+
 def private_of(repository):
     return repository.view if isinstance(repository, SimulatedRepository) else PrivateTables(repository)
 
@@ -120,7 +124,7 @@ def test_an_empty_one_has_nothing(repository):
         assert next(iter(tx.open_rounds()), None) is None
         assert tx.current_version() is None
         assert tx.last_round_number() == 0
-        assert tx.effects() == []
+        assert pending(tx) == []
         assert tx.lease(A) is None
         assert tx.counters() == {}
 
@@ -145,7 +149,7 @@ def test_what_was_written_before_an_exception_is_undone(started):
     with started.transaction() as tx:
         assert tx.counters() == {}
         assert tx.reports(1) == []
-        assert tx.effects() == []
+        assert pending(tx) == []
 
 
 def test_a_round_is_replaced_and_found_while_it_is_open(started):
@@ -159,7 +163,6 @@ def test_a_round_is_replaced_and_found_while_it_is_open(started):
     with started.transaction() as tx:
         assert next(iter(tx.open_rounds()), None) is None
         assert tx.round(1).reason == "nobody"
-        assert tx.rounds_in(Phase.ABANDONED) == 1
         assert tx.last_round_number() == 1
 
 
@@ -434,11 +437,11 @@ def test_effects_keep_their_order_until_they_are_removed(repository):
     with repository.transaction() as tx:
         numbers = [tx.add_effect(effect) for effect in effects]
     with repository.transaction() as tx:
-        assert tx.effects() == list(zip(numbers, effects, strict=True))
+        assert pending(tx) == list(zip(numbers, effects, strict=True))
         tx.remove_effects(numbers[1:])
         tx.remove_effects([])
     with repository.transaction() as tx:
-        assert tx.effects() == [(numbers[0], effects[0])]
+        assert pending(tx) == [(numbers[0], effects[0])]
         tx.remove_effects(numbers[:1])
         assert tx.add_effect(effects[0]) > max(numbers), "a number is never used again"
 

@@ -24,7 +24,7 @@ def write(repository: MemoryRepository) -> None:
 
 def contents(repository: MemoryRepository) -> tuple[object, ...]:
     view = repository.view
-    return view.current_version(), view.lease(A), view.counters(), view.effects(), view.device_states()
+    return view.current_version(), view.lease(A), view.counters(), dict(view._effects), view.device_states()
 
 
 @pytest.mark.parametrize("touches", range(1, 20))
@@ -43,7 +43,7 @@ def test_a_power_cut_at_any_touch_leaves_all_of_a_transaction_or_nothing(touches
         assert contents(repository) == before
         write(repository)
     assert contents(repository)[2] == {"reports_late": 1}
-    assert repository.view.effects() == [(2, AnnounceModel())]
+    assert dict(repository.view._effects) == {2: AnnounceModel()}
     assert repository.view.device_states() == {("training", ""): 1}
 
 

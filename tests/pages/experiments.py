@@ -1,0 +1,56 @@
+"""Makes docs/experiments.md from experiments/results.json."""
+
+from pathlib import Path
+
+from experiments.record import Recorded, results
+
+PAGE = Path(__file__).parents[2] / "docs" / "experiments.md"
+
+_HEAD = """# Experiments
+
+Results of [the laboratory](laboratory.md), made by `python -m tests.pages` from `experiments/results.json`; record one
+with `python -m experiments.record`. Recall in %, of the part that is named: *validation*, on which settings were
+chosen, or *test*. What follows from them is in [learning](learning.md).
+
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    return _HEAD + "\n".join(_section(each) for each in results())
+
+
+def _section(each: Recorded) -> str:
+    found = each.outcome
+    references = [
+        f"{name} {100 * top1:.2f} / {100 * top3:.2f}"
+        for name, top1, top3 in (
+            ("one place", found.central_top1, found.central_top3),
+            ("trigram", found.trigram_top1, found.trigram_top3),
+        )
+        if top1 is not None and top3 is not None
+    ]
+    lines = [
+        f"## {each.name}",
+        "",
+        "```sh",
+        each.command,
+        "```",
+        "",
+        f"- top-1 / top-3 on {found.part}: **{100 * found.top1:.2f} / {100 * found.top3:.2f}**, perplexity "
+        f"{found.perplexity:.0f}; {100 * found.top1_start:.2f} at the start",
+    ]
+    if found.held_out_top1 is not None and found.held_out_top3 is not None:
+        lines.append(f"- of people who never train: {100 * found.held_out_top1:.2f} / {100 * found.held_out_top3:.2f}")
+    if references:
+        lines.append("- the same text: " + ", ".join(references))
+    if each.printed is not None:
+        lines.append(f"- top-1 in the source document: {100 * each.printed:.2f}")
+    seeds = ", ".join(map(str, each.seeds))
+    lines += [
+        f"- {found.model}, {found.parameters:,} parameters, {found.rounds} rounds",
+        f"- bytes: {found.report_bytes_median:,} a report, {found.bytes_down_median:,} down",
+        f"- seed {seeds}; code {each.commit}",
+        "",
+    ]
+    return "\n".join(lines)
