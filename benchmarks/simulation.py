@@ -1,7 +1,8 @@
 """Measures simulated rounds of a fleet under a virtual clock: results, time and memory.
 
 Each run has its own process, because the peak memory of a process never falls. CPU time is given as well as wall time,
-because wall time depends on the load of other users.
+because wall time depends on the load of other users. The speed of the laboratory stands beside
+(:mod:`benchmarks.engines`).
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ import sys
 from typing import Any
 
 import click
+import msgspec
 
+from benchmarks import engines
 from benchmarks.measuring import show
 
 TITLE = "rounds of a simulated fleet, virtual clock"
 ROUNDS, SEED = 50, 1
+ENGINE_ROUNDS, ENGINE_REPEATS = 3, 3
 KEYS = (
     "devices", "rounds_committed", "dropout_rate", "reports_accepted", "reports_lost", "reports_counted_twice",
     "peak_messages_per_s", "wall_seconds", "peak_memory_mb",
@@ -48,8 +52,18 @@ def _children_s() -> float:
 @click.option("--devices", "fleets", multiple=True, type=click.IntRange(2), default=(1_000,), show_default=True)
 @click.option("--json", "as_json", is_flag=True)
 def main(*, fleets: tuple[int, ...], as_json: bool) -> None:
-    """Measure simulated rounds; --devices may be given several times."""
-    show(TITLE, measure(fleets), as_json=as_json, key="simulation")
+    """Measure simulated rounds (--devices may be given several times), and the laboratory beside other engines."""
+    rows, beside = measure(fleets), engines.measure(ENGINE_ROUNDS, ENGINE_REPEATS)
+    if as_json:
+        sys.stdout.write(msgspec.json.encode({"simulation": rows, **beside}).decode() + "\n")
+        return
+    show(TITLE, rows, as_json=False, key="simulation")
+    show(f"{engines.TITLE}; {_said(beside)}", beside["engines"], as_json=False, key="engines")
+
+
+def _said(beside: dict[str, Any]) -> str:
+    missing = f", not installed: {', '.join(beside['missing'])}" if beside["missing"] else ""
+    return f"ours costs {100 * beside['overhead']:.1f} % more than its steps{missing}"
 
 
 if __name__ == "__main__":
