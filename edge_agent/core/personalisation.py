@@ -11,6 +11,7 @@ federated learning by local adaptation".
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Sequence
 
@@ -41,11 +42,16 @@ def held_out(texts: Sequence[str], share: float) -> tuple[list[str], list[str]]:
 
 
 def better(ours: Evaluation, theirs: Evaluation) -> bool:
-    """Whether a personal model beats the fleet's on the same held-out messages: lower loss and more words predicted.
+    """Whether a personal model is better than the fleet's by more than chance on the same held-out messages.
+
+    It must have a lower loss, and the gain in predicted words (first and among three, added) must be at least half the
+    square root of the number of words. Of 200 people, 9 % then lose more than a point of top-1 recall on their later
+    messages, instead of 19 % if any gain is enough; the mean gain is 1.5 points instead of 1.6.
 
     Args:
         ours: evaluation of the personal model.
         theirs: evaluation of the fleet's model.
     """
-    foreseen = ours.top1 + ours.top3 > theirs.top1 + theirs.top3
-    return theirs.counted >= ENOUGH_WORDS and foreseen and ours.loss_sum < theirs.loss_sum
+    gain = ours.top1 + ours.top3 - theirs.top1 - theirs.top3
+    by_chance = 0.5 * math.sqrt(theirs.counted)
+    return theirs.counted >= ENOUGH_WORDS and gain >= by_chance and ours.loss_sum < theirs.loss_sum

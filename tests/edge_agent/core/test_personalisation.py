@@ -24,14 +24,15 @@ def found(loss_sum=500.0, counted=100, top1=20, top3=30):
 @pytest.mark.parametrize(
     ("ours", "expected"),
     [
-        (found(loss_sum=490.0, top1=21), True),
+        (found(loss_sum=490.0, top1=25), True),
+        (found(loss_sum=490.0, top1=24), False),  # 4 words of 100: by chance
         (found(loss_sum=490.0), False),  # likelier, but nothing more foreseen
         (found(loss_sum=510.0, top1=25), False),  # luckier, but surer of the wrong words
         (found(loss_sum=float("nan"), top1=25), False),
-        (found(loss_sum=490.0, top1=22, top3=29), True),
+        (found(loss_sum=490.0, top1=27, top3=28), True),
     ],
 )
-def test_better_is_likelier_and_more_foreseen(ours, expected):
+def test_better_is_likelier_and_more_foreseen_than_by_chance(ours, expected):
     assert better(ours, found()) is expected
 
 
