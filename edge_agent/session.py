@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edge_agent.core.outbox import Parcel
-from edge_agent.core.personalisation import ENOUGH_WORDS, SHARES, better, held_out
+from edge_agent.core.personalisation import ENOUGH_WORDS, best_share, held_out
 from edge_agent.core.training import TrainingStopped, evaluate, train, try_out
 from edge_agent.ports import Artifacts, Evaluation, ExampleStore, LoadProgram, Model, NewReport, Program, Trust
 from host.files import replace_file
@@ -334,12 +334,12 @@ def _keep_personal(program: Program, path: Path, delta: Vector, tried: Batches, 
     """Keep the best personal model, or none; return its share of the update."""
     program.reset()
     base = program.save()
-    best, chosen = before, 0.0
-    for share in SHARES:
+
+    def with_share(share: float) -> Evaluation:
         program.restore(base + np.float32(share) * delta)
-        candidate = evaluate(program, tried)
-        if better(candidate, before) and candidate.loss_sum < best.loss_sum:
-            best, chosen = candidate, share
+        return evaluate(program, tried)
+
+    chosen = best_share(with_share, before)
     if chosen:
         replace_file(path, weights_to_bytes(base + np.float32(chosen) * delta))
     else:

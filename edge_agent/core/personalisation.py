@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from edge_agent.ports import Evaluation
 
@@ -55,3 +55,18 @@ def better(ours: Evaluation, theirs: Evaluation) -> bool:
     gain = ours.top1 + ours.top3 - theirs.top1 - theirs.top3
     by_chance = 0.5 * math.sqrt(theirs.counted)
     return theirs.counted >= ENOUGH_WORDS and gain >= by_chance and ours.loss_sum < theirs.loss_sum
+
+
+def best_share(try_share: Callable[[float], Evaluation], theirs: Evaluation) -> float:
+    """The share of the local update that makes the best personal model; 0.0 if none is better than the fleet's.
+
+    Args:
+        try_share: evaluates the model with this share of the update on the held-out messages.
+        theirs: evaluation of the fleet's model.
+    """
+    best, chosen = theirs, 0.0
+    for share in SHARES:
+        ours = try_share(share)
+        if better(ours, theirs) and ours.loss_sum < best.loss_sum:
+            best, chosen = ours, share
+    return chosen

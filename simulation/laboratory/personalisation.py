@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from edge_agent.core.personalisation import ENOUGH_WORDS, SHARES, better, held_out
+from edge_agent.core.personalisation import ENOUGH_WORDS, best_share, held_out
 from edge_agent.core.training import TrainingStopped, evaluate, train
 from edge_agent.ports import Evaluation, Program
 from edge_agent.session import batches_of
@@ -190,16 +190,17 @@ def _chosen(method: Method, prepared: Prepared, device: Program, weights: Vector
     if isinstance(done, TrainingStopped):
         return None
     change = done.delta if method.private is None else _only(done.delta, method.private, prepared.layout)
+
+    def with_share(share: float) -> Vector:
+        return weights + np.float32(share) * change
+
     if not method.decides:
-        return weights + change
-    before = best = _figures(device, weights, person.held_back)
-    chosen = None
-    for share in SHARES:
-        candidate = weights + np.float32(share) * change
-        tried = _figures(device, candidate, person.held_back)
-        if better(tried, before) and tried.loss_sum < best.loss_sum:
-            best, chosen = tried, candidate
-    return chosen
+        return with_share(1.0)
+    share = best_share(
+        lambda share: _figures(device, with_share(share), person.held_back),
+        _figures(device, weights, person.held_back),
+    )
+    return with_share(share) if share else None
 
 
 def _only(change: Vector, name: str, layout: ParameterLayout) -> Vector:
