@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from models.configurations import configuration
 from wire import messages, topics
 from wire.codec.codecs import WIRE_IDS
 
@@ -24,6 +25,15 @@ def make_targets():
 @pytest.mark.parametrize("target", [t for t in make_targets() if t != "help"])
 def test_every_make_target_is_in_the_readme(target):
     assert re.search(rf"make\s+{target}\b", README)
+
+
+def test_readme_gives_the_parameters_of_whole_vocabularies():
+    for name, given in (("tiny", "186 k"), ("gboard", "1.41 M")):
+        shape = configuration(name)
+        size = shape.layout(shape.max_vocabulary).size
+        assert given == (f"{size / 1e6:.2f} M" if size > 1e6 else f"{size / 1e3:.0f} k")
+        assert f"{name} ({given} parameters)" in README
+    assert "with its whole vocabulary" in README
 
 
 @pytest.mark.parametrize("message_type", messages.TYPES.values(), ids=lambda t: t.__name__)

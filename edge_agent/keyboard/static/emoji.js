@@ -44,6 +44,7 @@ export class Emoji {
       return;
     }
     this.#all ??= (await ask("/api/emoji")).map(([sign, name]) => [drawn(sign), name]).filter(([sign]) => sign !== null);
+    document.getElementById("emoji-font").hidden = inColour(this.#all[0][0]);
     search.value = "";
     panel.hidden = false;
     this.#draw();
@@ -90,6 +91,15 @@ export class Emoji {
 function drawn(sign) {
   if (/^\p{Emoji_Presentation}$/u.test(sign)) return sign;
   return /^\p{Emoji}$/u.test(sign) ? `${sign}\uFE0F` : null;
+}
+
+// Whether a font here draws the sign in colour: Raspberry Pi OS Lite has none that does.
+function inColour(sign) {
+  const brush = document.createElement("canvas").getContext("2d");
+  brush.font = "24px sans-serif";
+  brush.fillText(sign, 0, 24);
+  const { data } = brush.getImageData(0, 0, 40, 40); // red, green, blue, alpha; a box or an outline is black
+  return data.some((value, place) => place % 4 < 3 && value > 0);
 }
 
 function recents() {

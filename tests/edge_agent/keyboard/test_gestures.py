@@ -1,4 +1,4 @@
-"""Gliding over the letters, emoji, sliding on the space key, and room for it all, on a phone of 390 x 844."""
+"""Gliding over letters, emoji, sliding on the space key, the panel, and room for it all: a phone of 390 x 844."""
 
 from __future__ import annotations
 
@@ -132,6 +132,16 @@ def test_emoji_are_found_by_name_and_the_last_ones_come_first(screen):
     assert not panel.is_visible()
 
 
+@pytest.mark.parametrize("red", [0, 255], ids=["boxes", "colour"])
+def test_page_names_a_font_where_emoji_are_boxes(screen, red):
+    screen.page.evaluate(
+        """red => CanvasRenderingContext2D.prototype.getImageData = () => ({data: [red, 0, 0, 255]})""", red
+    )
+    screen.tap("Emoji")
+    screen.page.locator("#emoji-found button").first.wait_for()
+    assert screen.page.get_by_text("fonts-noto-color-emoji").is_visible() == (red == 0)
+
+
 def test_emoji_are_sent_and_kept_with_the_words_around_them(screen, bench):
     screen.drag("H", "e", "l", "o")
     screen.wait_for_text("Hello ")
@@ -210,3 +220,11 @@ def test_field_that_grows_covers_no_message(screen):
     assert field["height"] > height
     conversation = screen.page.locator("#conversation").bounding_box()
     assert last["y"] + last["height"] <= conversation["y"] + conversation["height"] <= field["y"]
+
+
+def test_link_to_the_panel_says_what_is_there(screen):
+    screen.page.get_by_role("link", name="Privacy and settings").tap()
+    panel = screen.page.get_by_role("complementary")
+    for title in ("Learning", "Kept here, and sent", "Settings"):
+        assert panel.get_by_role("heading", name=title, exact=True).count() == 1
+    assert screen.page.url.endswith("#about")
