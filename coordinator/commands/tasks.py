@@ -19,6 +19,7 @@ from coordinator.rounds.admission import in_slot
 from coordinator.storage.blobs import FileBlobs
 from coordinator.storage.database import DatabaseView
 from coordinator.storage.model_folder import import_model
+from coordinator.web.documents import TaskDetail
 from coordinator.web.task_views import task_detail, task_rows
 from coordinator.web.words import percent
 from wire.errors import ConfigError
@@ -200,13 +201,27 @@ def _show_one(config: CoordinatorConfig, name: str, *, as_json: bool) -> None:
     if detail is None:
         msg = f"there is no task {name}; 'task list' shows them"
         raise ConfigError(msg)
-    fields = msgspec.to_builtins(detail)
-    settings, rounds = fields.pop("settings"), fields.pop("rounds")
-    fields["created_s"], fields["since_s"] = when(detail.created_s), when(detail.since_s)
+    settings = msgspec.to_builtins(detail.settings)
     for known in ("name", "kind"):
         settings.pop(known)
-    cells = [*fields.items(), *flat(settings), ("newest rounds", ", ".join(str(row["number"]) for row in rounds))]
-    show(detail, ("what", "value"), cells, as_json=as_json)
+    cells = [(what, value) for what, value in _facts(detail) if value is not None]
+    show(detail, ("what", "value"), [*cells, *flat(settings, "setting ")], as_json=as_json)
+
+
+def _facts(task: TaskDetail) -> list[tuple[str, object]]:
+    """How a task is, in words; None where there is nothing to say."""
+    return [
+        ("task", f"{task.name}, {task.kind}"),
+        ("status", f"{task.status}: {task.reason}" if task.reason else task.status),
+        ("created", when(task.created_s)),
+        ("so since", when(task.since_s) if task.since_s else None),
+        ("committed rounds", f"{task.committed} of {task.rounds_wanted}" if task.rounds_wanted else task.committed),
+        ("newest version", task.version),
+        ("best top-1 recall", None if task.best_top1 is None else percent(task.best_top1)),
+        ("open round", f"{task.round}, {task.phase}" if task.round is not None else None),
+        ("newest rounds", ", ".join(str(row.number) for row in task.rounds) or None),
+        ("experiment", f"{task.experiment}, {percent(task.share)} of its devices" if task.experiment else None),
+    ]
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -52,7 +52,11 @@ def test_a_task_is_shown_with_its_settings_and_rounds_and_without_a_name_it_is_t
     assert [row["number"] for row in shown["rounds"]] == [2, 1]
     status, out, _ = run("task", "show", "--config", site.config)
     assert status == 0
-    assert "plan.learning_rate" in out
+    lines = dict(re.findall(r"^ *(\S.*?) {2,}(\S.*?) *$", out, re.MULTILINE))
+    assert lines["setting plan.learning_rate"] == "1.0"
+    assert lines["task"] == "keyboard, train"
+    assert lines["status"] == "active: waiting: 1 of 2 reports, 1 phone at work"
+    assert not {"best_top1", "created_s", "so since"} & lines.keys()
     status, _, err = run("task", "show", "nothing", "--config", site.config)
     assert status == 2
     assert "there is no task nothing" in err
