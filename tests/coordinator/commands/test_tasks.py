@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from coordinator.engine.inbox import Operated
