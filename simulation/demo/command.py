@@ -11,6 +11,7 @@ import msgspec
 from rich.console import Console
 
 from edge_agent.keyboard.key import address
+from models.configurations import CONFIGURATIONS
 from simulation.demo.by_phone import recall_by_phone
 from simulation.demo.configuration import DemoSettings
 from simulation.demo.fleet import DemoFleet
@@ -25,7 +26,7 @@ from wire.errors import UnavailableError
 @click.command()
 @click.option("--phones", default=8, show_default=True, type=click.IntRange(2, 500), help="Emulated phones.")
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(1, 10_000), help="Rounds to commit.")
-@click.option("--model", default="tiny", show_default=True, help="Model configuration: tiny or gboard.")
+@click.option("--model", default="tiny", show_default=True, help=f"Configuration: {', '.join(CONFIGURATIONS)}.")
 @click.option("--corpus", default="personas", show_default=True, help="personas, pydoc, or a TSV file (user, text).")
 @click.option("--seed", default=7, show_default=True, type=click.IntRange(0, 2**31), help="Root seed.")
 @click.option("--codec", default="topk-4", show_default=True, type=click.Choice(NAMES), help="Codec of the updates.")
