@@ -6,6 +6,7 @@ hyperparameters are not here: they travel with the task.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Literal
 
@@ -90,6 +91,7 @@ def lstm_layout(vocabulary_size: int, embedding: int, hidden: int, cell: CellNam
     )
 
 
+@functools.lru_cache(maxsize=64)  # prediction asks for each word
 def cell_of(hidden: int, gates: int, biases: int) -> CellName:
     """The cell with so many columns of a kernel and so many biases.
 

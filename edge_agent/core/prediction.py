@@ -106,21 +106,21 @@ def score(weights: Weights, x: Ids, y: Ids) -> Evaluation:
 def _cell(weights: Weights, embedded: Floats, h: Floats, c: Floats) -> tuple[Floats, Floats]:
     """One time step for any number of rows: embedded (..., D), h (..., D), c (..., H) to the next h and c."""
     hidden, columns = weights.projection.shape[0], weights.input_kernel.shape[1]
-    bias, last = weights.gate_bias[:columns], columns - hidden  # the candidate has the last columns
+    last = columns - hidden  # the candidate has the last columns
     recurrent = h @ weights.recurrent_kernel
-    z = embedded @ weights.input_kernel + recurrent + bias
+    z = embedded @ weights.input_kernel + recurrent + weights.gate_bias[:columns]
     gates = 0.5 + 0.5 * np.tanh(0.5 * z[..., :last])  # the logistic function, without overflow
-    forget, second, third = (gates[..., start : start + hidden] for start in (0, hidden, 2 * hidden))
+    forget, second = gates[..., :hidden], gates[..., hidden : 2 * hidden]
     match cell_of(hidden, columns, len(weights.gate_bias)):
         case "cifg":
             candidate = np.tanh(z[..., last:])
             c = candidate + forget * (c - candidate)
-            return (second * np.tanh(c)) @ weights.projection, c
+            gated = second * np.tanh(c)
         case "lstm":
-            c = forget * c + third * np.tanh(z[..., last:])
-            return (second * np.tanh(c)) @ weights.projection, c
+            c = forget * c + gates[..., 2 * hidden :] * np.tanh(z[..., last:])
+            gated = second * np.tanh(c)
         case "gru":
-            inner = recurrent[..., last:] + weights.gate_bias[columns:]
-            candidate = np.tanh(z[..., last:] - recurrent[..., last:] + second * inner)
-            c = candidate + forget * (c - candidate)
-            return c @ weights.projection, c
+            state = recurrent[..., last:]
+            candidate = np.tanh(z[..., last:] - state + second * (state + weights.gate_bias[columns:]))
+            c = gated = candidate + forget * (c - candidate)
+    return gated @ weights.projection, c
