@@ -10,6 +10,8 @@ import click
 import msgspec
 from rich.console import Console
 
+from coordinator.config import BrokerKind
+from coordinator.mqtt.broker import choose
 from edge_agent.keyboard.key import address
 from models.configurations import CONFIGURATIONS
 from simulation.demo.by_phone import recall_by_phone
@@ -87,6 +89,7 @@ def demo(
     )
     console = Console(stderr=as_json)
     long_run = longest_run() if replay else None
+    choose(BrokerKind(broker))  # a broker that is missing is said before anything is prepared
     prepared = prepare(settings, console)
     fleet = DemoFleet(prepared, broker)
     with stopping(fleet.groups):
