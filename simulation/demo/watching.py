@@ -124,8 +124,8 @@ def _events(state: State) -> list[tuple[tuple[object, ...], str]]:
 
 def _replayed_events(state: State, run: LongRun) -> list[tuple[tuple[object, ...], str]]:
     reached = _until_now(state, run)[-1]
-    line = f"long run, round {reached.round} of {run.rounds}: top-1 recall {percent(reached.top1)} ({run.name})"
-    return [(("long run", reached.round), line)]
+    line = f"long run, round {reached.round:,} of {run.rounds:,}: top-1 recall {percent(reached.top1)}"
+    return [(("long run",), f"long run: {run.name}"), (("long run", reached.round), line)]
 
 
 def _until_now(state: State, run: LongRun) -> list[Reached]:

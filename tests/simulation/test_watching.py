@@ -70,5 +70,5 @@ def test_the_long_run_is_in_step_with_the_rounds():
     assert "recorded: a long run" in early
     assert ["0 of 600" in early, "300 of 600" in early, "300 of 600" in done, "600 of 600" in done] == [1, 0, 1, 0]
     story = Story(RUN)
-    assert story.news(states.EARLY) == ["long run, round 0 of 600: top-1 recall 1.0 % (a long run)"]
-    assert story.news(states.done())[-1] == "long run, round 300 of 600: top-1 recall 10.0 % (a long run)"
+    assert story.news(states.EARLY) == ["long run: a long run", "long run, round 0 of 600: top-1 recall 1.0 %"]
+    assert story.news(states.done())[-1] == "long run, round 300 of 600: top-1 recall 10.0 %"
