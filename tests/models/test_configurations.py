@@ -19,8 +19,15 @@ def test_tiny_takes_the_actual_vocabulary() -> None:
     ]
 
 
+@pytest.mark.parametrize("name", sorted(CONFIGURATIONS))
+def test_another_cell_has_about_as_many_parameters(name: str) -> None:
+    shape = configuration(name)
+    sizes = [each.layout(shape.max_vocabulary).size for each in (shape, configuration(shape.family))]
+    assert sizes[0] == pytest.approx(sizes[1], rel=0.002)
+
+
 def test_an_unknown_name_says_which_there_are() -> None:
-    with pytest.raises(ConfigError, match="'tiny' or 'gboard', got 'huge'"):
+    with pytest.raises(ConfigError, match="'tiny' or 'gboard' or .*, got 'huge'"):
         configuration("huge")
 
 
