@@ -27,7 +27,7 @@ def test_another_cell_has_about_as_many_parameters(name: str) -> None:
 
 
 def test_an_unknown_name_says_which_there_are() -> None:
-    with pytest.raises(ConfigError, match="'tiny' or 'gboard' or .*, got 'huge'"):
+    with pytest.raises(ConfigError, match=r"'tiny' or 'gboard' or .*, got 'huge'"):
         configuration("huge")
 
 
