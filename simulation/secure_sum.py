@@ -9,6 +9,7 @@ import enum
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
 
 from coordinator.learning.unmasking import unmasked_sum
 from coordinator.rounds import secure_sum as coordinator_side
@@ -19,6 +20,8 @@ from wire.secure_sum import masks
 from wire.secure_sum.messages import Confirmations, Deliveries, Down, MaskedUpdate, Roster, Survivors, Up, encode
 from wire.secure_sum.primitives import Primitives
 from wire.secure_sum.terms import Terms
+
+MessageT = TypeVar("MessageT", bound=Up | Down)
 
 
 class Silent(enum.IntEnum):
@@ -102,11 +105,11 @@ def _value_bytes(message: Up) -> int:
 class _Run:
     """A session in progress."""
 
-    def __init__(self, terms: Terms, members: Sequence[Member], primitives: Primitives, lie: Lie) -> None:
+    def __init__(self, terms: Terms, members: Sequence[Member], primitives: Primitives, changed: Changed) -> None:
         self._members = members
         self._numbers = {member.enrolled: number for number, member in enumerate(members)}
         self._primitives = primitives
-        self._lie = lie
+        self._changed = changed
         self._values: dict[int, bytes] = {}
         self._waiting: list[tuple[int, Up]] = []
         self.result = Result(coordinator_side.open_session(terms, [member.enrolled for member in members]))
@@ -137,7 +140,7 @@ class _Run:
             match effect:
                 case Send(receiver, message):
                     number = self._numbers[receiver]
-                    message = self._lie(number, message)
+                    message = self._changed(number, message)
                     self.result.down.setdefault(number, []).append(message)
                     if self._members[number].silent > _ANSWERS[type(message)]:
                         self.hear(number, message)
@@ -164,6 +167,7 @@ class _Run:
         self.result.device_s[number] = self.result.device_s.get(number, 0.0) + time.process_time() - begin_s
         self.result.states[number] = state
         for message in sent:
+            message = self._changed(number, message)
             self.result.up.setdefault(number, []).append(message)
             self._waiting.append((number, message))
 
@@ -176,22 +180,32 @@ class _Run:
         self.result.included = tuple(sorted(self._numbers[roster[member]] for member in plan.members))
 
 
-Lie = Callable[[int, Down], Down]
-"""What a device (number) is sent in place of the coordinator's true message."""
+class Changed(Protocol):
+    """What is sent to or by a device in place of the true message: a lie."""
+
+    def __call__(self, number: int, message: MessageT, /) -> MessageT:
+        """Return the message that is sent.
+
+        Args:
+            number: the device.
+            message: the true message.
+        """
 
 
-def run(
-    terms: Terms, members: Sequence[Member], primitives: Primitives, lie: Lie = lambda _number, message: message
-) -> Result:
+def _unchanged(_number: int, message: MessageT, /) -> MessageT:
+    return message
+
+
+def run(terms: Terms, members: Sequence[Member], primitives: Primitives, changed: Changed = _unchanged) -> Result:
     """Run a session to its end.
 
     Args:
         terms: terms of the session.
         members: the devices.
         primitives: the cryptography.
-        lie: changes what the coordinator sends.
+        changed: what is sent in place of true messages.
     """
-    session = _Run(terms, members, primitives, lie)
+    session = _Run(terms, members, primitives, changed)
     for number, member in enumerate(members):
         if member.silent > Silent.KEYS:
             session.join(number, terms)

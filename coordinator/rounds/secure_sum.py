@@ -44,7 +44,7 @@ from wire.secure_sum.messages import (
     Survivors,
     Up,
 )
-from wire.secure_sum.primitives import Primitives
+from wire.secure_sum.primitives import KEY_BYTES, Primitives
 from wire.secure_sum.terms import Terms
 
 
@@ -83,6 +83,7 @@ _KINDS: tuple[type[Up], ...] = (Keys, Shares, MaskedUpdate, Confirmation, Disclo
 _ASKING = (Phase.SHARES, Phase.REPORTS, Phase.CONFIRMATIONS, Phase.DISCLOSURES)
 """Phases in which devices have something to answer."""
 _AWAITED = dict(zip(Phase, _KINDS, strict=False))
+_ANY_PRIVATE_KEY = b"\x01" * KEY_BYTES
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
@@ -331,6 +332,8 @@ def _take_keys(session: Session, keys: Keys, given: Given) -> Step:
     if not given.primitives.verify(given.sender, keys.signature, statement):
         msg = "the keys are not signed by their sender"
         raise _refusal(msg)
+    for public in (keys.channel, keys.mask):  # a key that leads to no secret would make its neighbours abort
+        given.primitives.agree(_ANY_PRIVATE_KEY, public)
     if given.sender in session.keys:
         return session, ()
     session = replace(session, keys={**session.keys, given.sender: keys})

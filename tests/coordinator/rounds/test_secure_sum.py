@@ -165,6 +165,17 @@ def test_a_bad_message_is_refused_and_may_come_again_right(phase, change, reason
     assert step(state, message, given)[0] != state
 
 
+@pytest.mark.parametrize("keys", [(bytes(32), b"\x09" + bytes(31)), (b"\x09" + bytes(31), bytes(32))])
+def test_keys_that_would_make_the_neighbours_abort_are_refused_though_signed(keys):
+    message, given = said(0, Keys)
+    signature = MEMBERS[0].sign(messages.keys_statement(TERMS, *keys))
+    bad = Keys(message.session, *keys, signature, message.commitment)
+    state = before(Phase.KEYS)
+    following, (refusal,) = step(state, bad, given)
+    assert following == state
+    assert "small order" in refusal.reason
+
+
 @pytest.mark.parametrize("phase", AWAITED)
 def test_a_stranger_and_a_device_that_dropped_out_are_refused(phase):
     message, _ = said(0, AWAITED[phase])
