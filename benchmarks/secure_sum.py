@@ -1,9 +1,10 @@
 """``python -m benchmarks.secure_sum``: what a secure sum costs a device and the coordinator.
 
-A cohort in one process, with the real machines and the real cryptography, without a network. Updates are random
-numbers. Devices drop out at random steps after the roster, each as likely as the others; at most as many as the terms
-allow. Bytes are of the protocol: all that a device sends and receives beside the values of its update. A device's times
-include everything but its training; they are medians and maxima over the devices that stayed to the end.
+A cohort in one process, with the real machines and the real cryptography, without a network. Updates are random numbers
+on a common grid; ``mean_error`` is the length of the error of rounding and clipping beside that of the mean. Devices
+drop out at random steps after the roster, each as likely as the others; at most as many as the terms allow. Bytes are
+of the protocol: all that a device sends and receives beside the values of its update. A device's times include
+everything but its training; they are medians and maxima over the devices that stayed to the end.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from benchmarks.measuring import median, show
 from host.primitives import EnrolledKey, LibraryPrimitives
 from simulation.secure_sum import Member, Silent, run
+from wire.parameters import Vector
+from wire.secure_sum.grid import Grid, mean_of, to_words
 from wire.secure_sum.masks import packed_bytes
 from wire.secure_sum.terms import Terms
 
@@ -26,8 +29,8 @@ DROPOUTS = (0.0, 0.1, 0.3)
 VALUES = (14_000, 60_000)
 THRESHOLD_SHARE = 0.2
 """Share of a cohort that may collude."""
-VALUE_BITS = 9
-"""Of one device's value, before it is added to others."""
+GRID = Grid(step=0.02, most=255)
+"""Nine bits for a device's value; the values are normally distributed, with a deviation of 1."""
 
 
 @click.command()
@@ -57,15 +60,18 @@ def measure(cohort: int, values: int, dropout_share: float, seed: int) -> dict[s
         session=rng.bytes(32),
         threshold=max(2, round(THRESHOLD_SHARE * cohort)),
         minimum=cohort - round(max(DROPOUTS) * cohort),
-        values=values,
-        bits=VALUE_BITS + (cohort - 1).bit_length(),
+        values=values + 1,
+        bits=GRID.bits(cohort),
     )
-    members = _members(terms, cohort, rng)
+    updates = rng.standard_normal((cohort, values), np.float32)
+    members = [_member(update, terms, rng) for update in updates]
     for number in rng.choice(cohort, round(dropout_share * cohort), replace=False):
         silent = Silent(rng.choice([Silent.SHARES, Silent.REPORT, Silent.CONFIRMATION, Silent.DISCLOSURE]))
         members[number] = dataclasses.replace(members[number], silent=silent)
     result = run(terms, members, LibraryPrimitives())
-    expected = sum((members[number].values.astype(np.int64) for number in result.included), np.zeros(values, np.int64))
+    words = sum((members[number].values for number in result.included), np.zeros(terms.values, np.uint32))
+    total = np.zeros_like(words) if result.total is None else result.total
+    mean = updates[list(result.included)].mean(axis=0)
     stayed = [number for number, member in enumerate(members) if member.silent is Silent.NEVER]
     return {
         "devices": cohort,
@@ -74,8 +80,9 @@ def measure(cohort: int, values: int, dropout_share: float, seed: int) -> dict[s
         "bits": terms.bits,
         "threshold": terms.threshold,
         "neighbours": terms.degree(cohort),
-        "exact": result.total is not None and bool((result.total == expected).all()),
+        "exact": result.total is not None and bool((total == words % 2**terms.bits).all()),
         "included": len(result.included),
+        "mean_error": float(np.linalg.norm(mean_of(total, GRID, terms.bits) - mean) / np.linalg.norm(mean)),
         "update_bytes": packed_bytes(terms),
         "up_bytes_max": max(result.up_bytes(number) for number in stayed),
         "down_bytes_max": max(result.down_bytes(number) for number in stayed),
@@ -85,13 +92,9 @@ def measure(cohort: int, values: int, dropout_share: float, seed: int) -> dict[s
     }
 
 
-def _members(terms: Terms, cohort: int, rng: np.random.Generator) -> list[Member]:
-    members = []
-    for _ in range(cohort):
-        key = EnrolledKey(ec.generate_private_key(ec.SECP256R1()))
-        update = rng.integers(0, 2**VALUE_BITS, terms.values, dtype=np.uint32)
-        members.append(Member(key.public, key.sign, rng.bytes(32), update))
-    return members
+def _member(update: Vector, terms: Terms, rng: np.random.Generator) -> Member:
+    key = EnrolledKey(ec.generate_private_key(ec.SECP256R1()))
+    return Member(key.public, key.sign, rng.bytes(32), to_words(update, 1.0, GRID, terms.bits, rng))
 
 
 if __name__ == "__main__":

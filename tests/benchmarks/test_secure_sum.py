@@ -15,6 +15,7 @@ def test_it_prints_a_run_for_each_share_of_dropouts():
     assert [run["dropouts"] for run in runs] == [0.0, 0.1, 0.3]
     for run in runs:
         assert run["exact"]
+        assert run["mean_error"] < 0.05
         assert run["included"] >= 10 - round(10 * run["dropouts"])
         assert 0 < run["device_cpu_s_median"] <= run["device_cpu_s_max"]
         assert run["coordinator_cpu_s"] > 0
