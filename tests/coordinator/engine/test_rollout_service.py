@@ -1,5 +1,7 @@
 """What becomes of versions, told by the driver among fakes: the gate, trials on a share of the devices, operators."""
 
+import hashlib
+
 import msgspec
 import pytest
 
@@ -190,7 +192,8 @@ def test_a_version_knows_what_it_was_made_of_and_what_devices_found_of_the_one_b
     made = world.tables.versions[1]
     assert (made.lineage.parent, made.lineage.reports, made.lineage.seed) == (0, 2, world.config.seed)
     assert made.lineage.codec.name == "dense-f32"
-    assert len(made.lineage.reports_sha256) == 64
+    hashes = "".join(report.sha256 for report in world.tables.reports.values())
+    assert made.lineage.reports_sha256 == hashlib.sha256(hashes.encode()).hexdigest()
     tally = world.tables.federated[0]
     assert (tally.devices, tally.counted, tally.top1_before_of, tally.tried) == (2, 200, {10 * GOOD: 2}, 2)
     assert 1 not in world.tables.federated
