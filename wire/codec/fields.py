@@ -27,9 +27,8 @@ def pack(values: Ints, widths: Ints) -> bytes:
         values: (m,) int64 in [0, 2**width).
         widths: (m,) int64 in [0, 56].
     """
-    times = widths.astype(np.intp)
-    ends = np.repeat(np.cumsum(times), times)
-    bits = np.repeat(values, times) >> (ends - 1 - np.arange(ends.size))
+    ends = np.repeat(np.cumsum(widths), widths.astype(np.intp))
+    bits = np.repeat(values, widths.astype(np.intp)) >> (ends - 1 - np.arange(ends.size))
     return np.packbits((bits & 1).astype(np.uint8)).tobytes()
 
 
