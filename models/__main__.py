@@ -28,7 +28,7 @@ from models.folder import (
     write_model_folder,
 )
 from models.vocabulary import Vocabulary, words
-from models.warm_start import warm_start
+from models.warm_start import PASSES, warm_start
 from models.word_lists import LANGUAGES, compiled
 from wire.errors import NightjarError
 
@@ -54,7 +54,7 @@ def main() -> None:
 )
 @click.option(
     "--passes",
-    default=3.0,
+    default=PASSES,
     show_default=True,
     type=click.FloatRange(0, 1000),
     help="Passes of central training over the corpus, so that the fleet starts with a usable model; 0: random weights.",

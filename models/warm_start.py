@@ -11,6 +11,8 @@ from models.configurations import ModelConfiguration
 from models.initial import initial_weights
 from wire.parameters import Vector
 
+PASSES = 3.0
+"""Passes over the public text: most of what central training gains."""
 RATE, CLIP_NORM = 3.0, 1.0
 """With gradients clipped at 1, the learning rate at which ``tiny`` learned most in one pass over chat text."""
 

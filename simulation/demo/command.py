@@ -10,6 +10,8 @@ import click
 import msgspec
 from rich.console import Console
 
+from coordinator.config import BrokerKind
+from coordinator.mqtt.broker import choose
 from edge_agent.keyboard.key import address
 from simulation.demo.by_phone import recall_by_phone
 from simulation.demo.configuration import DemoSettings
@@ -80,6 +82,7 @@ def demo(
         plain=plain,
     )
     console = Console(stderr=as_json)
+    choose(BrokerKind(broker))  # a broker that is missing is said before anything is prepared
     prepared = prepare(settings, console)
     fleet = DemoFleet(prepared, broker)
     with stopping(fleet.groups):

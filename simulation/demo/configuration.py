@@ -19,6 +19,8 @@ from wire.errors import ConfigError
 LOOPBACK = "127.0.0.1"
 LIMITS = {"household": True, "density": 1.0}
 """Without privacy limits, because all phones are emulated and users of the demo try every codec."""
+GOAL_SHARE = 0.6
+"""A round's goal of reports, as a share of the phones: more are seldom idle together."""
 MOST_REPORTS = 24
 """Maximum goal of a round: one machine trains for all phones, so a larger goal only takes longer."""
 HELD_OUT = "held_out.tsv"
@@ -114,7 +116,7 @@ def coordinator_table(
     broker = {"kind": "external", "host": LOOPBACK, "port": ports.broker, "username": "coordinator"}
     if not settings.plain:
         broker |= {"port": ports.service, "device_port": ports.broker, "username": SERVICE_USER}
-    goal = min(max(2, math.ceil(settings.phones * defaults.goal_share)), MOST_REPORTS)
+    goal = min(max(2, math.ceil(settings.phones * GOAL_SHARE)), MOST_REPORTS)
     return {
         "population": "demo",
         "data_dir": "coordinator",
@@ -137,14 +139,6 @@ def coordinator_table(
             "retry_after_s": 1.0,
             "report_deadline_s": defaults.report_deadline_s,
             "codec": {"name": settings.codec, "density": settings.density},
-            "plan": {
-                "learning_rate": defaults.learning_rate,
-                "clip_norm": defaults.clip_norm,
-                "local_epochs": defaults.local_epochs,
-            },
-            "strategy": {
-                "server_learning_rate": defaults.server_learning_rate,
-            },
             "baseline": {"label": "trigram", "top1": trigram.top1, "top3": trigram.top3},
         },
         "limits": LIMITS,

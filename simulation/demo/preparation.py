@@ -1,8 +1,8 @@
 """Prepares a run of the demo before its first process starts.
 
-It splits the corpus into phones and held-out text, makes the vocabulary, the program, the initial weights (with a warm
-start on public text), the trigram baseline, and one configuration file per process. Heavy steps run in a child process,
-so the demo itself never imports TensorFlow.
+It splits the corpus into phones and held-out text, makes the vocabulary, the program, the first version, the trigram
+baseline, and one configuration file per process. Heavy steps run in a child process, so the demo itself never imports
+TensorFlow.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ from rich.console import Console
 
 from coordinator.enrolment.tls_files import FOLDER
 from models import corpora
-from models.batches import pack
 from models.compact_ngram import compile_ngram
-from models.configurations import ModelConfiguration, configuration
+from models.configurations import configuration
 from models.corpora import Participant, Split
 from models.export import export_program
 from models.folder import write_model_folder
-from models.initial import initial_weights
 from models.ngram import NgramRecall, train_trigram
 from models.vocabulary import Vocabulary, words
+from models.warm_start import PASSES, warm_start
 from models.word_lists import compiled
 from simulation.demo.configuration import (
     HELD_OUT,
@@ -38,11 +37,10 @@ from simulation.demo.configuration import (
     phone_table,
     write_toml,
 )
-from simulation.demo.defaults import DEFAULTS, Defaults
+from simulation.demo.defaults import DEFAULTS
 from simulation.demo.processes import outcome, quiet_child
 from simulation.demo.trust import enrol_phones
 from wire.errors import ConfigError
-from wire.parameters import Vector
 
 BUILD = Path("build")
 KEPT_RUNS = 5
@@ -51,6 +49,8 @@ KEPT_RUNS = 5
 LANGUAGE = "en"
 """Language of the invented people."""
 
+PUBLIC_PEOPLE = 12
+"""Invented people in addition to the phones; their text is public."""
 PERSONA_MESSAGES = 400
 """Average number of messages of an invented person."""
 
@@ -103,11 +103,12 @@ def prepare(settings: DemoSettings, console: Console) -> PreparedRun:
         corpus = corpora.load(
             settings.corpus,
             settings.seed,
-            people=settings.phones + defaults.public_people,
+            people=settings.phones + PUBLIC_PEOPLE,
             messages=min(PERSONA_MESSAGES, defaults.messages),
         )
         text = corpora.split(corpus, settings.phones, settings.seed, defaults.messages)
-        vocabulary = Vocabulary.build(text.public, min(shape.max_vocabulary, defaults.vocabulary))
+        vocabulary = Vocabulary.build(text.public, shape.max_vocabulary)
+        public = [vocabulary.encode(words(message)) for message in text.public]
     skipped = f", {corpus.skipped_rows} rows without user or text skipped" if corpus.skipped_rows else ""
     console.print(
         f"corpus {corpus.name}: {len(text.phones)} phones with {sum(len(p.typed) for p in text.phones):,} messages, "
@@ -118,10 +119,12 @@ def prepare(settings: DemoSettings, console: Console) -> PreparedRun:
     with console.status(f"exporting model {shape.name} to TFLite (cached in {BUILD / 'programs'})"):
         program = export_program(shape, vocabulary.size, BUILD / "programs")
     with (
-        console.status(f"training warm start on public text, {defaults.warm_start_steps} steps, and trigram"),
+        console.status("training first version and trigram on public text"),
         quiet_child(folder / "logs" / "preparation.log") as child,
     ):
-        warm = child.submit(_warm_start, shape, vocabulary, text.public, settings.seed, defaults)
+        warm = child.submit(
+            warm_start, shape, vocabulary.size, public[: defaults.public_messages], PASSES, settings.seed
+        )
         trigram = _trigram(vocabulary, text)
         weights = outcome(warm, "the warm start")
     console.print(
@@ -130,7 +133,7 @@ def prepare(settings: DemoSettings, console: Console) -> PreparedRun:
         soft_wrap=True,
     )
     lexicons = {LANGUAGE: compiled(LANGUAGE)}
-    ngram = compile_ngram([vocabulary.encode(words(message)) for message in text.public], vocabulary.size)
+    ngram = compile_ngram(public, vocabulary.size)
     write_model_folder(folder / "model", shape, vocabulary, program, weights, lexicons, ngram)
     _write_held_out(folder / HELD_OUT, text.phones)
     speed = 86_400 / (settings.day_s or defaults.day_s)
@@ -182,31 +185,6 @@ def _run_folder(settings: DemoSettings) -> Path:
     folder = runs / now.strftime("%Y%m%dT%H%M%S.%f")
     folder.mkdir()
     return folder.resolve()
-
-
-def _warm_start(
-    shape: ModelConfiguration, vocabulary: Vocabulary, public: Sequence[str], seed: int, defaults: Defaults
-) -> Vector:
-    """Initial weights: random, then a few steps on public text. Runs in a child process."""
-    weights = initial_weights(shape, vocabulary.size, seed)
-    if not defaults.warm_start_steps:
-        return weights
-    import numpy as np
-
-    from models.training import train_centrally
-
-    chosen = public[: defaults.warm_start_steps * 40]  # a batch has about 30 messages
-    messages = [vocabulary.encode(words(message)) for message in chosen]
-    batches = pack(messages, shape.batch_rows, shape.sequence_length, np.random.default_rng(seed))
-    return train_centrally(
-        weights,
-        shape,
-        vocabulary.size,
-        batches,
-        steps=defaults.warm_start_steps,
-        learning_rate=defaults.warm_start_rate,
-        clip_norm=defaults.clip_norm,
-    )
 
 
 def _trigram(vocabulary: Vocabulary, text: Split) -> NgramRecall:

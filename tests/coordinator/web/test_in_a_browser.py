@@ -209,7 +209,7 @@ def test_a_viewer_sees_no_buttons_and_an_admin_makes_a_token_that_is_shown_once(
     assert page.get_by_role("button", name="Pause").count() == 0
     page = look(fresh, "/tokens", Role.ADMIN)
     page.get_by_label("Name").fill("anna")
-    page.get_by_role("button", name="Make").click()
+    page.get_by_role("button", name="Create").click()
     characters = page.locator(".token").inner_text()
     assert fresh.service.ask("GET", "/api/v1/task", characters).status_code != 401
     page.goto(fresh.url + "/tokens")
