@@ -18,6 +18,7 @@ MODULES = (
     "round",
     "web",
     "simulation",
+    "attack",
 )
 
 

@@ -24,21 +24,30 @@ from wire.errors import ConfigError, NightjarError
 
 DEFAULT = "default"
 SHARES = "0,0.01,0.05,0.1,0.3"
+ATTACKS = tuple(each.value for each in Attack if each is not Attack.NONE)
 
 
 def leaks(scene: Scene, defences: Sequence[Defence], console: Console) -> list[Leak]:
     """What each attack on confidentiality gets behind each defence."""
     observer = Observer(scene)
-    return [leak for each in defences for leak in observer.leaks(each, partial(say, console))]
+
+    def got(leak: Leak) -> None:
+        figures = {name: value for name, value in _row(leak).items() if isinstance(value, float)}
+        shown = ", ".join(f"{name} {value:.3g}" for name, value in figures.items())
+        say(console, f"{leak.defence}: {leak.attack}, cohort of {leak.cohort}: {shown}")
+
+    return [leak for each in defences for leak in observer.leaks(each, got)]
 
 
-def harms(battle: Battle, defences: Sequence[Defence], shares: Sequence[float], console: Console) -> list[Harm]:
+def harms(
+    battle: Battle, defences: Sequence[Defence], shares: Sequence[float], attacks: Sequence[Attack], console: Console
+) -> list[Harm]:
     """The model after each attack at each share behind each defence; without attackers there is one run."""
     runs = [
         (attack, share, each)
         for each in defences
         for share in shares
-        for attack in ([Attack.NONE] if not share else [one for one in Attack if one is not Attack.NONE])
+        for attack in (attacks if share else [Attack.NONE])
     ]
     found = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -62,6 +71,7 @@ def harms(battle: Battle, defences: Sequence[Defence], shares: Sequence[float], 
 @click.option("--model", default="tiny", show_default=True, type=click.Choice(list(CONFIGURATIONS)))
 @click.option("--defences", default=DEFAULT, show_default=True, help="Of default, none, secure-sum, RULE[@CODEC].")
 @click.option("--shares", default=SHARES, show_default=True, help="Malicious shares of a cohort.")
+@click.option("--attacks", default=",".join(ATTACKS), show_default=True, help="Of those on the model.")
 @click.option("--only", default=None, type=click.Choice(["confidentiality", "integrity"]), help="One part.")
 @click.option("--people", default=100, show_default=True, type=click.IntRange(2), help="In each of three groups.")
 @click.option("--rounds", default=20, show_default=True, type=click.IntRange(1), help="Of each attacked training.")
@@ -74,6 +84,7 @@ def main(
     model: str,
     defences: str,
     shares: str,
+    attacks: str,
     only: str | None,
     people: int,
     rounds: int,
@@ -85,7 +96,7 @@ def main(
     console = Console(stderr=True)
     try:
         chosen = [defence(name, cohort) for name in defences.split(",")]
-        wanted = _shares(shares)
+        wanted, waged = _shares(shares), _attacks(attacks)
         scene = make_scene(corpus, model, people, seed, console)
         battle = Battle(scene, rounds, min(cohort, scene.group))
         found: dict[str, Any] = {
@@ -93,7 +104,7 @@ def main(
             "model": model,
             "seed": seed,
             "confidentiality": [] if only == "integrity" else leaks(scene, chosen, console),
-            "integrity": [] if only == "confidentiality" else harms(battle, chosen, wanted, console),
+            "integrity": [] if only == "confidentiality" else harms(battle, chosen, wanted, waged, console),
         }
     except NightjarError as error:
         click.echo(f"attack: {error}", err=True)
@@ -116,6 +127,14 @@ def _shares(shares: str) -> list[float]:
         msg = f"--shares: expected numbers from 0 to below 1, such as 0,0.1, got {shares!r}"
         raise ConfigError(msg)
     return found
+
+
+def _attacks(attacks: str) -> list[Attack]:
+    names = attacks.split(",")
+    if not set(names) <= set(ATTACKS):
+        msg = f"--attacks: expected some of {', '.join(ATTACKS)}, got {attacks!r}"
+        raise ConfigError(msg)
+    return [Attack(name) for name in names]
 
 
 def _row(each: Leak | Harm) -> dict[str, Any]:

@@ -104,7 +104,7 @@ class Battle:
             defence=defence.name,
             top1=top1,
             backdoor_success=success,
-            honest_refused=refused / honest,
+            honest_refused=refused / max(1, honest),
             rounds=self.rounds,
             cohort=self.cohort,
         )

@@ -76,12 +76,13 @@ class Observer:
     trained: dict[tuple[CodecChoice, int], Reported] = field(default_factory=dict)
     losses: dict[int, float] = field(default_factory=dict)
 
-    def leaks(self, defence: Defence, step: Callable[[str], None]) -> list[Leak]:
-        """All attacks on one defence; ``step`` is told what is done next."""
+    def leaks(self, defence: Defence, got: Callable[[Leak], None]) -> list[Leak]:
+        """All attacks on one defence; ``got`` is told each as it ends."""
         found = []
         for cohort in (1, *(size for size in COHORTS if size <= self.scene.group)):
-            step(f"{defence.name}: what {'a report' if cohort == 1 else f'a round of {cohort}'} gives away")
-            found += [self._words(defence, cohort), self._members(defence, cohort), self._canary(defence, cohort)]
+            for attack in (self._words, self._members, self._canary):
+                found.append(attack(defence, cohort))
+                got(found[-1])
         return found
 
     def _words(self, defence: Defence, cohort: int) -> Leak:

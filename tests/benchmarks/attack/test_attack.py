@@ -51,7 +51,7 @@ def test_a_report_gives_its_author_away_and_a_masked_one_nothing(scene):
 
 def test_every_attack_is_run_and_repeats_itself(scene):
     chosen = [defence("default", 2)]
-    first, second = (harms(Battle(scene, 1, 2), chosen, [0, 0.5], QUIET) for _ in range(2))
+    first, second = (harms(Battle(scene, 1, 2), chosen, [0, 0.5], list(Attack)[1:], QUIET) for _ in range(2))
     assert first == second
     assert [each.attack for each in first] == [each.value for each in Attack]
     assert all(0 <= each.top1 <= 1 and not each.honest_refused for each in first)
