@@ -17,6 +17,7 @@ MODULES = (
     "ingest",
     "round",
     "web",
+    "secure_sum",
     "simulation",
     "attack",
 )

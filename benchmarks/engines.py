@@ -255,8 +255,9 @@ def _held(experiment: bytes) -> tuple[Prepared, Device]:
 
 
 def _device(prepared: Prepared) -> Device:
-    plan, codec = prepared.experiment.training_plan(), prepared.experiment.codec.choice()
-    return load(prepared.program, prepared.layout, prepared.batches, plan, codec, prepared.seed)
+    asked = prepared.experiment
+    plan, codec = asked.training_plan(), asked.codec.choice()
+    return load(prepared.program, prepared.layout, prepared.batches, plan, codec, prepared.seed, asked.personal)
 
 
 def _first_weights(prepared: Prepared) -> Vector:

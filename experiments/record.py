@@ -5,16 +5,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 
 import click
 import msgspec
 
 from host.files import replace_file
 from simulation.laboratory.command import Outcome
+from simulation.laboratory.training import CURVE, Point
 from wire.errors import ConfigError
 
 RESULTS = Path(__file__).parent / "results.json"
+
+
+class Measured(msgspec.Struct, frozen=True, array_like=True):
+    """Recall after a round, 0 to 1: mean over the seeds."""
+
+    round: int
+    top1: float
+    top3: float
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +41,7 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
         seeds: seeds of the runs.
         commit: commit of the code.
         outcome: all figures of the laboratory.
+        curve: recall by rounds; none of results that were recorded before it was kept.
     """
 
     name: str
@@ -41,6 +53,7 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     seeds: list[int]
     commit: str
     outcome: Outcome
+    curve: list[Measured] = []
 
 
 def results() -> list[Recorded]:
@@ -76,9 +89,23 @@ def main(name: str, folder: Path, command: str, printed: float | None, commit: s
         seeds=outcome.seeds,
         commit=commit,
         outcome=outcome,
+        curve=_curve([folder / f"seed-{seed}" / CURVE for seed in outcome.seeds]),
     )
     kept = sorted([*(each for each in results() if each.name != name), new], key=lambda each: each.name)
     replace_file(RESULTS, msgspec.json.format(msgspec.json.encode(kept), indent=2) + b"\n")
+
+
+def _curve(files: Sequence[Path]) -> list[Measured]:
+    """The mean of the curves of a run's seeds."""
+    try:
+        curves = [msgspec.json.Decoder(Point).decode_lines(file.read_bytes()) for file in files]
+    except (OSError, msgspec.DecodeError) as error:
+        msg = f"the run has no curve: {error}"
+        raise ConfigError(msg) from error
+    return [
+        Measured(points[0].round, fmean(each.top1 for each in points), fmean(each.top3 for each in points))
+        for points in zip(*curves, strict=True)
+    ]
 
 
 if __name__ == "__main__":

@@ -38,13 +38,13 @@ def initial_weights(configuration: ModelConfiguration, vocabulary_size: int, see
 def _tensor(spec: ParameterSpec, hidden: int, seed: int) -> npt.NDArray[np.float32]:
     if spec.name == "gate_bias":
         bias = np.zeros(spec.shape, np.float32)
-        bias[:hidden] = FORGET_BIAS  # the forget gate is the first of the three
+        bias[:hidden] = FORGET_BIAS  # the forget gate is the first
         return bias
     if spec.name == "embedding":
         bound = EMBEDDING_STD * math.sqrt(3.0)
     else:
-        # Glorot and Bengio 2010, equation 16, per gate: a kernel's columns belong to three gates.
-        fan_in, fan_out = spec.shape[0], spec.shape[1] // (3 if spec.name.endswith("kernel") else 1)
+        # Glorot and Bengio 2010, equation 16, per gate: a kernel has H columns for each.
+        fan_in, fan_out = spec.shape[0], hidden if spec.name.endswith("kernel") else spec.shape[1]
         bound = math.sqrt(6.0 / (fan_in + fan_out))
     generator = np.random.default_rng(np.random.SeedSequence([seed, zlib.crc32(spec.name.encode())]))
     return generator.uniform(-bound, bound, spec.shape).astype(np.float32)

@@ -1,4 +1,4 @@
-"""The CIFG-LSTM keyboard model as a TensorFlow graph: forward pass, loss, and a hand-written gradient.
+"""The recurrent keyboard model as a TensorFlow graph: forward pass, loss, and a hand-written gradient.
 
 The gradient is hand-written because TFLite has no automatic differentiation, and because this form converts to
 built-in operations only and runs faster on a device than a converted ``tf.GradientTape``. Some unusual forms are there
@@ -11,50 +11,54 @@ for the converter; the tests in ``tests/models/test_program.py`` fail without th
 - No one-hot matrix: the "minus one at the target" of the softmax gradient and the gradient of the input embedding are
   one scatter.
 
-The cell (coupled input and forget gate, Greff et al. 2017; recurrent projection, Sak et al. 2014), with the state
-multiplied by ``keep``, which is 0 where a message begins::
+A cell of :mod:`models.cells`, which the shapes of the weights tell, with a recurrent projection (Sak et al. 2014); the
+state is multiplied by ``keep``, which is 0 where a message begins::
 
     h', c' = keep * h, keep * c
-    f, o   = sigmoid(x Wx + h' Wh + b)      g = tanh(x Wx + h' Wh + b)
-    c      = f * c' + (1 - f) * g           m = o * tanh(c)            h = m P
+    c, m   = cell(x Wx + b, h' Wh, c')      h = m P
 
 N = B * T positions in time-major order: position t * B + row. There are no variables, no I/O and no optimizer here.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
+from models.cells import CELLS, Cell, Tensor
+from models.configurations import cell_of
 from models.vocabulary import BOS, FIRST_WORD, PAD
-
-Tensor = Any
-"""A ``tf.Tensor``: TensorFlow's types cannot be checked."""
 
 NEVER = -1e9
 """The logit of ids that must not be suggested: finite, so that a softmax over it stays finite."""
 
 
 class Weights(NamedTuple):
-    """The parameters, in the order of the flat vector (``models.configurations.lstm_layout``)."""
+    """The parameters, in the order of the flat vector (``models.configurations.lstm_layout``).
+
+    G is H for each gate. The bias has G values, or H more: those that a GRU adds to the recurrent product.
+    """
 
     embedding: Tensor  # (V, D)
-    input_kernel: Tensor  # (D, 3H)
-    recurrent_kernel: Tensor  # (D, 3H)
-    gate_bias: Tensor  # (3H,)
+    input_kernel: Tensor  # (D, G)
+    recurrent_kernel: Tensor  # (D, G)
+    gate_bias: Tensor  # (G,) or (G + H,)
     projection: Tensor  # (H, D)
 
+    @property
+    def cell(self) -> Cell:
+        """The cell that has these shapes."""
+        hidden = self.projection.shape[0]
+        return CELLS[cell_of(hidden, self.input_kernel.shape[1], self.gate_bias.shape[0])]
 
-class Gates(NamedTuple):
-    """Values of one time step that the backward pass needs; each (B, H), or (N, H) when joined over time."""
-
-    forget: Tensor
-    output: Tensor
-    candidate: Tensor
-    cell_minus_candidate: Tensor  # c' - g
-    tanh_cell: Tensor
-    gated: Tensor  # m = o * tanh(c)
+    @property
+    def biases(self) -> tuple[Tensor, Tensor | None]:
+        """The bias of the gates (G,), and that of a GRU's recurrent product (H,)."""
+        gates = self.input_kernel.shape[1]
+        if self.gate_bias.shape[0] == gates:
+            return self.gate_bias, None
+        return self.gate_bias[:gates], self.gate_bias[gates:]
 
 
 class Pass(NamedTuple):
@@ -62,7 +66,7 @@ class Pass(NamedTuple):
 
     states: Tensor  # (N, D) h of every position
     previous_states: Tensor  # (N, D) h' of every position
-    gates: Gates  # joined over time
+    kept: tuple[Tensor, ...]  # (N, H) each: what the cell kept, joined over time; the last is m
     keeps: list[Tensor]  # T of (B, 1) float32
 
 
@@ -184,43 +188,36 @@ def advance(weights: Weights, token: Tensor, h: Tensor, c: Tensor) -> tuple[Tens
         Logits (1, V), those of the specials ``NEVER``; the next h; the next c.
     """
     keep = tf.expand_dims(tf.cast(tf.not_equal(token, BOS), tf.float32), 1)
-    projected = tf.matmul(tf.gather(weights.embedding, token), weights.input_kernel) + weights.gate_bias
-    h, c, _ = _cell(weights, projected + tf.matmul(keep * h, weights.recurrent_kernel), keep * c)
+    bias, recurrent_bias = weights.biases
+    projected = tf.matmul(tf.gather(weights.embedding, token), weights.input_kernel) + bias
+    c, gated, _ = weights.cell.step(projected, tf.matmul(keep * h, weights.recurrent_kernel), keep * c, recurrent_bias)
+    h = tf.matmul(gated, weights.projection)
     logits = tf.matmul(h, weights.embedding, transpose_b=True)
     return tf.concat([tf.fill([1, FIRST_WORD], NEVER), logits[:, FIRST_WORD:]], 1), h, c
 
 
 def _forward(weights: Weights, embedded: Tensor, inputs: Tensor, steps: int) -> Pass:
     """Run the cell over ``embedded`` (N, D) in T = ``steps`` steps, from the zero state."""
-    projected = tf.split(tf.matmul(embedded, weights.input_kernel) + weights.gate_bias, steps, axis=0)
+    bias, recurrent_bias = weights.biases
+    projected = tf.split(tf.matmul(embedded, weights.input_kernel) + bias, steps, axis=0)
     keeps = tf.split(tf.expand_dims(tf.cast(tf.not_equal(inputs, BOS), tf.float32), 1), steps, axis=0)
     rows = embedded.shape[0] // steps
     h = tf.zeros([rows, weights.projection.shape[1]])
     c = tf.zeros([rows, weights.projection.shape[0]])
-    states, previous, gates = [], [], []
+    cell = weights.cell
+    states, previous, kept = [], [], []
     for t in range(steps):
-        z = projected[t]
+        recurrent = None
         if t:  # the state before the first step is zero
             h, c = keeps[t] * h, keeps[t] * c
-            z += tf.matmul(h, weights.recurrent_kernel)
+            recurrent = tf.matmul(h, weights.recurrent_kernel)
         previous.append(h)
-        h, c, gate = _cell(weights, z, c)
+        c, gated, of_step = cell.step(projected[t], recurrent, c, recurrent_bias)
+        h = tf.matmul(gated, weights.projection)
         states.append(h)
-        gates.append(gate)
-    joined = Gates(*(tf.concat(values, 0) for values in zip(*gates, strict=True)))
+        kept.append(of_step)
+    joined = tuple(tf.concat(values, 0) for values in zip(*kept, strict=True))
     return Pass(tf.concat(states, 0), tf.concat(previous, 0), joined, keeps)
-
-
-def _cell(weights: Weights, z: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Gates]:
-    """One step from pre-activations z (B, 3H) and cell c' (B, H). Returns the next h, the next c, and the gates."""
-    hidden = weights.projection.shape[0]
-    forget, output = tf.split(tf.sigmoid(z[:, : 2 * hidden]), 2, axis=1)
-    candidate = tf.tanh(z[:, 2 * hidden :])
-    difference = c - candidate
-    c = candidate + forget * difference
-    tanh_cell = tf.tanh(c)
-    gated = output * tanh_cell
-    return tf.matmul(gated, weights.projection), c, Gates(forget, output, candidate, difference, tanh_cell, gated)
 
 
 def _backward(weights: Weights, embedded: Tensor, run: Pass, d_states: Tensor, one: Tensor) -> tuple[Weights, Tensor]:
@@ -240,39 +237,43 @@ def _backward(weights: Weights, embedded: Tensor, run: Pass, d_states: Tensor, o
     projection_t, recurrent_t, input_t = (
         tf.transpose(kernel) * one for kernel in (weights.projection, weights.recurrent_kernel, weights.input_kernel)
     )
-    # Derivatives that do not depend on later steps, for all steps at once.
-    g = run.gates
-    not_forget = 1.0 - g.forget
-    cell_by_gated, forget_by_cell, output_by_gated, candidate_by_cell, forget = (
-        tf.split(value, steps, axis=0)
-        for value in (
-            g.output - g.gated * g.tanh_cell,  # dc/dm            = o (1 - tanh(c)^2)
-            g.cell_minus_candidate * g.forget * not_forget,  # df = (c' - g) f (1 - f)
-            g.gated - g.gated * g.output,  # do                   = tanh(c) o (1 - o)
-            not_forget - not_forget * (g.candidate * g.candidate),  # dg = (1 - f) (1 - g^2)
-            g.forget,
-        )
-    )
+    # For all steps at once.
+    cell, slopes = weights.cell, weights.cell.slopes(*run.kept)
+    by_gated = None if slopes.cell_by_gated is None else tf.split(slopes.cell_by_gated, steps, axis=0)
+    gates = [tf.split(slope, steps, axis=0) for slope in slopes.gates]
+    forget = tf.split(slopes.forget, steps, axis=0)
+    reset = None if slopes.reset is None else tf.split(slopes.reset, steps, axis=0)
     from_softmax = tf.split(d_states, steps, axis=0)
     d_hs: list[Tensor] = [None] * steps
     d_zs: list[Tensor] = [None] * steps
+    d_rs: list[Tensor] = [None] * steps
     d_h_later = d_c_later = None
     for t in reversed(range(steps)):
         d_h = from_softmax[t] if d_h_later is None else from_softmax[t] + d_h_later
         d_gated = tf.matmul(d_h, projection_t)
-        d_c = d_gated * cell_by_gated[t]
+        d_c = d_gated if by_gated is None else d_gated * by_gated[t]
         if d_c_later is not None:
             d_c += d_c_later
-        d_z = tf.concat([d_c * forget_by_cell[t], d_gated * output_by_gated[t], d_c * candidate_by_cell[t]], 1)
-        d_hs[t], d_zs[t] = d_h, d_z
+        d_gates = [(d_gated if gate == cell.output else d_c) * slope[t] for gate, slope in enumerate(gates)]
+        d_z = d_r = tf.concat(d_gates, 1)
+        if reset is not None:
+            d_r = tf.concat([*d_gates[:-1], d_gates[-1] * reset[t]], 1)
+        d_hs[t], d_zs[t], d_rs[t] = d_h, d_z, d_r
         if t:
-            d_h_later = run.keeps[t] * tf.matmul(d_z, recurrent_t)
+            d_h_later = run.keeps[t] * tf.matmul(d_r, recurrent_t)
             d_c_later = run.keeps[t] * (d_c * forget[t])
-    d_z = tf.concat(d_zs, 0)  # (N, 3H)
-    kernels = tf.matmul(tf.concat([embedded, run.previous_states], 1), d_z, transpose_a=True)  # both at once
-    d_input, d_recurrent = tf.split(kernels, 2, axis=0)
-    d_projection = tf.matmul(g.gated, tf.concat(d_hs, 0), transpose_a=True)
-    return Weights(None, d_input, d_recurrent, tf.reduce_sum(d_z, 0), d_projection), tf.matmul(d_z, input_t)
+    d_z = tf.concat(d_zs, 0)  # (N, G)
+    d_bias = tf.reduce_sum(d_z, 0)
+    if reset is None:
+        kernels = tf.matmul(tf.concat([embedded, run.previous_states], 1), d_z, transpose_a=True)  # both at once
+        d_input, d_recurrent = tf.split(kernels, 2, axis=0)
+    else:
+        d_r = tf.concat(d_rs, 0)  # (N, G)
+        d_input = tf.matmul(embedded, d_z, transpose_a=True)
+        d_recurrent = tf.matmul(run.previous_states, d_r, transpose_a=True)
+        d_bias = tf.concat([d_bias, tf.reduce_sum(d_r[:, -weights.projection.shape[0] :], 0)], 0)
+    d_projection = tf.matmul(run.kept[-1], tf.concat(d_hs, 0), transpose_a=True)
+    return Weights(None, d_input, d_recurrent, d_bias, d_projection), tf.matmul(d_z, input_t)
 
 
 def _time_major(batch: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from models.compact_ngram import MAX_NGRAM_BYTES
-from models.configurations import ModelConfiguration, lstm_layout
+from models.configurations import CELL_NAMES, CellName, ModelConfiguration, lstm_layout
 from models.lexicon import MAX_LEXICON_BYTES
 from models.vocabulary import FIRST_WORD
 from wire.errors import RemoteProtocolError
@@ -117,6 +117,22 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         return self.layout.tensors[0].shape[0]
 
     @property
+    def cell(self) -> CellName:
+        """The recurrent cell, which the layout tells.
+
+        Raises:
+            RemoteProtocolError: the layout is of none.
+        """
+        for cell in CELL_NAMES:
+            if self.layout == lstm_layout(self.vocabulary_size, self.embedding, self.hidden, cell):
+                return cell
+        msg = (
+            f"manifest: expected the layout of {' or '.join(CELL_NAMES)} with {self.hidden} units, got "
+            f"{self.layout.tensors}"
+        )
+        raise RemoteProtocolError(msg, code="manifest")
+
+    @property
     def shape(self) -> ModelConfiguration:
         """The shape of the model, from the layout rather than the name."""
         return ModelConfiguration(
@@ -126,6 +142,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
             hidden=self.hidden,
             batch_rows=self.batch_rows,
             sequence_length=self.sequence_length,
+            cell=self.cell,
         )
 
     @property
@@ -164,10 +181,7 @@ def _check_agreement(manifest: Manifest, data: bytes) -> None:
     if not tensors or len(tensors[0].shape) != 2:
         msg = "manifest: expected a layout that begins with a two-dimensional embedding"
         raise RemoteProtocolError(msg, code="manifest")
-    expected = lstm_layout(manifest.vocabulary_size, manifest.embedding, manifest.hidden)
-    if manifest.layout != expected:
-        msg = f"manifest: expected the layout {expected.tensors}, got {tensors}"
-        raise RemoteProtocolError(msg, code="manifest")
+    _ = manifest.cell
     if manifest.vocabulary_size <= FIRST_WORD:
         msg = f"manifest: expected at least {FIRST_WORD + 1} word ids, got {manifest.vocabulary_size}"
         raise RemoteProtocolError(msg, code="manifest")

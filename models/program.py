@@ -13,8 +13,9 @@ from typing import Any
 import tensorflow as tf
 
 from models import lstm
+from models.cells import Tensor
 from models.configurations import ModelConfiguration
-from models.lstm import Gradient, Tensor, Weights
+from models.lstm import Gradient, Weights
 
 SIGNATURES = (
     "train",

@@ -150,7 +150,7 @@ def collect(settings: CollectionSettings, console: Console) -> Updates:
         f"corpus {corpus.name}: {len(people)} clients with {sum(map(len, people)):,} messages, other users with "
         f"{len(public):,}, vocabulary {vocabulary.size:,} ({invented:,} of them invented)",
     )
-    steps = WARM_UP_STEPS[shape.name] if settings.warm_up_steps is None else settings.warm_up_steps
+    steps = WARM_UP_STEPS[shape.family] if settings.warm_up_steps is None else settings.warm_up_steps
     device = load_device(shape, vocabulary, settings.seed)
     text = warm_up_batches(public, vocabulary, shape, steps, settings.seed)
     warm_up(device, progress(console, text, "warm-up steps"))

@@ -22,6 +22,7 @@ from wire.errors import IllegalEvent
 
 StateT = TypeVar("StateT")
 EventT = TypeVar("EventT")
+ToolsT = TypeVar("ToolsT")
 ResultT = TypeVar("ResultT")
 
 
@@ -32,13 +33,13 @@ class Row(Generic[ResultT]):
     Attributes:
         state: the state: a member of an enumeration, or the type of a state.
         event: type of the event.
-        handle: (state, event) -> the step's result.
+        handle: (state, event) -> the step's result; or (state, event, tools), where a machine calls something.
         leads_to: the possible next states.
     """
 
     state: object
     event: type[Any]
-    handle: Callable[[Any, Any], ResultT]
+    handle: Callable[..., ResultT]
     leads_to: frozenset[object]
 
 
@@ -54,7 +55,22 @@ def row(
 ) -> Row[ResultT]: ...
 
 
-def row(state: object, event: type[Any], handle: Callable[[Any, Any], ResultT], *leads_to: object) -> Row[ResultT]:
+@overload
+def row(
+    state: enum.Enum, event: type[EventT], handle: Callable[[StateT, EventT, ToolsT], ResultT], *leads_to: enum.Enum
+) -> Row[ResultT]: ...
+
+
+@overload
+def row(
+    state: type[StateT],
+    event: type[EventT],
+    handle: Callable[[StateT, EventT, ToolsT], ResultT],
+    *leads_to: type[object],
+) -> Row[ResultT]: ...
+
+
+def row(state: object, event: type[Any], handle: Callable[..., ResultT], *leads_to: object) -> Row[ResultT]:
     """Create a row of a table."""
     return Row(state, event, handle, frozenset(leads_to))
 

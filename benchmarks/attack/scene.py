@@ -24,6 +24,7 @@ from models.configurations import ModelConfiguration, configuration
 from models.vocabulary import Vocabulary, words
 from simulation.collect_updates import FEWEST_MESSAGES, choose_clients
 from simulation.laboratory.clients import Device
+from simulation.laboratory.experiment import PersonalSettings
 from simulation.progress import progress, say
 from simulation.warm_start import full_vocabulary, load_device, seeded, warm_up, warm_up_batches
 from wire.messages import CodecChoice
@@ -133,6 +134,7 @@ def make_scene(corpus: str, model: str, group: int, seed: int, console: Console,
             plan=plan.plan(StrategyConfig().name),
             codec=CodecChoice(name="dense-f32"),
             seed=seed,
+            personal=PersonalSettings(),
         ),
         texts=texts,
         group=group,

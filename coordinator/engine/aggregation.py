@@ -7,8 +7,7 @@ result. The caller passes in the measuring function, because that needs TensorFl
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import msgspec
@@ -73,7 +72,8 @@ def do_job(job: Job, artifacts: BlobStore, private: PrivateStore, measure: Measu
         NightjarError: a blob is missing or damaged, or the result is not finite.
     """
     if isinstance(job, FiguresJob):
-        return FiguresDone(job.round, tally(_evaluations(job, private), trained=False))
+        evaluations = (_read(job, stored, private).evaluation for stored in job.reports)
+        return FiguresDone(job.round, tally((each for each in evaluations if each is not None), trained=False))
     manifest = Manifest.decode(artifacts.get(job.manifest))
     weights = weights_from_bytes(artifacts.get(manifest.weights.sha256), manifest.layout)
     match job:
@@ -98,9 +98,15 @@ def _aggregate(
     layout, optimizer = manifest.layout, optimizer_for(job.strategy, job.committed)
     codec = asked_codec(job.codec, manifest, artifacts)
     state, residual = _state(job, optimizer, layout.size, private)
-    updates = [
-        ClientUpdate(each.device, each.num_examples, partial(_payload, job, each, private)) for each in job.reports
-    ]
+    evaluations: dict[DeviceId, frame.LocalEvaluation] = {}
+
+    def payload(stored: ReportFile) -> bytes:
+        report = _read(job, stored, private)
+        if report.evaluation is not None:
+            evaluations[stored.device] = report.evaluation
+        return report.payload
+
+    updates = [ClientUpdate(each.device, each.num_examples, partial(payload, each)) for each in job.reports]
     aggregate = aggregate_for(job.strategy, np.random.default_rng([job.seed, job.round, _NOISE]))
     try:
         averaged = federated_average(
@@ -130,8 +136,7 @@ def _aggregate(
         unreadable=averaged.unreadable,
         transfers=tuple(transfer for transfer, _ in ways),
         mask=next_mask(job.codec, change, layout, rng, artifacts),
-        federated=tally(_evaluations(job, private, without=averaged.unreadable)),
-        reports_sha256=_reports_sha256(job, private),
+        federated=tally(each for device, each in evaluations.items() if device not in averaged.unreadable),
     )
 
 
@@ -187,34 +192,11 @@ def _earlier(job: AggregationJob, artifacts: BlobStore) -> Iterator[Base]:
         yield Base(manifest.weights.sha256, weights)
 
 
-def _payload(job: AggregationJob, stored: ReportFile, private: PrivateStore) -> bytes:
-    return _read(job, stored, private).payload
-
-
-def _evaluations(
-    job: AggregationJob | FiguresJob, private: PrivateStore, without: Container[DeviceId] = ()
-) -> Iterator[frame.LocalEvaluation]:
-    for stored in job.reports:
-        if stored.device not in without:
-            evaluation = _read(job, stored, private).evaluation
-            if evaluation is not None:
-                yield evaluation
-
-
-def _reports_sha256(job: AggregationJob, private: PrivateStore) -> str:
-    frames = (_frame(job, stored, private) for stored in sorted(job.reports, key=lambda report: report.device))
-    return hashlib.sha256("".join(hashlib.sha256(data).hexdigest() for data in frames).encode()).hexdigest()
-
-
-def _frame(job: AggregationJob | FiguresJob, stored: ReportFile, private: PrivateStore) -> bytes:
-    return private.frame(job.round, stored.device, stored.attempt)
-
-
 def _read(job: AggregationJob | FiguresJob, stored: ReportFile, private: PrivateStore) -> frame.Report:
     """A stored report. It was checked on arrival, so a report that can no longer be read was damaged on disk."""
     whose = f"the stored report of {stored.device} in round {job.round}"
     try:
-        report = frame.decode(_frame(job, stored, private))
+        report = frame.decode(private.frame(job.round, stored.device, stored.attempt))
     except RemoteProtocolError as error:
         msg = f"{whose} is damaged: {error}"
         raise IntegrityError(msg) from error

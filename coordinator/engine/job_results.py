@@ -111,7 +111,7 @@ class JobResults:
             created_s=unit.now_s,
             metrics=done.metrics,
             rollout=Rollout(),
-            lineage=self._releases.lineage(state, unit.snapshot.tasks[task].settings, done),
+            lineage=self._releases.lineage(state, done, unit),
         )
         self._releases.note_figures(base.version, done.federated, unit)
         self._releases.take_in(made, done.federated.devices, unit)

@@ -128,7 +128,6 @@ class AggregationDone(msgspec.Struct, frozen=True, tag=True):
         mask: coordinates for the next updates, if the codec needs them.
         unreadable: devices whose reports could not be decoded and are not in the mean.
         federated: sum of the on-device metrics of the base version.
-        reports_sha256: SHA-256 over the hex hashes of the reports, in ascending order of device id.
     """
 
     round: int
@@ -141,7 +140,6 @@ class AggregationDone(msgspec.Struct, frozen=True, tag=True):
     transfers: tuple[Transfer, ...] = ()
     mask: Artifact | None = None
     federated: Tally = Tally()
-    reports_sha256: str = ""
 
 
 class TooFewReadable(msgspec.Struct, frozen=True, tag=True):

@@ -257,6 +257,7 @@ class MessageHandler:
 
     def _join(self, device: DeviceId, last: frame.Chunk, unit: UnitOfWork) -> None:
         parts = [frame.decode(data) for data in unit.tx.chunk_frames(last.round, device, last.attempt)]
+        unit.tx.drop_chunks(last.round, device)
         try:
             whole = frame.join({part.index: part for part in parts if isinstance(part, frame.Chunk)})
             report = _report_inside(whole, last)

@@ -10,6 +10,8 @@ All changes are part of a unit of work, so a kill leaves all of them or none.
 
 from __future__ import annotations
 
+import hashlib
+
 import structlog
 from msgspec.structs import replace
 
@@ -21,7 +23,7 @@ from coordinator.engine.unit_of_work import UnitOfWork
 from coordinator.learning.device_metrics import Tally, merged, tried_in
 from coordinator.ports import Lineage, VersionRecord
 from coordinator.rounds.round import Round
-from coordinator.tasks.settings import TaskSettings
+from coordinator.rounds.seats import SeatState
 from coordinator.versions.quality_gate import COMPARED_WITH, Figures, worse_on_devices
 from coordinator.versions.rollout import (
     Event,
@@ -59,18 +61,24 @@ class RolloutService:
         self._seed = config.seed
         self._announced = config.task.name
 
-    def lineage(self, state: Round, settings: TaskSettings, done: AggregationDone) -> Lineage:
+    def lineage(self, state: Round, done: AggregationDone, unit: UnitOfWork) -> Lineage:
         """The lineage of the version that a round made.
 
         Args:
             state: the round.
-            settings: settings of its task.
             done: result of its aggregation.
+            unit: the unit of work.
         """
+        settings = unit.snapshot.tasks[state.task].settings
+        averaged = [
+            report.sha256
+            for report in unit.tx.reports(state.number)
+            if state.seats[report.device].state is SeatState.REPORTED and report.device not in done.unreadable
+        ]
         return Lineage(
             parent=state.base_version,
-            reports=state.reported - len(done.unreadable),
-            reports_sha256=done.reports_sha256,
+            reports=len(averaged),
+            reports_sha256=hashlib.sha256("".join(averaged).encode()).hexdigest(),
             seed=self._seed,
             code_version=__version__,
             strategy=settings.strategy.choice(),

@@ -207,7 +207,6 @@ class UnitOfWork:
         else:
             _, effects = step(meant, received)
             self._take_over(meant, effects, report)
-        self.tx.drop_chunks(meant.number, received.device)
 
     def answer(self, receipt: SendReceipt) -> None:
         """Send a receipt, and count it if the report was not accepted."""

@@ -20,6 +20,13 @@ from coordinator.storage.tables import audit, claims, credentials, devices
 from wire.identifiers import DeviceId
 
 _LIVE = (KeyState.ISSUED.value, KeyState.ACTIVE.value)
+# Every download runs this; SQLAlchemy takes longer to build a statement than to run it.
+_SEEN = sa.select(
+    credentials.c.device,
+    credentials.c.standing,
+    credentials.c.claim,
+    sa.select(devices.c.blocked).where(devices.c.device == credentials.c.device).scalar_subquery(),
+).where(credentials.c.serial == sa.bindparam("of"), credentials.c.standing.in_(_LIVE))
 MOST_CERTIFICATES = 8
 """Valid certificates per device. A device renews after two thirds of a certificate's life, so it has two, and a few
 more after a rotation of the authority or a power cut. Each is a row, and an entry in the revocation list after
@@ -188,12 +195,8 @@ class Register:
         The first use burns the claim. A certificate from a claim means that the device was enrolled anew, so the first
         use also revokes the device's other credentials.
         """
-        blocked = sa.select(devices.c.blocked).where(devices.c.device == credentials.c.device).scalar_subquery()
-        query = sa.select(credentials.c.device, credentials.c.standing, credentials.c.claim, blocked).where(
-            credentials.c.serial == serial, credentials.c.standing.in_(_LIVE)
-        )
         with self._database.connection() as tx:
-            row = tx.execute(query).first()
+            row = tx.execute(_SEEN, {"of": serial}).first()
         if row is None or row[3]:
             return None
         device = DeviceId(row[0])

@@ -34,7 +34,7 @@ F32, TOPK_8 = FORMS = ("f32", "topk-8")
 DENSITY = 0.05
 """Share of the weights that change in form topk-8: about as many as a cohort's sparse updates change together."""
 VERSIONS_BACK = 8
-"""Number of earlier versions with an exact difference: about a day of rounds, at a twentieth of a second each."""
+"""Number of earlier versions with an exact difference: about a day of rounds."""
 MOST_CHANGED = 0.25
 """Maximum share of changed weights: above it an exact difference saves less than about half, and takes seconds."""
 LEAST_WHOLE_BYTES = 16 * 1024

@@ -204,9 +204,9 @@ class DatabaseView(VersionQueries, Reading):
             over = [state for state in self._rounds.values() if state.phase in TERMINAL]
             self._rounds.clear()
         if self._reports:
-            self._connection.execute(sa.insert(reports), [structs.asdict(report) for report, _ in self._reports])
+            self._connection.execute(_ADD_REPORTS, [structs.asdict(report) for report, _ in self._reports])
             self._connection.execute(
-                sa.insert(report_frames),
+                _ADD_FRAMES,
                 [
                     {"round": report.round, "device": report.device, "attempt": report.attempt, "body": frame}
                     for report, frame in self._reports
@@ -349,7 +349,7 @@ class DatabaseView(VersionQueries, Reading):
         """A device's lease; None if the device is unknown."""
         lease = self._leases.get(device)
         if lease is None:
-            row = self._connection.execute(sa.select(devices).where(devices.c.device == device)).mappings().first()
+            row = self._connection.execute(_DEVICE, {"of": device}).mappings().first()
             if row is None:
                 return None
             lease = self._leases[device] = lease_from(row)
@@ -442,7 +442,7 @@ class DatabaseView(VersionQueries, Reading):
         return number
 
     def _fact(self, name: str, kind: type[_Fact]) -> _Fact | None:
-        value = self._connection.scalar(sa.select(facts.c.value).where(facts.c.name == name))
+        value = self._connection.scalar(_FACT, {"of": name})
         return None if value is None else msgspec.json.decode(value, type=kind)
 
     def _save_fact(self, name: str, value: object) -> None:
@@ -471,6 +471,10 @@ def _of_report(round_number: int, device: DeviceId, attempt: int) -> sa.ColumnEl
 
 
 _ROUNDS = sa.select(rounds.c.state, rounds.c.task)
+# Every message reads or writes these; SQLAlchemy takes longer to build a statement than to run it.
+_DEVICE = sa.select(devices).where(devices.c.device == sa.bindparam("of"))
+_FACT = sa.select(facts.c.value).where(facts.c.name == sa.bindparam("of"))
+_ADD_REPORTS, _ADD_FRAMES = sa.insert(reports), sa.insert(report_frames)
 
 
 def _task(state: bytes, settings: bytes) -> TaskRecord:

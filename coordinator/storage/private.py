@@ -11,6 +11,12 @@ from coordinator.storage.tables import optimizer_states, report_frames, upsert
 from wire.errors import IntegrityError
 from wire.identifiers import DeviceId
 
+_FRAME = sa.select(report_frames.c.body).where(
+    report_frames.c.round == sa.bindparam("of_round"),
+    report_frames.c.device == sa.bindparam("of_device"),
+    report_frames.c.attempt == sa.bindparam("of_attempt"),
+)
+
 
 class PrivateTables:
     """Implements :class:`coordinator.ports.PrivateStore`; each call is its own transaction.
@@ -29,10 +35,8 @@ class PrivateTables:
             IntegrityError: the database does not have it.
             UnavailableError: the database cannot be read now.
         """
-        key = {"round": round_number, "device": device, "attempt": attempt}
-        which = sa.and_(*(report_frames.c[name] == value for name, value in key.items()))
         with self._database.connection() as connection:
-            body = connection.scalar(sa.select(report_frames.c.body).where(which))
+            body = connection.scalar(_FRAME, {"of_round": round_number, "of_device": device, "of_attempt": attempt})
         if body is None:
             msg = f"the database lacks the report of {device} in round {round_number}, attempt {attempt}"
             raise IntegrityError(msg)

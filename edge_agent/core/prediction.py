@@ -5,7 +5,7 @@ belong to the page cache, and the resident part of the agent needs no TFLite run
 product with the embedding. A 10,000-word model answers faster than the runtime's ``step`` signature, which copies its
 variables at every call (docs/adr/0014-numpy-inference.md). Training is done by the TFLite program.
 
-The cell is the one of :mod:`models.lstm`; the tests compare the two, and the sources are cited there.
+The cells are those of :mod:`models.cells`; the tests compare the two, and the sources are cited there.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from edge_agent.ports import Evaluation, Floats, Ids
+from models.configurations import cell_of
 from models.vocabulary import BOS, FIRST_WORD, PAD
 from wire.parameters import ParameterLayout, Vector
 
@@ -26,9 +27,9 @@ class Weights(NamedTuple):
     """Views of the flat vector, in its order; all float32."""
 
     embedding: Floats  # (V, D)
-    input_kernel: Floats  # (D, 3H)
-    recurrent_kernel: Floats  # (D, 3H)
-    gate_bias: Floats  # (3H,)
+    input_kernel: Floats  # (D, G)
+    recurrent_kernel: Floats  # (D, G)
+    gate_bias: Floats  # (G,), of a GRU (G + H,)
     projection: Floats  # (H, D)
 
 
@@ -104,10 +105,22 @@ def score(weights: Weights, x: Ids, y: Ids) -> Evaluation:
 
 def _cell(weights: Weights, embedded: Floats, h: Floats, c: Floats) -> tuple[Floats, Floats]:
     """One time step for any number of rows: embedded (..., D), h (..., D), c (..., H) to the next h and c."""
-    hidden = weights.projection.shape[0]
-    z = embedded @ weights.input_kernel + h @ weights.recurrent_kernel + weights.gate_bias
-    gates = 0.5 + 0.5 * np.tanh(0.5 * z[..., : 2 * hidden])  # the logistic function, without overflow
-    forget, output = gates[..., :hidden], gates[..., hidden:]
-    candidate = np.tanh(z[..., 2 * hidden :])
-    c = candidate + forget * (c - candidate)
-    return (output * np.tanh(c)) @ weights.projection, c
+    hidden, columns = weights.projection.shape[0], weights.input_kernel.shape[1]
+    last = columns - hidden  # the candidate has the last columns
+    recurrent = h @ weights.recurrent_kernel
+    z = embedded @ weights.input_kernel + recurrent + weights.gate_bias[:columns]
+    gates = 0.5 + 0.5 * np.tanh(0.5 * z[..., :last])  # the logistic function, without overflow
+    forget, second = gates[..., :hidden], gates[..., hidden : 2 * hidden]
+    match cell_of(hidden, columns, len(weights.gate_bias)):
+        case "cifg":
+            candidate = np.tanh(z[..., last:])
+            c = candidate + forget * (c - candidate)
+            gated = second * np.tanh(c)
+        case "lstm":
+            c = forget * c + gates[..., 2 * hidden :] * np.tanh(z[..., last:])
+            gated = second * np.tanh(c)
+        case "gru":
+            state = recurrent[..., last:]
+            candidate = np.tanh(z[..., last:] - state + second * (state + weights.gate_bias[columns:]))
+            c = gated = candidate + forget * (c - candidate)
+    return gated @ weights.projection, c

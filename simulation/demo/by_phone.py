@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections import defaultdict
 from pathlib import Path
 
-import urllib3
-
 from edge_agent.shell.model_files import exported_model
 from edge_agent.shell.tflite import TfliteProgram, load_program
 from models import corpora
@@ -17,7 +15,7 @@ from models.batches import Batches, pack
 from models.manifest import Manifest
 from models.vocabulary import Vocabulary, words
 from simulation.demo.configuration import HELD_OUT
-from wire.errors import UnavailableError
+from simulation.demo.reading import artifact
 from wire.parameters import Vector, weights_from_bytes
 
 
@@ -36,8 +34,8 @@ def recall_by_phone(folder: Path, url: str, manifest: str) -> dict[str, tuple[fl
         UnavailableError: the later version cannot be fetched.
     """
     first = exported_model(folder / "model")
-    later = Manifest.decode(_artifact(url, manifest))
-    weights = weights_from_bytes(_artifact(url, later.weights.sha256), later.layout)
+    later = Manifest.decode(artifact(url, manifest))
+    weights = weights_from_bytes(artifact(url, later.weights.sha256), later.layout)
     vocabulary = Vocabulary.from_bytes(first.vocabulary.read_bytes())
     held_out: dict[str, Batches] = {}
     for phone, messages in corpora.load(str(folder / HELD_OUT), 0).users.items():
@@ -57,15 +55,3 @@ def _top1(program: TfliteProgram, weights: Vector, batches: Batches) -> float:
     program.restore(weights)
     scores = [program.evaluate(x, y) for x, y in batches]
     return sum(s.top1 for s in scores) / sum(s.counted for s in scores)
-
-
-def _artifact(url: str, sha256: str) -> bytes:
-    try:
-        answer = urllib3.request("GET", f"{url}/artifacts/{sha256}", timeout=30.0, retries=2)
-    except urllib3.exceptions.HTTPError as error:
-        msg = f"cannot fetch artifact {sha256[:12]} from the coordinator: {error}"
-        raise UnavailableError(msg) from error
-    if answer.status != 200:
-        msg = f"the coordinator answered {answer.status} for artifact {sha256[:12]}"
-        raise UnavailableError(msg)
-    return answer.data

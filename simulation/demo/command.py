@@ -13,12 +13,16 @@ from rich.console import Console
 from coordinator.config import BrokerKind
 from coordinator.mqtt.broker import choose
 from edge_agent.keyboard.key import address
+from models.configurations import CONFIGURATIONS
 from simulation.demo.by_phone import recall_by_phone
 from simulation.demo.configuration import DemoSettings
 from simulation.demo.fleet import DemoFleet
+from simulation.demo.keyboards import recall_by_version, spread
+from simulation.demo.pictures import PICTURE, draw, recall_picture
 from simulation.demo.preparation import prepare
 from simulation.demo.processes import outcome, quiet_child, stopping
-from simulation.demo.summary import result_of, summary_table
+from simulation.demo.replay import longest_run
+from simulation.demo.summary import REFUSED, result_of, summary_table
 from simulation.demo.watching import watch
 from wire.codec import NAMES
 from wire.errors import UnavailableError
@@ -27,7 +31,7 @@ from wire.errors import UnavailableError
 @click.command()
 @click.option("--phones", default=8, show_default=True, type=click.IntRange(2, 500), help="Emulated phones.")
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(1, 10_000), help="Rounds to commit.")
-@click.option("--model", default="tiny", show_default=True, help="Model configuration: tiny or gboard.")
+@click.option("--model", default="tiny", show_default=True, help=f"Configuration: {', '.join(CONFIGURATIONS)}.")
 @click.option("--corpus", default="personas", show_default=True, help="personas, pydoc, or a TSV file (user, text).")
 @click.option("--seed", default=7, show_default=True, type=click.IntRange(0, 2**31), help="Root seed.")
 @click.option("--codec", default="topk-4", show_default=True, type=click.Choice(NAMES), help="Codec of the updates.")
@@ -46,6 +50,7 @@ from wire.errors import UnavailableError
 @click.option("--folder", default=None, type=click.Path(path_type=Path), help="Folder for logs and data; new or empty.")
 @click.option("--port", default=0, help="Port of the coordinator's page; 0 takes 8080 or any free one.")
 @click.option("--plain", is_flag=True, help="Phones without certificates, in plain text on 127.0.0.1.")
+@click.option("--replay", is_flag=True, help="Show a long recorded run of the laboratory beside it.")
 @click.option("--exit", "leave", is_flag=True, help="Exit at the end instead of serving the pages.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line of standard output.")
 def demo(
@@ -63,6 +68,7 @@ def demo(
     folder: Path | None,
     port: int,
     plain: bool,
+    replay: bool,
     leave: bool,
     as_json: bool,
 ) -> None:
@@ -82,6 +88,7 @@ def demo(
         plain=plain,
     )
     console = Console(stderr=as_json)
+    long_run = longest_run() if replay else None
     choose(BrokerKind(broker))  # a broker that is missing is said before anything is prepared
     prepared = prepare(settings, console)
     fleet = DemoFleet(prepared, broker)
@@ -94,13 +101,21 @@ def demo(
             console,
             limit_s=limit_s,
             tick=lambda: fleet.check(console.print),
+            long_run=long_run,
         )
         newest = next(version for version in state["versions"] if version["version"] == state["task"]["version"])
         with quiet_child(prepared.folder / "logs" / "recall_by_phone.log") as child:
             measuring = child.submit(recall_by_phone, prepared.folder, prepared.url, newest["manifest"])
             by_phone = outcome(measuring, "recall by phone")
-        result = result_of(state, prepared, by_phone, seconds=time.monotonic() - started)
+            released = {each["version"]: each["manifest"] for each in state["versions"] if each["stage"] != REFUSED}
+            chosen = {version: released[version] for version in spread(sorted(released))}
+            replaying = child.submit(recall_by_version, prepared.folder, prepared.url, chosen)
+            keyboards = outcome(replaying, "recall of keyboards")
+            result = result_of(state, prepared, by_phone, keyboards, long_run, seconds=time.monotonic() - started)
+            drawing = child.submit(draw, prepared.folder / PICTURE, keyboards, result["shows"], long_run)
+            outcome(drawing, "drawing")
         console.print(summary_table(result))
+        console.print(recall_picture(keyboards))
         if not leave:
             keyboard = address(prepared.keyboard_url, prepared.phone_configs[0].parent / "data")
             console.print(f"\nStatus page  {prepared.url}\nKeyboard     {keyboard}  (ctrl-C ends)\n", soft_wrap=True)

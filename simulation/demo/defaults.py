@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from models.configurations import CONFIGURATIONS
+
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
@@ -44,3 +46,4 @@ DEFAULTS = {
         day_s=300.0,
     ),
 }
+DEFAULTS |= {shape.name: DEFAULTS[shape.family] for shape in CONFIGURATIONS.values()}

@@ -12,7 +12,7 @@ from typing import Any
 import urllib3
 
 from models.manifest import Manifest
-from wire.errors import RemoteProtocolError
+from wire.errors import RemoteProtocolError, UnavailableError
 
 State = dict[str, Any]
 """Keys: task, round (None if none is open), devices, rounds and versions (both ascending), counters."""
@@ -66,6 +66,23 @@ def state_from(fetch: Callable[[str], bytes | None]) -> State | None:
         }
     except (LookupError, ValueError, RemoteProtocolError):
         return None
+
+
+def artifact(url: str, sha256: str) -> bytes:
+    """An artifact of the coordinator.
+
+    Raises:
+        UnavailableError: it cannot be fetched.
+    """
+    try:
+        answer = urllib3.request("GET", f"{url}/artifacts/{sha256}", timeout=30.0, retries=2)
+    except urllib3.exceptions.HTTPError as error:
+        msg = f"cannot fetch artifact {sha256[:12]} from the coordinator: {error}"
+        raise UnavailableError(msg) from error
+    if answer.status != 200:
+        msg = f"the coordinator answered {answer.status} for artifact {sha256[:12]}"
+        raise UnavailableError(msg)
+    return answer.data
 
 
 def _read(fetch: Callable[[str], bytes | None], path: str) -> Any:

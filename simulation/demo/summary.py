@@ -4,18 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from rich.table import Table
 
 from coordinator.web.words import in_words
+from simulation.demo.keyboards import KeyboardRecall
+from simulation.demo.pictures import PICTURE, honest
 from simulation.demo.preparation import PreparedRun
 from simulation.demo.reading import State
+from simulation.demo.replay import LongRun
 from simulation.demo.watching import REFERENCE, percent
 
 Result = dict[str, Any]
+REFUSED = "refused"
+"""Stage of a version that the quality gate refused."""
 
 
 def result_of(
-    state: State, prepared: PreparedRun, by_phone: dict[str, tuple[float, float]], *, seconds: float
+    state: State,
+    prepared: PreparedRun,
+    by_phone: dict[str, tuple[float, float]],
+    keyboards: KeyboardRecall,
+    long_run: LongRun | None = None,
+    *,
+    seconds: float,
 ) -> Result:
     """The result of a run.
 
@@ -23,6 +35,8 @@ def result_of(
         state: the coordinator's last state.
         prepared: the prepared run.
         by_phone: phone -> top-1 recall (before, after).
+        keyboards: recall by version, of the keyboard too.
+        long_run: the recorded run that was shown beside it.
         seconds: wall time since the start of the command, preparation included.
     """
     counters, task = state["counters"], state["task"]
@@ -54,7 +68,11 @@ def result_of(
         "phones_better": sum(after > before for before, after in by_phone.values()),
         "phones_worse": sum(after < before for before, after in by_phone.values()),
         "top1_by_round": [v["top1"] for v in versions],
-        "versions_refused": sum(v["stage"] == "refused" for v in versions),
+        "keyboard_recall": msgspec.to_builtins(keyboards),
+        "long_run": msgspec.to_builtins(long_run),
+        "shows": honest(counters["rounds_committed"], prepared.settings.phones),
+        "picture": str(prepared.folder / PICTURE),
+        "versions_refused": sum(v["stage"] == REFUSED for v in versions),
         "parameters": task["parameters"],
         "model": prepared.settings.model,
         "corpus": prepared.corpus_name,
@@ -79,6 +97,7 @@ def summary_table(result: Result) -> Table:
     median = result["report_bytes_median"] or 0
     better, worse = result["phones_better"], result["phones_worse"]
     ratio = f", {result['dense_bytes'] / median:.0f}x smaller" if median else ""
+    keyboards = result["keyboard_recall"]
     for name, value in (
         ("rounds", f"{result['rounds_committed']} committed, {result['rounds_abandoned']} abandoned"),
         ("versions", _versions(result)),
@@ -93,11 +112,18 @@ def summary_table(result: Result) -> Table:
             "trigram baseline",
             f"top-1 {percent(result['trigram_top1'])}, top-3 {percent(result['trigram_top3'])}\n{REFERENCE}",
         ),
+        (
+            "keyboard",
+            f"top-1 {percent(keyboards['keyboard'][-1]['top1'])} with the fleet's model, "
+            f"{percent(keyboards['trigram_history']['top1'])} without",
+        ),
+        *_long_run(result["long_run"]),
+        ("what this shows", result["shows"]),
         ("model", f"{result['model']}, {result['parameters']:,} parameters, {result['runtime']}"),
         ("text", f"{result['corpus']}, {result['phones']} phones, seed {result['seed']}"),
         ("broker", result["broker"]),
         ("seconds", f"{result['seconds']:.1f}"),
-        ("logs", result["folder"]),
+        ("logs, " + PICTURE, result["folder"]),
     ):
         table.add_row(name, value)
     return table
@@ -107,6 +133,13 @@ def _reports(result: Result) -> str:
     refused = sum(result["reports_invalid"].values())
     late, again = result["reports_late"], result["reports_duplicate"]
     return f"{result['reports_accepted']} accepted, {late} late, {again} duplicate, {refused} invalid"
+
+
+def _long_run(run: dict[str, Any] | None) -> list[tuple[str, str]]:
+    if run is None:
+        return []
+    last = run["curve"][-1]
+    return [("long run", f"top-1 {percent(last[1])}, top-3 {percent(last[2])} after {last[0]:,} rounds: {run['name']}")]
 
 
 def _versions(result: Result) -> str:

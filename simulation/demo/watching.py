@@ -15,13 +15,23 @@ from rich.table import Table
 from rich.text import Text
 
 from coordinator.web.words import in_words
+from simulation.demo.keyboards import spread
 from simulation.demo.reading import State, read_state
+from simulation.demo.replay import LongRun, Reached
 from wire.errors import UnavailableError
 
 POLL_S = 0.4
 
 
-def watch(url: str, broker: str, console: Console, *, limit_s: float, tick: Callable[[], None]) -> State:
+def watch(
+    url: str,
+    broker: str,
+    console: Console,
+    *,
+    limit_s: float,
+    tick: Callable[[], None],
+    long_run: LongRun | None = None,
+) -> State:
     """Show the run until its task is done.
 
     Args:
@@ -30,6 +40,7 @@ def watch(url: str, broker: str, console: Console, *, limit_s: float, tick: Call
         console: console for the display.
         limit_s: time after which to give up.
         tick: called about twice a second; may raise to end the run.
+        long_run: a recorded run that is played beside it, its rounds in step with this run's.
 
     Returns:
         The last state.
@@ -39,7 +50,7 @@ def watch(url: str, broker: str, console: Console, *, limit_s: float, tick: Call
     """
     deadline = time.monotonic() + limit_s
     state: State | None = None
-    story = Story()
+    story = Story(long_run)
     live = Live(console=console, refresh_per_second=4, transient=False) if console.is_terminal else None
     if live is not None:
         live.start()
@@ -50,7 +61,7 @@ def watch(url: str, broker: str, console: Console, *, limit_s: float, tick: Call
             if state is not None:
                 state["broker"] = broker
                 if live is not None:
-                    live.update(picture(state))
+                    live.update(picture(state, long_run))
                 else:
                     for line in story.news(state):
                         console.print(line, highlight=False, soft_wrap=True)
@@ -67,15 +78,21 @@ def watch(url: str, broker: str, console: Console, *, limit_s: float, tick: Call
 
 
 class Story:
-    """Turns states into lines, one for each event."""
+    """Turns states into lines, one for each event.
 
-    def __init__(self) -> None:
+    Args:
+        long_run: a recorded run; what it reached is told when a round was committed.
+    """
+
+    def __init__(self, long_run: LongRun | None = None) -> None:
+        self._long_run = long_run
         self._told: set[tuple[object, ...]] = set()
 
     def news(self, state: State) -> list[str]:
         """Lines about the events since the previous state."""
         lines = []
-        for key, line in _events(state):
+        replayed = [] if self._long_run is None else _replayed_events(state, self._long_run)
+        for key, line in (*_events(state), *replayed):
             if key not in self._told:
                 self._told.add(key)
                 lines.append(line)
@@ -105,6 +122,16 @@ def _events(state: State) -> list[tuple[tuple[object, ...], str]]:
     return events
 
 
+def _replayed_events(state: State, run: LongRun) -> list[tuple[tuple[object, ...], str]]:
+    reached = _until_now(state, run)[-1]
+    line = f"long run, round {reached.round:,} of {run.rounds:,}: top-1 recall {percent(reached.top1)}"
+    return [(("long run",), f"long run: {run.name}"), (("long run", reached.round), line)]
+
+
+def _until_now(state: State, run: LongRun) -> list[Reached]:
+    return run.until(state["counters"]["rounds_committed"], state["task"]["rounds_wanted"])
+
+
 def _committed_line(done: State) -> str:
     dropped = ", ".join(f"{n} {in_words(cause)}" for cause, n in sorted(done["dropped"].items())) or "none"
     return (
@@ -113,9 +140,10 @@ def _committed_line(done: State) -> str:
     )
 
 
-def picture(state: State) -> RenderableType:
-    """The live display of one state."""
-    return Group(_headline(state), _phones(state), _rounds(state), _traffic(state))
+def picture(state: State, long_run: LongRun | None = None) -> RenderableType:
+    """The live display of one state, with the part of the long run that belongs to it."""
+    replayed = [] if long_run is None else [_replayed(state, long_run)]
+    return Group(_headline(state), _phones(state), _rounds(state), *replayed, _traffic(state))
 
 
 def _headline(state: State) -> RenderableType:
@@ -140,6 +168,8 @@ REFERENCE = "The trigram model counted everybody's text in one place; the phones
 """Why the trigram may be the better of the two."""
 _BAR = 30
 """Length of the longest bar, characters."""
+_REPLAYED = 8
+"""Points of the long run that are shown."""
 
 _STYLES = {"training": "bold green", "reporting": "green", "checked-in": "cyan", "preparing": "cyan"}
 
@@ -193,6 +223,17 @@ def _rounds(state: State) -> RenderableType:
         )
     explained = [Text(REFERENCE, style="dim")] if baseline else []
     return Group(table, *explained, *(Text(reason, style="yellow") for reason in reasons[-3:]))
+
+
+def _replayed(state: State, run: LongRun) -> RenderableType:
+    table = Table(title=f"recorded: {run.name}", title_justify="left", box=None, padding=(0, 1))
+    for heading in ("round", "recall", ""):
+        table.add_column(heading, width=_BAR if heading == "" else None)
+    scale = max(0.01, *(point.top1 for point in run.curve))
+    for point in spread(_until_now(state, run), _REPLAYED):
+        bar = "█" * round(_BAR * point.top1 / scale)
+        table.add_row(f"{point.round:,} of {run.rounds:,}", percent(point.top1), Text(bar, style="magenta"))
+    return table
 
 
 def _traffic(state: State) -> RenderableType:

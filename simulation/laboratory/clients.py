@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from coordinator.learning.fedavg import norm_of
 from edge_agent.core.training import TrainingStopped, train
 from edge_agent.ports import Program
 from models.batches import Batches
+from simulation.laboratory.experiment import PRIVATE, PersonalSettings
 from simulation.warm_start import seeded
 from wire.codec import Codec, Sparse, codec_for, with_error_feedback
 from wire.codec.contract import Received
@@ -35,6 +37,7 @@ class Device:
         plan: the training plan.
         codec: how updates are encoded.
         seed: root seed of the run.
+        personal: what each person's device learns for its owner alone.
     """
 
     program: Program
@@ -43,6 +46,14 @@ class Device:
     plan: TrainingPlan
     codec: CodecChoice
     seed: int
+    personal: PersonalSettings
+
+
+class Kept(NamedTuple):
+    """What a person's device keeps from round to round; None if there is nothing."""
+
+    residual: Vector | None = None  # (n,) float32, of the error feedback
+    own: Vector | None = None  # float32, the person's own parameters: (n,), or those of PRIVATE alone
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,8 +76,8 @@ class Reported:
 
 
 def train_client(
-    device: Device, person: int, round_number: int, weights: Vector, residual: Vector | None, *, measured: bool
-) -> tuple[Reported, Vector | None]:
+    device: Device, person: int, round_number: int, weights: Vector, before: Kept, *, measured: bool
+) -> tuple[Reported, Kept]:
     """Train one person's device in a round.
 
     Args:
@@ -74,32 +85,41 @@ def train_client(
         person: number of the person.
         round_number: number of the round.
         weights: (n,) float32, of the version before.
-        residual: (n,) float32, of the person's error feedback; None if there is none yet.
+        before: what the device kept so far.
         measured: whether the payload is wanted.
 
     Returns:
-        The report and the next residual, which is None without error feedback.
+        The report, and what the device keeps now.
 
     Raises:
         UnavailableError: the training came to nothing, for instance because it diverged.
     """
-    device.program.restore(weights)
+    fedper = device.personal.method == "fedper"
+    start = own_weights(device.layout, weights, before.own) if fedper else weights
+    device.program.restore(start)
     shuffle = seeded(device.seed, "shuffle", round_number, person)
     trained = train(device.program, device.batches[person], device.plan, shuffle, lambda: False, lambda: 0.0)
     if isinstance(trained, TrainingStopped):
         msg = f"person {person} could not train in round {round_number}: {trained.detail}; try a smaller learning rate"
         raise UnavailableError(msg)
+    delta, own = trained.delta, before.own
+    if fedper:
+        private = _private(device.layout)
+        own, delta = start[private] + delta[private], delta.copy()
+        delta[private] = 0.0  # it never leaves the device
+    elif device.personal.method == "ditto":
+        own = _ditto(device, person, weights, weights if own is None else own)
     codec, rounding = codec_for(device.codec), seeded(device.seed, "rounding", round_number, person)
     following = None
     if device.codec.error_feedback:
         feedback = with_error_feedback(codec)
-        before = feedback.init(device.layout) if residual is None else residual
-        encoded, following = feedback.write(trained.delta, before, device.layout, rounding)
+        residual = feedback.init(device.layout) if before.residual is None else before.residual
+        encoded, following = feedback.write(delta, residual, device.layout, rounding)
     else:
-        encoded = codec.write(trained.delta, device.layout, rounding)
+        encoded = codec.write(delta, device.layout, rounding)
     sent, payload = encoded.sent, encoded.payload() if measured else None
     update = sent.values if sent.indices.size == sent.size else sent
-    return Reported(person, trained.num_examples, trained.loss, update, payload), following
+    return Reported(person, trained.num_examples, trained.loss, update, payload), Kept(following, own)
 
 
 def as_read(updates: Mapping[bytes, Sparse | Vector], codec: Codec) -> Codec:
@@ -113,36 +133,61 @@ def as_read(updates: Mapping[bytes, Sparse | Vector], codec: Codec) -> Codec:
     return replace(codec, read=read)
 
 
-def kept_residual(folder: Path, person: int, round_number: int) -> Vector | None:
-    """A person's residual before a round, from the folder of the run; None if there is none."""
-    path = _residual_before(folder, person, round_number)
-    return None if path is None else np.load(path)
+def own_weights(layout: ParameterLayout, weights: Vector, own: Vector | None) -> Vector:
+    """A person's model: the fleet's weights (n,) with the person's own parameters, if there are any, in their place."""
+    if own is None or own.size == layout.size:
+        return weights if own is None else own
+    mixed = weights.copy()
+    mixed[_private(layout)] = own
+    return mixed
 
 
-def keep_residual(folder: Path, person: int, round_number: int, residual: Vector | None) -> None:
-    """Keep a person's residual after a round in the folder of the run, if there is one."""
-    if residual is not None:
-        path = residual_path(folder, person, round_number)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        np.save(path, residual)
+def _private(layout: ParameterLayout) -> slice:
+    return next(slice(start, stop) for spec, start, stop in layout.spans() if spec.name == PRIVATE)
 
 
-def residual_path(folder: Path, person: int, round_number: int) -> Path:
-    """The file of a person's residual after a round; the number lets a resumed run ignore rounds that were lost."""
-    return folder / "residuals" / str(person) / f"{round_number}.npy"
+def _ditto(device: Device, person: int, weights: Vector, own: Vector) -> Vector:
+    """The person's own model after a round: each step of SGD also pulls it to the fleet's weights (algorithm 1)."""
+    rate = np.float32(device.plan.learning_rate)
+    for _ in range(device.plan.local_epochs):
+        for x, y in device.batches[person]:
+            device.program.restore(own)
+            device.program.train(x, y, device.plan.learning_rate, device.plan.clip_norm)
+            own = device.program.save() - rate * np.float32(device.personal.pull) * (own - weights)
+    return own
 
 
-def remove_old_residuals(folder: Path, person: int, round_number: int) -> None:
-    """Remove all but a person's newest residual, once the rounds up to a number are safely stored."""
-    newest = _residual_before(folder, person, round_number + 1)
-    for path in (folder / "residuals" / str(person)).glob("*.npy"):
-        if path != newest:
-            path.unlink()
+def kept(folder: Path, person: int, round_number: int) -> Kept:
+    """What a person's device kept before a round, from the folder of the run."""
+    paths = [_newest_before(folder, what, person, round_number) for what in Kept._fields]
+    return Kept(*(None if path is None else np.load(path) for path in paths))
 
 
-def _residual_before(folder: Path, person: int, round_number: int) -> Path | None:
-    kept = (folder / "residuals" / str(person)).glob("*.npy")
-    return max((path for path in kept if _round_of(path) < round_number), key=_round_of, default=None)
+def keep(folder: Path, person: int, round_number: int, now: Kept) -> None:
+    """Keep it after a round; the number in a file's name lets a resumed run ignore rounds that were lost."""
+    for what, vector in zip(Kept._fields, now, strict=True):
+        if vector is not None:
+            path = _folder(folder, what, person) / f"{round_number}.npy"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            np.save(path, vector)
+
+
+def remove_old(folder: Path, person: int, round_number: int) -> None:
+    """Remove all but the newest files of a person, once the rounds up to a number are safely stored."""
+    for what in Kept._fields:
+        newest = _newest_before(folder, what, person, round_number + 1)
+        for path in _folder(folder, what, person).glob("*.npy"):
+            if path != newest:
+                path.unlink()
+
+
+def _newest_before(folder: Path, what: str, person: int, round_number: int) -> Path | None:
+    files = _folder(folder, what, person).glob("*.npy")
+    return max((path for path in files if _round_of(path) < round_number), key=_round_of, default=None)
+
+
+def _folder(folder: Path, what: str, person: int) -> Path:
+    return folder / f"{what}s" / str(person)
 
 
 def _round_of(path: Path) -> int:

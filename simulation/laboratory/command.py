@@ -207,6 +207,7 @@ def _run(prepared: Prepared, workers: int, ray: str, console: Console) -> list[P
         plan=experiment.training_plan(),
         codec=experiment.codec.choice(),
         seed=prepared.seed,
+        personal=experiment.personal,
     )
     executor: Executor
     if ray:

@@ -14,7 +14,8 @@ import numpy as np
 import edge_agent.one_thread  # noqa: F401 - as in the agent's own process
 from edge_agent.shell.tflite import TfliteProgram
 from models.batches import Batches
-from simulation.laboratory.clients import Device, Reported, keep_residual, kept_residual, train_client
+from simulation.laboratory.clients import Device, Reported, keep, kept, train_client
+from simulation.laboratory.experiment import PersonalSettings
 from wire.messages import CodecChoice, TrainingPlan
 from wire.parameters import ParameterLayout, Vector
 
@@ -40,9 +41,11 @@ def load(
     plan: TrainingPlan,
     codec: CodecChoice,
     seed: int,
+    personal: PersonalSettings,
 ) -> Device:
     """A device with the program loaded, in one thread."""
-    return Device(TfliteProgram(program, np.zeros(layout.size, np.float32), layout), layout, batches, plan, codec, seed)
+    loaded = TfliteProgram(program, np.zeros(layout.size, np.float32), layout)
+    return Device(loaded, layout, batches, plan, codec, seed, personal)
 
 
 class InProcess:
@@ -50,7 +53,7 @@ class InProcess:
 
     Args:
         device: the device.
-        folder: of the run; residuals are kept there.
+        folder: of the run; what devices keep is there.
     """
 
     def __init__(self, device: Device, folder: Path) -> None:
@@ -70,7 +73,7 @@ class Processes:
     Args:
         make: makes the device of a process; called in each.
         workers: number of processes.
-        folder: of the run; residuals are kept and the weights of a round are handed over there.
+        folder: of the run; what devices keep is there, and the weights of a round are handed over there.
     """
 
     def __init__(self, make: partial[Device], workers: int, folder: Path) -> None:
@@ -104,7 +107,7 @@ def _work(folder: Path, weights: Path, round_number: int, measured: bool, person
 
 
 def _train(device: Device, folder: Path, person: int, round_number: int, weights: Vector, measured: bool) -> Reported:
-    residual = kept_residual(folder, person, round_number)
-    reported, following = train_client(device, person, round_number, weights, residual, measured=measured)
-    keep_residual(folder, person, round_number, following)
+    before = kept(folder, person, round_number)
+    reported, now = train_client(device, person, round_number, weights, before, measured=measured)
+    keep(folder, person, round_number, now)
     return reported

@@ -85,6 +85,23 @@ class EvaluationSettings(msgspec.Struct, frozen=True, kw_only=True):
     average_rounds: Count = 1
 
 
+PRIVATE = "projection"
+"""The parameter that FedPer keeps on the devices: the last layer before the tied embedding."""
+
+
+class PersonalSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``[personal]``: what a device learns in its rounds for its owner alone; ``--personalise`` measures it.
+
+    Attributes:
+        method: fedper (the projection stays on the device) or ditto (a model of the person's own, with a pull to the
+            fleet's); empty for neither.
+        pull: lambda of Ditto.
+    """
+
+    method: Literal["", "fedper", "ditto"] = ""
+    pull: Annotated[float, Meta(ge=0, le=1)] = 0.1
+
+
 class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     """A whole experiment. The defaults are those of the product.
 
@@ -106,6 +123,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     plan: PlanConfig = PlanConfig()
     downlink: str = F32
     evaluation: EvaluationSettings = EvaluationSettings()
+    personal: PersonalSettings = PersonalSettings()
 
     def training_plan(self) -> TrainingPlan:
         """The plan that a coordinator with these settings would send."""

@@ -9,6 +9,8 @@ fine-tuning         SGD as in a round: the product's
 fine-tuning, kept   the same, but all of the change is kept, whatever the held-back messages say
 ditto               three epochs with a pull back to the fleet's weights: ``f(v) + lambda / 2 |v - w|^2``, lambda 0.1
 private projection  only the last layer before the tied embedding changes: FedPer's private layers
+*, in its rounds    what the person's device learned in the rounds themselves, if ``[personal]`` says so; all of it is
+                    kept. Under FedPer the fleet's model alone has a projection that was never trained
 =================== ==================================================================================================
 
 pFedMe minimises the same objective as Ditto on a device; they differ in what goes to the server, which is not measured
@@ -25,6 +27,7 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -35,6 +38,8 @@ from edge_agent.ports import Evaluation, Program
 from edge_agent.session import batches_of
 from models.batches import Batches
 from models.configurations import configuration
+from simulation.laboratory.clients import kept, own_weights
+from simulation.laboratory.experiment import PRIVATE
 from simulation.laboratory.training import Prepared
 from simulation.warm_start import seeded
 from wire.errors import CorpusError
@@ -45,7 +50,6 @@ HELD_BACK = 0.2
 """Share of a person's messages that decide and are not trained on."""
 WORSE = 0.01
 """A person is worse off with a loss of more than a point of top-1 recall."""
-PRIVATE = "projection"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +132,12 @@ def personalise(prepared: Prepared, device: Program, weights: Vector, most: int)
         msg = f"nobody has {ENOUGH_WORDS} held-back and {ENOUGH_WORDS} later words: give a corpus with longer histories"
         raise CorpusError(msg)
     before = [_figures(device, weights, person.later) for person in people]
-    return [_outcome(method, prepared, device, weights, people, before) for method in METHODS]
+    ways: dict[str, Callable[[_Person], Vector | None]] = {
+        method.name: partial(_chosen, method, prepared, device, weights) for method in METHODS
+    }
+    if prepared.experiment.personal.method:
+        ways[f"{prepared.experiment.personal.method}, in its rounds"] = partial(_learned, prepared, weights)
+    return [_outcome(name, choose, device, people, before) for name, choose in ways.items()]
 
 
 def _people(prepared: Prepared, device: Program, weights: Vector, most: int) -> list[_Person]:
@@ -152,22 +161,21 @@ def _people(prepared: Prepared, device: Program, weights: Vector, most: int) -> 
 
 
 def _outcome(
-    method: Method,
-    prepared: Prepared,
+    name: str,
+    choose: Callable[[_Person], Vector | None],
     device: Program,
-    weights: Vector,
     people: Sequence[_Person],
     before: Sequence[Evaluation],
 ) -> Personalised:
-    after, kept = [], 0
+    after, changed = [], 0
     for person, former in zip(people, before, strict=True):
-        chosen = _chosen(method, prepared, device, weights, person)
-        kept += chosen is not None
+        chosen = choose(person)
+        changed += chosen is not None
         after.append(former if chosen is None else _figures(device, chosen, person.later))
     words = sum(each.counted for each in before)
     gains = [(b.top1 - a.top1) / a.counted for a, b in zip(before, after, strict=True)]
     return Personalised(
-        method=method.name,
+        method=name,
         people=len(people),
         words=int(words),
         top1_before=sum(each.top1 for each in before) / words,
@@ -177,7 +185,7 @@ def _outcome(
         mean_gain=statistics.fmean(gains),
         gain_error=statistics.stdev(gains) / math.sqrt(len(gains)) if len(gains) > 1 else math.inf,
         worse_share=sum(gain < -WORSE for gain in gains) / len(gains),
-        kept_share=kept / len(people),
+        kept_share=changed / len(people),
     )
 
 
@@ -203,13 +211,19 @@ def _chosen(method: Method, prepared: Prepared, device: Program, weights: Vector
     return with_share(share) if share else None
 
 
+def _learned(prepared: Prepared, weights: Vector, person: _Person) -> Vector | None:
+    """The weights that a person's device has from the rounds; None if it took part in none."""
+    own = kept(prepared.folder, person.number, prepared.experiment.rounds + 1).own
+    return None if own is None else own_weights(prepared.layout, weights, own)
+
+
 def _only(change: Vector, name: str, layout: ParameterLayout) -> Vector:
     """A change of one parameter alone; the others stay."""
-    kept = np.zeros_like(change)
+    part = np.zeros_like(change)
     for spec, start, stop in layout.spans():
         if spec.name == name:
-            kept[start:stop] = change[start:stop]
-    return kept
+            part[start:stop] = change[start:stop]
+    return part
 
 
 def _figures(device: Program, weights: Vector, batches: Batches) -> Evaluation:

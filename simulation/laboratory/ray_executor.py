@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from edge_agent.shell.tflite import runtime_name
-from simulation.laboratory.clients import Device, Reported, keep_residual, kept_residual, train_client
+from simulation.laboratory.clients import Device, Kept, Reported, keep, kept, train_client
 from wire.errors import ConfigError, UnavailableError
 from wire.parameters import Vector
 
@@ -67,12 +67,12 @@ class RayWorkers:
         while len(reports) < len(people):
             while waiting and idle:
                 person, worker = waiting.pop(), idle.pop()
-                residual = kept_residual(self._folder, person, round_number)
-                running[worker.train.remote(person, round_number, handed, residual, measured)] = worker
+                before = kept(self._folder, person, round_number)
+                running[worker.train.remote(person, round_number, handed, before, measured)] = worker
             (done,), _ = self._ray.wait(list(running))
             idle.append(running.pop(done))
-            ((reported, following),) = self._results([done])
-            keep_residual(self._folder, reported.person, round_number, following)
+            ((reported, now),) = self._results([done])
+            keep(self._folder, reported.person, round_number, now)
             reports[reported.person] = reported
         return [reports[person] for person in people]
 
@@ -118,9 +118,9 @@ class _Worker:
         return platform.node(), installed()
 
     def train(
-        self, person: int, round_number: int, weights: Vector, residual: Vector | None, measured: bool
-    ) -> tuple[Reported, Vector | None]:
-        return train_client(self._device, person, round_number, weights, residual, measured=measured)
+        self, person: int, round_number: int, weights: Vector, before: Kept, measured: bool
+    ) -> tuple[Reported, Kept]:
+        return train_client(self._device, person, round_number, weights, before, measured=measured)
 
 
 def installed() -> str:

@@ -32,7 +32,7 @@ from models.export import export_program
 from models.initial import initial_weights
 from models.vocabulary import Vocabulary, words
 from models.warm_start import falling_rate
-from simulation.laboratory.clients import Reported, as_read, remove_old_residuals
+from simulation.laboratory.clients import Reported, as_read, remove_old
 from simulation.laboratory.executor import Executor
 from simulation.laboratory.experiment import CohortSettings, Experiment
 from simulation.laboratory.people import People, divide
@@ -225,7 +225,7 @@ def run(
             _store(folder, state)
             measured_so_far(state.curve)
             for person in took_part:
-                remove_old_residuals(folder, person, number)
+                remove_old(folder, person, number)
             took_part.clear()
         progress(number, state.curve[-1])
     return list(state.curve)
@@ -405,7 +405,7 @@ def _opened(folder: Path, experiment: Experiment, seed: int) -> Path:
     path = folder / ABOUT
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if path.exists() and path.read_bytes() != said:
+        if path.exists() and about(folder) != About(seed, experiment):
             msg = f"{folder} holds another experiment or seed: give another --out, or remove it"
             raise ConfigError(msg)
         replace_file(path, said)

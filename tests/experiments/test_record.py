@@ -30,12 +30,17 @@ OUTCOME = {
     "seconds": 1.0,
 }
 
+CURVE = ['{"round": 0, "loss": 7.0, "top1": 0.0, "top3": 0.0}', '{"round": 2, "loss": 6.0, "top1": 0.1, "top3": 0.2}']
+
 
 @pytest.fixture
 def made(tmp_path, monkeypatch):
     monkeypatch.setattr(record, "RESULTS", tmp_path / "results.json")
 
-    def make(name, outcomes):
+    def make(name, outcomes, curves=(CURVE, CURVE)):
+        for seed, curve in enumerate(curves, 1):
+            (tmp_path / f"seed-{seed}").mkdir(exist_ok=True)
+            (tmp_path / f"seed-{seed}" / "metrics.jsonl").write_text("\n".join(curve))
         (tmp_path / "outcome.json").write_bytes(msgspec.json.encode(outcomes))
         arguments = [name, str(tmp_path), "--command", "learn", "--commit", "1a2b3c4"]
         CliRunner().invoke(record.main, arguments, catch_exceptions=False)
@@ -57,3 +62,18 @@ def test_a_result_is_kept_beside_the_model_trained_in_one_place_and_replaced_und
 def test_what_is_no_single_outcome_is_refused(made, outcomes, message):
     with pytest.raises(ConfigError, match=message):
         made("a", outcomes)
+
+
+def test_the_curve_is_the_mean_of_its_seeds(made):
+    other = [CURVE[0], CURVE[1].replace("0.1", "0.3")]
+    (found,) = made("a", [OUTCOME], curves=(CURVE, other))
+    assert [(point.round, point.top1, point.top3) for point in found.curve] == [(0, 0.0, 0.0), (2, 0.2, 0.2)]
+
+
+def test_a_run_without_a_curve_is_refused_and_a_result_recorded_without_one_is_read(made, tmp_path):
+    with pytest.raises(ConfigError, match="no curve"):
+        made("a", [OUTCOME], curves=(["{"], CURVE))
+    (found,) = made("a", [OUTCOME])
+    old = {key: value for key, value in msgspec.to_builtins(found).items() if key != "curve"}
+    (tmp_path / "results.json").write_bytes(msgspec.json.encode([old]))
+    assert record.results()[0].curve == []

@@ -37,6 +37,7 @@ from wire.errors import RemoteProtocolError
 from wire.identifiers import sha256
 from wire.messages import CodecChoice
 from wire.parameters import ParameterLayout, ParameterSpec
+from wire.secure_sum import messages as secure_sum
 
 LAYOUT = ParameterLayout(
     tuple(
@@ -86,6 +87,11 @@ def targets() -> list[Target]:
     for kind, seed in _CONTROL.items():
         found.append(Target(kind, [json.dumps(seed).encode()], partial(_read_message, kind)))
     found.append(Target("sealed", [messages.encode(_ANNOUNCEMENT)], partial(messages.decode, "announce")))
+    for name, seed, read in (
+        ("secure-sum-up", secure_sum.Keys(*map(bytes, (32, 32, 32, 64, 16))), secure_sum.decode_up),
+        ("secure-sum-down", secure_sum.Roster(*map(bytes, (32, 66, 128))), secure_sum.decode_down),
+    ):
+        found.append(Target(name, [secure_sum.encode(seed)], read))
     found.append(Target("topic", [b"nightjar/1/p/up/0/d/report", b"nightjar/1/p/announce"], _read_topic))
     found.append(Target("manifest", [_manifest()], Manifest.decode))
     found.append(Target("ngram", [compile_ngram([[5, 6, 7], [5, 6]], 10)], partial(read_ngram, vocabulary_size=10)))

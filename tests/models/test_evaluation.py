@@ -6,11 +6,12 @@ import pytest
 from models.batches import Batches, pack
 from models.configurations import ModelConfiguration
 from tests.lazily import NEEDS_TENSORFLOW, Lazy
+from tests.skips import NO_GPU
 from wire.errors import LocalProtocolError
 from wire.parameters import Vector
 
 pytestmark = NEEDS_TENSORFLOW
-evaluation, training = Lazy("models.evaluation"), Lazy("models.training")
+evaluation, training, tf = Lazy("models.evaluation"), Lazy("models.training"), Lazy("tensorflow")
 
 
 def test_central_training_learns_and_leaves_its_input(
@@ -61,3 +62,29 @@ def test_weights_of_another_length_are_refused(
 ) -> None:
     with pytest.raises(LocalProtocolError):
         evaluation.evaluate(weights[:-1], shape, vocabulary_size, batches)
+
+
+@pytest.mark.gpu
+def test_figures_on_a_gpu_are_those_of_the_cpu(
+    shape: ModelConfiguration, vocabulary_size: int, weights: Vector, batches: Batches
+) -> None:
+    if not tf.config.list_physical_devices("GPU"):
+        pytest.skip(NO_GPU)
+    trained, found = [], []
+    for device in ("/CPU:0", "/GPU:0"):
+        with tf.device(device):
+            trained.append(
+                training.train_centrally(
+                    weights, shape, vocabulary_size, batches, steps=100, learning_rate=3.0, clip_norm=1.0
+                )
+            )
+            # Both evaluate the weights of the CPU, and train their own.
+            found.append(evaluation.evaluate(trained[0], shape, vocabulary_size, batches))
+            found.append(evaluation.evaluate(trained[-1], shape, vocabulary_size, batches))
+    on_cpu, _, on_gpu, of_gpu = found
+    assert on_gpu.counted == on_cpu.counted
+    assert on_gpu.loss == pytest.approx(on_cpu.loss, rel=1e-4)
+    assert on_gpu.top1 == pytest.approx(on_cpu.top1, abs=2 / on_cpu.counted)
+    assert on_gpu.top3 == pytest.approx(on_cpu.top3, abs=2 / on_cpu.counted)
+    assert of_gpu.loss == pytest.approx(on_cpu.loss, rel=0.02), "training differs by more than rounding"
+    assert of_gpu.top1 == pytest.approx(on_cpu.top1, abs=0.03)

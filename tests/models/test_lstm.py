@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from models.batches import Batches, pack
-from models.configurations import ModelConfiguration
+from models.configurations import CELL_NAMES, ModelConfiguration
 from models.initial import initial_weights
 from models.vocabulary import BOS, EOS, OOV, PAD
 from tests.lazily import NEEDS_TENSORFLOW, Lazy
@@ -21,14 +22,17 @@ tf, lstm, reference = Lazy("tensorflow"), Lazy("models.lstm"), Lazy("models.refe
 SMALL = ModelConfiguration("small", max_vocabulary=30, embedding=6, hidden=9, batch_rows=3, sequence_length=8)
 V = 30
 
+each_cell = pytest.mark.parametrize("small", [replace(SMALL, cell=cell) for cell in CELL_NAMES], ids=CELL_NAMES)
+
 
 def as_tensors(layout: ParameterLayout, weights: Vector) -> Any:
     return lstm.Weights(**{name: tf.constant(value) for name, value in layout.unflatten(weights).items()})
 
 
-def lively(seed: int = 1) -> Vector:
-    """Weights large enough that every gate works."""
-    return 3.0 * initial_weights(SMALL, V, seed)
+def lively(shape: ModelConfiguration = SMALL) -> Vector:
+    """Weights large enough that every gate works, and no bias is zero."""
+    weights = 3.0 * initial_weights(shape, V, seed=1)
+    return weights + np.random.default_rng(2).uniform(-0.2, 0.2, weights.size).astype(np.float32)
 
 
 def small_batch(seed: int = 0, messages: int = 8) -> Batches:
@@ -46,25 +50,29 @@ def compare(weights: Vector, shape: ModelConfiguration, size: int, x: Any, y: An
         assert error < 5e-6, name
 
 
-def test_gradient_equals_gradient_tape_with_resets_and_padding() -> None:
+@each_cell
+def test_gradient_equals_gradient_tape_with_resets_and_padding(small: ModelConfiguration) -> None:
     x, y = next(iter(small_batch()))
     assert (x == PAD).any()
     assert (x[:, 1:] == BOS).any()
-    compare(lively(), SMALL, V, x, y)
+    compare(lively(small), small, V, x, y)
 
 
-def test_gradient_equals_gradient_tape_without_any_reset() -> None:
+@each_cell
+def test_gradient_equals_gradient_tape_without_any_reset(small: ModelConfiguration) -> None:
     generator = np.random.default_rng(3)
     x, y = (generator.integers(OOV, V, (3, 8)).astype(np.int32) for _ in range(2))
-    compare(lively(), SMALL, V, x, y)
+    compare(lively(small), small, V, x, y)
 
 
-def test_gradient_equals_gradient_tape_with_a_reset_at_every_position() -> None:
+@each_cell
+def test_gradient_equals_gradient_tape_with_a_reset_at_every_position(small: ModelConfiguration) -> None:
     x = np.full((3, 8), BOS, np.int32)
     y = np.random.default_rng(3).integers(EOS, V, (3, 8)).astype(np.int32)
-    slopes = lstm.gradient(as_tensors(SMALL.layout(V), lively()), tf.constant(x), tf.constant(y)).weights
+    model = as_tensors(small.layout(V), lively(small))
+    slopes = lstm.gradient(model, tf.constant(x), tf.constant(y)).weights
     assert not np.any(slopes.recurrent_kernel), "nothing may flow over the beginning of a message"
-    _, expected = reference.ReferenceModel(SMALL, V, lively()).gradient(tf.constant(x), tf.constant(y))
+    _, expected = reference.ReferenceModel(small, V, lively(small)).gradient(tf.constant(x), tf.constant(y))
     for name, slope in expected.items():
         assert np.allclose(getattr(slopes, name), slope, atol=1e-6), name
 
@@ -75,9 +83,10 @@ def test_gradient_equals_gradient_tape_at_the_tiny_size(
     compare(weights, shape, vocabulary_size, batches.x[0], batches.y[0])
 
 
-def test_messages_in_one_row_do_not_see_each_other() -> None:
+@each_cell
+def test_messages_in_one_row_do_not_see_each_other(small: ModelConfiguration) -> None:
     """The loss over a packed row is the mean over its messages alone."""
-    model = as_tensors(SMALL.layout(V), lively())
+    model = as_tensors(small.layout(V), lively(small))
 
     def loss_sum(*messages: list[int]) -> float:
         b = pack(messages, 1, SMALL.sequence_length)
@@ -147,8 +156,9 @@ def test_loss_is_over_all_targets_and_all_ids() -> None:
     assert float(found.loss_sum) == pytest.approx(-np.log(p[4]) - np.log(p[EOS]), rel=1e-5)
 
 
-def test_steps_word_by_word_equal_a_row() -> None:
-    model = as_tensors(SMALL.layout(V), lively())
+@each_cell
+def test_steps_word_by_word_equal_a_row(small: ModelConfiguration) -> None:
+    model = as_tensors(small.layout(V), lively(small))
     row = [BOS, 9, 8, BOS, 7, 6, 5, 4]
     h, c = tf.zeros((1, 6)), tf.zeros((1, 9))
     for i, token in enumerate(row):

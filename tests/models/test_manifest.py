@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.configurations import configuration
+from models.configurations import CONFIGURATIONS, ModelConfiguration, configuration
 from models.manifest import MAX_MANIFEST_BYTES, Artifact, LexiconFile, Manifest
 from wire.errors import RemoteProtocolError
 
@@ -30,6 +30,17 @@ def test_bytes_round_trip_and_are_named_by_their_hash() -> None:
     assert Manifest.decode(data) == MANIFEST
     assert MANIFEST.sha256 == hashlib.sha256(data).hexdigest()
     assert (MANIFEST.vocabulary_size, MANIFEST.embedding, MANIFEST.hidden) == (100, 64, 128)
+
+
+@pytest.mark.parametrize("shape", CONFIGURATIONS.values(), ids=CONFIGURATIONS)
+def test_the_layout_tells_the_cell(shape: ModelConfiguration) -> None:
+    layout = shape.layout(100)
+    weights = Artifact("ab" * 32, 4 * layout.size)
+    manifest = msgspec.structs.replace(MANIFEST, layout=layout, hidden=shape.hidden, weights=weights)
+    assert Manifest.decode(manifest.encode()).shape.cell == shape.cell
+    if shape.cell == "gru":
+        with pytest.raises(RemoteProtocolError, match="expected the layout of cifg or lstm or gru with 7 units"):
+            Manifest.decode(msgspec.structs.replace(manifest, hidden=7).encode())
 
 
 def test_lexicons_are_in_order_each_language_once() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from models.batches import Batches
 from models.configurations import ModelConfiguration, configuration
 from models.initial import initial_weights
 from models.vocabulary import BOS, FIRST_WORD
+from tests.models.conftest import VOCABULARY_SIZE
 from wire.parameters import Vector
 
 pytestmark = [pytest.mark.tflite, pytest.mark.tensorflow]
@@ -66,6 +68,33 @@ def test_no_product_of_training_has_a_transposed_right_side(program: bytes) -> N
     ]
     assert products
     assert not any(product.adjY for product in products)
+
+
+@pytest.mark.parametrize(("name", "products"), [("tiny-lstm", 29), ("tiny-gru", 30)])
+def test_another_cell_lowers_and_trains_like_the_first(
+    name: str, products: int, export_cache: Any, load_program: Callable[[bytes], dict[str, Any]], batches: Batches
+) -> None:
+    import tensorflow as tf
+
+    from models.export import export_program
+    from models.reference import ReferenceModel
+
+    shape = replace(configuration(name), batch_rows=4, sequence_length=6)  # converts faster
+    program = export_program(shape, VOCABULARY_SIZE, export_cache)
+    found = operations(program)
+    for graph in ("train", "train_momentum", "evaluate"):
+        assert found[graph]["FULLY_CONNECTED"] == 0
+        assert found[graph]["CUSTOM"] == 0
+    # As for the first cell, with 6 steps; a GRU's kernels have a product each.
+    assert found["train"]["BATCH_MATMUL"] == products
+    weights = initial_weights(shape, VOCABULARY_SIZE, seed=1)
+    signatures, reference = load_program(program), ReferenceModel(shape, VOCABULARY_SIZE, weights)
+    signatures["restore"](weights=weights)
+    for x, y in [(x[:4, :6], y[:4, :6]) for x, y in batches] * 5:
+        signatures["train"](x=x, y=y, learning_rate=RATE, clip_norm=CLIP)
+        reference.train(tf.constant(x), tf.constant(y), tf.constant(RATE), tf.constant(CLIP))
+    delta, expected = signatures["delta"]()["delta"], reference.weights() - weights
+    assert np.linalg.norm(delta - expected) / np.linalg.norm(expected) < 1e-4
 
 
 def test_the_file_carries_no_weights(program: bytes) -> None:

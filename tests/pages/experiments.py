@@ -42,6 +42,11 @@ def _section(each: Recorded) -> str:
     ]
     if found.held_out_top1 is not None and found.held_out_top3 is not None:
         lines.append(f"- of people who never train: {100 * found.held_out_top1:.2f} / {100 * found.held_out_top3:.2f}")
+    if each.curve:
+        points = ", ".join(
+            f"{100 * point.top1:.1f} ({point.round:,})" for point in each.curve[:: -(-len(each.curve) // 8)]
+        )
+        lines.append(f"- top-1 by rounds: {points}")
     if references:
         lines.append("- the same text: " + ", ".join(references))
     if each.printed is not None:

@@ -4,13 +4,16 @@ import io
 import pytest
 from rich.console import Console
 
+from simulation.demo.replay import LongRun, Reached
 from simulation.demo.watching import REFERENCE, Story, picture
 from tests.simulation import states
 
+RUN = LongRun("a long run", [Reached(0, 0.01, 0.02), Reached(300, 0.1, 0.2), Reached(600, 0.15, 0.25)])
 
-def drawn(state):
+
+def drawn(state, long_run=None):
     console = Console(file=io.StringIO(), width=120)
-    console.print(picture(state))
+    console.print(picture(state, long_run))
     return console.file.getvalue()
 
 
@@ -60,3 +63,12 @@ def test_bars_stay_as_long_as_they_are_and_reasons_have_a_line_of_their_own(colu
     assert not any("█" in line and "…" in line for line in lines)
     assert any(line.startswith("round 2: waiting: 0 of 2 phones eligible; 5 unplugged") for line in lines)
     assert any("versions refused because recall fell: 1; phones keep version 1" in line for line in lines)
+
+
+def test_the_long_run_is_in_step_with_the_rounds():
+    early, done = drawn(states.EARLY, RUN), drawn(states.done(), RUN)
+    assert "recorded: a long run" in early
+    assert ["0 of 600" in early, "300 of 600" in early, "300 of 600" in done, "600 of 600" in done] == [1, 0, 1, 0]
+    story = Story(RUN)
+    assert story.news(states.EARLY) == ["long run: a long run", "long run, round 0 of 600: top-1 recall 1.0 %"]
+    assert story.news(states.done())[-1] == "long run, round 300 of 600: top-1 recall 10.0 %"

@@ -27,9 +27,9 @@ def pack(values: Ints, widths: Ints) -> bytes:
         values: (m,) int64 in [0, 2**width).
         widths: (m,) int64 in [0, 56].
     """
-    owner = np.repeat(np.arange(values.size), widths.astype(np.intp))
-    place = np.cumsum(widths)[owner] - 1 - np.arange(owner.size)
-    return np.packbits(((values[owner] >> place) & 1).astype(np.uint8)).tobytes()
+    ends = np.repeat(np.cumsum(widths), widths.astype(np.intp))
+    bits = np.repeat(values, widths.astype(np.intp)) >> (ends - 1 - np.arange(ends.size))
+    return np.packbits((bits & 1).astype(np.uint8)).tobytes()
 
 
 class FieldReader:

@@ -55,9 +55,8 @@ def exact_transfer(base: Vector, weights: Vector, layout: ParameterLayout) -> by
         weights: (n,) float32, finite, the new weights.
         layout: layout of the n parameters.
     """
-    steps = _steps(weights) - _steps(base)
-    changed = np.flatnonzero(steps)
-    moved = steps[changed]
+    changed = np.flatnonzero(weights.view(np.uint32) != base.view(np.uint32))
+    moved = _steps(weights[changed]) - _steps(base[changed])
     shift = _common_zeros(moved)
     coded = modelled.encode(changed, moved >> shift, layout, _MOST_STEPS)
     return _head(EXACT, layout) + _EXACT.pack(changed.size, shift) + coded.data

@@ -1,8 +1,11 @@
 """What becomes of versions, told by the driver among fakes: the gate, trials on a share of the devices, operators."""
 
+import hashlib
+
 import msgspec
 import pytest
 
+from coordinator.engine.aggregation import do_job
 from coordinator.engine.inbox import JobEnded, Operated
 from coordinator.engine.jobs import EvaluationDone, VersionMetrics
 from coordinator.learning.strategies import StrategyName
@@ -190,10 +193,24 @@ def test_a_version_knows_what_it_was_made_of_and_what_devices_found_of_the_one_b
     made = world.tables.versions[1]
     assert (made.lineage.parent, made.lineage.reports, made.lineage.seed) == (0, 2, world.config.seed)
     assert made.lineage.codec.name == "dense-f32"
-    assert len(made.lineage.reports_sha256) == 64
+    hashes = "".join(report.sha256 for report in world.tables.reports.values())
+    assert made.lineage.reports_sha256 == hashlib.sha256(hashes.encode()).hexdigest()
     tally = world.tables.federated[0]
     assert (tally.devices, tally.counted, tally.top1_before_of, tally.tried) == (2, 200, {10 * GOOD: 2}, 2)
     assert 1 not in world.tables.federated
+
+
+def test_the_lineage_leaves_out_reports_that_proved_unreadable(make_world):
+    world = make_world()
+    check_in(world, "a", "b")
+    world.tick(61.0)
+    for device in ("a", "b"):
+        report(world, device)
+    done = do_job(world.worker.jobs.pop(), world.artifacts, world.private, lambda *_: world.measured)
+    world.driver.handle(JobEnded(msgspec.structs.replace(done, unreadable=("b",))))
+    lineage = world.tables.versions[1].lineage
+    averaged = world.tables.reports[1, "a", 1].sha256
+    assert (lineage.reports, lineage.reports_sha256) == (1, hashlib.sha256(averaged.encode()).hexdigest())
 
 
 # With a share

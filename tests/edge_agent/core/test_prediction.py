@@ -1,13 +1,14 @@
 """The forward pass in numpy against the two graphs it must agree with: TensorFlow's, and the program on the runtime."""
 
 import importlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from edge_agent.core.prediction import NEVER, advance, score, weights_of
 from models.batches import pack
-from models.configurations import ModelConfiguration
+from models.configurations import CELL_NAMES, ModelConfiguration
 from models.initial import initial_weights
 from models.vocabulary import BOS, FIRST_WORD, OOV, PAD
 from wire.errors import LocalProtocolError
@@ -85,14 +86,18 @@ def test_values_that_are_not_numbers_foresee_nothing(vector, batch):
 
 
 @pytest.mark.tensorflow
-def test_it_counts_as_tensorflow_does(vector, batch):
+@pytest.mark.parametrize("cell", CELL_NAMES)
+def test_it_counts_as_tensorflow_does(cell, batch):
     import tensorflow as tf
 
     from models import lstm
 
-    graph = lstm.Weights(**{name: tf.constant(value) for name, value in LAYOUT.unflatten(vector).items()})
+    shape = replace(SHAPE, cell=cell)
+    layout = shape.layout(40)
+    vector = 3 * initial_weights(shape, 40, seed=1) + np.linspace(-0.2, 0.2, layout.size, dtype=np.float32)
+    graph = lstm.Weights(**{name: tf.constant(value) for name, value in layout.unflatten(vector).items()})
     theirs = lstm.score(graph, tf.constant(batch[0]), tf.constant(batch[1]))
-    ours = score(weights_of(vector, LAYOUT), *batch)
+    ours = score(weights_of(vector, layout), *batch)
     assert ours.loss_sum == pytest.approx(float(theirs.loss_sum), rel=1e-5)
     assert (ours.targets, ours.counted, ours.top1, ours.top3) == tuple(
         float(value) for value in (theirs.targets, theirs.counted, theirs.top1, theirs.top3)

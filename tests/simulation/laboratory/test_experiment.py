@@ -82,4 +82,5 @@ def test_the_experiment_has_the_parts_that_a_file_names():
         "plan",
         "downlink",
         "evaluation",
+        "personal",
     )

@@ -13,12 +13,19 @@ from coordinator.learning.strategies.rate_schedule import Decay
 from coordinator.tasks.settings import CodecConfig, StrategyConfig
 from edge_agent.core.personalisation import ENOUGH_WORDS
 from models.corpora import Corpus
+from simulation.laboratory.clients import kept
 from simulation.laboratory.command import learn
 from simulation.laboratory.executor import InProcess, Processes, load
-from simulation.laboratory.experiment import CohortSettings, EvaluationSettings, Experiment
+from simulation.laboratory.experiment import (
+    PRIVATE,
+    CohortSettings,
+    EvaluationSettings,
+    Experiment,
+    PersonalSettings,
+)
 from simulation.laboratory.personalisation import METHODS
 from simulation.laboratory.references import personalised
-from simulation.laboratory.training import CURVE, prepare, run
+from simulation.laboratory.training import ABOUT, CURVE, prepare, restored_weights, run, start_weights
 from wire.codec import Sparse, codec_for
 from wire.errors import ConfigError, CorpusError, UnavailableError
 
@@ -34,6 +41,8 @@ CORPUS = Corpus(
         for n in range(12)
     },
 )
+WORDS = " ".join(VOCABULARY[:12])
+TALKATIVE = Corpus("talkative", {f"user{n}": tuple(f"{WORDS} {m} {n}" for m in range(60)) for n in range(8)})
 EXPERIMENT = Experiment(rounds=4, cohort=CohortSettings(size=5), evaluation=EvaluationSettings(every=2, messages=100))
 
 
@@ -49,7 +58,10 @@ def programs(tmp_path_factory):
 def device(prepared):
     experiment = prepared.experiment
     plan, codec = experiment.training_plan(), experiment.codec.choice()
-    return partial(load, layout=prepared.layout, batches=prepared.batches, plan=plan, codec=codec, seed=1)
+    personal = experiment.personal
+    return partial(
+        load, layout=prepared.layout, batches=prepared.batches, plan=plan, codec=codec, seed=1, personal=personal
+    )
 
 
 def in_process(prepared):
@@ -172,19 +184,62 @@ def test_a_run_that_diverges_stops_and_keeps_what_was(programs, tmp_path):
 
 
 def test_personal_models_are_compared_on_later_messages(programs, tmp_path):
-    words = " ".join(VOCABULARY[:12])
-    talkative = Corpus("talkative", {f"user{n}": tuple(f"{words} {m} {n}" for m in range(60)) for n in range(8)})
     experiment = msgspec.structs.replace(EXPERIMENT, rounds=1, cohort=CohortSettings(size=3))
-    prepared = prepare(experiment, talkative, 1, tmp_path, programs)
+    prepared = prepare(experiment, TALKATIVE, 1, tmp_path, programs)
     run(prepared, in_process(prepared))
     found = personalised(prepared, 4)
     assert [each.method for each in found] == [method.name for method in METHODS]
-    plain, kept, *_ = found
+    plain, unconditional, *_ = found
     assert 0 < plain.people <= 4
     assert plain.words >= plain.people * ENOUGH_WORDS
     assert {each.top1_before for each in found} == {plain.top1_before}, "the same people and the same words"
-    assert kept.kept_share == 1 >= plain.kept_share
+    assert unconditional.kept_share == 1 >= plain.kept_share
     assert plain.top1 >= plain.top1_before, "everybody's sentences are alike, so what was held back tells the truth"
+
+
+def test_under_fedper_the_projection_stays_on_the_devices_and_is_measured_there(programs, tmp_path):
+    experiment = with_personal("fedper", CodecConfig(name="dense-f32", error_feedback=False))
+    prepared = prepare(experiment, TALKATIVE, 1, tmp_path, programs)
+    start = start_weights(prepared, device(prepared)(prepared.program).program)
+    (private,) = (slice(a, b) for spec, a, b in prepared.layout.spans() if spec.name == PRIVATE)
+    run(prepared, in_process(prepared))
+    fleets = restored_weights(tmp_path)
+    assert (fleets[private] == start[private]).all()
+    assert (fleets[: private.start] != start[: private.start]).any()
+    owns = [kept(tmp_path, person, 3).own for person in range(len(prepared.batches))]
+    took_part = [own for own in owns if own is not None]
+    assert 3 <= len(took_part) <= 6
+    assert all(own.size == private.stop - private.start and (own != start[private]).any() for own in took_part)
+    *_, last = personalised(prepared, 10)
+    assert last.method == "fedper, in its rounds"
+    assert 0 < last.kept_share <= 1
+
+
+def test_under_ditto_the_fleet_learns_as_without_and_each_device_keeps_a_model_near_the_fleets(programs, tmp_path):
+    curves, apart = [], {}
+    for method, pull in (("", 0.0), ("ditto", 0.0), ("ditto", 0.9)):
+        folder = tmp_path / f"{method}{pull}"
+        prepared = prepare(with_personal(method, CodecConfig(), pull), TALKATIVE, 1, folder, programs)
+        curves.append(run(prepared, in_process(prepared)))
+        own = next((own for person in range(9) if (own := kept(folder, person, 3).own) is not None), None)
+        if own is not None:
+            apart[pull] = np.linalg.norm(own - restored_weights(folder))
+    assert curves[0] == curves[1] == curves[2]
+    assert 0 < apart[0.9] < apart[0.0]
+
+
+def test_a_run_that_was_begun_before_a_setting_existed_goes_on(programs, tmp_path):
+    prepared = prepare(EXPERIMENT, CORPUS, 1, tmp_path, programs)
+    path = prepared.folder / ABOUT
+    written = json.loads(path.read_bytes())
+    del written["experiment"]["personal"]
+    path.write_text(json.dumps(written))
+    assert prepare(EXPERIMENT, CORPUS, 1, tmp_path, programs).experiment == EXPERIMENT
+
+
+def with_personal(method, codec, pull=0.1):
+    personal = PersonalSettings(method=method, pull=pull)
+    return msgspec.structs.replace(EXPERIMENT, rounds=2, cohort=CohortSettings(size=3), codec=codec, personal=personal)
 
 
 def test_without_enough_words_nobody_is_personalised(programs, tmp_path):

@@ -1,0 +1,475 @@
+"""The coordinator's side of a secure sum, as a state machine without I/O.
+
+Theory of operation
+===================
+
+A session waits for one kind of message at a time, as the table in :mod:`wire.secure_sum` says::
+
+    KEYS -> SHARES -> REPORTS -> CONFIRMATIONS -> DISCLOSURES -> DONE
+
+A phase ends when all that were asked have answered, or when its time is up and enough have (otherwise the session is
+ABANDONED). Who has not answered by then has dropped out: it is not asked again, and its late messages change nothing.
+Every message is checked when it comes, so that one device cannot make the others abort; a bad one is refused and its
+sender counts as silent. When devices may have missed a message, it is sent again to those that have not answered.
+
+Masked updates are not part of the state. :mod:`coordinator.learning.unmasking` adds them up by the plan that the last
+step gives::
+
+    step(session, event, given) -> (session, effects)
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+from msgspec.structs import replace
+
+from wire.errors import LocalProtocolError, RemoteProtocolError
+from wire.machine import Row, find_row, row, table
+from wire.secure_sum import masks, messages, shamir
+from wire.secure_sum.graph import in_order, neighbours
+from wire.secure_sum.messages import (
+    Confirmation,
+    Confirmations,
+    Deliveries,
+    Disclosure,
+    Down,
+    Keys,
+    MaskedUpdate,
+    Roster,
+    Shares,
+    Survivors,
+    Up,
+)
+from wire.secure_sum.primitives import KEY_BYTES, Primitives
+from wire.secure_sum.terms import Terms
+
+
+def _rows() -> Iterable[Row[Step]]:
+    """The legal (phase, event) pairs; any other pair raises IllegalEvent."""
+    return (
+        row(Phase.KEYS, Keys, _take_keys, Phase.KEYS, Phase.SHARES),
+        row(Phase.KEYS, TimeUp, _close_keys, Phase.SHARES, Phase.ABANDONED),
+        row(Phase.SHARES, Shares, _take_shares, Phase.SHARES, Phase.REPORTS),
+        row(Phase.SHARES, TimeUp, _close_shares, Phase.REPORTS, Phase.ABANDONED),
+        row(Phase.REPORTS, MaskedUpdate, _take_report, Phase.REPORTS, Phase.CONFIRMATIONS),
+        row(Phase.REPORTS, TimeUp, _close_reports, Phase.CONFIRMATIONS, Phase.ABANDONED),
+        row(Phase.CONFIRMATIONS, Confirmation, _take_confirmation, Phase.CONFIRMATIONS, Phase.DISCLOSURES),
+        row(Phase.CONFIRMATIONS, TimeUp, _close_confirmations, Phase.DISCLOSURES, Phase.ABANDONED),
+        row(Phase.DISCLOSURES, Disclosure, _take_disclosure, Phase.DISCLOSURES, Phase.DONE, Phase.ABANDONED),
+        row(Phase.DISCLOSURES, TimeUp, _close_disclosures, Phase.DONE, Phase.ABANDONED),
+        *(row(phase, Nudged, _ask_again, phase) for phase in _ASKING),
+        # Late, repeated or too early: of no use, and no defect of ours.
+        *(row(phase, kind, _stay, phase) for phase in Phase for kind in _KINDS if _AWAITED.get(phase) is not kind),
+    )
+
+
+class Phase(enum.Enum):
+    """What a session waits for."""
+
+    KEYS = "keys"
+    SHARES = "shares"
+    REPORTS = "reports"
+    CONFIRMATIONS = "confirmations"
+    DISCLOSURES = "disclosures"
+    DONE = "done"
+    ABANDONED = "abandoned"
+
+
+_KINDS: tuple[type[Up], ...] = (Keys, Shares, MaskedUpdate, Confirmation, Disclosure)
+_ASKING = (Phase.SHARES, Phase.REPORTS, Phase.CONFIRMATIONS, Phase.DISCLOSURES)
+"""Phases in which devices have something to answer."""
+_AWAITED = dict(zip(Phase, _KINDS, strict=False))
+_ANY_PRIVATE_KEY = b"\x01" * KEY_BYTES
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True):
+    """A session.
+
+    Attributes:
+        terms: its terms.
+        invited: enrolled keys of the devices that may take part.
+        phase: what it waits for.
+        keys: by enrolled key.
+        roster: enrolled key of each member, once the keys are there.
+        shares: by member.
+        reports: signature of the sharers, by member that has reported.
+        confirmations: signature of the survivors, by member.
+        disclosures: disclosed shares, by member.
+        reason: why it was abandoned, in words.
+    """
+
+    terms: Terms
+    invited: tuple[bytes, ...]
+    phase: Phase = Phase.KEYS
+    keys: Mapping[bytes, Keys] = {}
+    roster: tuple[bytes, ...] = ()
+    shares: Mapping[int, bytes] = {}
+    reports: Mapping[int, bytes] = {}
+    confirmations: Mapping[int, bytes] = {}
+    disclosures: Mapping[int, bytes] = {}
+    reason: str = ""
+
+    def neighbours(self, member: int) -> tuple[int, ...]:
+        """The member's neighbours, ascending."""
+        return neighbours(member, len(self.roster), self.terms.degree(len(self.roster)))
+
+    def sharing_neighbours(self, member: int) -> list[int]:
+        """Those of the member's neighbours that have shared."""
+        return [other for other in self.neighbours(member) if other in self.shares]
+
+    @property
+    def sharers(self) -> bytes:
+        """Bitmap of the members that have shared."""
+        return messages.bitmap(self.shares, len(self.roster))
+
+    @property
+    def survivors(self) -> bytes:
+        """Bitmap of the members that have reported."""
+        return messages.bitmap(self.reports, len(self.roster))
+
+    @property
+    def digest(self) -> bytes:
+        """A hash of terms and roster."""
+        return messages.roster_digest(self.terms, self.roster)
+
+
+# Events: a device's message, or one of these.
+
+
+@dataclass(frozen=True, slots=True)
+class TimeUp:
+    """The phase has lasted as long as it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nudged:
+    """Messages may have been lost."""
+
+
+Event = Up | TimeUp | Nudged
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What comes with an event.
+
+    Attributes:
+        primitives: the cryptography.
+        sender: enrolled key of the message's sender, which its connection has proved; empty if it is no message.
+    """
+
+    primitives: Primitives
+    sender: bytes = b""
+
+
+# Effects
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send a message to a device."""
+
+    receiver: bytes
+    message: Down
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """A device's message was bad and does not count."""
+
+    sender: bytes
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeepValues:
+    """Store the masked update of a member, durably, before the new state."""
+
+    member: int
+    values: bytes
+
+
+class Unmask(msgspec.Struct, frozen=True, kw_only=True):
+    """Add up the masked updates and remove these masks (:func:`coordinator.learning.unmasking.unmasked_sum`).
+
+    Attributes:
+        terms: terms of the session.
+        members: those whose updates are in the sum.
+        self_seeds: seeds of their self masks.
+        dropped: seed of the mask key, and the mask keys of the neighbours that have reported, by dropped member.
+    """
+
+    terms: Terms
+    members: tuple[int, ...]
+    self_seeds: tuple[bytes, ...]
+    dropped: Mapping[int, tuple[bytes, Mapping[int, bytes]]]
+
+
+Effect = Send | Refuse | KeepValues | Unmask
+Step = tuple[Session, tuple[Effect, ...]]
+
+
+def open_session(terms: Terms, invited: Iterable[bytes]) -> Session:
+    """Open a session.
+
+    Raises:
+        LocalProtocolError: too few devices for the terms, or too many for a quorum.
+    """
+    roster = in_order(terms.session, invited)
+    if not terms.minimum <= len(roster) <= terms.largest_cohort:
+        msg = f"the terms allow {terms.minimum} to {terms.largest_cohort} devices, got {len(roster)}"
+        raise LocalProtocolError(msg)
+    return Session(terms=terms, invited=roster)
+
+
+def step(session: Session, event: Event, given: Given) -> Step:
+    """Make one transition.
+
+    Raises:
+        IllegalEvent: the table has no such row.
+    """
+    matched = find_row(TABLE, session.phase, type(event), lambda: f"secure sum, {session.phase.value}")
+    try:
+        if not isinstance(event, TimeUp | Nudged) and event.session != session.terms.session:
+            msg = "a message of another session"
+            raise _refusal(msg)
+        return matched.handle(session, event, given)
+    except RemoteProtocolError as error:
+        return session, (Refuse(given.sender, str(error)),)
+
+
+def _refusal(message: str) -> RemoteProtocolError:
+    return RemoteProtocolError(message, code="secure-sum")
+
+
+def _stay(session: Session, _event: Event, _given: Given) -> Step:
+    return session, ()
+
+
+def _abandon(session: Session, reason: str) -> Step:
+    return replace(session, phase=Phase.ABANDONED, reason=reason), ()
+
+
+def _member(session: Session, sender: bytes, allowed: Iterable[int]) -> int:
+    """The sender's place in the roster.
+
+    Raises:
+        RemoteProtocolError: it is not asked for this message.
+    """
+    member = session.roster.index(sender) if sender in session.roster else -1
+    if member not in allowed:
+        msg = "the sender has dropped out, or does not take part"
+        raise _refusal(msg)
+    return member
+
+
+# --- asking ---
+
+
+def _asked(session: Session) -> list[int]:
+    """Members that have not answered in this phase."""
+    asked, answered = {
+        Phase.SHARES: (range(len(session.roster)), session.shares),
+        Phase.REPORTS: (session.shares, session.reports),
+        Phase.CONFIRMATIONS: (session.reports, session.confirmations),
+        Phase.DISCLOSURES: (session.confirmations, session.disclosures),
+    }[session.phase]
+    return [member for member in sorted(asked) if member not in answered]
+
+
+def _ask(session: Session) -> tuple[Send, ...]:
+    questions: Mapping[Phase, Callable[[Session, int], Down]] = {
+        Phase.SHARES: _roster_for,
+        Phase.REPORTS: _deliveries_for,
+        Phase.CONFIRMATIONS: _survivors_for,
+        Phase.DISCLOSURES: _confirmations_for,
+    }
+    question = questions[session.phase]
+    return tuple(Send(session.roster[member], question(session, member)) for member in _asked(session))
+
+
+def _ask_again(session: Session, _event: Nudged, _given: Given) -> Step:
+    return session, _ask(session)
+
+
+def _roster_for(session: Session, member: int) -> Roster:
+    peers = [session.keys[session.roster[other]] for other in session.neighbours(member)]
+    cut = b"".join(peer.channel + peer.mask + peer.signature for peer in peers)
+    return Roster(session.terms.session, b"".join(session.roster), cut)
+
+
+def _deliveries_for(session: Session, member: int) -> Deliveries:
+    sealed = []
+    for other in session.sharing_neighbours(member):
+        sent = messages.parts(session.shares[other], messages.SEALED_SHARES_BYTES)
+        sealed.append(sent[session.neighbours(other).index(member)])
+    return Deliveries(session.terms.session, session.sharers, b"".join(sealed))
+
+
+def _survivors_for(session: Session, member: int) -> Survivors:
+    signatures = [session.reports[other] for other in session.neighbours(member) if other in session.reports]
+    return Survivors(session.terms.session, session.survivors, b"".join(signatures))
+
+
+def _confirmations_for(session: Session, _member: int) -> Confirmations:
+    signers = sorted(session.confirmations)[: session.terms.quorum(len(session.roster))]
+    signatures = b"".join(session.confirmations[signer] for signer in signers)
+    return Confirmations(session.terms.session, messages.bitmap(signers, len(session.roster)), signatures)
+
+
+# --- answers ---
+
+
+def _take_keys(session: Session, keys: Keys, given: Given) -> Step:
+    if given.sender not in session.invited:
+        msg = "the sender was not invited"
+        raise _refusal(msg)
+    statement = messages.keys_statement(session.terms, keys.channel, keys.mask)
+    if not given.primitives.verify(given.sender, keys.signature, statement):
+        msg = "the keys are not signed by their sender"
+        raise _refusal(msg)
+    for public in (keys.channel, keys.mask):  # a key that leads to no secret would make its neighbours abort
+        given.primitives.agree(_ANY_PRIVATE_KEY, public)
+    if given.sender in session.keys:
+        return session, ()
+    session = replace(session, keys={**session.keys, given.sender: keys})
+    return _close_keys(session) if len(session.keys) == len(session.invited) else (session, ())
+
+
+def _close_keys(session: Session, *_: object) -> Step:
+    if len(session.keys) < session.terms.minimum:
+        return _abandon(session, f"{len(session.keys)} of {len(session.invited)} devices sent keys")
+    session = replace(session, phase=Phase.SHARES, roster=in_order(session.terms.session, session.keys))
+    return session, _ask(session)
+
+
+def _take_shares(session: Session, shares: Shares, given: Given) -> Step:
+    member = _member(session, given.sender, range(len(session.roster)))
+    messages.parts(shares.sealed, messages.SEALED_SHARES_BYTES, len(session.neighbours(member)))
+    if member in session.shares:
+        return session, ()
+    session = replace(session, shares={**session.shares, member: shares.sealed})
+    return (session, ()) if _asked(session) else _close_shares(session)
+
+
+def _close_shares(session: Session, *_: object) -> Step:
+    if len(session.shares) < session.terms.minimum:
+        return _abandon(session, f"{len(session.shares)} of {len(session.roster)} devices sent shares")
+    session = replace(session, phase=Phase.REPORTS)
+    return session, _ask(session)
+
+
+def _take_report(session: Session, report: MaskedUpdate, given: Given) -> Step:
+    member = _member(session, given.sender, session.shares)
+    if len(report.values) != masks.packed_bytes(session.terms):
+        msg = f"expected a masked update of {masks.packed_bytes(session.terms)} bytes, got {len(report.values)}"
+        raise _refusal(msg)
+    statement = messages.sharers_statement(session.digest, session.sharers)
+    if not given.primitives.verify(given.sender, report.signature, statement):
+        msg = "the list of sharers is not signed by the sender"
+        raise _refusal(msg)
+    if member in session.reports:
+        return session, ()
+    session = replace(session, reports={**session.reports, member: report.signature})
+    following, effects = (session, ()) if _asked(session) else _close_reports(session)
+    return following, (KeepValues(member, report.values), *effects)
+
+
+def _close_reports(session: Session, *_: object) -> Step:
+    if len(session.reports) < session.terms.minimum:
+        return _abandon(session, f"{len(session.reports)} of {len(session.roster)} devices reported")
+    session = replace(session, phase=Phase.CONFIRMATIONS)
+    return session, _ask(session)
+
+
+def _take_confirmation(session: Session, confirmation: Confirmation, given: Given) -> Step:
+    member = _member(session, given.sender, session.reports)
+    statement = messages.survivors_statement(session.digest, session.sharers, session.survivors)
+    if not given.primitives.verify(given.sender, confirmation.signature, statement):
+        msg = "the list of survivors is not signed by the sender"
+        raise _refusal(msg)
+    session = replace(session, confirmations={**session.confirmations, member: confirmation.signature})
+    return (session, ()) if _asked(session) else _close_confirmations(session)
+
+
+def _close_confirmations(session: Session, *_: object) -> Step:
+    quorum = session.terms.quorum(len(session.roster))
+    if len(session.confirmations) < quorum:
+        return _abandon(session, f"{len(session.confirmations)} devices confirmed, {quorum} are needed")
+    session = replace(session, phase=Phase.DISCLOSURES)
+    return session, _ask(session)
+
+
+def _take_disclosure(session: Session, disclosure: Disclosure, given: Given) -> Step:
+    member = _member(session, given.sender, session.confirmations)
+    messages.parts(disclosure.shares, shamir.SHARE_BYTES, len(session.sharing_neighbours(member)))
+    session = replace(session, disclosures={**session.disclosures, member: disclosure.shares})
+    return (session, ()) if _asked(session) else _close_disclosures(session, TimeUp(), given)
+
+
+def _close_disclosures(session: Session, _event: TimeUp, given: Given) -> Step:
+    try:
+        plan = _plan(session, given.primitives)
+    except RemoteProtocolError as error:
+        return _abandon(session, str(error))
+    return replace(session, phase=Phase.DONE), (plan,)
+
+
+# --- seeds ---
+
+
+def _plan(session: Session, primitives: Primitives) -> Unmask:
+    """Which masks to remove.
+
+    Raises:
+        RemoteProtocolError: too few devices have disclosed, or shares are wrong.
+    """
+    disclosed: dict[int, dict[int, bytes]] = {member: {} for member in session.shares}
+    for member, data in session.disclosures.items():
+        cut = messages.parts(data, shamir.SHARE_BYTES)
+        for other, share in zip(session.sharing_neighbours(member), cut, strict=True):
+            if shamir.is_share(share):
+                disclosed[other][shamir.point_of(member)] = share
+    seeds = {member: _seed(session, member, shares, primitives) for member, shares in disclosed.items()}
+    survivors = tuple(sorted(session.reports))
+    mask_keys = {member: session.keys[key].mask for member, key in enumerate(session.roster)}
+    dropped = {
+        member: (
+            seed,
+            {other: mask_keys[other] for other in session.neighbours(member) if other in session.reports},
+        )
+        for member, seed in sorted(seeds.items())
+        if member not in session.reports
+    }
+    self_seeds = tuple(seeds[member] for member in survivors)
+    return Unmask(terms=session.terms, members=survivors, self_seeds=self_seeds, dropped=dropped)
+
+
+def _seed(session: Session, member: int, shares: Mapping[int, bytes], primitives: Primitives) -> bytes:
+    """The disclosed seed of a member: of its self mask if it has reported, else of its mask key.
+
+    Wrong shares are noticed, because the seed must fit what the member sent first. So as many sets of shares are tried
+    as there are shares: any one wrong share is left out by one of them.
+    """
+    keys, threshold = session.keys[session.roster[member]], session.terms.threshold
+    given = list(shares.items()) if len(shares) >= threshold else []
+    for begin in range(len(given)):
+        try:
+            seed = shamir.combine(dict((given[begin:] + given[:begin])[:threshold]))
+        except RemoteProtocolError:
+            continue
+        if member in session.reports:
+            fits = masks.commitment(seed, primitives) == keys.commitment
+        else:
+            fits = primitives.public_key(masks.mask_key(seed, primitives)) == keys.mask
+        if fits:
+            return seed
+    msg = f"a seed of member {member} cannot be found: {len(shares)} shares were disclosed, {threshold} are needed"
+    raise _refusal(msg)
+
+
+TABLE = table(_rows())

@@ -1,0 +1,158 @@
+"""Recall by version on the phones' held-out messages: of the fleet's model, and of the keyboard as its user has it.
+
+The keyboard mixes the model with the n-gram model of public text and with the user's history; it is also measured
+without the fleet's model. The messages are typed again word by word, and the keyboards learn from each that is sent.
+Personal models are left out. Runs without TensorFlow, in a child process, because it takes seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import msgspec
+import numpy as np
+
+from edge_agent.core.mixture import Mixture
+from edge_agent.core.own_history import Blended
+from edge_agent.core.prediction import weights_of
+from edge_agent.keyboard.reader import Reader
+from edge_agent.ports import Floats, Learner, Predictor
+from edge_agent.shell.keyboard_model import KeyboardModel
+from models import corpora
+from models.compact_ngram import CompactNgram, read_ngram
+from models.folder import NGRAM, VOCABULARY
+from models.manifest import Manifest
+from models.vocabulary import BOS, FIRST_WORD, Vocabulary, words
+from simulation.demo.configuration import HELD_OUT
+from simulation.demo.reading import artifact
+from wire.parameters import weights_from_bytes
+
+MOST_VERSIONS, MOST_PHONES, MOST_WORDS = 11, 8, 150
+"""At most so many versions (the first, the last, and others between), phones, and words of a phone are measured: a few
+seconds with a small model."""
+
+
+class Recall(msgspec.Struct, frozen=True):
+    """Shares of the typed words, 0 to 1, that were the best suggestion and among the best three."""
+
+    top1: float
+    top3: float
+
+
+class KeyboardRecall(msgspec.Struct, frozen=True):
+    """Recall by version, all on the same words.
+
+    Attributes:
+        versions: numbers of the versions.
+        model: of each version alone.
+        keyboard: of the keyboard with each version.
+        trigram_history: of the keyboard without any.
+        words: number of the words.
+    """
+
+    versions: list[int]
+    model: list[Recall]
+    keyboard: list[Recall]
+    trigram_history: Recall
+    words: int
+
+
+class NgramPredictor:
+    """The n-gram model alone. Implements :class:`edge_agent.ports.Predictor`."""
+
+    version = None
+
+    def __init__(self, vocabulary: Vocabulary, ngram: CompactNgram) -> None:
+        self.vocabulary = vocabulary
+        self._ngram = ngram
+
+    def scores(self, finished: Sequence[str]) -> Floats:
+        """Log-probabilities of the next word, (V,) float32."""
+        before, last = [BOS, BOS, *self.vocabulary.encode(finished[-2:])][-2:]
+        shares: Floats = np.log(np.maximum(self._ngram.after(before, last), 1e-30))
+        return shares
+
+
+T = TypeVar("T")
+
+
+class _User(NamedTuple):
+    """Past messages of a phone, and those that are typed again."""
+
+    typed: list[str]
+    held_out: list[str]
+
+
+def spread(items: Sequence[T], most: int = MOST_VERSIONS) -> list[T]:
+    """The first, the last, and evenly spread ones between.
+
+    >>> spread(range(101), 5), spread([0, 1, 4], 5)
+    ([0, 25, 50, 75, 100], [0, 1, 4])
+    """
+    places = np.linspace(0, len(items) - 1, min(most, len(items)))
+    return [items[int(place)] for place in places]
+
+
+def recall_by_version(folder: Path, url: str, manifests: Mapping[int, str]) -> KeyboardRecall:
+    """Measure versions of a run.
+
+    Args:
+        folder: folder of the run.
+        url: URL of the coordinator.
+        manifests: version -> sha256 of its manifest.
+
+    Raises:
+        UnavailableError: a version cannot be fetched.
+    """
+    vocabulary = Vocabulary.from_bytes((folder / "model" / VOCABULARY).read_bytes())
+    ngram = read_ngram((folder / "model" / NGRAM).read_bytes(), vocabulary.size)
+    held_out = corpora.load(str(folder / HELD_OUT), 0).users
+    users = [
+        _User((folder / phone / "messages.txt").read_text("utf-8").splitlines(), _first_words(messages))
+        for phone, messages in list(held_out.items())[:MOST_PHONES]
+    ]
+    model, keyboard = [], []
+    for sha256 in manifests.values():
+        manifest = Manifest.decode(artifact(url, sha256))
+        vector = weights_from_bytes(artifact(url, manifest.weights.sha256), manifest.layout)
+        read = Reader(KeyboardModel(weights_of(vector, manifest.layout), vocabulary, manifest.version))
+        model.append(_mean([_counts(read, user.held_out) for user in users]))
+        blended = (Blended(Mixture(read, ngram, user.typed), user.typed) for user in users)
+        keyboard.append(_mean([_counts(each, user.held_out) for each, user in zip(blended, users, strict=True)]))
+    without = [_counts(Blended(NgramPredictor(vocabulary, ngram), user.typed), user.held_out) for user in users]
+    counted = sum(number for number, _, _ in without)
+    return KeyboardRecall(list(manifests), model, keyboard, _mean(without), counted)
+
+
+def _first_words(messages: Sequence[str]) -> list[str]:
+    """The first messages, until they have enough words."""
+    kept, counted = [], 0
+    for message in messages:
+        if counted >= MOST_WORDS:
+            break
+        kept.append(message)
+        counted += len(words(message))
+    return kept
+
+
+def _counts(predictor: Predictor, messages: Sequence[str]) -> tuple[int, int, int]:
+    """Number of words of the vocabulary, and of those that were the best, and among the best three, suggestions."""
+    counted = top1 = top3 = 0
+    for message in messages:
+        typed = words(message)
+        for place, word in enumerate(predictor.vocabulary.encode(typed)):
+            if word < FIRST_WORD:
+                continue
+            scores = predictor.scores(typed[:place])[FIRST_WORD:]
+            rank = int(np.count_nonzero(~(scores < scores[word - FIRST_WORD])))  # ties and NaN count against it
+            counted, top1, top3 = counted + 1, top1 + (rank <= 1), top3 + (rank <= 3)
+        if isinstance(predictor, Learner):
+            predictor.learn(message)
+    return counted, top1, top3
+
+
+def _mean(counts: Sequence[tuple[int, int, int]]) -> Recall:
+    counted, top1, top3 = (sum(column) for column in zip(*counts, strict=True))
+    return Recall(top1 / max(1, counted), top3 / max(1, counted))

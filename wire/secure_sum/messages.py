@@ -1,0 +1,265 @@
+"""The messages of a secure sum, and the statements that devices sign.
+
+They are msgpack arrays, because most of their bytes are keys and signatures, which JSON would make a third longer.
+Lists that follow the order of the roster or of the neighbours are one byte string of parts of equal length, without
+indices; :func:`parts` cuts them. A set of members is a bitmap (:func:`bitmap`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Annotated, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from wire.errors import RemoteProtocolError
+from wire.secure_sum.primitives import ENROLLED_BYTES, KEY_BYTES, SEAL_BYTES, SEED_BYTES, SIGNATURE_BYTES
+from wire.secure_sum.shamir import SHARE_BYTES
+from wire.secure_sum.terms import MOST_MEMBERS, SESSION_BYTES, Terms
+
+PEER_BYTES = 2 * KEY_BYTES + SIGNATURE_BYTES
+SEALED_SHARES_BYTES = 2 * SHARE_BYTES + SEAL_BYTES
+MOST_VALUE_BYTES = 4 * 2**24
+
+_Session = Annotated[bytes, Meta(min_length=SESSION_BYTES, max_length=SESSION_BYTES)]
+_Key = Annotated[bytes, Meta(min_length=KEY_BYTES, max_length=KEY_BYTES)]
+_Seed = Annotated[bytes, Meta(min_length=SEED_BYTES, max_length=SEED_BYTES)]
+_Signature = Annotated[bytes, Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)]
+_Members = Annotated[bytes, Meta(min_length=1, max_length=MOST_MEMBERS // 8)]
+
+
+class Keys(msgspec.Struct, frozen=True, array_like=True, tag=1, forbid_unknown_fields=True):
+    """Device to coordinator: I take part.
+
+    Attributes:
+        session: the session.
+        channel: X25519 key by which shares are sealed for this device.
+        mask: X25519 key from which its pair masks come.
+        signature: of :func:`keys_statement`.
+        commitment: fits the seed of the self mask only, so that wrong shares are noticed.
+    """
+
+    session: _Session
+    channel: _Key
+    mask: _Key
+    signature: _Signature
+    commitment: _Seed
+
+
+class Roster(msgspec.Struct, frozen=True, array_like=True, tag=2, forbid_unknown_fields=True):
+    """Coordinator to device: these take part.
+
+    Attributes:
+        session: the session.
+        enrolled: the members' enrolled keys, in the order of :func:`wire.secure_sum.graph.in_order`.
+        peers: channel key, mask key and signature of each neighbour.
+    """
+
+    session: _Session
+    enrolled: Annotated[bytes, Meta(max_length=ENROLLED_BYTES * MOST_MEMBERS)]
+    peers: Annotated[bytes, Meta(max_length=PEER_BYTES * MOST_MEMBERS)]
+
+
+class Shares(msgspec.Struct, frozen=True, array_like=True, tag=3, forbid_unknown_fields=True):
+    """Device to coordinator: shares of my seeds, sealed for each neighbour.
+
+    Attributes:
+        session: the session.
+        sealed: for each neighbour, a share of the mask key's seed and one of the self mask's.
+    """
+
+    session: _Session
+    sealed: Annotated[bytes, Meta(max_length=SEALED_SHARES_BYTES * MOST_MEMBERS)]
+
+
+class Deliveries(msgspec.Struct, frozen=True, array_like=True, tag=4, forbid_unknown_fields=True):
+    """Coordinator to device: these have shared.
+
+    Attributes:
+        session: the session.
+        sharers: bitmap of the members.
+        sealed: what the neighbours among them sealed for this device.
+    """
+
+    session: _Session
+    sharers: _Members
+    sealed: Annotated[bytes, Meta(max_length=SEALED_SHARES_BYTES * MOST_MEMBERS)]
+
+
+class MaskedUpdate(msgspec.Struct, frozen=True, array_like=True, tag=5, forbid_unknown_fields=True):
+    """Device to coordinator: my masked update.
+
+    Attributes:
+        session: the session.
+        signature: of :func:`sharers_statement`.
+        values: the masked update (:func:`wire.secure_sum.masks.pack`).
+    """
+
+    session: _Session
+    signature: _Signature
+    values: Annotated[bytes, Meta(max_length=MOST_VALUE_BYTES)]
+
+
+class Survivors(msgspec.Struct, frozen=True, array_like=True, tag=6, forbid_unknown_fields=True):
+    """Coordinator to device: these have reported.
+
+    Attributes:
+        session: the session.
+        survivors: bitmap of the members.
+        signatures: those that came with the reports of the neighbours among them.
+    """
+
+    session: _Session
+    survivors: _Members
+    signatures: Annotated[bytes, Meta(max_length=SIGNATURE_BYTES * MOST_MEMBERS)]
+
+
+class Confirmation(msgspec.Struct, frozen=True, array_like=True, tag=7, forbid_unknown_fields=True):
+    """Device to coordinator: this is the list that I was given.
+
+    Attributes:
+        session: the session.
+        signature: of :func:`survivors_statement`.
+    """
+
+    session: _Session
+    signature: _Signature
+
+
+class Confirmations(msgspec.Struct, frozen=True, array_like=True, tag=8, forbid_unknown_fields=True):
+    """Coordinator to device: others were given the same list.
+
+    Attributes:
+        session: the session.
+        signers: bitmap of the members.
+        signatures: theirs, of :func:`survivors_statement`.
+    """
+
+    session: _Session
+    signers: _Members
+    signatures: Annotated[bytes, Meta(max_length=SIGNATURE_BYTES * MOST_MEMBERS)]
+
+
+class Disclosure(msgspec.Struct, frozen=True, array_like=True, tag=9, forbid_unknown_fields=True):
+    """Device to coordinator: what removes the masks.
+
+    Attributes:
+        session: the session.
+        shares: for each neighbour that has shared, a share of the self mask's seed if it has reported, else of the
+            mask key's; ``NO_SHARE`` where what was delivered could not be opened.
+    """
+
+    session: _Session
+    shares: Annotated[bytes, Meta(max_length=SHARE_BYTES * MOST_MEMBERS)]
+
+
+Up = Keys | Shares | MaskedUpdate | Confirmation | Disclosure
+Down = Roster | Deliveries | Survivors | Confirmations
+
+MessageT = TypeVar("MessageT")
+
+_UP: msgspec.msgpack.Decoder[Up] = msgspec.msgpack.Decoder(Up)
+_DOWN: msgspec.msgpack.Decoder[Down] = msgspec.msgpack.Decoder(Down)
+
+
+def encode(message: Up | Down) -> bytes:
+    """Encode a message."""
+    return msgspec.msgpack.encode(message)
+
+
+def decode_up(data: bytes) -> Up:
+    """Decode a device's message.
+
+    Raises:
+        RemoteProtocolError: it is none.
+    """
+    return _decode(_UP, data)
+
+
+def decode_down(data: bytes) -> Down:
+    """Decode a coordinator's message.
+
+    Raises:
+        RemoteProtocolError: it is none.
+    """
+    return _decode(_DOWN, data)
+
+
+def _decode(decoder: msgspec.msgpack.Decoder[MessageT], data: bytes) -> MessageT:
+    try:
+        return decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        msg = f"not a message of a secure sum: {error}"
+        raise RemoteProtocolError(msg, code="secure-sum") from error
+
+
+def keys_statement(terms: Terms, channel: bytes, mask: bytes) -> bytes:
+    """What a device signs about its keys."""
+    return b"keys" + terms.digest + channel + mask
+
+
+def roster_digest(terms: Terms, enrolled: Iterable[bytes]) -> bytes:
+    """(32,) a hash of the terms and the roster."""
+    return hashlib.sha256(terms.digest + b"".join(enrolled)).digest()
+
+
+def sharers_statement(roster: bytes, sharers: bytes) -> bytes:
+    """What a device signs about who has shared.
+
+    Args:
+        roster: its :func:`roster_digest`.
+        sharers: bitmap.
+    """
+    return b"sharers" + roster + sharers
+
+
+def survivors_statement(roster: bytes, sharers: bytes, survivors: bytes) -> bytes:
+    """What a device signs about who has shared and reported.
+
+    Args:
+        roster: its :func:`roster_digest`.
+        sharers: bitmap.
+        survivors: bitmap.
+    """
+    return b"survivors" + roster + sharers + survivors
+
+
+def bitmap(members: Iterable[int], cohort: int) -> bytes:
+    """A set of members as bits, the lowest first.
+
+    >>> bitmap([0, 9], 10).hex()
+    '0102'
+    """
+    return sum(1 << member for member in set(members)).to_bytes((cohort + 7) // 8, "little")
+
+
+def members_of(bits: bytes, cohort: int) -> tuple[int, ...]:
+    """Inverse of :func:`bitmap`, ascending.
+
+    Raises:
+        RemoteProtocolError: the bitmap is not of a cohort of this size.
+    """
+    number = int.from_bytes(bits, "little")
+    if len(bits) != (cohort + 7) // 8 or number >> cohort:
+        msg = f"expected a bitmap of {cohort} members, got {len(bits)} bytes"
+        raise RemoteProtocolError(msg, code="secure-sum")
+    return tuple(member for member in range(cohort) if number >> member & 1)
+
+
+def parts(data: bytes, size: int, count: int | None = None) -> list[bytes]:
+    """Cut a byte string into parts of equal length.
+
+    Args:
+        data: the byte string.
+        size: of a part.
+        count: how many there must be; None if any number will do.
+
+    Raises:
+        RemoteProtocolError: it is not so many parts.
+    """
+    if len(data) % size or count not in {None, len(data) // size}:
+        msg = f"expected {'some' if count is None else count} parts of {size} bytes, got {len(data)} bytes"
+        raise RemoteProtocolError(msg, code="secure-sum")
+    return [data[at : at + size] for at in range(0, len(data), size)]
