@@ -19,6 +19,7 @@ MODULES = (
     "web",
     "secure_sum",
     "simulation",
+    "attack",
 )
 
 

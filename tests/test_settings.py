@@ -8,9 +8,9 @@ import msgspec
 from coordinator.config import CoordinatorConfig
 from edge_agent.config import AgentConfig
 
-MOST = 117
-"""106; [limits] with four on each side: what no task of a coordinator, and no coordinator, may go below; and three
-of the learning-rate schedule."""
+MOST = 119
+"""106; [limits] with four on each side: what no task of a coordinator, and no coordinator, may go below; three of
+the learning-rate schedule; and how updates are combined, with the share of attackers that this withstands."""
 
 
 def parts(kind):

@@ -29,6 +29,7 @@ from coordinator.engine.jobs import (
 from coordinator.learning.device_metrics import tally
 from coordinator.learning.downlink import Base, keeps_residual, publish, ways_to
 from coordinator.learning.fedavg import ClientUpdate, TooFewReadableError, federated_average
+from coordinator.learning.robust import aggregate_for
 from coordinator.learning.strategies import (
     ServerOptimizer,
     State,
@@ -51,6 +52,8 @@ from wire.parameters import ParameterLayout, Vector, weights_from_bytes, weights
 
 RANDOM_SHARE = 0.2
 """Share of a mask's coordinates drawn at random: a coordinate that is never sent cannot show that it matters."""
+_NOISE = 1
+"""Part of the seed of an aggregation's noise, so that it is not the noise of rounding."""
 
 Measure = Callable[[Manifest, Vector, str], VersionMetrics]
 """(manifest, weights (n,) float32, path of the evaluation text) -> metrics."""
@@ -104,8 +107,11 @@ def _aggregate(
         return report.payload
 
     updates = [ClientUpdate(each.device, each.num_examples, partial(payload, each)) for each in job.reports]
+    aggregate = aggregate_for(job.strategy, np.random.default_rng([job.seed, job.round, _NOISE]))
     try:
-        averaged = federated_average(weights, state, updates, codec, layout, optimizer, job.clip_norm, job.minimum)
+        averaged = federated_average(
+            weights, state, updates, codec, layout, optimizer, job.clip_norm, job.minimum, aggregate
+        )
     except TooFewReadableError as error:
         return TooFewReadable(job.round, error.devices)
     rng = np.random.default_rng([job.seed, job.round])

@@ -8,6 +8,8 @@ With weights x, and the update u_k of device k, which reports n_k training examp
     s_k = min(1, C / |u_k|)                    scale: clips the update to the norm C
     x   = server optimizer (x, d)              FedAvg: x + eta d; coordinator.learning.strategies has the others
 
+This is the default way to combine the clipped updates; coordinator.learning.robust has others.
+
 C adapts to the median norm of the cohorts, so it needs no setting per plan, codec or model. With b as the share of a
 cohort's updates within C, the next cohort is clipped to::
 
@@ -78,6 +80,23 @@ class Contribution:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Combined:
+    """The combined updates of a cohort.
+
+    Attributes:
+        mean: (n,) float64.
+        left_out: devices whose updates do not count.
+    """
+
+    mean: Wide
+    left_out: tuple[DeviceId, ...] = ()
+
+
+Aggregate = Callable[[Iterable[Contribution], int], Combined]
+"""(contributions in strictly ascending order of devices, n) -> the combined updates."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Averaged:
     """The result of averaging a cohort's updates.
 
@@ -86,12 +105,14 @@ class Averaged:
         state: next state of the server optimizer.
         clip_norm: C of the next cohort; None while every update so far was zero.
         unreadable: devices whose updates could not be decoded; they are not in the mean.
+        left_out: devices whose updates the aggregation rejected.
     """
 
     weights: Vector
     state: State
     clip_norm: float | None
     unreadable: tuple[DeviceId, ...]
+    left_out: tuple[DeviceId, ...] = ()
 
 
 class TooFewReadableError(Exception):
@@ -111,6 +132,7 @@ def federated_average(
     optimizer: ServerOptimizer,
     clip_norm: float | None,
     minimum: int = 1,
+    aggregate: Aggregate | None = None,
 ) -> Averaged:
     """Decode, clip and average the updates, and apply a step of the server optimizer.
 
@@ -123,6 +145,7 @@ def federated_average(
         optimizer: the server optimizer.
         clip_norm: C; None for a task's first cohort.
         minimum: smallest number of updates to average.
+        aggregate: combines the clipped updates; None takes their weighted mean, with one in memory at a time.
 
     Raises:
         TooFewReadableError: some updates cannot be decoded, and fewer than ``minimum`` remain.
@@ -150,10 +173,10 @@ def federated_average(
         if unreadable and len(norms) < minimum:
             raise TooFewReadableError(tuple(unreadable))
 
-    mean = weighted_mean(contributions(), layout.size)
-    following, state = optimizer.apply(weights, mean, state)
+    combined = (aggregate or streamed_mean)(contributions(), layout.size)
+    following, state = optimizer.apply(weights, combined.mean, state)
     clip_norm = None if clip_norm is None else next_clip_norm(clip_norm, norms)
-    return Averaged(following, state, clip_norm, tuple(unreadable))
+    return Averaged(following, state, clip_norm, tuple(unreadable), combined.left_out)
 
 
 def _decoded(
@@ -167,6 +190,11 @@ def _decoded(
         except RemoteProtocolError:
             update = None
         yield each, update
+
+
+def streamed_mean(contributions: Iterable[Contribution], size: int) -> Combined:
+    """The default way to combine updates: their weighted mean, which leaves nobody out."""
+    return Combined(weighted_mean(contributions, size))
 
 
 def weighted_mean(contributions: Iterable[Contribution], size: int) -> Wide:

@@ -8,7 +8,8 @@ import msgspec
 from msgspec import Meta
 
 from coordinator.learning.downlink import F32, FORMS
-from coordinator.learning.strategies import ADAPTIVE, RateSchedule, StrategyChoice, StrategyName
+from coordinator.learning.robust import aggregation_faults
+from coordinator.learning.strategies import ADAPTIVE, Aggregation, RateSchedule, StrategyChoice, StrategyName
 from coordinator.rounds.admission import Eligibility, Variant
 from coordinator.rounds.lease import SHARE_WINDOW
 from coordinator.rounds.rules import SHORTEST_RETRY_SHARE, RoundRules, rules_for
@@ -26,6 +27,8 @@ KEEP_SHARE = 0.5
 """A device that has to stop after at least this share of its steps reports its update; earlier, it drops out."""
 MIN_RETRY_S = 0.1
 """Minimum retry time, even for a selection of one second: a device must not come back at once."""
+OWN_CHOICE = "topk"
+"""Beginning of the names of the codecs in which each device chooses the coordinates that it sends."""
 Name = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 
 
@@ -41,7 +44,7 @@ class CodecConfig(msgspec.Struct, frozen=True, kw_only=True):
         return CodecChoice(
             name=self.name,
             density=self.density,
-            error_feedback=self.name.startswith("topk") if self.error_feedback is None else self.error_feedback,
+            error_feedback=self.name.startswith(OWN_CHOICE) if self.error_feedback is None else self.error_feedback,
             mask=Sha256(mask.sha256) if mask is not None and self.name in MASKED else None,
         )
 
@@ -77,12 +80,16 @@ class StrategyConfig(msgspec.Struct, frozen=True, kw_only=True):
         name: fedsgd, fedavg, fedprox, fedavgm, fedadagrad, fedadam or fedyogi.
         server_learning_rate: 0.003 for fedadagrad, fedadam and fedyogi, 1 for the others.
         adaptivity: tau of the adaptive strategies.
+        aggregation: mean, median, trimmed-mean, multi-krum, bulyan, foolsgold, fed-plus or noisy-mean.
+        attackers: share of a cohort that trimmed-mean, multi-krum and bulyan withstand.
     """
 
     name: StrategyName = StrategyName.FEDAVG  # momentum harmed after a warm start
     server_learning_rate: Annotated[float, Meta(gt=0, le=1000)] | None = None  # 1 is FedAvg's
     adaptivity: Annotated[float, Meta(gt=0, le=1)] = 1e-4  # as in the measured runs
     schedule: RateSchedule = RateSchedule()
+    aggregation: Aggregation = Aggregation.MEAN  # leaves no honest device out; security.md has figures
+    attackers: Annotated[float, Meta(ge=0, lt=0.5)] = 0.1  # as measured
 
     def choice(self) -> StrategyChoice:
         """The strategy as sent to the worker."""
@@ -92,16 +99,20 @@ class StrategyConfig(msgspec.Struct, frozen=True, kw_only=True):
             learning_rate=usual if self.server_learning_rate is None else self.server_learning_rate,
             adaptivity=self.adaptivity,
             schedule=self.schedule,
+            aggregation=self.aggregation,
+            attackers=self.attackers,
         )
 
 
-def strategy_faults(strategy: StrategyConfig, plan: PlanConfig) -> list[str]:
-    """Faults of a plan that does not suit the strategy."""
+def strategy_faults(strategy: StrategyConfig, plan: PlanConfig, codec: CodecConfig, cohort: int) -> list[str]:
+    """Faults of a plan, a codec or a smallest cohort that does not suit the strategy."""
+    own_choice = codec.density if codec.name.startswith(OWN_CHOICE) else None
+    faults = aggregation_faults(strategy.aggregation, strategy.attackers, cohort, own_choice)
     if strategy.name is StrategyName.FEDPROX and not plan.proximal:
-        return ["plan.proximal: expected more than 0 for the strategy fedprox, got 0"]
+        faults.append("plan.proximal: expected more than 0 for the strategy fedprox, got 0")
     if strategy.name is StrategyName.FEDSGD and (plan.local_epochs > 1 or plan.proximal):
-        return ["plan: expected local_epochs = 1 and proximal = 0 for the strategy fedsgd, which takes one step"]
-    return []
+        faults.append("plan: expected local_epochs = 1 and proximal = 0 for the strategy fedsgd, which takes one step")
+    return faults
 
 
 class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,7 +216,7 @@ def task_faults(task: TaskSettings, limits: Limits, *, measured: bool) -> list[s
         )
     if task.codec.name not in NAMES:
         faults.append(f"codec.name: expected one of {', '.join(NAMES)}, got {task.codec.name!r}")
-    faults.extend(strategy_faults(task.strategy, task.plan))
+    faults.extend(strategy_faults(task.strategy, task.plan, task.codec, task.minimum))
     if task.downlink not in FORMS:
         faults.append(f"downlink: expected one of {', '.join(FORMS)}, got {task.downlink!r}")
     watches = task.target_top1 is not None or task.no_progress_rounds > 0

@@ -6,18 +6,21 @@ much again as the training of a small model, are written only in rounds that are
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from coordinator.learning.fedavg import norm_of
 from edge_agent.core.training import TrainingStopped, train
 from edge_agent.ports import Program
 from models.batches import Batches
 from simulation.laboratory.experiment import PRIVATE, PersonalSettings
 from simulation.warm_start import seeded
-from wire.codec import Sparse, codec_for, with_error_feedback
+from wire.codec import Codec, Sparse, codec_for, with_error_feedback
+from wire.codec.contract import Received
 from wire.errors import UnavailableError
 from wire.messages import CodecChoice, TrainingPlan
 from wire.parameters import ParameterLayout, Vector
@@ -117,6 +120,17 @@ def train_client(
     sent, payload = encoded.sent, encoded.payload() if measured else None
     update = sent.values if sent.indices.size == sent.size else sent
     return Reported(person, trained.num_examples, trained.loss, update, payload), Kept(following, own)
+
+
+def as_read(updates: Mapping[bytes, Sparse | Vector], codec: Codec) -> Codec:
+    """The codec, but that it reads a device's name as the update that the device says will be read."""
+
+    def read(name: bytes, _layout: ParameterLayout) -> Received:
+        found = updates[name]
+        update = found if isinstance(found, Sparse) else Sparse(found.size, np.arange(found.size), found)
+        return Received(norm_of(update), lambda: update)
+
+    return replace(codec, read=read)
 
 
 def own_weights(layout: ParameterLayout, weights: Vector, own: Vector | None) -> Vector:

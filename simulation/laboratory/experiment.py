@@ -186,4 +186,4 @@ def _faults(experiment: Experiment) -> list[str]:
         faults.append(f"downlink: expected one of {', '.join(FORMS)}, got {experiment.downlink!r}")
     if experiment.cohort.candidates is not None and experiment.cohort.candidates < experiment.cohort.size:
         faults.append("cohort.candidates: expected at least as many as cohort.size")
-    return faults + strategy_faults(experiment.strategy, experiment.plan)
+    return faults + strategy_faults(experiment.strategy, experiment.plan, experiment.codec, experiment.cohort.size)

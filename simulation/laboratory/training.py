@@ -16,7 +16,8 @@ import msgspec
 import numpy as np
 
 from coordinator.learning.downlink import Base, publish, ways_to
-from coordinator.learning.fedavg import ClientUpdate, federated_average, norm_of
+from coordinator.learning.fedavg import ClientUpdate, federated_average
+from coordinator.learning.robust import aggregate_for
 from coordinator.learning.strategies import State, Wide, highest_losses, last_average, optimizer_for
 from coordinator.rounds.selection import sample
 from edge_agent.core.personalisation import held_out
@@ -31,14 +32,13 @@ from models.export import export_program
 from models.initial import initial_weights
 from models.vocabulary import Vocabulary, words
 from models.warm_start import falling_rate
-from simulation.laboratory.clients import Reported, remove_old
+from simulation.laboratory.clients import Reported, as_read, remove_old
 from simulation.laboratory.executor import Executor
 from simulation.laboratory.experiment import CohortSettings, Experiment
 from simulation.laboratory.people import People, divide
 from simulation.rounds.availability import Availability, GeneratedAvailability, TracedAvailability
 from simulation.warm_start import evaluate, seeded
-from wire.codec import Codec, Sparse, codec_for
-from wire.codec.contract import Received
+from wire.codec import codec_for
 from wire.errors import ConfigError, UnavailableError
 from wire.frame import Report, encode_report
 from wire.identifiers import DeviceId
@@ -187,10 +187,11 @@ def run(
             state.weights,
             state.optimizer,
             [ClientUpdate(_name(each.person), each.num_examples, _key(each)) for each in reports],
-            _as_read(reports, prepared),
+            as_read({_key(each)(): each.update for each in reports}, codec_for(experiment.codec.choice())),
             layout,
             optimizer_for(choice, number - 1),
             state.clip_norm,
+            aggregate=aggregate_for(choice, seeded(prepared.seed, "aggregation", number)),
         )
         rounding = seeded(prepared.seed, "downlink", number)
         target = averaged.weights + state.residual
@@ -343,18 +344,6 @@ def _name(person: int) -> DeviceId:
 
 def _key(report: Reported) -> Callable[[], bytes]:
     return _name(report.person).encode
-
-
-def _as_read(reports: Sequence[Reported], prepared: Prepared) -> Codec:
-    """The codec, but that it reads a device's name as the update that the device says will be read."""
-    updates = {_key(each)(): each.update for each in reports}
-
-    def read(name: bytes, _layout: ParameterLayout) -> Received:
-        found = updates[name]
-        update = found if isinstance(found, Sparse) else Sparse(found.size, np.arange(found.size), found)
-        return Received(norm_of(update), lambda: update)
-
-    return replace(codec_for(prepared.experiment.codec.choice()), read=read)
 
 
 def _measured(prepared: Prepared, device: Program, weights: Vector) -> Point:

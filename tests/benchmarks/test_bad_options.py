@@ -4,8 +4,14 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks import codec, device, keyboard, suggestion
+from benchmarks.attack import __main__ as attack
 
 BAD_OPTIONS = [
+    (attack.main, ["--corpus", "{missing}"], "there is no corpus file"),
+    (attack.main, ["--defences", "magic"], "expected default, none, secure-sum"),
+    (attack.main, ["--defences", "bulyan"], "would not learn"),
+    (attack.main, ["--shares", "0,1"], "'0,1'"),
+    (attack.main, ["--attacks", "sign-flip,rain"], "expected some of sign-flip"),
     (codec.main, ["--updates", "{missing}"], "is no complete folder of updates"),
     (codec.main, ["--corpus", "{missing}"], "there is no corpus file"),
     (codec.main, ["--corpus", "{columns}"], "the columns user and text"),

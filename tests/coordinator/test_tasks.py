@@ -8,12 +8,13 @@ from coordinator.engine.aggregation import do_job
 from coordinator.engine.inbox import JobEnded, Operated
 from coordinator.engine.jobs import JobFailed, VersionMetrics
 from coordinator.learning import device_metrics as federated
+from coordinator.learning.strategies import Aggregation
 from coordinator.rounds.admission import Eligibility, Variant
 from coordinator.rounds.round import AbandonCause, Phase
 from coordinator.tasks.operations import CreateTask, OperationRefused, PauseTask, ResumeTask, StopTask
 from coordinator.tasks.retry import REFUSED_RETRY_S
 from coordinator.tasks.schedule import Schedule
-from coordinator.tasks.settings import PlanConfig, SourceConfig, TaskSettings
+from coordinator.tasks.settings import CodecConfig, PlanConfig, SourceConfig, StrategyConfig, TaskSettings
 from coordinator.tasks.task import TaskStatus
 from models.manifest import Manifest
 from tests.coordinator.fake_device import report_frame
@@ -225,6 +226,7 @@ def test_what_there_is_no_task_of_is_refused(make_world):
         ({"source": SourceConfig(version=7)}, "version 7"),
         ({"source": SourceConfig(task="nobody")}, "nobody"),
         ({"target_top1": 0.5}, "evaluation_text"),
+        ({"codec": CodecConfig(), "strategy": StrategyConfig(aggregation=Aggregation.MEDIAN)}, "would not learn"),
         ({"kind": Work.EVALUATE, "plan": PlanConfig(evaluation_share=0.0)}, "evaluation_share"),
     ],
 )

@@ -6,6 +6,7 @@ added. Each page has its paper and its formulas:
 - ``fedavg``: FedAvg, FedSGD and FedProx;
 - ``fedavgm``: server momentum;
 - ``adaptive``: FedAdagrad, FedAdam and FedYogi;
+- ``aggregation``: how a cohort's updates become d;
 - ``rate_schedule``: how eta changes from round to round;
 - ``last_average``: the average of the last weights;
 - ``power_of_choice``: which of the waiting devices take part;
@@ -21,6 +22,7 @@ import enum
 import msgspec
 
 from coordinator.learning.strategies.adaptive import fed_adagrad, fed_adam, fed_yogi
+from coordinator.learning.strategies.aggregation import Aggregation
 from coordinator.learning.strategies.fedavg import fed_avg
 from coordinator.learning.strategies.fedavgm import fed_avg_m
 from coordinator.learning.strategies.last_average import last_average
@@ -31,6 +33,7 @@ from coordinator.learning.strategies.stored_state import state_from_bytes, state
 
 __all__ = [
     "ADAPTIVE",
+    "Aggregation",
     "RateSchedule",
     "ServerOptimizer",
     "State",
@@ -72,6 +75,8 @@ class StrategyChoice(msgspec.Struct, frozen=True, kw_only=True):
         second_momentum: beta2, in [0, 1).
         adaptivity: tau, positive: the larger, the less the step adapts to each coordinate.
         schedule: how eta changes from round to round.
+        aggregation: how the updates of a cohort are combined.
+        attackers: share of the devices that some aggregations expect to be malicious.
     """
 
     name: StrategyName
@@ -80,6 +85,8 @@ class StrategyChoice(msgspec.Struct, frozen=True, kw_only=True):
     second_momentum: float = 0.99
     adaptivity: float = 1e-4
     schedule: RateSchedule = RateSchedule()
+    aggregation: Aggregation = Aggregation.MEAN
+    attackers: float = 0.1
 
 
 def optimizer_for(choice: StrategyChoice, committed: int = 0) -> ServerOptimizer:

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.engine.aggregation import do_job
 from coordinator.engine.jobs import AggregationJob, FiguresJob, ReportFile, TooFewReadable
-from coordinator.learning.strategies import StrategyChoice, StrategyName
+from coordinator.learning.strategies import Aggregation, StrategyChoice, StrategyName
 from coordinator.storage.blobs import FileBlobs
 from coordinator.storage.model_folder import import_model
 from tests.coordinator.fake_device import report_frame
@@ -126,6 +126,16 @@ def test_a_state_of_another_optimizer_is_not_used(tmp_path):
     changed = msgspec.structs.replace(world.choice, name=StrategyName.FEDADAGRAD)
     job = msgspec.structs.replace(world.job(reports), strategy=changed)
     assert world.do(msgspec.structs.replace(job, optimizer_state=left)).weights == world.do(job).weights
+
+
+@pytest.mark.parametrize("rule", [Aggregation.MULTI_KRUM, Aggregation.NOISY_MEAN])
+def test_the_worker_combines_reports_as_the_task_says(tmp_path, rule):
+    world = Averaging(tmp_path, StrategyChoice(name=StrategyName.FEDAVG, learning_rate=1.0, aggregation=rule))
+    job = world.job([world.report(number) for number in range(6)])
+    mean = msgspec.structs.replace(job, strategy=StrategyChoice(name=StrategyName.FEDAVG, learning_rate=1.0))
+    robust = world.do(job).weights
+    assert robust == world.do(job).weights
+    assert robust != world.do(mean).weights
 
 
 def test_a_report_whose_positions_cannot_be_read_is_left_out_and_named(tmp_path):

@@ -51,7 +51,8 @@ def test_values_that_contradict_each_other_are_faults(tmp_path):
     path = tmp_path / "bad.toml"
     path.write_text(
         'model = "huge"\n[split]\ntrain = 0.9\nvalidation = 0.1\n[codec]\nname = "mask-4"\n[start]\npasses = 1\n'
-        '[cohort]\ncandidates = 3\n[strategy]\nname = "fedsgd"\n[plan]\nlocal_epochs = 2\n'
+        '[cohort]\ncandidates = 3\n[strategy]\nname = "fedsgd"\naggregation = "multi-krum"\n'
+        "attackers = 0.45\n[plan]\nlocal_epochs = 2\n"
     )
     with pytest.raises(ConfigError) as refused:
         read_experiment(path)
@@ -62,7 +63,8 @@ def test_values_that_contradict_each_other_are_faults(tmp_path):
         "codec.name",
         "cohort.candidates",
         "strategy fedsgd",
-        "6 fault(s)",
+        "strategy.aggregation: multi-krum",
+        "7 fault(s)",
     ):
         assert part in str(refused.value)
 

@@ -1,0 +1,195 @@
+"""Measures what one report, or the difference of two versions, gives away.
+
+The devices train one round from the warm start, with the product's program, codec and averaging. Whoever holds a
+report, or both versions, then attacks; shadows show the attacker how words look in an update.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec
+import numpy as np
+from msgspec import UNSET, UnsetType
+
+from benchmarks.attack import canary, membership, recover_words
+from benchmarks.attack.defences import Defence, sent
+from benchmarks.attack.recover_words import Flags, Floats
+from benchmarks.attack.scene import Scene, disjoint
+from edge_agent.core.prediction import score, weights_of
+from models.batches import Batches
+from models.vocabulary import FIRST_WORD
+from simulation.laboratory.clients import Kept, Reported, train_client
+from simulation.warm_start import seeded
+from wire.codec import Sparse
+from wire.messages import CodecChoice
+from wire.parameters import Vector
+
+COHORTS = (2, 5, 20, 100)
+ROUND = 1
+TRIALS = 10
+"""Cohorts of each size whose members are looked for; the words of more are recovered."""
+WORD_TRIALS = 50
+OTHERS = 10
+"""Outsiders among whom a small cohort's members are looked for."""
+TRIED_BATCHES = 3
+"""Batches of a person's text on which the loss is compared."""
+
+
+class Leak(msgspec.Struct, frozen=True, kw_only=True):
+    """What one attack got. Precision, recall and AUC from 0 to 1, exposure in bits; those of other attacks are missing.
+
+    Attributes:
+        attack: name of the attack.
+        defence: name of the defence.
+        cohort: devices whose updates were averaged; 1 for a single report.
+        precision: share of the named words that were typed.
+        recall: share of the typed words that were named.
+        auc: probability that a member looks more like one than an outsider.
+        exposure: of a canary.
+        guess_recall: recall of naming equally many of the commonest words; None for other attacks.
+    """
+
+    attack: str
+    defence: str
+    cohort: int
+    precision: float | UnsetType = UNSET
+    recall: float | UnsetType = UNSET
+    auc: float | UnsetType = UNSET
+    exposure: float | UnsetType = UNSET
+    guess_recall: float | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Observer:
+    """An attacker who sees single reports or the versions before and after a round.
+
+    Attributes:
+        scene: the scene.
+        trained: reports by codec and person; filled as needed, and shared by defences.
+        losses: each person's loss before the round; filled as needed.
+    """
+
+    scene: Scene
+    trained: dict[tuple[CodecChoice, int], Reported] = field(default_factory=dict)
+    losses: dict[int, float] = field(default_factory=dict)
+
+    def leaks(self, defence: Defence, got: Callable[[Leak], None]) -> list[Leak]:
+        """All attacks on one defence; ``got`` is told each as it ends."""
+        found = []
+        for cohort in (1, *(size for size in COHORTS if size <= self.scene.group)):
+            for attack in (self._words, self._members, self._canary):
+                found.append(attack(defence, cohort))
+                got(found[-1])
+        return found
+
+    def _words(self, defence: Defence, cohort: int) -> Leak:
+        shadows, targets = (
+            disjoint(people, cohort, WORD_TRIALS, self.scene.seed, what)
+            for people, what in ((self.scene.shadows, "shadows"), (self.scene.members, "words"))
+        )
+        attack = recover_words.fit(
+            [self._features(defence, people) for people in shadows], [self._typed(people) for people in shadows]
+        )
+        scores = []
+        for people in targets:
+            named, typed = attack.named(self._features(defence, people)), self._typed(people)
+            guess = recover_words.commonest(int(named.sum()), named.size)
+            scores.append(
+                (
+                    *recover_words.precision_and_recall(named, typed),
+                    recover_words.precision_and_recall(guess, typed)[1],
+                )
+            )
+        precision, recall, guessed = (statistics.fmean(each) for each in zip(*scores, strict=True))
+        return Leak(
+            attack=_name("words", cohort),
+            defence=defence.name,
+            cohort=cohort,
+            precision=precision,
+            recall=recall,
+            guess_recall=guessed,
+        )
+
+    def _members(self, defence: Defence, cohort: int) -> Leak:
+        found = []
+        for number, people in enumerate(disjoint(self.scene.members, cohort, TRIALS, self.scene.seed, "members")):
+            draw = seeded(self.scene.seed, "others", cohort, number).permutation(self.scene.group)
+            others = [self.scene.outsiders[i] for i in draw[: max(OTHERS, cohort)].tolist()]
+            after = self.scene.weights + self._observed(defence, self._reports(defence, people))
+            found.append(membership.auc(*([self._gain(each, after) for each in group] for group in (people, others))))
+        return Leak(
+            attack=_name("membership", cohort), defence=defence.name, cohort=cohort, auc=statistics.fmean(found)
+        )
+
+    def _canary(self, defence: Defence, cohort: int) -> Leak:
+        scene, found = self.scene, []
+        prefix = scene.vocabulary.encode(canary.PREFIX)
+        rarer = np.arange(scene.vocabulary.size // 2, scene.vocabulary.size)
+        for number in range(TRIALS):
+            draw = seeded(scene.seed, "canary", cohort, number)
+            choices = sorted(draw.choice(rarer, canary.CHOICES, replace=False).tolist())
+            first, second = draw.integers(canary.CHOICES, size=2).tolist()
+            people = sorted(draw.choice(scene.group, cohort, replace=False).tolist())
+            secret = [scene.vocabulary.word(choices[i]) for i in (first, second)]
+            typed = [*scene.texts[people[0]], *[" ".join([*canary.PREFIX, *secret])] * canary.REPEATS]
+            device = replace(scene.typing(people[0], typed), codec=defence.codec)
+            whose, _ = train_client(device, people[0], ROUND, scene.weights, Kept(), measured=False)
+            seen = self._observed(defence, [whose, *self._reports(defence, people[1:])])
+            after, before = (
+                canary.log_probabilities(weights, scene.layout, prefix, choices)
+                for weights in (scene.weights + seen, scene.weights)
+            )
+            found.append(canary.exposure(after - before, first * canary.CHOICES + second))
+        return Leak(
+            attack=_name("canary", cohort), defence=defence.name, cohort=cohort, exposure=statistics.fmean(found)
+        )
+
+    def _reports(self, defence: Defence, people: Sequence[int]) -> list[Reported]:
+        for person in people:
+            if (defence.codec, person) not in self.trained:
+                device = replace(self.scene.device, codec=defence.codec)
+                reported, _ = train_client(device, person, ROUND, self.scene.weights, Kept(), measured=False)
+                self.trained[defence.codec, person] = reported
+        return [self.trained[defence.codec, person] for person in people]
+
+    def _observed(self, defence: Defence, reports: Sequence[Reported]) -> Vector:
+        """(n,) float32: the change that the attacker sees; zero where a single report is masked."""
+        layout, weights = self.scene.layout, self.scene.weights
+        if len(reports) > 1:
+            averaged = defence.average(list(map(sent, reports)), weights, layout, defence.first_clip_norm, ROUND)
+            return averaged.weights - weights
+        if not defence.reports_readable:
+            return np.zeros_like(weights)
+        update = reports[0].update
+        return update.dense() if isinstance(update, Sparse) else update
+
+    def _features(self, defence: Defence, people: Sequence[int]) -> Floats:
+        embedding, start, stop = self.scene.layout.spans()[0]
+        seen = self._observed(defence, self._reports(defence, people))[start:stop].reshape(embedding.shape)
+        rows = seen[FIRST_WORD:]
+        return recover_words.features(rows, -np.log(np.arange(1, len(rows) + 1)))
+
+    def _typed(self, people: Sequence[int]) -> Flags:
+        typed = np.zeros(self.scene.vocabulary.size, np.bool_)
+        for person in people:
+            typed[self.scene.device.batches[person].y] = True
+        return typed[FIRST_WORD:]
+
+    def _gain(self, person: int, after: Vector) -> float:
+        """By how much the loss on a person's text falls, nats per target."""
+        batches = self.scene.device.batches[person]
+        if person not in self.losses:
+            self.losses[person] = self._loss(batches, self.scene.weights)
+        return self.losses[person] - self._loss(batches, after)
+
+    def _loss(self, batches: Batches, weights: Vector) -> float:
+        model = weights_of(weights, self.scene.layout)
+        parts = [score(model, x, y) for x, y in zip(batches.x[:TRIED_BATCHES], batches.y[:TRIED_BATCHES], strict=True)]
+        return sum(part.loss_sum for part in parts) / sum(part.targets for part in parts)
+
+
+def _name(what: str, cohort: int) -> str:
+    return f"{what}-one-report" if cohort == 1 else f"{what}-two-versions"

@@ -1,0 +1,191 @@
+"""The scene of the attacks: whose text is attacked, whose the attacker has, and a partly trained model.
+
+Four groups, drawn by the seed: the *members* train; the *outsiders* never do, and are like them; the *shadows* are
+people whose text the attacker has, to practise on; everybody else's text is public, and warms the model up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.console import Console
+
+from coordinator.tasks.settings import PlanConfig, StrategyConfig
+from edge_agent.core.personalisation import held_out
+from edge_agent.session import batches_of
+from edge_agent.shell.tflite import TfliteProgram
+from host.files import replace_file
+from models import corpora
+from models.batches import Batches
+from models.configurations import ModelConfiguration, configuration
+from models.vocabulary import Vocabulary, words
+from simulation.collect_updates import FEWEST_MESSAGES, choose_clients
+from simulation.laboratory.clients import Device
+from simulation.laboratory.experiment import PersonalSettings
+from simulation.progress import progress, say
+from simulation.warm_start import full_vocabulary, load_device, seeded, warm_up, warm_up_batches
+from wire.messages import CodecChoice
+from wire.parameters import ParameterLayout, Vector, weights_from_bytes, weights_to_bytes
+
+FOLDER = Path("build") / "attack"
+GROUPS = 3
+LATER_SHARE = 0.2
+"""Share of a person's messages, the last ones, that nobody trains on: they measure the model."""
+WARM_UP_STEPS = {"tiny": 500, "gboard": 1_000}
+"""Fewer than :mod:`simulation.collect_updates` takes, so that an honest run has something to learn."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scene:
+    """What all attacks share.
+
+    Attributes:
+        shape: configuration of the model.
+        vocabulary: of the public text, the commonest word first.
+        weights: (n,) float32, of the warmed-up model.
+        device: trains person ``i`` on ``device.batches[i]``: the members first, then outsiders, then shadows.
+        texts: the messages that each of them trains on.
+        group: number of people in each group.
+        measured: later messages of all of them, packed.
+        later: the same as words.
+        seed: root seed.
+    """
+
+    shape: ModelConfiguration
+    vocabulary: Vocabulary
+    weights: Vector
+    device: Device
+    texts: tuple[tuple[str, ...], ...]
+    group: int
+    measured: Batches
+    later: tuple[tuple[str, ...], ...]
+    seed: int
+
+    @property
+    def layout(self) -> ParameterLayout:
+        """Layout of the n parameters."""
+        return self.device.layout
+
+    @property
+    def members(self) -> range:
+        """The people who train."""
+        return range(self.group)
+
+    @property
+    def outsiders(self) -> range:
+        """People like the members, who do not train."""
+        return range(self.group, 2 * self.group)
+
+    @property
+    def shadows(self) -> range:
+        """People whose text the attacker has."""
+        return range(2 * self.group, 3 * self.group)
+
+    def packed(self, messages: Sequence[str]) -> Batches:
+        """Messages as a device packs them."""
+        return batches_of(list(messages), self.vocabulary, self.shape.batch_rows, self.shape.sequence_length)
+
+    def typing(self, person: int, messages: Sequence[str]) -> Device:
+        """The device, but that a person typed other messages."""
+        batches = list(self.device.batches)
+        batches[person] = self.packed(messages)
+        return replace(self.device, batches=tuple(batches))
+
+
+def make_scene(corpus: str, model: str, group: int, seed: int, console: Console, steps: int | None = None) -> Scene:
+    """Divide a corpus, and warm a model up or read it from the build folder.
+
+    Args:
+        corpus: ``personas``, ``pydoc``, or the path of a TSV file.
+        model: name of a model configuration.
+        group: number of people in each group; fewer if the corpus has fewer.
+        seed: root seed.
+        console: is told the progress.
+        steps: of the warm-up; None takes the model's default.
+
+    Raises:
+        CorpusError: too few people have enough messages.
+        NightjarError: the program could not be made or run.
+    """
+    shape = configuration(model)
+    text = corpora.load(corpus, seed, people=(GROUPS + 1) * group)
+    able = sum(len(messages) >= FEWEST_MESSAGES for messages in text.users.values())
+    if able < (GROUPS + 1) * group:  # the last quarter of the people is left for the warm-up
+        group = max(1, able // (GROUPS + 1))
+    people, public = choose_clients(text, GROUPS * group, seed)
+    vocabulary, _ = full_vocabulary(public, shape.max_vocabulary)
+    program = load_device(shape, vocabulary, seed)
+    weights = _warmed_up(program, public, vocabulary, shape, seed, console, steps)
+    plan = PlanConfig()
+    typed = [messages[: -max(1, round(LATER_SHARE * len(messages)))] for messages in people]
+    texts = tuple(tuple(held_out(messages, plan.evaluation_share)[0]) for messages in typed)
+    later = [m for messages, known in zip(people, typed, strict=True) for m in messages[len(known) :]]
+    scene = Scene(
+        shape=shape,
+        vocabulary=vocabulary,
+        weights=weights,
+        device=Device(
+            program=program,
+            layout=shape.layout(vocabulary.size),
+            batches=(),
+            plan=plan.plan(StrategyConfig().name),
+            codec=CodecChoice(name="dense-f32"),
+            seed=seed,
+            personal=PersonalSettings(),
+        ),
+        texts=texts,
+        group=group,
+        measured=batches_of(later, vocabulary, shape.batch_rows, shape.sequence_length),
+        later=tuple(tuple(words(message)) for message in later),
+        seed=seed,
+    )
+    say(
+        console,
+        f"{text.name}: {group} members, as many outsiders and shadows; measured on {len(later):,} later messages; "
+        f"{scene.layout.size:,} parameters",
+    )
+    return replace(scene, device=replace(scene.device, batches=tuple(map(scene.packed, texts))))
+
+
+def _warmed_up(
+    program: TfliteProgram,
+    public: Sequence[str],
+    vocabulary: Vocabulary,
+    shape: ModelConfiguration,
+    seed: int,
+    console: Console,
+    steps: int | None,
+) -> Vector:
+    steps = WARM_UP_STEPS[shape.name] if steps is None else steps
+    content = hashlib.sha256("\n".join([*vocabulary.words, *public]).encode()).hexdigest()[:16]
+    path = FOLDER / f"{shape.name}-{content}-{steps}-{seed}.f32"
+    if path.exists():
+        say(console, f"warm start: {path}")
+        return weights_from_bytes(path.read_bytes(), shape.layout(vocabulary.size))
+    batches = warm_up_batches(public, vocabulary, shape, steps, seed)
+    warm_up(program, progress(console, batches, "warm-up steps"))
+    weights = program.save()
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    replace_file(path, weights_to_bytes(weights))
+    return weights
+
+
+def disjoint(people: Sequence[int], size: int, most: int, seed: int, what: str) -> list[list[int]]:
+    """Disjoint cohorts drawn among people; one at least.
+
+    >>> disjoint(range(5), 2, 9, 1, "doc")
+    [[0, 4], [1, 2]]
+
+    Args:
+        people: numbers of the people, as many as the size or more.
+        size: people per cohort.
+        most: cohorts wanted.
+        seed: root seed of the draw.
+        what: what the draw is for.
+    """
+    order = [people[i] for i in seeded(seed, what, size).permutation(len(people)).tolist()]
+    count = min(most, len(order) // size)
+    return [sorted(order[i * size : (i + 1) * size]) for i in range(count)]
