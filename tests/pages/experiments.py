@@ -8,9 +8,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "experiments.md"
 
 _HEAD = """# Experiments
 
-Results of [the laboratory](laboratory.md), made by `python -m tests.pages` from `experiments/results.json`; record one
-with `python -m experiments.record`. Recall in %, of the part that is named: *validation*, on which settings were
-chosen, or *test*. What follows from them is in [learning](learning.md).
+Results of [the laboratory](laboratory.md), made by `python -m tests.pages` from `experiments/results.json`. `python -m
+experiments.record` records a run, `python -m experiments.curves` draws the curves. Recall in %, of the part that is
+named: *validation*, on which settings were chosen, or *test*. What follows is in [learning](learning.md).
 
 """
 
