@@ -1,4 +1,4 @@
-"""``python -m experiments.curves``: draws the recorded curves of experiments/results.json as docs/images/learning.svg."""
+"""``python -m experiments.curves``: draws the curves of experiments/results.json as docs/images/learning.svg."""
 
 from __future__ import annotations
 
