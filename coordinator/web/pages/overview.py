@@ -159,7 +159,7 @@ def day(samples: list[Sample]) -> str:
     """
     if len(samples) < 2:
         return ""
-    counted = {int(sample.at_s // DRAWN_EVERY_S): sample for sample in reversed(samples)}  # the first of each half-hour
+    counted = {int(sample.at_s // DRAWN_EVERY_S): sample for sample in samples}  # the last of each half-hour
     slots = range(min(counted), max(counted) + 1)
     series = tuple(
         (name, tuple(counted[slot].groups.get(name, 0) if slot in counted else None for slot in slots))

@@ -40,6 +40,11 @@ def test_the_day_draws_a_bar_for_each_half_hour_that_was_counted_and_nothing_bet
     assert day(samples[:1]) == ""
 
 
+def test_the_first_half_hour_shows_the_phones_that_came_after_the_start():
+    empty, later = sample(0.0, 0), replace(sample(900.0, 0), groups={"resting": 8})
+    assert re.search(r'<rect [^>]*class="rect', day([empty, later]))
+
+
 def test_the_day_costs_what_came_since_its_first_sample():
     found = cost([sample(5.0, 100, 3)], {"bytes_up": 150, "bytes_down": 1000}, 7)
     assert (found.up_day, found.down_day, found.reports_day, found.since_s) == (50, 0, 4, 5.0)
