@@ -30,7 +30,7 @@ def main(path: Path = IMAGE) -> None:
                 label=recorded.name,
             )
     axes.set_xlabel("round")
-    axes.set_ylabel("top-1 recall on validation messages, %")
+    axes.set_ylabel("top-1 recall, %")
     axes.set_ylim(bottom=0)
     axes.grid(visible=True, alpha=0.3)
     axes.legend(fontsize="small", loc="lower right")
