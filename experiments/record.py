@@ -13,19 +13,10 @@ import click
 import msgspec
 
 from host.files import replace_file
+from simulation.demo.replay import RESULTS, Reached
 from simulation.laboratory.command import Outcome
 from simulation.laboratory.training import CURVE, Point
 from wire.errors import ConfigError
-
-RESULTS = Path(__file__).parent / "results.json"
-
-
-class Measured(msgspec.Struct, frozen=True, array_like=True):
-    """Recall after a round, 0 to 1: mean over the seeds."""
-
-    round: int
-    top1: float
-    top3: float
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +44,7 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     seeds: list[int]
     commit: str
     outcome: Outcome
-    curve: list[Measured] = []
+    curve: list[Reached] = []
 
 
 def results() -> list[Recorded]:
@@ -95,7 +86,7 @@ def main(name: str, folder: Path, command: str, printed: float | None, commit: s
     replace_file(RESULTS, msgspec.json.format(msgspec.json.encode(kept), indent=2) + b"\n")
 
 
-def _curve(files: Sequence[Path]) -> list[Measured]:
+def _curve(files: Sequence[Path]) -> list[Reached]:
     """The mean of the curves of a run's seeds."""
     try:
         curves = [msgspec.json.Decoder(Point).decode_lines(file.read_bytes()) for file in files]
@@ -103,7 +94,7 @@ def _curve(files: Sequence[Path]) -> list[Measured]:
         msg = f"the run has no curve: {error}"
         raise ConfigError(msg) from error
     return [
-        Measured(points[0].round, fmean(each.top1 for each in points), fmean(each.top3 for each in points))
+        Reached(points[0].round, fmean(each.top1 for each in points), fmean(each.top3 for each in points))
         for points in zip(*curves, strict=True)
     ]
 

@@ -105,7 +105,7 @@ def _value_bytes(message: Up) -> int:
 class _Run:
     """A session in progress."""
 
-    def __init__(self, terms: Terms, members: Sequence[Member], primitives: Primitives, changed: Changed) -> None:
+    def __init__(self, terms: Terms, members: Sequence[Member], primitives: Primitives, changed: MessageChange) -> None:
         self._members = members
         self._numbers = {member.enrolled: number for number, member in enumerate(members)}
         self._primitives = primitives
@@ -180,7 +180,7 @@ class _Run:
         self.result.included = tuple(sorted(self._numbers[roster[member]] for member in plan.members))
 
 
-class Changed(Protocol):
+class MessageChange(Protocol):
     """What is sent to or by a device in place of the true message: a lie."""
 
     def __call__(self, number: int, message: MessageT, /) -> MessageT:
@@ -196,7 +196,7 @@ def _unchanged(_number: int, message: MessageT, /) -> MessageT:
     return message
 
 
-def run(terms: Terms, members: Sequence[Member], primitives: Primitives, changed: Changed = _unchanged) -> Result:
+def run(terms: Terms, members: Sequence[Member], primitives: Primitives, changed: MessageChange = _unchanged) -> Result:
     """Run a session to its end.
 
     Args:

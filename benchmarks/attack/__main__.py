@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from benchmarks.attack.defences import Defence, defence
 from benchmarks.attack.malicious import Attack
 from benchmarks.attack.measure_harm import Battle, Harm
-from benchmarks.attack.measure_leaks import Leak, Observer
+from benchmarks.attack.measure_leaks import Leak, LeakMeter
 from benchmarks.attack.scene import Scene, make_scene
 from benchmarks.measuring import show
 from models.configurations import CONFIGURATIONS
@@ -29,7 +29,7 @@ ATTACKS = tuple(each.value for each in Attack if each is not Attack.NONE)
 
 def leaks(scene: Scene, defences: Sequence[Defence], console: Console) -> list[Leak]:
     """What each attack on confidentiality gets behind each defence."""
-    observer = Observer(scene)
+    observer = LeakMeter(scene)
 
     def got(leak: Leak) -> None:
         figures = {name: value for name, value in _row(leak).items() if isinstance(value, float)}

@@ -52,7 +52,12 @@ class Defence:
         return None if self.clips else math.inf
 
     def average(
-        self, reports: Sequence[Sent], weights: Vector, layout: ParameterLayout, clip_norm: float | None, number: int
+        self,
+        reports: Sequence[SentUpdate],
+        weights: Vector,
+        layout: ParameterLayout,
+        clip_norm: float | None,
+        number: int,
     ) -> Averaged:
         """The product's averaging in the round of a number."""
         choice = self.strategy.choice()
@@ -70,7 +75,7 @@ class Defence:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentUpdate:
     """A report on its way.
 
     Attributes:
@@ -84,9 +89,9 @@ class Sent:
     update: Sparse | Vector
 
 
-def sent(reported: Reported) -> Sent:
+def sent(reported: Reported) -> SentUpdate:
     """What an honest device sends."""
-    return Sent(DeviceId(f"person-{reported.person:06d}"), reported.num_examples, reported.update)
+    return SentUpdate(DeviceId(f"person-{reported.person:06d}"), reported.num_examples, reported.update)
 
 
 def defence(name: str, cohort: int) -> Defence:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import msgspec
 import numpy as np
 
-from benchmarks.attack.defences import Defence, Sent, sent
+from benchmarks.attack.defences import Defence, SentUpdate, sent
 from benchmarks.attack.malicious import (
     BACKDOOR_EPOCHS,
     BACKDOORS,
@@ -111,9 +111,9 @@ class Battle:
 
     def _malicious(
         self, attack: Attack, people: list[int], number: int, weights: Vector, defence: Defence
-    ) -> list[Sent]:
+    ) -> list[SentUpdate]:
         scene, codec = self.scene, codec_for(defence.codec)
-        reports: list[Sent] = []
+        reports: list[SentUpdate] = []
         read: Sparse | Vector
         for person in people:
             generator = seeded(scene.seed, "malicious", number, person)
@@ -126,7 +126,7 @@ class Battle:
                     update, _ = self._trained(attack, person, number, weights)
                 read = codec.write(forged(attack, update, there, generator), scene.layout, generator).sent
             name = f"sybil-{number}-{person:06d}" if attack is Attack.SYBILS else f"person-{person:06d}"
-            reports.append(Sent(DeviceId(name), num_examples, read))
+            reports.append(SentUpdate(DeviceId(name), num_examples, read))
         return reports
 
     def _trained(self, attack: Attack, person: int, number: int, weights: Vector) -> tuple[Vector, int]:

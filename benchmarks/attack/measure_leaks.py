@@ -63,7 +63,7 @@ class Leak(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Observer:
+class LeakMeter:
     """An attacker who sees single reports or the versions before and after a round.
 
     Attributes:

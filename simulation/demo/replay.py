@@ -13,7 +13,7 @@ RESULTS = Path(__file__).parents[2] / "experiments" / "results.json"
 
 
 class Reached(msgspec.Struct, frozen=True, array_like=True):
-    """Recall after a round, 0 to 1."""
+    """Recall after a round, 0 to 1: mean over the seeds."""
 
     round: int
     top1: float
