@@ -102,6 +102,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         refusals: number of unusable reports since the device was last barred.
         barred_until_s: wall-clock time until which the device is barred; 0 if it never was.
         taken_back: the newest agent release that the device had to roll back, and why; empty if there is none.
+        agent_round: ``last_round`` when it first checked in with its agent version.
     """
 
     device: DeviceId
@@ -122,6 +123,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     refusals: int = 0
     barred_until_s: float = 0.0
     taken_back: str = ""
+    agent_round: int = 0
 
     @property
     def online(self) -> bool:
@@ -217,11 +219,13 @@ def _live(lease: Lease, event: Heard) -> Lease:
 
 def _offer(lease: Lease, event: CheckedIn) -> Lease:
     message = event.message
+    same_agent = message.agent_version == lease.agent_version
     return replace(
         lease,
         presence=Presence.READY,
         last_seen_s=event.now_s,
         agent_version=message.agent_version,
+        agent_round=lease.agent_round if same_agent else lease.last_round,
         runtime=message.runtime,
         program=message.program,
         weights=message.weights,

@@ -151,6 +151,7 @@ devices = Table(
     Column("barred_until_s", Float, nullable=False, server_default="0"),
     # The newest release of the agent that did not work on the device, and why.
     Column("taken_back", String(500), nullable=False, server_default=""),
+    Column("agent_round", BigInteger, nullable=False, server_default="0"),
     Index("devices_by_last_seen", "last_seen_s"),
     Index("devices_blocked", "device", sqlite_where=text("blocked <> ''"), postgresql_where=text("blocked <> ''")),
 )

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Annotated
 
 import msgspec
@@ -131,7 +132,46 @@ class RollBack(msgspec.Struct, frozen=True, tag=True):
     to: int | None = None
 
 
-Operation = CreateTask | PauseTask | ResumeTask | StopTask | BlockDevice | UnblockDevice | PromoteVersion | RollBack
+class ReleaseAction(enum.Enum):
+    """What to do with a release of the agent."""
+
+    START = "start"
+    """Offer it to a share of the devices, or to another share, or go on after a pause."""
+    PAUSE = "pause"
+    """Offer it to no further device for now."""
+    PROMOTE = "promote"
+    """Offer it to all devices."""
+    ROLLBACK = "rollback"
+    """Take it back from all devices."""
+
+
+class ChangeRelease(msgspec.Struct, frozen=True, tag=True):
+    """Change who gets a release of the agent.
+
+    Attributes:
+        version: the release.
+        action: what to do with it.
+        reason: kept in the audit log; devices see that of a rollback.
+        share: share of the devices that START offers it to.
+    """
+
+    version: str
+    action: ReleaseAction
+    reason: Reason
+    share: Annotated[float, Meta(gt=0, le=1)] = 0.05
+
+
+Operation = (
+    CreateTask
+    | PauseTask
+    | ResumeTask
+    | StopTask
+    | BlockDevice
+    | UnblockDevice
+    | PromoteVersion
+    | RollBack
+    | ChangeRelease
+)
 
 
 def change_of(
