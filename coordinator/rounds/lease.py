@@ -23,8 +23,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 from msgspec.structs import replace
 
 from wire.identifiers import DeviceId
@@ -41,6 +43,7 @@ def _rows() -> Iterable[Row[Lease]]:
         row(Presence.AWAY, WentAway, _leave, Presence.AWAY),
         row(Presence.AWAY, ReportRefused, _refuse, Presence.AWAY),
         row(Presence.AWAY, BlockingChanged, _block, Presence.AWAY),
+        row(Presence.AWAY, LabelsChanged, _label, Presence.AWAY),
         row(Presence.PRESENT, Heard, _live, Presence.PRESENT),
         row(Presence.PRESENT, CheckedIn, _offer, Presence.READY),
         row(Presence.PRESENT, StatusCame, _tell, Presence.PRESENT),
@@ -48,6 +51,7 @@ def _rows() -> Iterable[Row[Lease]]:
         row(Presence.PRESENT, ReportCounted, _count, Presence.PRESENT),
         row(Presence.PRESENT, ReportRefused, _refuse, Presence.PRESENT),
         row(Presence.PRESENT, BlockingChanged, _block, Presence.PRESENT),
+        row(Presence.PRESENT, LabelsChanged, _label, Presence.PRESENT),
         row(Presence.READY, Heard, _live, Presence.READY),
         row(Presence.READY, CheckedIn, _offer, Presence.READY),
         row(Presence.READY, StatusCame, _tell, Presence.READY, Presence.PRESENT),
@@ -55,6 +59,7 @@ def _rows() -> Iterable[Row[Lease]]:
         row(Presence.READY, ReportCounted, _count, Presence.PRESENT),
         row(Presence.READY, ReportRefused, _refuse, Presence.READY),
         row(Presence.READY, BlockingChanged, _block, Presence.READY),
+        row(Presence.READY, LabelsChanged, _label, Presence.READY),
     )
 
 
@@ -62,6 +67,10 @@ SHARE_WINDOW = 50
 """Number of rounds recorded: about an evening of a fleet, and few enough bits for an integer of any database."""
 REFUSALS_ALLOWED = 3
 """Unusable reports before a device is barred: a bug of ours or a bad disk causes one or two."""
+Label = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9_.-]{0,31}\Z")]
+"""A word that operators give to devices, such as ``kitchen``."""
+MOST_LABELS = 16
+"""Labels of one device."""
 BARRED_S = 86400.0
 """How long a device is barred: long enough that a device that sends only bad reports costs three seats a day."""
 _WINDOW_BITS = (1 << SHARE_WINDOW) - 1
@@ -101,6 +110,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         blocked: why an operator blocked the device; empty if it is not blocked.
         refusals: number of unusable reports since the device was last barred.
         barred_until_s: wall-clock time until which the device is barred; 0 if it never was.
+        labels: labels that operators gave the device, sorted, separated by spaces.
         taken_back: the newest agent release that the device had to roll back, and why; empty if there is none.
     """
 
@@ -121,6 +131,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     blocked: str = ""
     refusals: int = 0
     barred_until_s: float = 0.0
+    labels: str = ""
     taken_back: str = ""
 
     @property
@@ -186,7 +197,13 @@ class BlockingChanged(msgspec.Struct, frozen=True):
     reason: str
 
 
-Event = Heard | CheckedIn | StatusCame | WentAway | ReportCounted | ReportRefused | BlockingChanged
+class LabelsChanged(msgspec.Struct, frozen=True):
+    """An operator gave the device these labels instead of its former ones; see :func:`joined`."""
+
+    labels: str
+
+
+Event = Heard | CheckedIn | StatusCame | WentAway | ReportCounted | ReportRefused | BlockingChanged | LabelsChanged
 
 
 def step(lease: Lease, event: Event) -> Lease:
@@ -200,6 +217,15 @@ def step(lease: Lease, event: Event) -> Lease:
     """
     entry = find_row(TABLE, lease.presence, type(event), lambda: f"lease of {lease.device}, {lease.presence.value}")
     return entry.handle(lease, event)
+
+
+def joined(labels: Iterable[str]) -> str:
+    """Labels as a lease holds them.
+
+    >>> joined(["porch", "kitchen", "porch"])
+    'kitchen porch'
+    """
+    return " ".join(sorted(set(labels)))
 
 
 def status_event(message: Status, now_s: float, *, retained: bool) -> StatusCame | WentAway:
@@ -268,6 +294,10 @@ def _refuse(lease: Lease, event: ReportRefused) -> Lease:
 
 def _block(lease: Lease, event: BlockingChanged) -> Lease:
     return replace(lease, blocked=event.reason)
+
+
+def _label(lease: Lease, event: LabelsChanged) -> Lease:
+    return replace(lease, labels=event.labels)
 
 
 TABLE = table(_rows())

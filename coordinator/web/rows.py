@@ -29,6 +29,7 @@ class DeviceView(msgspec.Struct, frozen=True):
     examples: int
     runtime: str
     blocked: str
+    labels: str
     taken_back: str
 
 
@@ -183,6 +184,7 @@ def device_row(lease: Lease, now_s: float) -> DeviceView:
         examples=lease.examples,
         runtime=lease.runtime,
         blocked=lease.blocked,
+        labels=lease.labels,
         taken_back=lease.taken_back,
     )
 

@@ -13,7 +13,7 @@ from coordinator.enrolment.standing import Standing, standing_word, what_to_do
 from coordinator.rounds.lease import SHARE_WINDOW, Lease, counted_rounds
 from coordinator.storage.fleet import GROUPS
 from coordinator.storage.reading import HeardPosition, Wanted
-from coordinator.tasks.operations import BlockDevice, UnblockDevice
+from coordinator.tasks.operations import BlockDevice, LabelDevice, UnblockDevice
 from coordinator.web import asking
 from coordinator.web.access import Role
 from coordinator.web.admission import needs
@@ -32,8 +32,15 @@ class DevicesAsked(msgspec.Struct, frozen=True):
     why: Annotated[str, Meta(max_length=500)] | None = None
     blocked: bool = False
     version: Number | None = None
+    label: Short = ""
     seen: float = 0.0
     after: Short = ""
+
+
+class LabelsForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All labels of a device, separated by spaces."""
+
+    labels: Annotated[str, Meta(max_length=560, pattern=r"^[a-z0-9_. -]*\Z")] = ""
 
 
 def add_devices(blueprint: Blueprint, site: Site) -> None:
@@ -53,6 +60,7 @@ def add_devices(blueprint: Blueprint, site: Site) -> None:
                 reason=asked.why,
                 blocked=asked.blocked,
                 version=asked.version,
+                label=asked.label,
             )
             after = HeardPosition(asked.seen, asked.after) if asked.after else None
             leases, last = view.search_devices(wanted, asking.PAGE, after)
@@ -83,6 +91,17 @@ def add_devices(blueprint: Blueprint, site: Site) -> None:
             remedy=what_to_do(standing),
             enrols=ports.office is not None,
         )
+
+    @blueprint.post("/devices/<name>/labels")
+    @needs(Role.OPERATOR)
+    def label(name: str) -> AnyResponse:
+        wanted = set(asking.form(LabelsForm).labels.split())
+        device = asking.device(name)
+        with ports.repository.transaction() as view:
+            lease = view.lease(device)
+        former = set() if lease is None else set(lease.labels.split())
+        operate(ports, LabelDevice(device, tuple(wanted - former), tuple(former - wanted)))
+        return redirect(url_for("pages.one_device", name=name), 303)
 
     @blueprint.post("/devices/<name>/block")
     @needs(Role.OPERATOR)
