@@ -17,7 +17,7 @@ from coordinator.engine.clock import WallClock
 from coordinator.enrolment.register import Register
 from coordinator.enrolment.standing import standing_word, what_to_do
 from coordinator.rounds.lease import Lease, counted_rounds
-from coordinator.web.rows import RoundRow, device_row, round_detail, round_row
+from coordinator.web.rows import RoundRow, device_row, last_week, round_detail, round_row
 from coordinator.web.words import duration, in_words, percent, si_bytes
 from wire.errors import ConfigError
 from wire.identifiers import device_id
@@ -37,6 +37,7 @@ _FACTS = {
     "refusals": "unusable reports",
     "barred_until_s": "not selected until",
     "labels": "labels",
+    "last_week": "how it spent the last week",
     "taken_back": "release of the agent taken back",
     "remedy": "what to do",
 }
@@ -148,9 +149,11 @@ def show_device(config_path: Path, device: str, *, as_json: bool) -> None:
     if lease is None:
         msg = f"no device {device} was ever heard of; 'device list' shows the last ones"
         raise ConfigError(msg)
-    known = msgspec.to_builtins(lease)
+    now_s = WallClock().now_s()
+    known = {name: value for name, value in msgspec.to_builtins(lease).items() if name != "week"}
     known["rounds_counted"] = counted_rounds(lease)
     known |= {"standing": standing_word(standing) or "not enrolled", "remedy": what_to_do(standing)}
+    known["last_week"] = [f"{in_words(each.doing)} {duration(each.seconds)}" for each in last_week(lease, now_s)]
     cells = [(_FACTS.get(name, name), _fact(name, value)) for name, value in known.items()]
     show(known, ("what", "value"), cells, as_json=as_json)
 
@@ -227,7 +230,8 @@ def fleet() -> None:
 def export_devices(config_path: Path) -> None:
     """Print everything that is known about every device, as CSV."""
     with opened(configuration(config_path)) as database, database.transaction() as view:
-        rows = csv.DictWriter(sys.stdout, Lease.__struct_fields__, lineterminator="\n")
+        columns = [name for name in Lease.__struct_fields__ if name != "week"]
+        rows = csv.DictWriter(sys.stdout, columns, extrasaction="ignore", lineterminator="\n")
         rows.writeheader()
         after = ""
         while leases := view.leases_after(_PAGE, after):

@@ -29,6 +29,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
+from coordinator.rounds.week import noted
 from wire.identifiers import DeviceId
 from wire.machine import Row, find_row, row, table
 from wire.messages import CheckIn, Status
@@ -111,6 +112,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         refusals: number of unusable reports since the device was last barred.
         barred_until_s: wall-clock time until which the device is barred; 0 if it never was.
         labels: labels that operators gave the device, sorted, separated by spaces.
+        week: how it spent its last days (:mod:`coordinator.rounds.week`).
         taken_back: the newest agent release that the device had to roll back, and why; empty if there is none.
     """
 
@@ -132,6 +134,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     refusals: int = 0
     barred_until_s: float = 0.0
     labels: str = ""
+    week: bytes = b""
     taken_back: str = ""
 
     @property
@@ -177,6 +180,7 @@ class WentAway(msgspec.Struct, frozen=True):
     """The device or its last will reported that it is offline; this is no sign of life."""
 
     message: Status
+    now_s: float
 
 
 class ReportCounted(msgspec.Struct, frozen=True):
@@ -230,11 +234,12 @@ def joined(labels: Iterable[str]) -> str:
 
 def status_event(message: Status, now_s: float, *, retained: bool) -> StatusCame | WentAway:
     """The lease event that corresponds to a status message."""
-    return StatusCame(message, now_s, retained) if message.online else WentAway(message)
+    return StatusCame(message, now_s, retained) if message.online else WentAway(message, now_s)
 
 
 def _arrive(lease: Lease, event: Heard) -> Lease:
-    return replace(lease, presence=Presence.PRESENT, last_seen_s=event.now_s)
+    week = noted(lease.week, "connected", event.now_s)
+    return replace(lease, presence=Presence.PRESENT, last_seen_s=event.now_s, week=week)
 
 
 def _live(lease: Lease, event: Heard) -> Lease:
@@ -254,6 +259,7 @@ def _offer(lease: Lease, event: CheckedIn) -> Lease:
         version=message.version,
         examples=message.examples,
         emulated=message.emulated,
+        week=noted(lease.week, "checked-in", event.now_s),
     )
 
 
@@ -268,13 +274,19 @@ def _tell(lease: Lease, event: StatusCame) -> Lease:
         taken_back=message.taken_back,
         emulated=message.emulated or lease.emulated,
         last_seen_s=lease.last_seen_s if event.retained else event.now_s,
+        week=noted(lease.week, _doing(message), event.now_s),
     )
+
+
+def _doing(message: Status) -> str:
+    return (message.reason if message.state == "ineligible" else message.state) or "connected"
 
 
 def _leave(lease: Lease, event: WentAway) -> Lease:
     message = event.message
     emulated = message.emulated or lease.emulated
-    return replace(lease, presence=Presence.AWAY, state="offline", reason=message.reason, emulated=emulated)
+    week = noted(lease.week, "offline", event.now_s)
+    return replace(lease, presence=Presence.AWAY, state="offline", reason=message.reason, emulated=emulated, week=week)
 
 
 def _count(lease: Lease, event: ReportCounted) -> Lease:

@@ -150,6 +150,7 @@ devices = Table(
     Column("refusals", Integer, nullable=False, server_default="0"),
     Column("barred_until_s", Float, nullable=False, server_default="0"),
     Column("labels", String(560), nullable=False, server_default=""),  # sorted, separated by spaces
+    Column("week", LargeBinary, nullable=False),  # JSON of coordinator.rounds.week.Week
     # The newest release of the agent that did not work on the device, and why.
     Column("taken_back", String(500), nullable=False, server_default=""),
     Index("devices_by_last_seen", "last_seen_s"),

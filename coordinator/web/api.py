@@ -25,9 +25,10 @@ from coordinator.web.operating import change
 from coordinator.web.ports import WebPorts
 from coordinator.web.rows import (
     Counters,
-    DeviceView,
+    DeviceDetail,
     RoundDetail,
     counters,
+    device_detail,
     device_row,
     round_detail,
     round_row,
@@ -142,15 +143,15 @@ def _add_reading(blueprint: Blueprint, spec: SpecTree, ports: WebPorts) -> None:
         return docs.DeviceList(items, items[-1].device if len(items) == query.limit else None)
 
     @blueprint.get("/devices/<name>")
-    @spec.validate(resp=answers(DeviceView, 404), **looks)
+    @spec.validate(resp=answers(DeviceDetail, 404), **looks)
     @needs(Role.VIEWER)
-    def one_device(name: str) -> DeviceView:
-        """Show a device's last known state."""
+    def one_device(name: str) -> DeviceDetail:
+        """Show a device's last known state, and how it spent the last week."""
         with ports.repository.transaction() as view:
             lease = view.lease(asking.device(name))
         if lease is None:
             abort(404, f"no device {name} was ever heard of")
-        return device_row(lease, ports.clock.now_s())
+        return device_detail(lease, ports.clock.now_s())
 
     @blueprint.get("/audit")
     @spec.validate(resp=answers(docs.AuditLog), **looks)
