@@ -11,6 +11,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from coordinator.rounds.lease import Label
 from coordinator.tasks import task as tasks
 from coordinator.tasks.settings import TaskSettings
 from coordinator.tasks.task import OVER, Task, TaskStatus
@@ -111,6 +112,14 @@ class UnblockDevice(msgspec.Struct, frozen=True, tag=True):
     device: DeviceId
 
 
+class LabelDevice(msgspec.Struct, frozen=True, tag=True):
+    """Give labels to a device, and take others away. The device need not be known yet."""
+
+    device: DeviceId
+    add: tuple[Label, ...] = ()
+    remove: tuple[Label, ...] = ()
+
+
 class PromoteVersion(msgspec.Struct, frozen=True, tag=True):
     """Release a version to all devices, whatever its stage."""
 
@@ -168,6 +177,7 @@ Operation = (
     | StopTask
     | BlockDevice
     | UnblockDevice
+    | LabelDevice
     | PromoteVersion
     | RollBack
     | ChangeRelease
