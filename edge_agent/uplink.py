@@ -132,6 +132,7 @@ class Uplink:
             state=lifecycle.name(state),
             reason=lifecycle.reason(state)[:MOST_CHARACTERS],
             emulated=who.emulated,
+            agent_version=__version__,
             taken_back=self.refused_release[:MOST_CHARACTERS] or who.taken_back,
         )
         self._transport.publish(topics.status(who.population, who.device), messages.encode(status), retain=True)

@@ -48,15 +48,7 @@ class ReleaseService:
         release = pure.find(releases, asked.version)
         if release is None:
             return OperationRefused(f"there is no release {asked.version}; 'release add' adds one")
-        match asked.action:
-            case ReleaseAction.START:
-                after = pure.start(releases, release, asked.share, unit.tx.last_round_number(), unit.now_s)
-            case ReleaseAction.PAUSE:
-                after = pure.pause(releases, release)
-            case ReleaseAction.PROMOTE:
-                after = pure.promote(releases, release, asked.reason, unit.now_s)
-            case ReleaseAction.ROLLBACK:
-                after = pure.roll_back(releases, release, asked.reason, unit.now_s)
+        after = pure.changed(releases, release, asked, unit.tx.last_round_number(), unit.now_s)
         if isinstance(after, str):
             return OperationRefused(after)
         if after == releases:

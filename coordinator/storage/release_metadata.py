@@ -23,7 +23,7 @@ from tuf.api.exceptions import DownloadError, DownloadHTTPError, RepositoryError
 from tuf.api.metadata import Metadata, MetaFile, Root, Snapshot, TargetFile, Targets, Timestamp
 from tuf.ngclient import FetcherInterface, Updater
 
-from coordinator.storage.blobs import FileBlobs
+from coordinator.storage.blobs import FileBlobs, unavailable
 from coordinator.versions.releases import Release
 from host.files import private_folder, replace_file
 from wire.errors import ConfigError
@@ -52,11 +52,18 @@ class ReleaseMetadata:
         self._signed_s = 0.0
 
     def file(self, name: str, order: ReleaseOrder, now_s: float) -> Path | None:
-        """A metadata file as a device asks for it; the timestamp is signed anew when it is due or the order changed."""
+        """A metadata file as a device asks for it; the timestamp is signed anew when it is due or the order changed.
+
+        Raises:
+            UnavailableError: the disk is full or broken.
+        """
         if name == f"{Timestamp.type}.json" and (self._folder / "online.key").is_file():
             with self._lock:
                 if order != self._signed or not 0 <= now_s - self._signed_s < SIGNED_AGAIN_S:
-                    _sign(self._folder, order, now_s)
+                    try:
+                        _sign(self._folder, order, now_s)
+                    except OSError as error:
+                        raise unavailable(self._folder, error) from error
                     self._signed, self._signed_s = order, now_s
         path = self._folder / "metadata" / name
         return path if path.parent == self._folder / "metadata" and path.is_file() else None
@@ -77,7 +84,7 @@ class ReleaseMetadata:
             ConfigError: a device would refuse something.
             OSError: a file cannot be read or written.
         """
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(dir=self._folder.parent) as folder:
             staged = Path(folder)
             (staged / "metadata").mkdir()
             for origin in (source, self._folder / "metadata"):  # what was published never changes

@@ -142,16 +142,12 @@ class RollBack(msgspec.Struct, frozen=True, tag=True):
 
 
 class ReleaseAction(enum.Enum):
-    """What to do with a release of the agent."""
+    """What to do with a release: offer it to a share of the devices, to no further one, to all, or take it back."""
 
     START = "start"
-    """Offer it to a share of the devices, or to another share, or go on after a pause."""
     PAUSE = "pause"
-    """Offer it to no further device for now."""
     PROMOTE = "promote"
-    """Offer it to all devices."""
     ROLLBACK = "rollback"
-    """Take it back from all devices."""
 
 
 class ChangeRelease(msgspec.Struct, frozen=True, tag=True):

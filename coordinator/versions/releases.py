@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from coordinator.learning.device_metrics import Tally
+from coordinator.tasks.operations import ChangeRelease, ReleaseAction
 from coordinator.versions.rollout import (
     Event,
     GatePassed,
@@ -28,6 +29,8 @@ from coordinator.versions.rollout import (
 from wire.release_version import numbers
 from wire.releases import EVERYBODY, ReleaseOffer, ReleaseOrder
 
+FEWEST_FAILURES = 2
+"""Until the time of a trial is over, one device that fails may be an accident."""
 SILENT_S = 6 * 3600.0
 """A device not heard of for so long may be crashing; that others are silent too is subtracted."""
 
@@ -66,7 +69,7 @@ class DeviceGroup(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         devices: how many there are, those that went back from the release included.
         taken_back: how many could not start, connect or train a step with it, and went back.
-        silent: how many have checked in with it and were not heard of lately.
+        silent: how many run it, and were not heard of lately.
         trained: how many had a report accepted since.
     """
 
@@ -123,41 +126,36 @@ def order_of(releases: Releases) -> ReleaseOrder:
     return ReleaseOrder(tuple(offers), back)
 
 
-def start(releases: Releases, release: Release, share: float, last_round: int, now_s: float) -> Releases | str:
-    """Offer a release to a share of the devices, resume it, or change its share; or why that is impossible."""
+def changed(
+    releases: Releases, release: Release, asked: ChangeRelease, last_round: int, now_s: float
+) -> Releases | str:
+    """The releases after an operator's request; or why it is impossible."""
+    stage = release.rollout.stage
+    match asked.action:
+        case ReleaseAction.START:
+            return _started(releases, replace(release, share=asked.share, paused=False), last_round, now_s)
+        case ReleaseAction.PAUSE if stage is Stage.CANARY:
+            return _put(releases, replace(release, paused=True))
+        case ReleaseAction.PROMOTE if stage is Stage.CANARY:
+            return moved(releases, release, Promoted(asked.reason, now_s))
+        case ReleaseAction.ROLLBACK if stage in {Stage.CANARY, Stage.CURRENT}:
+            return moved(releases, release, Withdrawn(asked.reason, now_s))
+        case _:
+            return f"release {release.version} is {stage.value}; that cannot be done with it"
+
+
+def _started(releases: Releases, release: Release, last_round: int, now_s: float) -> Releases | str:
     canary, stage = canary_of(releases), release.rollout.stage
     if canary is not None and canary.version != release.version:
         return f"release {canary.version} is on trial; promote it or roll it back first"
-    newer = [r.version for r in releases if r.rollout.stage is Stage.CURRENT and _newer(r, release)]
-    if newer:
-        return f"devices have release {newer[0]} and take no older one"
+    current = next((each.version for each in releases if each.rollout.stage is Stage.CURRENT), None)
+    if current is not None and numbers(current) > numbers(release.version):
+        return f"devices have release {current} and take no older one"
     if stage is Stage.CANARY:
-        return _put(releases, replace(release, share=share, paused=False))
+        return _put(releases, release)
     if stage is not Stage.CANDIDATE:
         return f"release {release.version} is {stage.value}, and devices take none twice: make one with a new version"
-    begun = replace(release, share=share, since_round=last_round)
-    return moved(_put(releases, begun), begun, GatePassed(share, now_s))
-
-
-def pause(releases: Releases, release: Release) -> Releases | str:
-    """Offer a canary to no further device; or why that is impossible."""
-    if release.rollout.stage is not Stage.CANARY:
-        return f"release {release.version} is {release.rollout.stage.value}; only one on trial can be paused"
-    return _put(releases, replace(release, paused=True))
-
-
-def promote(releases: Releases, release: Release, reason: str, now_s: float) -> Releases | str:
-    """Offer a canary to all devices; or why that is impossible."""
-    if release.rollout.stage is not Stage.CANARY:
-        return f"release {release.version} is {release.rollout.stage.value}; only one on trial can be promoted"
-    return moved(releases, release, Promoted(reason, now_s))
-
-
-def roll_back(releases: Releases, release: Release, reason: str, now_s: float) -> Releases | str:
-    """Take a release back from all devices; or why that is impossible."""
-    if release.rollout.stage not in {Stage.CANARY, Stage.CURRENT}:
-        return f"release {release.version} is {release.rollout.stage.value}; no device is offered it"
-    return moved(releases, release, Withdrawn(reason, now_s))
+    return moved(releases, replace(release, since_round=last_round), GatePassed(release.share, now_s))
 
 
 def moved(releases: Releases, release: Release, event: Event) -> Releases:
@@ -180,8 +178,8 @@ def judge(
 ) -> TrialPassed | TrialFailed | None:
     """The verdict on a release on trial; None while it is too early.
 
-    A release that fails is taken back at once. It passes when enough devices have trained with it; after the time of a
-    trial fewer suffice, unless more of them than of the others have not trained.
+    A release that fails on several devices is taken back at once. It passes when enough devices have trained with it;
+    after the time of a trial fewer suffice, unless more of them than of the others have not trained.
 
     Args:
         policy: how many devices must try it, and for how long.
@@ -190,10 +188,10 @@ def judge(
         now_s: wall-clock time.
     """
     tried, others = health.tried, health.others
-    worse = failing(tried.failures(), others.failures())
-    if worse:
-        return TrialFailed(worse, now_s)
     overdue = now_s >= release.rollout.since_s + 3600 * policy.hours
+    worse = failing(tried.failures(), others.failures())
+    if worse and (overdue or tried.taken_back + tried.silent >= FEWEST_FAILURES):
+        return TrialFailed(worse, now_s)
     if release.paused or not tried.trained or (tried.trained < policy.devices and not overdue):
         return None
     if tried.trained < policy.devices:
@@ -201,10 +199,6 @@ def judge(
         if lazy:
             return TrialFailed(lazy, now_s)
     return TrialPassed(f"{tried.trained} of the {tried.devices} devices with it trained, and none is the worse", now_s)
-
-
-def _newer(release: Release, other: Release) -> bool:
-    return numbers(release.version) > numbers(other.version)
 
 
 def _put(releases: Releases, release: Release) -> Releases:

@@ -13,6 +13,7 @@ from coordinator.versions.rollout import Rollout, Stage
 from tests.coordinator.fakes import World
 from tests.coordinator.model_folder import write_model
 from wire.identifiers import DeviceId
+from wire.messages import Status
 
 
 @pytest.fixture
@@ -87,10 +88,11 @@ def test_the_devices_of_a_trial_are_counted_by_what_they_run(world):
 
 def test_a_release_that_devices_went_back_from_is_taken_back_by_itself(world):
     change(world, ReleaseAction.START)
-    lease(world, "a", agent_version="0.1.0", taken_back="0.2.0: the self-test failed")
+    for name in ("a", "b"):
+        lease(world, name, agent_version="0.1.0", taken_back="0.2.0: the self-test failed")
     tick(world)
     assert release(world).rollout.stage is Stage.ROLLED_BACK
-    assert "1 of 1 devices could not run it (taken back 1)" in release(world).rollout.reason
+    assert "2 of 2 devices could not run it (taken back 2)" in release(world).rollout.reason
     assert release(world, "0.1.0").rollout.stage is Stage.CURRENT
 
 
@@ -102,10 +104,12 @@ def test_a_release_that_devices_train_with_is_promoted_by_itself(world):
     assert release(world).rollout.stage is Stage.CURRENT
 
 
-def test_a_device_has_trained_with_a_release_only_after_it_checked_in_with_it(world):
+def test_a_device_has_trained_with_a_release_only_after_it_was_heard_of_with_it(world):
     world.check_in("a", agent_version="0.1.0")
     with world.repository.transaction() as tx:
         tx.save_lease(replace(tx.lease(DeviceId("a")), last_round=4))
+    world.status("a", Status(online=True, agent_version="0.2.0"))
     world.check_in("a", agent_version="0.2.0")
     with world.repository.transaction() as tx:
-        assert tx.lease(DeviceId("a")).agent_round == 4
+        held = tx.lease(DeviceId("a"))
+    assert (held.agent_version, held.agent_round) == ("0.2.0", 4)
