@@ -10,7 +10,7 @@ which release.
 from __future__ import annotations
 
 import string
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
@@ -40,13 +40,15 @@ LIFETIME = timedelta(days=400)
 """Offline metadata is renewed once a year; ``nightjar-coordinator doctor`` warns a month before it expires."""
 ROOT_FILE = "root.json"
 """The name of the root in a bundle: the first that a device trusts."""
+THRESHOLDS = {Root.type: (2, 3), Targets.type: (1, 1)}
+"""Role -> (signatures needed, keys), unless the owner says otherwise: one root key may be lost, and one be stolen."""
 ONLINE = "online"
 ROLES = (Root.type, Targets.type, ONLINE)
 _ONLINE_ROLES = (Snapshot.type, Timestamp.type)
 _Signed = TypeVar("_Signed", Root, Targets)
 
 
-def make_repository(folder: Path, thresholds: dict[str, tuple[int, int]], now: datetime) -> None:
+def make_repository(folder: Path, thresholds: Mapping[str, tuple[int, int]], now: datetime) -> None:
     """Make keys and the first root and targets in a new folder.
 
     Args:

@@ -93,53 +93,42 @@ def show_release(config_path: Path, version: str, *, as_json: bool) -> None:
     show(row, _COLUMNS, [_cells(row)], as_json=as_json)
 
 
-@release.command()
-@config_option
-@json_option
-@_version
-@_reason
-@click.option("--share", default=5.0, show_default=True, type=click.FloatRange(0, 100, min_open=True), help="Percent.")
-def start(config_path: Path, version: str, reason: str, share: float, *, as_json: bool) -> None:
-    """Offer a release to a share of the devices, change the share, or go on after a pause."""
-    _change(
-        config_path,
-        version,
-        ReleaseAction.START,
-        reason,
-        f"{share:g} % of the devices try {version}",
-        as_json=as_json,
-        share=share / 100,
-    )
-
-
-def _decision(action: ReleaseAction, does: str, now: str) -> None:
-    """Add the command of an action that needs nothing but a release and a reason."""
+def _add_decision(action: ReleaseAction, does: str, now: str, *more: click.Option) -> None:
+    """Add the command that asks the running service for an action."""
 
     @release.command(action.value, help=does)
     @config_option
     @json_option
     @_version
     @_reason
-    def decide(config_path: Path, version: str, reason: str, *, as_json: bool) -> None:
-        _change(config_path, version, action, reason, now.format(version), as_json=as_json)
+    def decide(config_path: Path, version: str, reason: str, share: float = 100.0, *, as_json: bool) -> None:
+        body = {"action": action.value, "reason": reason, "share": share / 100}
+        said = now.format(version=version, share=share)
+        change(config_path, f"/releases/{version}", body, said, as_json=as_json)
+
+    decide.params.extend(more)
 
 
-_decision(
-    ReleaseAction.PAUSE, "Offer a release on trial to no further device; 'start' goes on.", "no further device takes {}"
+for _decision in (
+    (
+        ReleaseAction.PAUSE,
+        "Offer it to no further device; 'start' goes on.",
+        "no further device takes {version}",
+    ),
+    (ReleaseAction.PROMOTE, "Offer it to all devices.", "all devices take {version}"),
+    (
+        ReleaseAction.ROLLBACK,
+        "Take it back for good: devices return to the one before.",
+        "devices go back from {version}",
+    ),
+):
+    _add_decision(*_decision)
+_add_decision(
+    ReleaseAction.START,
+    "Offer a release to a share of the devices, change the share, or go on after a pause.",
+    "{share:g} % of the devices try {version}",
+    click.Option(["--share"], default=5.0, show_default=True, type=click.FloatRange(0, 100, min_open=True), help="%."),
 )
-_decision(ReleaseAction.PROMOTE, "Offer a release on trial to all devices.", "all devices take {}")
-_decision(
-    ReleaseAction.ROLLBACK,
-    "Take a release back: devices return to the one before, and never take this one again.",
-    "devices go back from {}",
-)
-
-
-def _change(
-    config_path: Path, version: str, action: ReleaseAction, reason: str, now: str, *, as_json: bool, **more: float
-) -> None:
-    body = {"action": action.value, "reason": reason, **more}
-    change(config_path, f"/releases/{version}", body, now, as_json=as_json)
 
 
 def _cells(row: ReleaseView) -> tuple[object, ...]:

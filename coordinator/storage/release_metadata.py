@@ -12,7 +12,7 @@ import hashlib
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -51,13 +51,14 @@ class ReleaseMetadata:
         self._signed: ReleaseOrder | None = None
         self._signed_s = 0.0
 
-    def file(self, name: str, order: ReleaseOrder, now_s: float) -> Path | None:
+    def file(self, name: str, ordered: Callable[[], ReleaseOrder], now_s: float) -> Path | None:
         """A metadata file as a device asks for it; the timestamp is signed anew when it is due or the order changed.
 
         Raises:
             UnavailableError: the disk is full or broken.
         """
         if name == f"{Timestamp.type}.json" and (self._folder / "online.key").is_file():
+            order = ordered()
             with self._lock:
                 if order != self._signed or not 0 <= now_s - self._signed_s < SIGNED_AGAIN_S:
                     try:

@@ -30,7 +30,7 @@ from coordinator.web.pages.site import Site
 from coordinator.web.ports import WebPorts
 from models.manifest import Manifest
 from wire.errors import RemoteProtocolError, UnavailableError
-from wire.releases import METADATA_PATH
+from wire.releases import METADATA_PATH, ReleaseOrder
 
 _log = structlog.get_logger("coordinator")
 
@@ -99,8 +99,10 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
 
     @app.get(f"{METADATA_PATH}<name>")
     def release_metadata(name: str) -> Response:
-        with ports.repository.transaction() as view:
-            order = order_of(view.releases())
+        def order() -> ReleaseOrder:
+            with ports.repository.transaction() as view:
+                return order_of(view.releases())
+
         path = metadata.file(name, order, ports.clock.now_s())
         if path is None:
             abort(404, f"there is no {name[:64]}")

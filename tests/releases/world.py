@@ -97,7 +97,7 @@ class Coordinator:
             return self.between[path]
         name = path.rpartition("/")[2]
         if path.startswith(METADATA_PATH):
-            found = self.store.file(name, self.order, self.now_s())
+            found = self.store.file(name, lambda: self.order, self.now_s())
         else:
             found = self.artifacts.path(name)
         return found.read_bytes() if found is not None and found.is_file() else None
