@@ -118,8 +118,8 @@ for _decision in (
     (ReleaseAction.PROMOTE, "Offer it to all devices.", "all devices take {version}"),
     (
         ReleaseAction.ROLLBACK,
-        "Take it back for good: devices return to the one before.",
-        "devices go back from {version}",
+        "Take it back for good: devices go back.",
+        "devices leave {version}",
     ),
 ):
     _add_decision(*_decision)
