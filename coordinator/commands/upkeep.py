@@ -23,6 +23,7 @@ from coordinator.enrolment.tls_files import AUTHORITY_FOLDER
 from coordinator.storage import backup as backups
 from coordinator.storage.database import database_url
 from coordinator.storage.lock import only_one
+from coordinator.storage.release_metadata import FOLDER as RELEASES
 from coordinator.storage.signing_key import KEY_FILE, load_signer, make_recovery_key
 from coordinator.tasks.operations import AuditEntry
 from coordinator.web.words import si_bytes
@@ -113,13 +114,13 @@ def doctor(config_path: Path, *, as_json: bool, deployment: bool) -> None:
 @click.command()
 @config_option
 @json_option
-@click.option("--with-keys", is_flag=True, help="The keys that sign orders and make devices, too: keep it like those.")
+@click.option("--with-keys", is_flag=True, help="All keys in data_dir, too: keep it like those.")
 @click.argument("folder", type=click.Path(path_type=Path))
 def backup(config_path: Path, folder: Path, *, as_json: bool, with_keys: bool) -> None:
     """Copy the database and the files it needs into a new FOLDER; the service may be running."""
     config = configuration(config_path)
     if config.database_url:
-        named = "artifacts of data_dir, and keys.json (and signing.pem and authority, if the keys shall be in it)"
+        named = "artifacts and releases of data_dir, and keys.json (and with keys: signing.pem, authority)"
         msg = f"database_url: copy the folders {named} first, then run pg_dump"
         raise ConfigError(msg)
     size_bytes = backups.back_up(config.data_dir, folder, with_keys=with_keys)
@@ -149,14 +150,15 @@ def restore(config_path: Path, folder: Path, *, as_json: bool) -> None:
         else:
             used = backups.restore(folder, data_dir, now_s)
     wanted = {"signing", "authority"} if config.tls and not config.enrolment.signer else {"signing"}
+    wanted |= {"releases"} if (data_dir / RELEASES).is_dir() else set()
     lacking = sorted(wanted - backups.keys_in(data_dir))
     answer = {"folder": str(data_dir), "last_used_round": used, "keys_lacking": lacking}
     row = (data_dir, used + 1, _listed(lacking))
     show(answer, ("restored to", "rounds are counted from", "keys that lack"), [row], as_json=as_json)
     if lacking:
         click.echo(
-            f"devices know the coordinator by its keys: before 'serve', copy {KEY_FILE} and the folder "
-            f"{AUTHORITY_FOLDER} from the backup that was made --with-keys into {data_dir}",
+            f"devices know the coordinator by its keys: before 'serve', copy {KEY_FILE} and the folders "
+            f"{AUTHORITY_FOLDER} and {RELEASES} from the backup that was made --with-keys into {data_dir}",
             err=True,
         )
 

@@ -3,7 +3,9 @@
 The database is copied first (``VACUUM INTO``: a consistent snapshot without deleted data), then the artifacts. These
 are stored before any row references them, and never change.
 
-Keys are copied only on request: whoever has them can sign orders to devices, and issue certificates.
+Keys are copied only on request: whoever has them can sign orders to devices, issue certificates, and choose releases.
+Of the releases' metadata only what the owner signed is copied: the rest is signed again after restoring, with versions
+from the clock.
 
 A restored coordinator must not reuse a round's number: devices may still hold reports of rounds that the backup does
 not have. So restoring adds an abandoned round with a number far ahead, and new rounds are numbered from there. The gap
@@ -24,6 +26,8 @@ from coordinator.enrolment.tls_files import AUTHORITY_FOLDER
 from coordinator.rounds.round import AbandonCause, Phase, Round
 from coordinator.storage.blobs import FileBlobs, unavailable
 from coordinator.storage.database import Database, database_file
+from coordinator.storage.release_metadata import FOLDER as RELEASES
+from coordinator.storage.release_metadata import ONLINE_KEY, copy_offline
 from coordinator.storage.schema import copy_sqlite
 from coordinator.storage.signing_key import KEY_FILE, KEYS_FILE
 from host.files import private_file, private_folder, put_folder_in_place, put_in_place, replace_file
@@ -71,6 +75,7 @@ def back_up(data_dir: Path, folder: Path, *, with_keys: bool = False) -> int:
         if lacking:
             msg = f"{data_dir} lacks {len(lacking)} artifacts that its database names, such as {lacking[0]}"
             raise UnavailableError(msg)
+        _copy_releases(data_dir, writing)
         _copy_keys(data_dir, writing, with_keys=with_keys)
         put_folder_in_place(writing, folder)
         return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
@@ -148,14 +153,19 @@ def _fill(data_dir: Path, folder: Path, url: str, now_s: float) -> int:
         msg = f"{folder} cannot be restored: {len(lacking)} artifacts are missing or damaged, such as {lacking[0]}"
         raise ConfigError(msg)
     _copy_artifacts(folder, data_dir)
+    _copy_releases(folder, data_dir)
     _copy_keys(folder, data_dir, with_keys=True)
     _end_claims(url, now_s)
     return _skip_numbers(url, now_s)
 
 
 def keys_in(folder: Path) -> set[str]:
-    """Which keys a data folder or a backup holds: ``signing`` (of orders) and ``authority`` (of certificates)."""
-    places = {"signing": folder / KEY_FILE, "authority": folder / AUTHORITY_FOLDER / CURRENT}
+    """Which keys a data folder or a backup holds: ``signing`` orders, ``authority`` (certificates), ``releases``."""
+    places = {
+        "signing": folder / KEY_FILE,
+        "authority": folder / AUTHORITY_FOLDER / CURRENT,
+        "releases": folder / RELEASES / ONLINE_KEY,
+    }
     return {name for name, path in places.items() if path.is_file()}
 
 
@@ -209,6 +219,11 @@ def _copy_artifacts(source: Path, target: Path) -> None:
             arriving.rename(copy)
 
 
+def _copy_releases(source: Path, target: Path) -> None:
+    if (source / RELEASES).is_dir():
+        copy_offline(source / RELEASES, target / RELEASES)
+
+
 def _copy_keys(source: Path, target: Path, *, with_keys: bool) -> None:
     """Copy the public record of the signing key, and on request the keys that the target does not have."""
     existing = keys_in(target)
@@ -219,6 +234,8 @@ def _copy_keys(source: Path, target: Path, *, with_keys: bool) -> None:
         replace_file(target / KEY_FILE, (source / KEY_FILE).read_bytes())
     if "authority" in copied:
         _copy_authority(source, target)
+    if "releases" in copied:
+        replace_file(target / RELEASES / ONLINE_KEY, (source / RELEASES / ONLINE_KEY).read_bytes())
 
 
 def _copy_authority(source: Path, target: Path) -> None:

@@ -30,6 +30,9 @@ from wire.errors import ConfigError
 from wire.release_version import numbers
 from wire.releases import ORDER, ROLLOUT, BundleFacts, ReleaseOrder
 
+FOLDER = "releases"
+"""Subfolder of a data folder and of a backup."""
+ONLINE_KEY = "online.key"
 LIFETIME = timedelta(days=2)
 """How long online metadata is valid: the longest that somebody between can hide a new release."""
 SIGNED_AGAIN_S = 3600.0
@@ -46,7 +49,7 @@ class ReleaseMetadata:
     """
 
     def __init__(self, data_dir: Path) -> None:
-        self._folder = data_dir / "releases"
+        self._folder = data_dir / FOLDER
         self._lock = threading.Lock()
         self._signed: ReleaseOrder | None = None
         self._signed_s = 0.0
@@ -57,7 +60,7 @@ class ReleaseMetadata:
         Raises:
             UnavailableError: the disk is full or broken.
         """
-        if name == f"{Timestamp.type}.json" and (self._folder / "online.key").is_file():
+        if name == f"{Timestamp.type}.json" and (self._folder / ONLINE_KEY).is_file():
             order = ordered()
             with self._lock:
                 if order != self._signed or not 0 <= now_s - self._signed_s < SIGNED_AGAIN_S:
@@ -91,7 +94,7 @@ class ReleaseMetadata:
             for origin in (source, self._folder / "metadata"):  # what was published never changes
                 for path in _offline_files(origin):
                     shutil.copyfile(path, staged / "metadata" / path.name)
-            shutil.copyfile(key or self._folder / "online.key", staged / "online.key")
+            shutil.copyfile(key or self._folder / ONLINE_KEY, staged / ONLINE_KEY)
             try:
                 _sign(staged, ReleaseOrder(), now_s)
                 found = _as_a_device(staged, bundles)
@@ -99,11 +102,8 @@ class ReleaseMetadata:
                 msg = f"devices would refuse this: {error}; see 'nightjar-firmware keys' and docs/releases.md"
                 raise ConfigError(msg) from error
             releases = [_release(path, target, artifacts, now_s) for path, target in found]
-            private_folder(self._folder)
-            private_folder(self._folder / "metadata")
-            for path in _offline_files(staged / "metadata"):
-                replace_file(self._folder / "metadata" / path.name, path.read_bytes())
-            replace_file(self._folder / "online.key", (staged / "online.key").read_bytes())
+            copy_offline(staged, self._folder)
+            replace_file(self._folder / ONLINE_KEY, (staged / ONLINE_KEY).read_bytes())
         return tuple(releases)
 
     def expiries(self) -> dict[str, float]:
@@ -117,10 +117,18 @@ class ReleaseMetadata:
         return found
 
 
+def copy_offline(source: Path, target: Path) -> None:
+    """Copy all roots and targets between folders of releases; what is online is signed anew wherever the key is."""
+    private_folder(target)
+    private_folder(target / "metadata")
+    for path in _offline_files(source / "metadata"):
+        replace_file(target / "metadata" / path.name, path.read_bytes())
+
+
 def _sign(folder: Path, order: ReleaseOrder, now_s: float) -> None:
     """Sign and write rollout, snapshot and last the timestamp, which makes them count."""
     metadata = folder / "metadata"
-    signer = CryptoSigner(load_pem_private_key((folder / "online.key").read_bytes(), None))
+    signer = CryptoSigner(load_pem_private_key((folder / ONLINE_KEY).read_bytes(), None))
     version = max(int(now_s), _newest(metadata, Snapshot.type) + 1)
     expires = (datetime.fromtimestamp(now_s, UTC) + LIFETIME).replace(microsecond=0)
     custom = {"custom": msgspec.to_builtins(order)}
