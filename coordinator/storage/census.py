@@ -15,6 +15,7 @@ import structlog
 from coordinator.ports import Clock
 from coordinator.storage.database import Database
 from coordinator.storage.fleet import Census
+from coordinator.versions.releases import OUT
 from wire.errors import UnavailableError
 
 FRESH_S = 1.0
@@ -83,11 +84,13 @@ class CensusTaker:
             holders = view.holders(now_s - LATELY_S)
             newest = {record.version for record in view.versions(VERSIONS_NAMED)}
             known = view.devices_since(float("-inf"))
+            out = [each for each in view.releases() if each.rollout.stage in OUT]
+            tried = {each.rollout.stage: view.release_health(each, now_s).tried for each in out}
         held: dict[int | None, int] = {}
         for reported, devices in holders.items():
             version = reported if reported in newest else None
             held[version] = held.get(version, 0) + devices
-        self._latest = Census(counted_s=now_s, known=known, states=states, holders=held)
+        self._latest = Census(counted_s=now_s, known=known, states=states, holders=held, releases=tried)
         self._counted_at_s = time.monotonic()
         took_s = self._counted_at_s - begun_s
         # A single slow count after a quick one means that the machine stalled; it must not lengthen the pause.

@@ -9,6 +9,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from coordinator.versions.releases import DeviceGroup
+from coordinator.versions.rollout import Stage
+
 GROUPS: Mapping[str, frozenset[str]] = {
     "waiting": frozenset({"checked-in"}),
     "at work": frozenset({"preparing", "training", "finishing", "reporting"}),
@@ -31,12 +34,14 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
         known: number of devices ever heard from.
         states: (lifecycle state, reason) -> number of devices; the reason is empty except for ineligible devices.
         holders: version -> number of devices heard from lately that report it; None stands for older ones.
+        releases: stage -> devices that tried the agent's release in that stage, if it is on trial or current.
     """
 
     counted_s: float
     known: int
     states: Mapping[tuple[str, str], int]
     holders: Mapping[int | None, int]
+    releases: Mapping[Stage, DeviceGroup] = {}
 
     @property
     def groups(self) -> dict[str, int]:

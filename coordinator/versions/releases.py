@@ -29,6 +29,8 @@ from coordinator.versions.rollout import (
 from wire.release_version import numbers
 from wire.releases import EVERYBODY, ReleaseOffer, ReleaseOrder
 
+OUT = frozenset({Stage.CANARY, Stage.CURRENT})
+"""Stages in which devices take a release."""
 FEWEST_FAILURES = 2
 """Until the time of a trial is over, one device that fails may be an accident."""
 SILENT_S = 6 * 3600.0

@@ -79,7 +79,7 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
         if ports.office is not None:
             expiring = ports.office.register.expiring(ports.clock.now_s(), metrics.EXPIRES_SOON_S)
         return Response(
-            metrics.render(ports.repository, ports.config.task.name, ports.troubles(), census.now().states, expiring),
+            metrics.render(ports.repository, ports.config.task.name, ports.troubles(), census.now(), expiring),
             content_type=metrics.CONTENT_TYPE,
         )
 

@@ -19,7 +19,10 @@ from prometheus_client.registry import Collector
 from coordinator.enrolment.revocation import IMPAIRED
 from coordinator.rounds.round import Phase, Round
 from coordinator.storage.database import Database, DatabaseView
+from coordinator.storage.fleet import Census
 from coordinator.tasks.task import TaskStatus
+from coordinator.versions.releases import OUT, DeviceGroup
+from coordinator.versions.rollout import Stage
 from coordinator.web.rows import by_label
 from wire.messages import Verdict
 
@@ -79,16 +82,14 @@ EXPIRES_SOON_S = 10 * 86400.0
 """Devices renew a certificate of 90 days when 30 are left: with fewer than ten, something keeps them from it."""
 
 
-def render(
-    repository: Database, task: str, troubles: list[str], states: Mapping[tuple[str, str], int], expiring: int
-) -> bytes:
+def render(repository: Database, task: str, troubles: list[str], census: Census, expiring: int) -> bytes:
     """Render the metrics page.
 
     Args:
         repository: the database to read.
         task: name of the configuration's task, whose model is rolled out.
         troubles: why the service does not work; empty if it does.
-        states: (lifecycle state, reason) -> number of devices.
+        census: the last count of all devices.
         expiring: devices whose certificate ends soon.
 
     Raises:
@@ -97,7 +98,8 @@ def render(
     with repository.transaction() as view:
         families = [
             *_counters(view),
-            *_gauges(view, task, states),
+            *_gauges(view, task, census.states),
+            *_releases(view, census),
             _gauge("healthy", "1 if the coordinator works.", not troubles),
             _gauge("revocation_impaired", "1 if a revoked device may get in.", any(map(_of_revocation, troubles))),
             _gauge(
@@ -172,6 +174,27 @@ def _gauges(view: DatabaseView, task: str, states: Mapping[tuple[str, str], int]
             recall.add_metric(["1"], version.metrics.top1)
             recall.add_metric(["3"], version.metrics.top3)
             yield recall
+
+
+def _releases(view: DatabaseView, census: Census) -> Iterator[Metric]:
+    stages = [(each.version, each.rollout.stage) for each in view.releases()]
+    stage = GaugeMetricFamily("nightjar_release_stage", "1 for the stage of a release.", labels=["release", "stage"])
+    for version, now in stages:
+        stage.add_metric([version, now.value], 1.0)
+    yield stage
+    back = CounterMetricFamily("nightjar_releases_rolled_back", "Releases of the agent that were rolled back.")
+    back.add_metric([], sum(now is Stage.ROLLED_BACK for _, now in stages))  # for good, so it never falls
+    yield back
+    devices = GaugeMetricFamily(
+        "nightjar_release_devices", "Devices that tried the release in this stage.", labels=["stage", "outcome"]
+    )
+    for out in sorted(OUT, key=lambda each: each.value):
+        group = census.releases.get(out, DeviceGroup())
+        devices.add_metric([out.value, "all"], group.devices)
+        devices.add_metric([out.value, "trained"], group.trained)
+        devices.add_metric([out.value, "taken-back"], group.taken_back)
+        devices.add_metric([out.value, "silent"], group.silent)
+    yield devices
 
 
 def _devices(states: Mapping[tuple[str, str], int]) -> dict[str, int]:

@@ -11,8 +11,7 @@ from spectree import SpecTree
 
 from coordinator.storage.database import DatabaseView
 from coordinator.tasks.operations import ChangeRelease, Reason, ReleaseAction
-from coordinator.versions.releases import Release, ReleaseHealth, find
-from coordinator.versions.rollout import Stage
+from coordinator.versions.releases import OUT, Release, ReleaseHealth, find
 from coordinator.web import asking
 from coordinator.web import documents as docs
 from coordinator.web.access import Role
@@ -49,8 +48,7 @@ def release_views(view: DatabaseView, now_s: float) -> list[ReleaseView]:
 
 def release_view(view: DatabaseView, release: Release, now_s: float) -> ReleaseView:
     """A release, with the health of its devices."""
-    out = release.rollout.stage in {Stage.CANARY, Stage.CURRENT}
-    health = view.release_health(release, now_s) if out else None
+    health = view.release_health(release, now_s) if release.rollout.stage in OUT else None
     return ReleaseView(**msgspec.structs.asdict(release), health=health)
 
 

@@ -4,6 +4,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from coordinator.rounds.lease import Lease
+from coordinator.versions.releases import Release
+from coordinator.versions.rollout import Rollout, Stage
 from coordinator.web import metrics
 from tests.coordinator.web.test_app import Site
 from wire.identifiers import DeviceId
@@ -65,6 +67,20 @@ def test_a_state_that_a_device_made_up_costs_no_time_series(site):
     found = families(site)
     assert value(found, "nightjar_devices", state="other") == 30
     assert len(found["nightjar_devices"].samples) == 10
+
+
+def test_stages_of_releases_and_what_became_of_their_devices_are_told(site):
+    canary, bad = Rollout(stage=Stage.CANARY), Rollout(stage=Stage.ROLLED_BACK)
+    with site.repository.transaction() as tx:
+        tx.save_releases((Release(version="0.2.0", rollout=bad), Release(version="0.3.0", rollout=canary)))
+        for name, fields in {"well": {"agent_version": "0.3.0"}, "back": {"taken_back": "0.3.0: not up"}}.items():
+            tx.save_lease(Lease(device=DeviceId(name), last_seen_s=site.clock.now_s(), **fields))
+    found = families(site)
+    assert value(found, "nightjar_release_stage", release="0.3.0", stage="canary") == 1
+    assert value(found, "nightjar_releases_rolled_back_total") == 1
+    assert value(found, "nightjar_release_devices", stage="canary", outcome="all") == 2
+    assert value(found, "nightjar_release_devices", stage="canary", outcome="taken-back") == 1
+    assert value(found, "nightjar_release_devices", stage="current", outcome="all") == 0
 
 
 def test_trouble_shows(site):
